@@ -1,0 +1,189 @@
+"""Configs: frozen pydantic models, read from TOML, checked all at once, written back with every default visible."""
+
+import difflib
+import json
+import tomllib
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from calque.errors import ConfigError
+
+
+class Config(BaseModel):
+    """The base of every config: keyword-only, frozen, and it refuses keys it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+
+
+C = TypeVar("C", bound=Config)
+Values = dict[str, Any]
+
+
+def check(kind: type[C], values: Values, *, origin: str) -> C:
+    """The config that `values` describe; otherwise a ConfigError that lists every problem with its key."""
+    try:
+        return kind.model_validate(values)
+    except ValidationError as error:
+        problems = [_explain(kind, problem) for problem in error.errors(include_url=False)]
+        raise ConfigError("\n".join([f"{origin}: {_count(problems)}", *(f"  {line}" for line in problems)])) from None
+
+
+def read_toml(path: Path) -> Values:
+    """The values in a TOML file."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"{path}: no such file") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not valid TOML: {error}") from None
+
+
+def override(values: Values, assignments: Sequence[str]) -> Values:
+    """`values` with `section.key=value` assignments laid over them; values are TOML, or plain strings."""
+    result = _copy(values)
+    for assignment in assignments:
+        key, separator, text = assignment.partition("=")
+        if not separator or not key.strip():
+            raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
+        *sections, last = key.strip().split(".")
+        table = result
+        for section in sections:
+            table = table.setdefault(section, {})
+            if not isinstance(table, dict):
+                raise ConfigError(f"{key.strip()}: {section} is a value, not a section")
+        table[last] = _literal(text.strip())
+    return result
+
+
+def to_toml(config: Config, *, comments: bool = False) -> str:
+    """The config as TOML, every default visible; with `comments`, each key's description above it."""
+    return "\n".join(_table(config, name="", comments=comments)).strip() + "\n"
+
+
+def to_values(config: Config) -> Values:
+    """The config as plain values: what its TOML would read back as."""
+    values: Values = tomllib.loads(to_toml(config))
+    return values
+
+
+def _table(config: Config, *, name: str, comments: bool) -> Iterator[str]:
+    tables: list[tuple[str, Config]] = []
+    arrays: list[tuple[str, Sequence[Config]]] = []
+    for key, field in type(config).model_fields.items():
+        value = getattr(config, key)
+        if isinstance(value, Config):
+            tables.append((key, value))
+        elif isinstance(value, tuple | list) and value and all(isinstance(item, Config) for item in value):
+            arrays.append((key, value))
+        else:
+            if comments and field.description:
+                yield from (f"# {line}".rstrip() for line in field.description.strip().splitlines())
+            yield f"# {key} =" if value is None else f"{key} = {_value(value)}"
+    for key, table in tables:
+        yield from ("", f"[{_join(name, key)}]", *_table(table, name=_join(name, key), comments=comments))
+    for key, items in arrays:
+        for item in items:
+            yield from (
+                "",
+                f"[[{_join(name, key)}]]",
+                *_table(item, name=_join(name, key), comments=comments),
+            )
+
+
+def _value(value: object) -> str:
+    match value:
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return repr(value)
+        case str() | Path():
+            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+        case tuple() | list():
+            return "[" + ", ".join(map(_value, value)) + "]"
+        case dict():
+            return "{ " + ", ".join(f"{json.dumps(key)} = {_value(item)}" for key, item in value.items()) + " }"
+        case _:
+            raise TypeError(f"no TOML form for {type(value).__name__}")
+
+
+def _join(section: str, key: str) -> str:
+    return f"{section}.{key}" if section else key
+
+
+def _literal(text: str) -> object:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _copy(values: Mapping[str, Any]) -> Values:
+    return {key: _copy(value) if isinstance(value, dict) else value for key, value in values.items()}
+
+
+def _count(problems: Sequence[str]) -> str:
+    return "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+
+
+def _explain(root: type[BaseModel], problem: Any) -> str:
+    key, owner = _locate(root, problem["loc"])
+    match problem["type"]:
+        case "extra_forbidden":
+            names = list(owner.model_fields) if owner else []
+            close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.6)
+            hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
+            return f"{key}: unknown key; {hint}"
+        case "missing":
+            return f"{key}: missing"
+        case "union_tag_invalid":
+            tag, expected = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
+            return f"{key}.kind: {tag!r} is not one of {expected}{_suggest(tag, expected)}"
+        case "union_tag_not_found":
+            return f"{key}.kind: missing; it says which of the alternatives is meant"
+        case "literal_error":
+            expected = problem["ctx"]["expected"]
+            return f"{key}: {problem['input']!r} is not one of {expected}{_suggest(problem['input'], expected)}"
+        case "value_error":
+            return f"{key}: {problem['ctx']['error']}" if key else str(problem["ctx"]["error"])
+        case _:
+            message = problem["msg"][:1].lower() + problem["msg"][1:]
+            return f"{key}: {message}, found {problem['input']!r}"
+
+
+def _suggest(found: object, expected: str) -> str:
+    names = [name.strip("'\" ") for name in expected.replace(" or ", ",").split(",")]
+    close = difflib.get_close_matches(str(found), names, n=1, cutoff=0.6)
+    return f"; did you mean {close[0]!r}?" if close else ""
+
+
+def _locate(root: type[BaseModel], location: Sequence[str | int]) -> tuple[str, type[BaseModel] | None]:
+    """The dotted key of an error (without the union tags pydantic puts in) and the config that owns the key."""
+    key, owner = "", root
+    alternatives: list[type[BaseModel]] = [root]
+    for part in location:
+        tagged = [one for one in alternatives if part in _tags(one)]
+        if isinstance(part, int):
+            key += f"[{part + 1}]"
+        elif tagged and not any(part in one.model_fields for one in alternatives):
+            alternatives = tagged
+        else:
+            key = _join(key, str(part))
+            owners = [one for one in alternatives if part in one.model_fields]
+            owner = (owners or alternatives or [owner])[0]
+            alternatives = _configs(owner.model_fields[part].annotation) if owners else alternatives
+    return key, owner
+
+
+def _tags(config: type[BaseModel]) -> tuple[Any, ...]:
+    field = config.model_fields.get("kind")
+    return get_args(field.annotation) if field else ()
+
+
+def _configs(annotation: object) -> list[type[BaseModel]]:
+    """Every config class an annotation mentions."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [found for part in get_args(annotation) for found in _configs(part)]

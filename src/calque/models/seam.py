@@ -1,0 +1,72 @@
+"""The seam: what an encoder gives and how every decoder is read, whatever its family.
+
+Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), S source, T target, D width, L layers, E embedding.
+"""
+
+from typing import Generic, NamedTuple, TypeVar
+
+from torch import Tensor, nn
+
+from calque.tensors import Padded
+
+
+class Memory(NamedTuple):
+    """A source as its encoder left it; rows are sentences."""
+
+    values: Tensor  # [B,S,D]
+    mask: Tensor  # [B,S], true where there is a token
+    inputs: Tensor  # [B,S,E], the embeddings
+    tokens: Tensor  # [B,S], the ids
+    final: tuple[Tensor, ...]  # (h,) or (h, c), each [B,L,D], directions merged; without recurrence the masked mean
+
+
+class MemoryShape(NamedTuple):
+    """What a decoder must know of an encoder before it has seen a memory."""
+
+    width: int  # D of values and final
+    layers: int  # L of final
+    parts: int  # len(final)
+
+
+class Encoder(nn.Module):
+    """Reads a source."""
+
+    shape: MemoryShape
+
+    def forward(self, source: Padded) -> Memory:
+        """The memory of [B,S] ids. Law: what stands behind a row's length changes nothing."""
+        raise NotImplementedError
+
+
+class Output(NamedTuple):
+    """What reading T target tokens gives."""
+
+    hidden: Tensor  # [N,T,D], after the paper's readout: what the output layer projects
+    attention: Tensor | None = None  # [N,T,S], when asked for
+
+
+State = TypeVar("State")
+Context = TypeVar("Context")
+
+
+class Decoder(nn.Module, Generic[State, Context]):
+    """Reads target tokens left to right.   Law: reading x and then y equals reading x + y.
+
+    States and contexts are trees of tensors with rows first; no module keeps anything between calls.
+    """
+
+    width: int  # D of hidden
+
+    def prepare(self, memory: Memory) -> Context:
+        """What is computed once a sentence: projected keys, first states. Rows are sentences."""
+        raise NotImplementedError
+
+    def start(self, context: Context) -> State:
+        """The state before any token; one row a sentence."""
+        raise NotImplementedError
+
+    def forward(
+        self, tokens: Tensor, state: State, context: Context, *, attention: bool = False
+    ) -> tuple[Output, State]:
+        """Reads [N,T] tokens. Training reads all of them at once, decoding one at a time: it is the same method."""
+        raise NotImplementedError

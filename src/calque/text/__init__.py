@@ -1,0 +1,40 @@
+"""Text to pieces and back: vocabularies, tokenizers, cleaning.
+
+No torch, nothing of ours but config and errors.
+"""
+
+from calque.text.building import TextConfig, train_tokenizers
+from calque.text.bytes import BytesConfig, BytesTokenizer
+from calque.text.characters import CharactersConfig, CharactersTokenizer
+from calque.text.cleaning import strip_bom, strip_return
+from calque.text.folder import load_tokenizers, save_tokenizers
+from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
+from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
+from calque.text.words import WordsConfig, WordsTokenizer
+
+__all__ = [
+    "BOS",
+    "EOS",
+    "PAD",
+    "PIECES",
+    "UNK",
+    "BytesConfig",
+    "BytesTokenizer",
+    "CharactersConfig",
+    "CharactersTokenizer",
+    "SentencePieceConfig",
+    "SentencePieceTokenizer",
+    "TextConfig",
+    "Tokenizer",
+    "Tokenizers",
+    "Vocabulary",
+    "WordsConfig",
+    "WordsTokenizer",
+    "load_tokenizers",
+    "normalise",
+    "save_tokenizers",
+    "strip_bom",
+    "strip_return",
+    "train_tokenizers",
+]

@@ -1,0 +1,205 @@
+"""The laws themselves, as functions that raise when a model breaks them; tests run them, and so do planted bugs."""
+
+import itertools
+
+import torch
+
+from calque.models.model import Model
+from calque.search.beam import beam_search
+from calque.search.greedy import greedy_search
+from calque.search.scoring import LengthNormalised
+from calque.search.step import Limits, Marks, StepOutput, ensemble
+from calque.tensors import map_rows, select_rows
+from tests.laws.models import BEAMS, SENTENCES, SIZES, SOURCE, TARGET, source, target
+
+MARKS = Marks(start=1, end=2, never=(0, 1))
+
+
+def close(one, other, *, tolerance):
+    torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+
+
+def read(model: Model, tokens, state, context):
+    output, state = model.decoder(tokens, state, context, attention=True)
+    return output, state
+
+
+def begin(model: Model, *, seed=0):
+    """The context of the list's source sentences and the state before any token."""
+    context = model.decoder.prepare(model.encode(source(seed)))
+    return context, model.decoder.start(context)
+
+
+def beams_of(state):
+    """The state with BEAMS rows a sentence."""
+    return select_rows(state, torch.arange(SENTENCES).repeat_interleave(BEAMS))
+
+
+def chunk(model: Model, *, tolerance: float) -> None:
+    """1. Any split of the target gives the same hidden, attention and state."""
+    context, start = begin(model)
+    tokens = target()
+    whole, final = read(model, tokens, start, context)
+    for cuts in itertools.chain.from_iterable(itertools.combinations(range(1, TARGET), n) for n in range(1, TARGET)):
+        parts, state = [], start
+        for first, last in itertools.pairwise((0, *cuts, TARGET)):
+            output, state = read(model, tokens[:, first:last], state, context)
+            parts.append(output)
+        close(torch.cat([part.hidden for part in parts], 1), whole.hidden, tolerance=tolerance)
+        if whole.attention is not None:
+            close(torch.cat([part.attention for part in parts], 1), whole.attention, tolerance=tolerance)
+        close(flat(state), flat(final), tolerance=tolerance)
+
+
+def flat(tree):
+    """Every tensor of a tree in one row."""
+    found = []
+    map_rows(lambda tensor: found.append(tensor.double().flatten()) or tensor, tree)
+    return torch.cat(found)
+
+
+def padding(model: Model, *, tolerance: float) -> None:
+    """2. Garbage behind a mask changes nothing, and neither does more padding."""
+    clean, tokens = source(), target()
+    garbage = torch.where(clean.mask, clean.values, (clean.values + 5) % SIZES.source)
+    longer = torch.cat([garbage, torch.full((SENTENCES, 3), 4)], dim=1)
+    expected = model(clean, tokens).hidden
+    close(model(clean._replace(values=garbage), tokens).hidden, expected, tolerance=tolerance)
+    close(model(clean._replace(values=longer), tokens).hidden, expected, tolerance=tolerance)
+    memory = model.encode(clean)
+    dirty = memory._replace(values=torch.where(memory.mask[..., None], memory.values, 7.7))
+    for one in (memory, dirty):
+        context = model.decoder.prepare(one)
+        output, _ = read(model, tokens, model.decoder.start(context), context)
+        close(output.hidden, expected, tolerance=tolerance)
+        if output.attention is not None:
+            assert not output.attention.masked_select(~memory.mask[:, None].expand_as(output.attention)).any()
+            close(output.attention.sum(-1), torch.ones_like(output.attention[..., 0]), tolerance=tolerance)
+
+
+def row(model: Model, *, tolerance: float) -> None:
+    """3. Selecting rows commutes with reading: rows of different history may change places."""
+    context, start = begin(model)
+    first, second = target(1, rows=SENTENCES * BEAMS), target(2, rows=SENTENCES * BEAMS)
+    _, state = read(model, first, beams_of(start), context)
+    within = torch.tensor([2, 2, 0, 3, 5, 4, 4, 7, 11, 8, 9, 9])  # choices stay inside their sentence
+    early, _ = read(model, second[within], select_rows(state, within), context)
+    late, _ = read(model, second, state, context)
+    close(early.hidden, late.hidden[within], tolerance=tolerance)
+
+
+def sharing(model: Model, *, tolerance: float) -> None:
+    """4. A memory shared by a sentence's hypotheses equals a memory for each of them."""
+    context, start = begin(model)
+    tokens = target(3, rows=SENTENCES * BEAMS)
+    shared, _ = read(model, tokens, beams_of(start), context)
+    tiled, _ = read(model, tokens, beams_of(start), beams_of(context))
+    close(shared.hidden, tiled.hidden, tolerance=tolerance)
+
+
+def compaction(model: Model, *, tolerance: float) -> None:
+    """5. Dropping finished sentences changes no survivor."""
+    context, start = begin(model)
+    first, second = target(4, rows=SENTENCES * BEAMS), target(5, rows=SENTENCES * BEAMS)
+    _, state = read(model, first, beams_of(start), context)
+    everyone, _ = read(model, second, state, context)
+    survivors = torch.tensor([2, 0])
+    rows = (survivors[:, None] * BEAMS + torch.arange(BEAMS)).flatten()
+    fewer, _ = read(model, second[rows], select_rows(state, rows), select_rows(context, survivors))
+    close(fewer.hidden, everyone.hidden[rows], tolerance=tolerance)
+
+
+def step_of(model: Model):
+    """The model as search sees it."""
+
+    def step(tokens, state, context):
+        output, state = model.decoder(tokens[:, None], state, context)
+        return StepOutput(model.output.log_probs(output.hidden[:, -1])), state
+
+    return step
+
+
+def recomputing_step(model: Model):
+    """The same without any cache: its state is the prefix, read from the start at every step."""
+
+    def step(tokens, prefix, context):
+        prefix = torch.cat([prefix, tokens[:, None]], dim=1)
+        sentences = first_rows(context)
+        start = model.decoder.start(context)
+        state = select_rows(start, torch.arange(sentences).repeat_interleave(len(tokens) // sentences))
+        output, _ = model.decoder(prefix, state, context)
+        return StepOutput(model.output.log_probs(output.hidden[:, -1])), prefix
+
+    return step
+
+
+def first_rows(tree) -> int:
+    while not isinstance(tree, torch.Tensor):
+        tree = tree[0]
+    return tree.shape[0]
+
+
+def limits(maximum: int = 6) -> Limits:
+    return Limits(torch.full((SENTENCES,), maximum), torch.zeros(SENTENCES, dtype=torch.long))
+
+
+def decode(step, state, context, *, beams=BEAMS, nbest=BEAMS, alpha=0.7):
+    score = LengthNormalised(alpha)
+    return beam_search(step, state, context, beams=beams, nbest=nbest, limits=limits(), marks=MARKS, score=score)
+
+
+def same(one, other, *, tolerance: float) -> None:
+    """The same hypotheses, with the same scores."""
+    for ours, theirs in zip(one, other, strict=True):
+        assert [each.tokens for each in ours] == [each.tokens for each in theirs]
+        close(
+            torch.tensor([each.score for each in ours], dtype=torch.float64),
+            torch.tensor([each.score for each in theirs], dtype=torch.float64),
+            tolerance=tolerance,
+        )
+
+
+def search(model: Model, *, tolerance: float) -> None:
+    """6. Search with cached states equals search that reads every prefix again; greedy likewise."""
+    context, start = begin(model)
+    prefix = torch.zeros(SENTENCES, 0, dtype=torch.long)
+    same(decode(step_of(model), start, context), decode(recomputing_step(model), prefix, context), tolerance=tolerance)
+    greedy = [[each] for each in greedy_search(step_of(model), start, context, limits=limits(), marks=MARKS)]
+    again = [[each] for each in greedy_search(recomputing_step(model), prefix, context, limits=limits(), marks=MARKS)]
+    same(greedy, again, tolerance=tolerance)
+    same(greedy, decode(step_of(model), start, context, beams=1, nbest=1, alpha=0.0), tolerance=tolerance)
+
+
+def self_ensemble(model: Model, *, tolerance: float) -> None:
+    """7. A model ensembled with itself is itself."""
+    context, start = begin(model)
+    alone = decode(step_of(model), start, context)
+    together = decode(ensemble([step_of(model)] * 2), (start, start), (context, context))
+    same(alone, together, tolerance=tolerance)
+
+
+def batch(model: Model, *, tolerance: float) -> None:
+    """10. A sentence's hypotheses do not depend on what else is in the batch, nor on padding."""
+    context, start = begin(model)
+    together = decode(step_of(model), start, context)
+    everyone = source()
+    for sentence in range(SENTENCES):
+        size = int(everyone.lengths[sentence])
+        alone = everyone._replace(values=everyone.values[[sentence], :size], lengths=everyone.lengths[[sentence]])
+        own = model.decoder.prepare(model.encode(alone))
+        one = Limits(*(part[:1] for part in limits()))
+        found = beam_search(
+            step_of(model),
+            model.decoder.start(own),
+            own,
+            beams=BEAMS,
+            nbest=BEAMS,
+            limits=one,
+            marks=MARKS,
+            score=LengthNormalised(0.7),
+        )
+        same(found, [together[sentence]], tolerance=tolerance)
+
+
+LAWS = {law.__name__: law for law in (chunk, padding, row, sharing, compaction, search, self_ensemble, batch)}
+assert SOURCE != TARGET
