@@ -1,0 +1,54 @@
+"""Learning the tokenizers of both sides from a corpus."""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
+from typing import Annotated, assert_never
+
+from pydantic import Field
+
+from calque.text.bytes import BytesConfig, BytesTokenizer
+from calque.text.characters import CharactersConfig, CharactersTokenizer
+from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.text.tokenizer import Tokenizer, Tokenizers
+from calque.text.words import WordsConfig, WordsTokenizer
+
+TextConfig = Annotated[SentencePieceConfig | WordsConfig | CharactersConfig | BytesConfig, Field(discriminator="kind")]
+Lines = Callable[[], Iterator[str]]
+
+
+def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs: int) -> Tokenizers:
+    """The tokenizers learnt from a corpus of `pairs` lines a side; calling `source` or `target` reads it afresh."""
+    match config:
+        case SentencePieceConfig():
+            take = config.sample // 2 if config.joint else config.sample
+            sides = [spread(lines(), of=pairs, take=take) for lines in (source, target)]
+        case WordsConfig() | CharactersConfig():
+            sides = [source(), target()]
+        case BytesConfig():
+            return _shared(BytesTokenizer())
+        case _:
+            assert_never(config)
+    if config.joint:
+        return _shared(_train(config, lines=chain(*sides)))
+    return Tokenizers(*(_train(config, lines=lines) for lines in sides))
+
+
+def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
+    """`take` lines out of `of`, at even distances and the first among them; all where there are no more."""
+    return (line for at, line in enumerate(lines) if at * take % max(of, 1) < take)
+
+
+def _train(config: SentencePieceConfig | WordsConfig | CharactersConfig, *, lines: Iterable[str]) -> Tokenizer:
+    match config:
+        case SentencePieceConfig():
+            return SentencePieceTokenizer.train(config, lines=lines)
+        case WordsConfig():
+            return WordsTokenizer.train(config, lines=lines)
+        case CharactersConfig():
+            return CharactersTokenizer.train(config, lines=lines)
+        case _:
+            assert_never(config)
+
+
+def _shared(tokenizer: Tokenizer) -> Tokenizers:
+    return Tokenizers(source=tokenizer, target=tokenizer)

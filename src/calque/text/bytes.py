@@ -1,0 +1,49 @@
+"""Bytes: every text is a row of its UTF-8 bytes. Nothing to learn and nothing unknown; long sequences."""
+
+from collections.abc import Iterable, Sequence
+from typing import Literal, Self
+
+from calque.config import Config
+from calque.errors import TextError
+from calque.text.tokenizer import Tokenizer, normalise
+from calque.text.vocabulary import PIECES, Vocabulary
+
+BYTE_PIECES = tuple(f"<0x{byte:02X}>" for byte in range(256))
+_BYTES = {piece: bytes([byte]) for byte, piece in enumerate(BYTE_PIECES)}
+
+
+class BytesConfig(Config):
+    kind: Literal["bytes"] = "bytes"
+
+
+class BytesTokenizer(Tokenizer):
+    """The 256 bytes behind the special pieces, shared by both sides."""
+
+    kind = "bytes"
+
+    def __init__(self) -> None:
+        self.vocabulary = Vocabulary([*PIECES, *BYTE_PIECES])
+
+    def tokenise(self, text: str) -> list[str]:
+        return [BYTE_PIECES[byte] for byte in normalise(text).encode()]
+
+    def detokenise(self, pieces: Sequence[str]) -> str:
+        return spell(pieces)
+
+    def represents(self, character: str) -> bool:
+        return True
+
+    def encode(self, text: str) -> list[int]:
+        return [byte + len(PIECES) for byte in normalise(text).encode()]
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        tokenizer = cls()
+        if Vocabulary.from_bytes(data) != tokenizer.vocabulary:
+            raise TextError("not the vocabulary of bytes")
+        return tokenizer
+
+
+def spell(pieces: Iterable[str]) -> str:
+    """The text of byte pieces and of plain pieces; bytes that are no UTF-8 read as U+FFFD."""
+    return b"".join(_BYTES.get(piece) or piece.encode() for piece in pieces).decode(errors="replace")

@@ -1,0 +1,139 @@
+"""Subwords by the sentencepiece library: byte-pair encoding or a unigram model, with bytes for rare characters."""
+
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Literal, Self
+
+import sentencepiece
+from pydantic import Field
+
+from calque.config import Config
+from calque.errors import TextError
+from calque.text.bytes import BYTE_PIECES, spell
+from calque.text.escape import Escape
+from calque.text.tokenizer import Tokenizer, normalise
+from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
+
+SPACE = "▁"
+# The library writes a space as ▁ and drops every line with a ▅ from the corpus it learns from.
+_ESCAPE = Escape(SPACE + "▅")
+_BASE = (*PIECES, *BYTE_PIECES)
+_LONGEST = 4096
+_MANY = 512
+
+
+class SentencePieceConfig(Config):
+    kind: Literal["sentencepiece"] = "sentencepiece"
+
+    algorithm: Literal["bpe", "unigram"] = "bpe"
+    """Byte-pair encoding (Sennrich et al. 2016) or a unigram language model (Kudo 2018)."""
+
+    vocabulary_size: int = Field(default=8000, gt=len(_BASE))
+    """At most this many pieces; a small corpus carries fewer. 260 of them are the special pieces and the bytes."""
+
+    joint: bool = True
+    """One vocabulary for both sides."""
+
+    character_coverage: float = Field(default=0.9999, gt=0, le=1)
+    """The share of the text whose characters become pieces; the rarest ones are spelled in bytes."""
+
+    sample: int = Field(default=100_000, ge=100)
+    """The tokenizer learns from at most this many lines, spread evenly over the corpus."""
+
+
+class SentencePieceTokenizer(Tokenizer):
+    """Subwords with byte fallback: exact for every text, in pieces and in ids."""
+
+    kind = "sentencepiece"
+    suffix = "model"
+
+    def __init__(self, model: bytes) -> None:
+        self._processor = _processor(model)
+        self.vocabulary = Vocabulary(self._processor.id_to_piece(list(range(len(self._processor)))))
+        if self.vocabulary.pieces[: len(_BASE)] != _BASE:
+            raise TextError("not a sentencepiece model that Calque made: the special pieces and the bytes come first")
+        self._characters = frozenset("".join(self.vocabulary.pieces[len(_BASE) :])) - {SPACE} | {" "}
+
+    @classmethod
+    def train(cls, config: SentencePieceConfig, *, lines: Iterable[str]) -> Self:
+        """The tokenizer learnt from the lines: the same lines give the same bytes."""
+        model = io.BytesIO()
+        try:
+            sentencepiece.SentencePieceTrainer.train(
+                sentence_iterator=_prepared(lines),
+                model_writer=model,
+                model_type=config.algorithm,
+                vocab_size=config.vocabulary_size,
+                hard_vocab_limit=False,
+                character_coverage=config.character_coverage,
+                pad_id=PAD,
+                bos_id=BOS,
+                eos_id=EOS,
+                unk_id=UNK,
+                byte_fallback=True,
+                normalization_rule_name="identity",
+                remove_extra_whitespaces=False,
+                add_dummy_prefix=True,
+                max_sentence_length=2 * 4 * _LONGEST,
+                num_threads=1,  # the sums of the unigram model depend on it, and the model records it
+                minloglevel=2,
+            )
+        except RuntimeError as error:
+            raise TextError(_explain(str(error), size=config.vocabulary_size)) from None
+        return cls(model.getvalue())
+
+    def tokenise(self, text: str) -> list[str]:
+        pieces: list[str] = self._processor.encode(_respelled(text), out_type=str)
+        return pieces
+
+    def detokenise(self, pieces: Sequence[str]) -> str:
+        return _ESCAPE.undo(spell(piece.replace(SPACE, " ") for piece in pieces).removeprefix(" "))
+
+    def encode(self, text: str) -> list[int]:
+        ids: list[int] = self._processor.encode(_respelled(text))
+        return ids
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        threads = -1 if len(texts) >= _MANY else 1
+        ids: list[list[int]] = self._processor.encode([_respelled(text) for text in texts], num_threads=threads)
+        return ids
+
+    def represents(self, character: str) -> bool:
+        return self._characters.issuperset(_ESCAPE.apply(character))
+
+    def to_bytes(self) -> bytes:
+        model: bytes = self._processor.serialized_model_proto()
+        return model
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        return cls(data)
+
+
+def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
+    processor = sentencepiece.SentencePieceProcessor()
+    try:
+        processor.LoadFromSerializedProto(model)
+    except RuntimeError as error:
+        raise TextError(f"not a sentencepiece model: {error}") from None
+    return processor
+
+
+def _respelled(text: str) -> str:
+    return _ESCAPE.apply(normalise(text))
+
+
+def _prepared(lines: Iterable[str]) -> Iterator[str]:
+    return (_respelled(line[:_LONGEST]) for line in lines if line)
+
+
+def _explain(problem: str, *, size: int) -> str:
+    if needed := re.search(r"required_chars\. \d+ vs (\d+)", problem):
+        return (
+            f"a vocabulary of {size} pieces is too small: the corpus's characters with the 256 bytes and the "
+            f"special pieces are {needed[1]}; raise vocabulary_size above that, or lower character_coverage"
+        )
+    if "sentences_.empty()" in problem:
+        return "nothing to learn subwords from: every line is empty"
+    return f"sentencepiece cannot learn from this corpus: {problem}"

@@ -1,0 +1,83 @@
+"""The tokenizer: text to pieces and ids, and back."""
+
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Sequence
+from typing import ClassVar, NamedTuple, Self
+from unicodedata import normalize
+
+from calque.errors import TextError
+from calque.text.vocabulary import BOS, EOS, PAD, Vocabulary
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def normalise(text: str) -> str:
+    """The text in Unicode's NFC; text with a lone surrogate, which no file can hold, is refused."""
+    if text.isascii():
+        return text
+    if found := _SURROGATE.search(text):
+        raise TextError(
+            f"character {found.start() + 1} is half a character (the lone surrogate U+{ord(found[0]):04X}), "
+            "which is not Unicode text; read the text as UTF-8 and choose what to do with its errors"
+        )
+    return normalize("NFC", text)
+
+
+class Tokenizer(ABC):
+    """Cuts text into the pieces of a vocabulary.   Law: detokenise(tokenise(s)) == NFC(s); words keep single spaces."""
+
+    kind: ClassVar[str]
+    suffix: ClassVar[str] = "vocabulary"
+    vocabulary: Vocabulary
+
+    @abstractmethod
+    def tokenise(self, text: str) -> list[str]:
+        """The pieces of the text's NFC."""
+
+    @abstractmethod
+    def detokenise(self, pieces: Sequence[str]) -> str:
+        """The text that the pieces spell; any list of pieces spells some text."""
+
+    @abstractmethod
+    def represents(self, character: str) -> bool:
+        """Whether the vocabulary has a piece with this character in it."""
+
+    def encode(self, text: str) -> list[int]:
+        """The ids of the text's pieces, without begin and end."""
+        return self.vocabulary.ids(self.tokenise(text))
+
+    def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
+        """`encode` of each text."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: Sequence[int]) -> str:
+        """The text that the ids spell: padding, begin and end are dropped, the unknown piece reads `<unk>`."""
+        return self.detokenise([self.vocabulary.piece(id) for id in ids if id not in (PAD, BOS, EOS)])
+
+    def unknown_characters(self, text: str) -> Counter[str]:
+        """How often each character occurs that no piece has: lost, or spelled in bytes where there is byte fallback."""
+        characters = normalise(text)
+        unknown = {character for character in set(characters) if not self.represents(character)}
+        return Counter(character for character in characters if character in unknown) if unknown else Counter()
+
+    def to_bytes(self) -> bytes:
+        """What the tokenizer's file holds."""
+        return self.vocabulary.to_bytes()
+
+    @classmethod
+    @abstractmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The tokenizer whose `to_bytes` gave the data; otherwise a TextError."""
+
+
+class Tokenizers(NamedTuple):
+    """A tokenizer for each side; one and the same object when they share a vocabulary."""
+
+    source: Tokenizer
+    target: Tokenizer
+
+    @property
+    def joint(self) -> bool:
+        return self.source is self.target

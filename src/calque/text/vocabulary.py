@@ -1,0 +1,88 @@
+"""Vocabularies: pieces and their ids. Every vocabulary begins with the same four special pieces."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+from calque.errors import TextError
+
+PAD, BOS, EOS, UNK = 0, 1, 2, 3
+PIECES = ("<pad>", "<s>", "</s>", "<unk>")
+
+
+class Vocabulary:
+    """An immutable list of pieces; a piece's place is its id.   Law: v.piece(v.id(p)) == p for every p in v."""
+
+    __slots__ = ("_ids", "_pieces")
+
+    def __init__(self, pieces: Sequence[str]) -> None:
+        self._pieces = tuple(pieces)
+        self._ids = {piece: id for id, piece in enumerate(self._pieces)}
+        if self._pieces[: len(PIECES)] != PIECES:
+            raise TextError(f"a vocabulary begins with {PIECES}; this one with {self._pieces[: len(PIECES)]}")
+        if len(self._ids) < len(self._pieces):
+            doubled = next(piece for id, piece in enumerate(self._pieces) if self._ids[piece] != id)
+            raise TextError(f"the piece {doubled!r} stands more than once in the vocabulary")
+
+    @classmethod
+    def from_counts(cls, counts: Mapping[str, int], *, size: int, minimum_count: int = 1) -> "Vocabulary":
+        """The special pieces and then the most frequent others, at most `size` in all; ties go by spelling."""
+        wanted = (piece for piece, count in counts.items() if count >= minimum_count)
+        ranked = sorted(wanted, key=lambda piece: (-counts[piece], piece))
+        return cls([*PIECES, *ranked[: size - len(PIECES)]])
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> "Vocabulary":
+        """The vocabulary that `to_bytes` wrote."""
+        try:
+            pieces = [json.loads(line) for line in data.decode("ascii").splitlines()]
+            "".join(pieces).encode()  # refuses what is no string, and half characters
+        except (ValueError, TypeError, RecursionError) as error:
+            raise TextError(f"not a vocabulary, which holds one JSON string a line: {error}") from None
+        return cls(pieces)
+
+    @classmethod
+    def load(cls, path: Path) -> "Vocabulary":
+        """The vocabulary saved at `path`."""
+        try:
+            return cls.from_bytes(path.read_bytes())
+        except (OSError, TextError) as error:
+            raise TextError(f"{path}: {error}") from None
+
+    def save(self, path: Path) -> None:
+        path.write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """One JSON string a line, in ASCII: exact for every piece, newlines included."""
+        return "".join(json.dumps(piece) + "\n" for piece in self._pieces).encode("ascii")
+
+    @property
+    def pieces(self) -> tuple[str, ...]:
+        return self._pieces
+
+    def id(self, piece: str) -> int:
+        """The piece's id; UNK when the vocabulary does not have it."""
+        return self._ids.get(piece, UNK)
+
+    def ids(self, pieces: Iterable[str]) -> list[int]:
+        return [self._ids.get(piece, UNK) for piece in pieces]
+
+    def piece(self, id: int) -> str:
+        if id < 0:
+            raise IndexError(f"a piece's id is 0 or more, not {id}")
+        return self._pieces[id]
+
+    def __len__(self) -> int:
+        return len(self._pieces)
+
+    def __contains__(self, piece: object) -> bool:
+        return piece in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Vocabulary) and self._pieces == other._pieces
+
+    def __hash__(self) -> int:
+        return hash(self._pieces)
+
+    def __repr__(self) -> str:
+        return f"Vocabulary({len(self)} pieces)"

@@ -1,0 +1,98 @@
+"""Words: runs of letters, marks and digits; punctuation stands alone and remembers what it was joined to.
+
+    Don't (panic)!   ->   Don ￭'￭ t (￭ panic ￭) ￭!
+
+The joiner ￭ marks the side on which no space stood, so that pieces spell the text exactly, up to runs of spaces (which
+become one; none at the ends) and, in ids, up to words that the vocabulary does not have.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from functools import lru_cache
+from itertools import groupby
+from typing import Literal, Self
+from unicodedata import category
+
+from pydantic import Field
+
+from calque.config import Config
+from calque.errors import TextError
+from calque.text.escape import Escape
+from calque.text.tokenizer import Tokenizer, normalise
+from calque.text.vocabulary import PIECES, Vocabulary
+
+JOINER = "￭"
+_ESCAPE = Escape(JOINER)
+_MEMORABLE = 64
+
+
+class WordsConfig(Config):
+    kind: Literal["words"] = "words"
+
+    vocabulary_size: int = Field(default=30_000, gt=len(PIECES))
+    """At most this many pieces, the four special ones included: the most frequent words of the corpus."""
+
+    joint: bool = False
+    """One vocabulary for both sides."""
+
+    minimum_count: int = Field(default=1, ge=1)
+    """Words seen fewer times than this are left out."""
+
+
+class WordsTokenizer(Tokenizer):
+    """Law: detokenise(tokenise(s)) is NFC(s) with runs of spaces made one and none at its ends."""
+
+    kind = "words"
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self.vocabulary = vocabulary
+        self._characters = frozenset("".join(vocabulary.pieces[len(PIECES) :])) - {JOINER} | {" "}
+
+    @classmethod
+    def train(cls, config: WordsConfig, *, lines: Iterable[str]) -> Self:
+        """The tokenizer of the corpus's most frequent words."""
+        counts: Counter[str] = Counter()
+        for line in lines:
+            counts.update(_tokenise(line))
+        if not counts:
+            raise TextError("nothing to learn words from: every line is empty")
+        size, minimum_count = config.vocabulary_size, config.minimum_count
+        return cls(Vocabulary.from_counts(counts, size=size, minimum_count=minimum_count))
+
+    def tokenise(self, text: str) -> list[str]:
+        return list(_tokenise(text))
+
+    def detokenise(self, pieces: Sequence[str]) -> str:
+        spaced = " ".join(pieces)
+        return _ESCAPE.undo(spaced.replace(f" {JOINER}", "").replace(f"{JOINER} ", "").replace(JOINER, ""))
+
+    def represents(self, character: str) -> bool:
+        return self._characters.issuperset(_ESCAPE.apply(character))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        return cls(Vocabulary.from_bytes(data))
+
+
+def _tokenise(text: str) -> Iterator[str]:
+    for chunk in filter(None, _ESCAPE.apply(normalise(text)).split(" ")):
+        yield from _remembered(chunk) if len(chunk) <= _MEMORABLE else _split(chunk)
+
+
+def _split(chunk: str) -> tuple[str, ...]:
+    """The pieces of a text without spaces. Punctuation joins to what is before it, and to a word that follows it."""
+    parts = [part for alone, run in groupby(chunk, key=_stands_alone) for part in (run if alone else ["".join(run)])]
+    words = [not _stands_alone(part[0]) for part in parts]
+    left = [JOINER if at and not word else "" for at, word in enumerate(words)]
+    right = [JOINER if follows and not word else "" for word, follows in zip(words, [*words[1:], False], strict=True)]
+    return tuple(map("".join, zip(left, parts, right, strict=True)))
+
+
+_remembered = lru_cache(maxsize=1 << 16)(_split)
+
+
+@lru_cache(maxsize=1 << 16)
+def _stands_alone(character: str) -> bool:
+    """Whether the character is a piece of its own: punctuation, symbols, separators and controls."""
+    kind = category(character)
+    return kind[0] in "PSZ" or kind == "Cc"

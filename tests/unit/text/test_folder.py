@@ -1,0 +1,140 @@
+import json
+import pickle
+
+import pytest
+
+from calque.errors import TextError
+from calque.text import (
+    BytesConfig,
+    CharactersConfig,
+    SentencePieceConfig,
+    Tokenizers,
+    WordsConfig,
+    load_tokenizers,
+    save_tokenizers,
+    train_tokenizers,
+)
+
+LINES = ["the cat sat\u2028", "größer, \x85 \u2581 als ␛", "a\tb\r", "你好 👩‍👩‍👧"]
+CONFIGS = [
+    SentencePieceConfig(),
+    SentencePieceConfig(algorithm="unigram", joint=False),
+    WordsConfig(),
+    WordsConfig(joint=True),
+    CharactersConfig(),
+    BytesConfig(),
+]
+
+
+def learn(config) -> Tokenizers:
+    return train_tokenizers(config, source=lambda: iter(LINES), target=lambda: iter(LINES[1:]), pairs=len(LINES))
+
+
+def files(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+@pytest.fixture(params=CONFIGS, ids=repr)
+def saved(request, tmp_path):
+    tokenizers = learn(request.param)
+    save_tokenizers(tokenizers, tmp_path / "a" / "folder")
+    return tokenizers, tmp_path / "a" / "folder"
+
+
+def test_what_was_saved_is_loaded(saved):
+    tokenizers, folder = saved
+    loaded = load_tokenizers(folder)
+    assert loaded.joint == tokenizers.joint
+    for before, after in zip(tokenizers, loaded, strict=True):
+        assert type(after) is type(before)
+        assert after.vocabulary == before.vocabulary
+        assert after.to_bytes() == before.to_bytes()
+        assert after.encode_many(LINES) == before.encode_many(LINES)
+
+
+def test_saving_again_gives_the_same_bytes(saved, tmp_path):
+    _, folder = saved
+    save_tokenizers(load_tokenizers(folder), tmp_path / "again")
+    assert files(folder) == files(tmp_path / "again")
+    assert all((folder / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in files(folder))
+
+
+def test_the_names_of_the_files(tmp_path):
+    for config, names in [
+        (SentencePieceConfig(), ["joint.model"]),
+        (SentencePieceConfig(joint=False), ["source.model", "target.model"]),
+        (WordsConfig(), ["source.vocabulary", "target.vocabulary"]),
+    ]:
+        folder = tmp_path / f"{config.kind}-{config.joint}"
+        save_tokenizers(learn(config), folder)
+        assert files(folder) == [*names, "tokenizer.json"]
+
+
+def test_every_missing_file_is_named(saved):
+    _, folder = saved
+    for name in files(folder):
+        content = (folder / name).read_bytes()
+        (folder / name).unlink()
+        with pytest.raises(TextError, match=name):
+            load_tokenizers(folder)
+        (folder / name).write_bytes(content)
+
+
+def test_every_damaged_file_is_named(saved):
+    _, folder = saved
+    for name in files(folder):
+        content = (folder / name).read_bytes()
+        middle = len(content) // 2
+        flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+        for damaged in (b"", content[:middle], flipped, content + b"\n\n{"):
+            (folder / name).write_bytes(damaged)
+            with pytest.raises(TextError, match=r"tokenizer\.json" if name == "tokenizer.json" else name):
+                load_tokenizers(folder)
+        (folder / name).write_bytes(content)
+    load_tokenizers(folder)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"kind": "telepathy"},
+        {"joint": False},
+        {"files": {}},
+        {"files": {"../joint.model": "0"}},
+        {"files": {"joint.model": 7}},
+        {"more": 1},
+    ],
+    ids=str,
+)
+def test_a_wrong_description_is_refused(tmp_path, change):
+    save_tokenizers(learn(SentencePieceConfig()), tmp_path)
+    path = tmp_path / "tokenizer.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | change))
+    with pytest.raises(TextError, match=r"tokenizer\.json: damaged"):
+        load_tokenizers(tmp_path)
+
+
+@pytest.mark.parametrize("content", ["[]", "null", "7", "{}", "[" * 100_000, '"format"'])
+def test_what_is_no_description_is_refused(tmp_path, content):
+    (tmp_path / "tokenizer.json").write_text(content)
+    with pytest.raises(TextError, match=r"tokenizer\.json: damaged"):
+        load_tokenizers(tmp_path)
+
+
+def test_another_format_is_refused_with_both_numbers(tmp_path):
+    (tmp_path / "tokenizer.json").write_text('{"format": 2, "new": "things"}')
+    with pytest.raises(TextError, match=r"tokenizer\.json: format 2, but this version of Calque reads format 1"):
+        load_tokenizers(tmp_path)
+
+
+def test_two_kinds_are_not_saved_together(tmp_path):
+    mixed = Tokenizers(learn(WordsConfig()).source, learn(BytesConfig()).target)
+    with pytest.raises(TypeError):
+        save_tokenizers(mixed, tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_tokenizers_travel_to_other_processes():
+    for config in CONFIGS:
+        tokenizer = learn(config).source
+        assert pickle.loads(pickle.dumps(tokenizer)).encode_many(LINES) == tokenizer.encode_many(LINES)
