@@ -1,0 +1,84 @@
+"""One trainer for one run folder.
+
+The kernel holds the lock and lets go of it however the trainer dies, so a stale lock cannot be left behind. The
+file `RUN/lock` stays; the number of a process inside it is only for the message.
+"""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from calque.errors import FolderError
+from calque.folders import is_running
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+LOCK = "lock"
+
+
+@contextmanager
+def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
+    """Holds the run folder for this process, or raises a FolderError that names the process that has it.
+
+    Worker processes of a trainer that was killed hold on until they notice, so a dead owner is waited for.
+    """
+    path = folder / LOCK
+    handle = _open(path)
+    try:
+        deadline = time.monotonic() + patience
+        while not _try_lock(handle):
+            owner = _owner(handle)
+            if owner is None or is_running(owner) or time.monotonic() > deadline:
+                raise FolderError(_refusal(folder, owner=owner))
+            time.sleep(0.05)
+        os.ftruncate(handle, 0)
+        os.pwrite(handle, f"{os.getpid()}\n".encode(), 0)
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                os.ftruncate(handle, 0)
+    finally:
+        os.close(handle)
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return os.open(path, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+    except OSError as error:
+        raise FolderError(f"{path} could not be opened: {error.strerror}") from error
+
+
+def _try_lock(handle: int) -> bool:
+    if sys.platform == "win32":
+        os.lseek(handle, 1 << 20, os.SEEK_SET)  # Windows locks bytes against reading too: not those of the number
+        try:
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        except OSError:
+            return False
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _owner(handle: int) -> int | None:
+    text = os.pread(handle, 32, 0).strip()
+    return int(text) if text.isdigit() else None
+
+
+def _refusal(folder: Path, *, owner: int | None) -> str:
+    if owner is None:
+        return f"{folder} is locked: another process is training in this folder; wait for it or stop it"
+    if is_running(owner):
+        return f"{folder} is locked: pid {owner} is training in this folder; wait for it or stop it"
+    return f"{folder} is locked: pid {owner}, which trained in this folder, is dead, but a process it started is not"

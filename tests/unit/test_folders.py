@@ -1,0 +1,406 @@
+"""Folders: whole or absent, and damage of every kind is named."""
+
+import errno
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calque import folders
+from calque.errors import FolderError
+from calque.folders import remove_folder, survey_folder, verify_folder, write_folder
+
+
+def fill(folder: Path) -> None:
+    (folder / "weights.bin").write_bytes(bytes(range(256)))
+    (folder / "tokenizer").mkdir()
+    (folder / "tokenizer" / "pieces.txt").write_text("a b c", encoding="utf-8")
+
+
+def write(path: Path, *, replace: bool = False, fill: Callable[[Path], None] = fill) -> folders.Manifest:
+    return write_folder(path, kind="model", format=1, fill=fill, details={"name": "é", "n": 1.5}, replace=replace)
+
+
+def verify(path: Path) -> folders.Manifest:
+    return verify_folder(path, kind="model", formats=[1])
+
+
+def edit_manifest(path: Path, change: Callable[[dict[str, object]], None]) -> None:
+    """Changes a manifest as a hostile hand would: with a seal that fits."""
+    values = json.loads((path / "manifest.json").read_text())
+    change(values)
+    files = {name: folders.FileEntry(**entry) for name, entry in values["files"].items()}
+    manifest = folders.Manifest(values["kind"], values["format"], files, values["details"])
+    (path / "manifest.json").write_bytes(folders._render(manifest))
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_is_written_verifies(tmp_path: Path) -> None:
+    manifest = write(tmp_path / "deep" / "model")
+    assert verify(tmp_path / "deep" / "model") == manifest
+    assert list(manifest.files) == ["tokenizer/pieces.txt", "weights.bin"]
+    assert manifest.files["weights.bin"].size == 256
+    assert manifest.details == {"name": "é", "n": 1.5}
+    assert names(tmp_path / "deep") == ["model"]
+
+
+def test_same_content_gives_the_same_manifest_bytes(tmp_path: Path) -> None:
+    write(tmp_path / "a")
+    write(tmp_path / "b")
+    assert (tmp_path / "a" / "manifest.json").read_bytes() == (tmp_path / "b" / "manifest.json").read_bytes()
+
+
+@pytest.mark.parametrize("exchange", [True, False])
+def test_replacing_leaves_the_new_one_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
+    if not exchange:
+        monkeypatch.setattr(folders, "_renameat2_exchange", lambda *_: False)
+    write(tmp_path / "model")
+    write(tmp_path / "model", replace=True, fill=lambda folder: (folder / "new").touch())
+    assert list(verify(tmp_path / "model").files) == ["new"]
+    assert names(tmp_path) == ["model"]
+
+
+def test_an_existing_folder_is_refused_and_an_empty_one_taken(tmp_path: Path) -> None:
+    (tmp_path / "model").mkdir()
+    write(tmp_path / "model")
+    with pytest.raises(FolderError, match="exists already"):
+        write(tmp_path / "model")
+    verify(tmp_path / "model")
+
+
+def test_a_folder_that_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
+    (tmp_path / "thesis").mkdir()
+    (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
+    with pytest.raises(FolderError, match="something else"):
+        write(tmp_path / "thesis", replace=True)
+    (tmp_path / "thesis" / "manifest.json").write_text('{"kind": "web page"}')
+    with pytest.raises(FolderError, match="kind 'web page'"):
+        write(tmp_path / "thesis", replace=True)
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(FolderError, match="not a folder"):
+        write(tmp_path / "file", replace=True)
+    assert names(tmp_path) == ["file", "thesis"]
+    assert (tmp_path / "thesis" / "chapter.txt").read_text() == "years of work"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        OSError(errno.ENOSPC, "No space left on device"),
+        OSError(errno.EFBIG, "File too large"),
+        RuntimeError("Error while serializing: I/O error: No space left on device (os error 28)"),
+    ],
+)
+@pytest.mark.parametrize("replace", [True, False])
+def test_a_full_disk_leaves_the_old_one_and_no_litter(tmp_path: Path, error: Exception, replace: bool) -> None:
+    if replace:
+        write(tmp_path / "model")
+
+    def fail(folder: Path) -> None:
+        fill(folder)
+        raise error
+
+    with pytest.raises(FolderError, match="what was written before is intact: the disk is full"):
+        write(tmp_path / "model", replace=True, fill=fail)
+    assert names(tmp_path) == (["model"] if replace else [])
+    if replace:
+        verify(tmp_path / "model")
+
+
+@pytest.mark.parametrize("replace", [True, False])
+@pytest.mark.parametrize("exchange", [True, False])
+def test_a_disk_that_fills_at_any_fsync_changes_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace: bool, exchange: bool
+) -> None:
+    if not exchange:
+        monkeypatch.setattr(folders, "_renameat2_exchange", lambda *_: False)
+    real, calls, failing = os.fsync, 0, 0
+
+    def fsync(handle: int) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == failing:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        real(handle)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    if replace:
+        write(tmp_path / "model")
+    before = names(tmp_path)
+    while True:
+        calls, failing = 0, failing + 1
+        try:
+            write(tmp_path / "model", replace=replace, fill=lambda folder: (folder / "new").touch())
+        except FolderError as error:
+            assert "disk is full" in str(error)
+            assert names(tmp_path) == before
+            assert not replace or "weights.bin" in verify(tmp_path / "model").files
+        else:
+            break
+    assert failing == 5  # file, manifest, folder, parent; then nothing failed
+    assert "new" in verify(tmp_path / "model").files
+
+
+def test_ctrl_c_while_filling_leaves_no_litter(tmp_path: Path) -> None:
+    def interrupt(folder: Path) -> None:
+        fill(folder)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "model", fill=interrupt)
+    assert names(tmp_path) == []
+
+
+def test_a_programmers_error_stays_one(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError):
+        write(tmp_path / "model", fill=lambda _: print(1 / 0))
+    assert names(tmp_path) == []
+
+
+def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError, match="could not be written"):
+        write(tmp_path / "file" / "model")
+
+
+@pytest.mark.parametrize("name", ["manifest.json", "a b", "ü", ".hidden", "deep/er/file", "link", "empty/"])
+def test_files_that_could_not_be_verified_are_not_written(tmp_path: Path, name: str) -> None:
+    def odd(folder: Path) -> None:
+        if name == "link":
+            (folder / name).symlink_to("/etc/passwd")
+        elif name.endswith("/"):
+            (folder / name).mkdir()
+        else:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).touch()
+
+    with pytest.raises(FolderError, match="cannot be sealed"):
+        write(tmp_path / "model", fill=odd)
+    assert names(tmp_path) == []
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sys
+from pathlib import Path
+from calque.folders import write_folder
+def fill(folder):
+    (folder / "half").write_text("half")
+    print("writing", flush=True)
+    sys.stdin.read()
+write_folder(Path(sys.argv[1]), kind="model", format=1, fill=fill)
+"""
+
+
+def test_litter_of_the_killed_is_removed_and_work_of_the_living_is_not(tmp_path: Path) -> None:
+    command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "model")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
+        assert writer.stdout is not None
+        assert writer.stdout.readline() == b"writing\n"
+        unfinished = f"model.tmp-{writer.pid}"
+        write(tmp_path / "model")
+        assert names(tmp_path) == ["model", unfinished]
+        writer.send_signal(signal.SIGKILL)
+        writer.wait()
+        (tmp_path / f"other.tmp-{writer.pid}").mkdir()
+        (tmp_path / "model.tmp-1").mkdir()  # a number that lives, but nobody holds the folder
+        write(tmp_path / "model", replace=True)
+    assert names(tmp_path) == ["model", f"other.tmp-{writer.pid}"]
+
+
+def test_without_folder_locks_the_number_of_the_process_decides(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def no_locks(*_: object) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr(folders.fcntl, "flock", no_locks)
+    monkeypatch.setattr(folders, "is_running", lambda pid: pid == 1)
+    (tmp_path / "model.tmp-1").mkdir()
+    (tmp_path / "model.tmp-2").mkdir()
+    write(tmp_path / "model")
+    assert names(tmp_path) == ["model", "model.tmp-1"]
+
+
+def test_removing_never_shows_half_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "model")
+    monkeypatch.setattr(folders.shutil, "rmtree", lambda *_, **__: None)
+    remove_folder(tmp_path / "model")
+    assert names(tmp_path) == [f"model.tmp-{os.getpid()}"]
+    monkeypatch.undo()
+    write(tmp_path / "model")
+    assert names(tmp_path) == ["model"]
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    remove_folder(tmp_path / "link")
+    with pytest.raises(FolderError, match="could not be removed"):
+        remove_folder(tmp_path / "link")
+    verify(tmp_path / "model")
+    assert names(tmp_path) == ["model"]
+
+
+@given(data=st.data())
+def test_every_flipped_bit_is_detected(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    path = tmp_path_factory.getbasetemp() / "flipped"
+    if not path.exists():
+        write(path)
+    name = data.draw(st.sampled_from(["manifest.json", "weights.bin", "tokenizer/pieces.txt"]))
+    original = (path / name).read_bytes()
+    offset = data.draw(st.integers(0, len(original) - 1))
+    flipped = bytearray(original)
+    flipped[offset] ^= 1 << data.draw(st.integers(0, 7))
+    try:
+        (path / name).write_bytes(flipped)
+        with pytest.raises(FolderError, match="flipped"):
+            verify(path)
+    finally:
+        (path / name).write_bytes(original)
+    verify(path)
+
+
+def test_every_fifth_bit_of_a_manifest_is_detected(tmp_path: Path) -> None:
+    write(tmp_path / "model", fill=lambda folder: (folder / "a").touch())
+    file = tmp_path / "model" / "manifest.json"
+    original = file.read_bytes()
+    for bit in range(0, 8 * len(original), 5):
+        flipped = bytearray(original)
+        flipped[bit // 8] ^= 1 << bit % 8
+        file.write_bytes(flipped)
+        with pytest.raises(FolderError):
+            survey_folder(tmp_path / "model", kind="model", formats=[1])
+
+
+def link_file(path: Path) -> None:
+    (path / "weights.bin").rename(path.parent / "elsewhere")
+    (path / "weights.bin").symlink_to(path.parent / "elsewhere")
+
+
+def link_folder(path: Path) -> None:
+    (path / "tokenizer").rename(path.parent / "elsewhere")
+    (path / "tokenizer").symlink_to(path.parent / "elsewhere")
+
+
+DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
+    "truncated": (lambda path: os.truncate(path / "weights.bin", 255), "weights.bin: 255 bytes found, 256 expected"),
+    "missing": (lambda path: (path / "weights.bin").unlink(), "weights.bin: missing"),
+    "extra": (lambda path: (path / "extra.py").touch(), "extra.py: not listed"),
+    "extra below": (lambda path: (path / "tokenizer" / "x").touch(), "tokenizer/x: not listed"),
+    "extra folder": (lambda path: (path / "x").mkdir(), "x: an empty sub-folder"),
+    "link": (link_file, "weights.bin: a link"),
+    "linked folder": (link_folder, "tokenizer: a link"),
+    "pipe": (lambda path: os.mkfifo(path / "pipe"), "pipe: neither"),
+    "odd name": (lambda path: (path / "a\nb").touch(), r"'a\\nb': a name that no file"),
+    "too deep": (lambda path: (path / "tokenizer" / "deep").mkdir(), "tokenizer/deep: neither"),
+    "no manifest": (lambda path: (path / "manifest.json").unlink(), "has no manifest.json"),
+    "manifest is a folder": (
+        lambda path: ((path / "manifest.json").unlink(), (path / "manifest.json").mkdir()),
+        "manifest.json: not a plain file",
+    ),
+    "empty manifest": (lambda path: (path / "manifest.json").write_text(""), "not a JSON object"),
+    "nested manifest": (lambda path: (path / "manifest.json").write_text("[" * 10**6), "not a JSON object"),
+    "list manifest": (lambda path: (path / "manifest.json").write_text("[]"), "not a JSON object"),
+    "huge manifest": (lambda path: os.truncate(path / "manifest.json", 1 << 30), "not a plain file of at most"),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_damage_is_named(tmp_path: Path, damage: str) -> None:
+    write(tmp_path / "model")
+    harm, message = DAMAGES[damage]
+    harm(tmp_path / "model")
+    with pytest.raises(FolderError, match=message):
+        verify(tmp_path / "model")
+
+
+HOSTILITIES: dict[str, tuple[Callable[[dict[str, object]], object], str]] = {
+    "newer": (lambda values: values.update(format=2), "format 2, made by a newer Calque"),
+    "older": (lambda values: values.update(format=0), "format 0, which this Calque does not read"),
+    "true format": (lambda values: values.update(format=True), "format True"),
+    "kind": (lambda values: values.update(kind="corpus"), "kind 'corpus'; expected 'model'"),
+}
+
+
+@pytest.mark.parametrize("hostility", HOSTILITIES)
+def test_kind_and_format_are_checked(tmp_path: Path, hostility: str) -> None:
+    write(tmp_path / "model")
+    change, message = HOSTILITIES[hostility]
+    edit_manifest(tmp_path / "model", change)
+    with pytest.raises(FolderError, match=message):
+        verify(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret", "/etc/passwd", "..", "a/../../b", "a/b/c", "a\\b", "", ".", "c:x", "a\n", "manifest.json", "ü"],
+)
+def test_hostile_names_are_refused_before_any_file_is_read(tmp_path: Path, name: str) -> None:
+    write(tmp_path / "model")
+    (tmp_path / "secret").write_bytes(b"")
+    entry = folders.FileEntry(0, "0" * 64)
+    manifest = folders.Manifest("model", 1, {name: entry}, {})
+    (tmp_path / "model" / "manifest.json").write_bytes(folders._render(manifest))
+    with pytest.raises(FolderError, match="a name that no file may have"):
+        verify(tmp_path / "model")
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        {"size": -1, "sha256": "0" * 64},
+        {"size": True, "sha256": "0" * 64},
+        {"size": 1.0, "sha256": "0" * 64},
+        {"size": 1, "sha256": "0" * 63},
+        {"size": 1, "sha256": "0" * 64, "run": "rm"},
+        {"size": 1},
+        [],
+        None,
+    ],
+)
+def test_odd_entries_are_refused(tmp_path: Path, entry: object) -> None:
+    write(tmp_path / "model")
+    values = {"kind": "model", "format": 1, "files": {"weights.bin": entry}, "details": {}}
+    (tmp_path / "model" / "manifest.json").write_text(json.dumps(values))
+    with pytest.raises(FolderError, match=r"'weights.bin': (its|has no) size"):
+        verify(tmp_path / "model")
+
+
+def test_sizes_are_bounded_before_reading(tmp_path: Path) -> None:
+    write(tmp_path / "model")
+    (tmp_path / "model" / "weights.bin").unlink()
+    entry = folders.FileEntry(1 << 50, "0" * 64)
+    manifest = folders.Manifest("model", 1, {"weights.bin": entry}, {})
+    (tmp_path / "model" / "manifest.json").write_bytes(folders._render(manifest))
+    with pytest.raises(FolderError, match="lists more than"):
+        verify(tmp_path / "model")
+
+
+def test_folders_that_are_not_there_or_links_are_refused(tmp_path: Path) -> None:
+    write(tmp_path / "model")
+    (tmp_path / "link").symlink_to(tmp_path / "model")
+    (tmp_path / "file").touch()
+    for name, message in [("none", "not a folder"), ("file", "not a folder"), ("link", "is a link")]:
+        with pytest.raises(FolderError, match=message):
+            verify(tmp_path / name)
+
+
+def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
+    write(tmp_path / "model")
+    (tmp_path / "model" / "weights.bin").unlink()
+    (tmp_path / "model" / "x").touch()
+    os.truncate(tmp_path / "model" / "tokenizer" / "pieces.txt", 1)
+    with pytest.raises(FolderError) as caught:
+        verify(tmp_path / "model")
+    assert str(caught.value).splitlines() == [
+        f"{tmp_path / 'model'} is damaged:",
+        "  tokenizer/pieces.txt: 1 bytes found, 5 expected",
+        "  weights.bin: missing",
+        "  x: not listed in manifest.json",
+    ]

@@ -1,0 +1,99 @@
+"""The run lock: one trainer for one folder, and no death leaves it locked."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from calque.errors import FolderError
+from calque.training.lock import run_lock
+
+HOLD = """
+import os, sys, time
+from pathlib import Path
+from calque.training.lock import run_lock
+with run_lock(Path(sys.argv[1])):
+    child = os.fork() if sys.argv[2] == "workers" else 1
+    if child == 0:
+        os.read(0, 1)  # outlives its parent until standard input closes, and notices late
+        time.sleep(0.3)
+        os._exit(0)
+    os.write(1, b"held\\n")
+    os.read(0, 1)
+"""
+
+
+@contextmanager
+def holder(folder: Path, *, workers: bool = False) -> Iterator[subprocess.Popen[bytes]]:
+    command = [sys.executable, "-c", HOLD, str(folder), "workers" if workers else "alone"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"held\n"
+        yield process
+
+
+def test_a_second_process_is_refused_and_told_who(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        with pytest.raises(FolderError, match=f"pid {process.pid} is training in this folder"), run_lock(tmp_path):
+            pass
+        process.communicate(b"x")
+    with run_lock(tmp_path):
+        assert (tmp_path / "lock").read_text() == f"{os.getpid()}\n"
+    assert (tmp_path / "lock").read_text() == ""
+
+
+def test_the_lock_of_a_killed_process_is_recovered(tmp_path: Path) -> None:
+    with holder(tmp_path) as process:
+        process.kill()
+        process.wait()
+        assert (tmp_path / "lock").read_text() == f"{process.pid}\n"
+        with run_lock(tmp_path):
+            pass
+
+
+def test_workers_of_a_killed_process_are_waited_for(tmp_path: Path) -> None:
+    with holder(tmp_path, workers=True) as process:
+        assert process.stdin is not None
+        process.kill()
+        process.wait()
+        with (
+            pytest.raises(FolderError, match="is dead, but a process it started is not"),
+            run_lock(tmp_path, patience=0),
+        ):
+            pass
+        process.stdin.close()
+        with run_lock(tmp_path, patience=30):
+            pass
+
+
+def test_the_same_process_is_refused_too(tmp_path: Path) -> None:
+    with run_lock(tmp_path / "new"):
+        with pytest.raises(FolderError, match="is training in this folder"), run_lock(tmp_path / "new"):
+            pass
+        with pytest.raises(FolderError), run_lock(tmp_path / "new"):
+            pass
+
+
+def test_an_error_inside_lets_go(tmp_path: Path) -> None:
+    with pytest.raises(ZeroDivisionError), run_lock(tmp_path):
+        print(1 / 0)
+    with run_lock(tmp_path):
+        pass
+
+
+@pytest.mark.parametrize("text", ["", "nonsense", "-5", "99999999999999999999999999"])
+def test_what_an_unheld_file_says_does_not_matter(tmp_path: Path, text: str) -> None:
+    (tmp_path / "lock").write_text(text)
+    with run_lock(tmp_path):
+        pass
+
+
+def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
+    (tmp_path / "lock").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FolderError, match="lock could not be opened"), run_lock(tmp_path):
+        pass
+    assert not (tmp_path / "elsewhere").exists()
