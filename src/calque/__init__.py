@@ -1,3 +1,65 @@
-"""Calque: sequence-to-sequence models, from the plain encoder-decoder to the Transformer, on one small core."""
+"""Calque: sequence-to-sequence models, from the plain encoder-decoder to the Transformer, on one small core.
+
+>>> import calque
+>>> translator = calque.load("runs/1")
+>>> translator.translate("今天天气很好。")
+'The weather is good today.'
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from calque.errors import (
+    CalqueError,
+    ConfigError,
+    DataError,
+    FolderError,
+    Interrupted,
+    TextError,
+    TrainingError,
+    UserError,
+)
+
+if TYPE_CHECKING:
+    from calque.experiment import Experiment, Run, resume, train
+    from calque.translator import Candidate, SearchConfig, Translation, Translator, load
 
 __version__ = "0.1.0"
+
+__all__ = [
+    "CalqueError",
+    "Candidate",
+    "ConfigError",
+    "DataError",
+    "Experiment",
+    "FolderError",
+    "Interrupted",
+    "Run",
+    "SearchConfig",
+    "TextError",
+    "TrainingError",
+    "Translation",
+    "Translator",
+    "UserError",
+    "__version__",
+    "load",
+    "resume",
+    "train",
+]
+
+_HOMES = {
+    **dict.fromkeys(["Experiment", "Run", "resume", "train"], "calque.experiment"),
+    **dict.fromkeys(["Candidate", "SearchConfig", "Translation", "Translator", "load"], "calque.translator"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    """The names that need torch are fetched when first used, so that `import calque` is quick."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'calque' has no attribute {name!r}")
+    from importlib import import_module
+
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

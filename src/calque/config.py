@@ -58,9 +58,15 @@ def override(values: Values, assignments: Sequence[str]) -> Values:
     return result
 
 
-def to_toml(config: Config, *, comments: bool = False) -> str:
+def to_toml(config: Config, *, section: str = "", comments: bool = False) -> str:
     """The config as TOML, every default visible; with `comments`, each key's description above it."""
-    return "\n".join(_table(config, name="", comments=comments)).strip() + "\n"
+    head = [f"[{section}]"] if section else []
+    return "\n".join([*head, *_table(config, name=section, comments=comments)]).strip() + "\n"
+
+
+def values_to_toml(values: Values) -> str:
+    """Plain values as TOML; None is left out."""
+    return "\n".join(_plain_table(values, name="")).strip() + "\n"
 
 
 def to_values(config: Config) -> Values:
@@ -91,6 +97,15 @@ def _table(config: Config, *, name: str, comments: bool) -> Iterator[str]:
                 f"[[{_join(name, key)}]]",
                 *_table(item, name=_join(name, key), comments=comments),
             )
+
+
+def _plain_table(values: Values, *, name: str) -> Iterator[str]:
+    tables = {key: value for key, value in values.items() if isinstance(value, dict)}
+    for key, value in values.items():
+        if key not in tables and value is not None:
+            yield f"{key} = {_value(value)}"
+    for key, table in tables.items():
+        yield from ("", f"[{_join(name, key)}]", *_plain_table(table, name=_join(name, key)))
 
 
 def _value(value: object) -> str:

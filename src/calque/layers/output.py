@@ -22,12 +22,13 @@ class OutputLayer(nn.Module):
         """[...,V], normalised in float32 at least."""
         return F.log_softmax(_wide(self.logits(hidden)), dim=-1)
 
-    def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float) -> Tensor:
-        """[M], the cross-entropy of `targets` [M] under `hidden` [M,D].
+    def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
+        """[M], the cross-entropy of `targets` [M] under `hidden` [M,D]; 0 where the target is `ignored`.
 
         With smoothing ε the target is (1 − ε)·one-hot + ε·uniform over the vocabulary (Szegedy 2016, §7).
         """
-        return F.cross_entropy(_wide(self.logits(hidden)), targets, reduction="none", label_smoothing=smoothing)
+        logits = _wide(self.logits(hidden))
+        return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing, ignore_index=ignored)
 
 
 def _wide(logits: Tensor) -> Tensor:

@@ -1,0 +1,6 @@
+"""`python -m calque` is `calque`."""
+
+from calque.commands.main import run
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,129 @@
+"""`calque data`: check, prepare, phrasebook."""
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Annotated, Any
+
+import typer
+
+from calque.errors import ConfigError, DataError
+
+app = typer.Typer(help="Look at corpora, prepare them, or make one.", no_args_is_help=True)
+
+LANGUAGES = ("zh", "en", "de")
+
+
+@app.command()
+def check(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. text.vocabulary_size=4000")
+    ] = None,
+    source: Annotated[Path | None, typer.Option(help="Source sentences, one a line (plain or .gz).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A config whose corpora to check.")] = None,
+    test_source: Annotated[Path | None, typer.Option(help="Test sources: are they in the training data?")] = None,
+    test_target: Annotated[Path | None, typer.Option(help="Test targets.")] = None,
+) -> None:
+    """Tell what is in the corpora and what is wrong with them, before anything is trained.
+
+    Counts, lengths, empties, odd length ratios, duplicates, overlap with the test set, characters outside the
+    vocabulary, bad UTF-8 by file, line and byte, and how much padding batches would have. Exit code 2 when something
+    would be refused.
+
+    Examples:
+
+        calque data check --source train.de --target train.en
+
+        calque data check --config my.toml --test-source test.de --test-target test.en
+    """
+    from calque.commands.progress import preparing
+    from calque.config import check as check_config
+    from calque.data import check as checking
+    from calque.data.corpora import FilesConfig
+    from calque.data.prepare import prepare
+    from calque.data.report import report_lines
+    from calque.experiment import Experiment, experiment_values
+
+    if (test_source is None) != (test_target is None):
+        raise ConfigError("--test-source and --test-target go together: one of them is missing")
+    values = experiment_values(
+        config=config, system=None, corpora=_corpora(source, target, config), assignments=overrides or []
+    )
+    experiment = check_config(Experiment, values, origin=str(config or "command line"))
+    test = [FilesConfig(source=test_source, target=test_target)] if test_source and test_target else []
+    with TemporaryDirectory(prefix="calque-") as folder, preparing() as progress:
+        store = experiment.data.store or Path(folder) / "store"
+        try:
+            prepared = prepare(experiment.data, text=experiment.text, folder=store, progress=progress)
+        except DataError as error:
+            report = checking.check(experiment.data, test=test)
+            typer.echo("\n".join(report_lines(report)))
+            raise error
+        report = checking.check(experiment.data, test=test, prepared=prepared, batch=experiment.training.batch)
+    typer.echo("\n".join(report_lines(report)))
+
+
+@app.command()
+def prepare(
+    out: Annotated[Path, typer.Option(help="The store's folder; give it to a config as data.store.")],
+    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Source sentences, one a line (plain or .gz).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    config: Annotated[Path | None, typer.Option(help="A config whose corpora to prepare.")] = None,
+) -> None:
+    """Prepare a store that several runs share: pieces as numbers, on disk, memory-mapped.
+
+    Example:
+
+        calque data prepare --source train.de --target train.en --out store
+    """
+    from calque.commands.progress import preparing
+    from calque.config import check as check_config
+    from calque.data.prepare import prepare as make
+    from calque.experiment import Experiment, experiment_values
+
+    values = experiment_values(
+        config=config, system=None, corpora=_corpora(source, target, config), assignments=overrides or []
+    )
+    experiment = check_config(Experiment, values, origin=str(config or "command line"))
+    with preparing() as progress:
+        prepared = make(experiment.data, text=experiment.text, folder=out, progress=progress)
+    typer.echo(f"{out}: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate", err=True)
+
+
+@app.command()
+def phrasebook(
+    out: Annotated[Path, typer.Option(help="The folder for train, valid and test files.")],
+    source: Annotated[str, typer.Option("--from", help="zh, en or de.")] = "zh",
+    target: Annotated[str, typer.Option("--to", help="zh, en or de.")] = "en",
+    pairs: Annotated[int, typer.Option(min=50, help="Training pairs; valid and test come on top.")] = 20_000,
+    seed: Annotated[int, typer.Option(min=0, help="Another seed gives another book.")] = 0,
+) -> None:
+    """Write the built-in corpus as ordinary text files: train.zh, train.en, valid.…, test.…
+
+    Test sentences hold combinations of words and clauses that are never together in training.
+
+    Example:
+
+        calque data phrasebook --from zh --to en --pairs 20000 --out book
+    """
+    from calque.commands.choices import choice
+    from calque.data.phrasebook import phrasebook as make
+
+    one = choice(source, LANGUAGES, option="--from")
+    other = choice(target, LANGUAGES, option="--to")
+    if one == other:
+        raise ConfigError("--from and --to must be two different languages")
+    book = make(source=one, target=other, pairs=pairs, seed=seed)
+    out.mkdir(parents=True, exist_ok=True)
+    for part, sentences in book._asdict().items():
+        for side, language in ((0, one), (1, other)):
+            text = "".join(f"{pair[side]}\n" for pair in sentences)
+            (out / f"{part}.{language}").write_text(text, encoding="utf-8", newline="\n")
+    typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)
+
+
+def _corpora(source: Path | None, target: Path | None, config: Path | None) -> dict[str, Any]:
+    if (source is None) != (target is None) or (source is None and config is None):
+        raise ConfigError("give --source and --target, or --config")
+    return {"train": [{"kind": "files", "source": str(source), "target": str(target)}]} if source else {}

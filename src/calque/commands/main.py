@@ -1,0 +1,57 @@
+"""The command line: what `calque` runs.
+
+Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved.
+"""
+
+import sys
+
+import typer
+
+from calque import __version__
+from calque.commands import data, doctor, evaluate, init, quickstart, systems, train, translate
+from calque.errors import CalqueError, Interrupted, UserError
+
+app = typer.Typer(
+    name="calque",
+    help="Sequence-to-sequence models: train, look inside, evaluate, translate.",
+    epilog="Start with: calque quickstart",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (quickstart.quickstart, train.train, translate.translate, evaluate.evaluate):
+    app.command()(command)
+app.add_typer(data.app, name="data")
+for command in (init.init, systems.systems, doctor.doctor):
+    app.command()(command)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"calque {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
+) -> None:
+    """Sequence-to-sequence models: train, look inside, evaluate, translate."""
+
+
+def run() -> None:
+    """Runs a command; a mistake of the user's is one message, never a traceback."""
+    try:
+        app()
+    except Interrupted as interruption:
+        _say(str(interruption), code=75)
+    except UserError as error:
+        _say(str(error), code=2)
+    except CalqueError as error:
+        _say(str(error), code=1)
+
+
+def _say(message: str, *, code: int) -> None:
+    print(f"calque: {message}", file=sys.stderr)
+    sys.exit(code)

@@ -1,0 +1,5 @@
+"""`calque quickstart`."""
+
+
+def quickstart() -> None:
+    """x"""

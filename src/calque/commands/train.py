@@ -1,0 +1,71 @@
+"""`calque train`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from calque.errors import ConfigError
+
+
+def train(
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. training.steps=500 seed=7")
+    ] = None,
+    config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
+    source: Annotated[Path | None, typer.Option(help="Source sentences, one a line (plain or .gz).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    valid_source: Annotated[Path | None, typer.Option(help="Validation sources; else 1 % is held out.")] = None,
+    valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
+    system: Annotated[str | None, typer.Option(help="A named model; `calque systems` lists them.")] = None,
+    run: Annotated[Path | None, typer.Option(help="The run folder; else the next number in runs/.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with this run; needs nothing else.")] = None,
+) -> None:
+    """Train a model from two aligned text files, or from a config.
+
+    Without a config every setting follows the corpus; what was chosen is printed and written to RUN/config.toml.
+    Ctrl-C saves and stops (exit code 75); --resume goes on exactly where it was.
+
+    Examples:
+
+        calque train --source train.de --target train.en --system small
+
+        calque train --config my.toml --run runs/first training.steps=20000
+
+        calque train --resume runs/first
+    """
+    if resume is not None:
+        given = (overrides, config, source, target, valid_source, valid_target, system, run)
+        if any(given):
+            raise ConfigError("--resume goes on with a run as it was begun, and takes no other setting")
+    corpora: dict[str, Any] = {}
+    if resume is None:
+        corpora = _corpora(source, target, role="train") | _corpora(valid_source, valid_target, role="valid")
+        if config is None and "train" not in corpora:
+            raise ConfigError("nothing to train on: give --source and --target, or --config, or --resume")
+    from calque import experiment
+    from calque.commands.progress import preparing
+
+    with preparing() as progress:
+        if resume is not None:
+            done = experiment.resume(resume, progress=progress)
+        else:
+            values = experiment.experiment_values(
+                config=config,
+                system=system or (None if config else "tiny"),
+                corpora=corpora,
+                assignments=overrides or [],
+            )
+            done = experiment.train(values, run=run, progress=progress, origin=str(config or "command line"))
+    summary = done.summary
+    ended = "stopped early, nothing got better" if summary.stopped_early else "done"
+    typer.echo(f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}", err=True)
+    typer.echo(f"next: calque translate {done.folder} --input FILE", err=True)
+    typer.echo(done.folder)
+
+
+def _corpora(source: Path | None, target: Path | None, *, role: str) -> dict[str, Any]:
+    if (source is None) != (target is None):
+        flags = "--source and --target" if role == "train" else "--valid-source and --valid-target"
+        raise ConfigError(f"{flags} go together: one of them is missing")
+    return {role: [{"kind": "files", "source": str(source), "target": str(target)}]} if source else {}

@@ -1,0 +1,75 @@
+"""Scores of translations against references, with the signatures that make them comparable."""
+
+from collections.abc import Sequence
+from typing import Literal, NamedTuple
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
+
+from calque.errors import DataError
+
+Splitting = Literal["auto", "13a", "intl", "zh", "char", "none"]
+
+
+class Metric(NamedTuple):
+    """One score and how it was computed."""
+
+    value: float
+    signature: str
+
+
+class Scores(NamedTuple):
+    """What `evaluate` tells of a set of translations; all but TER are better when higher."""
+
+    bleu: Metric
+    bleu_lowercased: Metric
+    chrf: Metric
+    ter: Metric
+    exact_match: Metric
+
+
+def score_translations(
+    hypotheses: Sequence[str], references: Sequence[str], *, splitting: Splitting = "auto"
+) -> Scores:
+    """BLEU (cased and lowercased), chrF, TER and exact match of `hypotheses`, one reference each."""
+    if len(hypotheses) != len(references):
+        raise DataError(f"{len(hypotheses)} translations but {len(references)} references: they must line up")
+    if not references:
+        raise DataError("nothing to evaluate: the reference file is empty")
+    tokenize = choose_splitting(references) if splitting == "auto" else splitting
+    metrics = (
+        BLEU(tokenize=tokenize),
+        BLEU(tokenize=tokenize, lowercase=True),
+        CHRF(),
+        TER(asian_support=True, normalized=True) if tokenize in ("zh", "char") else TER(),
+    )
+    cased, lowercased, chrf, ter = (_measure(metric, hypotheses, references) for metric in metrics)
+    return Scores(cased, lowercased, chrf, ter, exact_match(hypotheses, references))
+
+
+def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """Corpus BLEU alone, as validation wants it."""
+    return _measure(BLEU(tokenize=choose_splitting(references)), hypotheses, references).value
+
+
+def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
+    """The share, in per cent, of translations that equal their reference."""
+    equal = sum(one == other for one, other in zip(hypotheses, references, strict=True))
+    return Metric(100 * equal / len(references), f"exact|n:{len(references)}")
+
+
+def choose_splitting(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
+    """How sacreBLEU should split the references into words: by their script."""
+    text = "".join(references[:1000])
+    letters = sum(character.isalpha() for character in text) or 1
+    kana = sum("\u3040" <= character <= "\u30ff" for character in text)
+    han = sum("\u4e00" <= character <= "\u9fff" for character in text)
+    if kana / letters > 0.1:
+        return "char"
+    return "zh" if han / letters > 0.3 else "13a"
+
+
+def _measure(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
+    score = metric.corpus_score(list(hypotheses), [list(references)])
+    return Metric(score.score, str(metric.get_signature()))

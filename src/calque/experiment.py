@@ -1,0 +1,290 @@
+"""The root config and the one place where everything meets: from a config to a trained run.
+
+A run folder holds config.toml (resolved), run.json (what it was made with), store/, checkpoints/, model/,
+metrics.jsonl, timing.jsonl, samples.txt, plots/ and log.txt.
+"""
+
+import json
+import platform
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from pydantic import Field
+
+import calque
+from calque.config import Config, Values, check, override, read_toml, to_toml, to_values, values_to_toml
+from calque.data.corpora import DataConfig
+from calque.data.plan import BatchConfig, Plan
+from calque.data.prepare import Prepared, prepare
+from calque.errors import ConfigError, FolderError
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.models.systems import SYSTEMS
+from calque.models.transformer import TransformerConfig
+from calque.text import SentencePieceConfig, TextConfig
+from calque.training.lock import run_lock
+from calque.training.loop import Job, Summary, TrainingConfig, stream_seed
+from calque.training.loop import train as run_loop
+from calque.training.plots import draw_curves
+from calque.training.reporting import Reporter
+from calque.training.validation import ValidationSet
+from calque.translator import SearchConfig, Translator, choose_device
+
+CONFIG, RECORD = "config.toml", "run.json"
+RUN_FORMAT = 1
+
+
+class Experiment(Config):
+    """Everything a run depends on."""
+
+    seed: int = Field(default=1, ge=0)
+    """The same seed, data and machine give the same bytes."""
+    data: DataConfig
+    text: TextConfig = SentencePieceConfig()
+    model: ModelConfig = SYSTEMS["tiny"].model
+    training: TrainingConfig = TrainingConfig()
+    search: SearchConfig = SearchConfig()
+
+
+class Run(NamedTuple):
+    """A run that has come to its end."""
+
+    folder: Path
+    config: Experiment
+    summary: Summary
+
+
+Progress = Callable[[str, int, int], None]
+
+
+def train(
+    config: Experiment | Values | Path | str,
+    *,
+    run: Path | str | None = None,
+    quiet: bool = False,
+    progress: Progress | None = None,
+    origin: str = "config",
+) -> Run:
+    """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
+
+    Settings the config leaves open (batch, steps, validation, early stopping, rates) follow the corpus. `origin` is
+    what messages about values that are in no file say they come from.
+    """
+    match config:
+        case Experiment():
+            values = to_values(config)
+        case dict():
+            values = config
+        case _:
+            values = read_toml(Path(config))
+    experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
+    folder = new_run_folder(None if run is None else Path(run))
+    (folder / CONFIG).write_text(values_to_toml(_absolute(values, experiment)), encoding="utf-8")
+    return resume(folder, quiet=quiet, progress=progress)
+
+
+def resume(run: Path | str, *, quiet: bool = False, progress: Progress | None = None) -> Run:
+    """Goes on with a run, from its newest checkpoint or from wherever it was stopped before the first."""
+    folder = Path(run)
+    if not (folder / CONFIG).is_file():
+        raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
+    with run_lock(folder):
+        values = read_toml(folder / CONFIG)
+        experiment = check(Experiment, values, origin=str(folder / CONFIG))
+        prepared = prepare(
+            experiment.data, text=experiment.text, folder=experiment.data.store or folder / "store", progress=progress
+        )
+        completed, choices = follow_corpus(values, experiment, prepared)
+        experiment = check(Experiment, completed, origin=str(folder / CONFIG))
+        _write_atomically(folder / CONFIG, to_toml(experiment))
+        steps = experiment.training.steps
+        with Reporter(folder / "log.txt", steps=steps, quiet=quiet) as reporter:
+            reporter.say(*_describe(prepared), *choices, *_record(folder, experiment, prepared))
+            summary = run_loop(_job(experiment, prepared, folder=folder, reporter=reporter))
+        drawn = draw_curves(folder)
+        if not drawn and not quiet:
+            reporter.say("no plots: matplotlib is not installed (pip install 'calque[plots]')")
+    return Run(folder, experiment, summary)
+
+
+def build(experiment: Experiment, *, sizes: Sizes) -> Model:
+    """The model of an experiment, its weights drawn from the seed."""
+    torch.manual_seed(stream_seed(experiment.seed, "weights"))
+    return Model(experiment.model, sizes=sizes)
+
+
+def experiment_values(
+    *, config: Path | None, system: str | None, corpora: Values, assignments: Sequence[str]
+) -> Values:
+    """The values of an experiment from what a command line gives: later ones lie over earlier ones."""
+    values = read_toml(config) if config else {}
+    if system is not None:
+        values = {**values, "model": to_values(system_model(system))}
+    values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
+    return override(values, assignments)
+
+
+def system_model(name: str) -> ModelConfig:
+    """The model of a named system."""
+    if name not in SYSTEMS:
+        raise ConfigError(f"system {name!r} is not known; there are: {', '.join(SYSTEMS)}")
+    return SYSTEMS[name].model
+
+
+def new_run_folder(folder: Path | None) -> Path:
+    """A fresh folder for a run: the given one, or the next number in runs/."""
+    if folder is None:
+        numbers = [int(path.name) for path in Path("runs").glob("*") if path.name.isdecimal()]
+        folder = Path("runs") / str(max(numbers, default=0) + 1)
+    if (folder / CONFIG).exists():
+        raise FolderError(f"{folder}: there is a run already; go on with --resume {folder}, or choose another folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) -> tuple[Values, list[str]]:
+    """`values` with every training setting that was left open chosen by the corpus; and what was chosen, to be read."""
+    given = values.get("training", {})
+    store, pairs = prepared.train, len(prepared.train)
+    positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
+    batch = _or(given, "batch", "tokens", default=max(256, min(4096, positions // 100)))
+    accumulate = given.get("accumulate", 1)
+    config = BatchConfig(**{**given.get("batch", {}), "tokens": batch})
+    epoch = max(1, Plan(store, config=config, seed=experiment.seed).estimate() // accumulate)
+    epochs = min(100, max(3, round(30 * (30_000 / pairs) ** 0.5)))
+    steps = given.get("steps", max(200, epoch * epochs))
+    validate = given.get("validate_every", max(1, min(steps, max(50, min(1000, epoch)))))
+    decoder = experiment.model.decoder
+    rate = min(2e-3, 0.02 * decoder.width**-0.5) if isinstance(decoder, TransformerConfig) else 1e-3
+    chosen: Values = {
+        "steps": steps,
+        "validate_every": validate,
+        "checkpoint_every": validate,
+        "log_every": max(1, min(50, steps // 200)),
+        "patience": 8,
+        "threads": torch.get_num_threads(),
+        "batch.tokens": batch,
+        "optimiser.learning_rate": round(rate, 5),
+        "schedule.warmup": max(20, min(4000, steps // 12)),
+        "device": choose_device(experiment.training.device).type,
+    }
+    missing = {key: value for key, value in chosen.items() if _or(given, *key.split("."), default=None) is None}
+    if given.get("device", "auto") == "auto":
+        missing["device"] = chosen["device"]
+    lines = [f"training.{key} = {value}" for key, value in missing.items()]
+    completed = override(values, lines)
+    if lines:
+        lines = [f"chosen for {pairs:,} pairs, {epoch:,} steps an epoch:", *(f"  {line}" for line in lines)]
+    return completed, lines
+
+
+def _or(values: Values, *keys: str, default: Any) -> Any:
+    for key in keys:
+        values = values.get(key, {}) if isinstance(values, dict) else {}
+    return default if values == {} else values
+
+
+def _job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter) -> Job:
+    torch.set_num_threads(experiment.training.threads or torch.get_num_threads())
+    source, target = prepared.tokenizers
+    sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint)
+    model = build(experiment, sizes=sizes).to(choose_device(experiment.training.device))
+    parameters = sum(one.numel() for one in model.parameters())
+    reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}")
+    texts = prepared.valid_text
+    return Job(
+        experiment.training,
+        experiment.seed,
+        Translator(model, prepared.tokenizers, config=experiment.model, search=experiment.search),
+        prepared.train,
+        ValidationSet(prepared.valid, [one for one, _ in texts], [other for _, other in texts]),
+        folder,
+        reporter,
+        _card(experiment, prepared, parameters=parameters),
+    )
+
+
+def _describe(prepared: Prepared) -> list[str]:
+    source, target = prepared.tokenizers
+    tally = prepared.train_tally
+    left = {"empty": tally.empty, "too long": tally.long, "not UTF-8": tally.invalid}
+    said = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
+    pieces = f"{len(source.vocabulary):,}"
+    if not prepared.tokenizers.joint:
+        pieces = f"{pieces} source and {len(target.vocabulary):,} target"
+    return [
+        f"data: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate"
+        + (f"; left out: {said}" if said else ""),
+        f"text: {pieces} pieces",
+    ]
+
+
+def _record(folder: Path, experiment: Experiment, prepared: Prepared) -> list[str]:
+    """Writes what the run is made with when it begins; when it goes on, says what differs since then."""
+    now = {
+        "format": RUN_FORMAT,
+        "calque": calque.__version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "machine": platform.machine(),
+        "data": prepared.digest,
+        "reproducible": experiment.training.device == "cpu",
+    }
+    path = folder / RECORD
+    if not path.exists():
+        _write_atomically(path, json.dumps(now, indent=1) + "\n")
+        return []
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise FolderError(f"{path}: not valid JSON; it records what the run was begun with") from None
+    return [
+        f"note: {key} was {before.get(key)!r} when the run began and is {value!r} now; results may differ"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
+
+
+def _card(experiment: Experiment, prepared: Prepared, *, parameters: int) -> str:
+    encoder, decoder = experiment.model.encoder, experiment.model.decoder
+    return "\n".join(
+        [
+            "# A translation model",
+            "",
+            f"- encoder: {encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
+            f"- trained on {len(prepared.train):,} pairs with Calque {calque.__version__}, seed {experiment.seed}",
+            f"- data fingerprint: {prepared.digest}",
+            "",
+            "Use it: `calque translate FOLDER --input FILE`, or in Python",
+            '`calque.load("FOLDER").translate("...")`. `manifest.json` holds the SHA-256 of every file here.',
+            "",
+        ]
+    )
+
+
+def _absolute(values: Values, experiment: Experiment) -> Values:
+    """`values` with every path of the data section absolute, so that a run can be resumed from anywhere."""
+    data = {key: value for key, value in values["data"].items() if key not in ("train", "valid", "store")}
+    for role in ("train", "valid"):
+        corpora = getattr(experiment.data, role)
+        if corpora:
+            data[role] = [_absolute_paths(to_values(corpus)) for corpus in corpora]
+    if experiment.data.store is not None:
+        data["store"] = experiment.data.store.absolute()
+    return {**values, "data": data}
+
+
+def _absolute_paths(corpus: Values) -> Values:
+    return {
+        key: str(Path(value).absolute()) if key in ("source", "target", "path") else value
+        for key, value in corpus.items()
+    }
+
+
+def _write_atomically(path: Path, text: str) -> None:
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    temporary.replace(path)

@@ -1,0 +1,46 @@
+"""How good a model is on sentences it has not seen: loss, BLEU, and some translations to read."""
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from calque.data.plan import BatchConfig
+from calque.data.store import Store
+from calque.evaluation.metrics import bleu, exact_match
+from calque.tasks.translation import mean_loss
+from calque.translator import SearchConfig, Translator
+
+
+class ValidationSet(NamedTuple):
+    """Held-out pairs, as ids and as text."""
+
+    store: Store
+    sources: Sequence[str]
+    references: Sequence[str]
+
+
+class Validation(NamedTuple):
+    """What one validation found."""
+
+    loss: float  # nats a target token, without label smoothing
+    bleu: float
+    exact_match: float  # per cent
+    translations: list[str]
+
+    @property
+    def perplexity(self) -> float:
+        return math.exp(min(self.loss, 700.0))
+
+
+def validate(
+    translator: Translator, held_out: ValidationSet, *, batch: BatchConfig, search: SearchConfig
+) -> Validation:
+    """Loss with every token given, then translations with none given, searched greedily."""
+    greedy = search.model_copy(update={"beam": 1, "length_penalty": 0.0})
+    translations = [one.text for one in translator.stream(held_out.sources, search=greedy)]
+    return Validation(
+        loss=mean_loss(translator.model, held_out.store, batch=batch),
+        bleu=bleu(translations, held_out.references),
+        exact_match=exact_match(translations, held_out.references).value,
+        translations=translations,
+    )

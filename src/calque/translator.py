@@ -1,0 +1,293 @@
+"""Joins text, model and search: raw text in, raw text out. What `calque.load` gives.
+
+Letters: B sentences, S source.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, overload
+
+import torch
+from pydantic import Field
+from safetensors import SafetensorError
+from safetensors.torch import load_file, save_file
+from torch import Tensor
+
+from calque.config import Config, check, read_toml, to_toml
+from calque.data.plan import BatchConfig
+from calque.data.store import store_of
+from calque.errors import FolderError, TextError
+from calque.folders import verify_folder, write_folder
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.search.beam import beam_search
+from calque.search.greedy import greedy_search
+from calque.search.scoring import LengthNormalised
+from calque.search.step import Hypothesis, Limits, Marks, Step, StepOutput
+from calque.tasks.translation import mean_loss
+from calque.tensors import Padded
+from calque.text import BOS, EOS, PAD, Tokenizers, load_tokenizers, save_tokenizers
+
+MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
+WINDOW = 2048  # sentences that are sorted by length together
+KIND, FORMAT = "model", 1
+
+
+class SearchConfig(Config):
+    """How translations are searched for."""
+
+    beam: int = Field(default=5, ge=1)
+    """How many hypotheses are kept a step; 1 is greedy search when length_penalty is 0."""
+    length_penalty: float = Field(default=0.6, ge=0)
+    """α of GNMT's length normalisation ((5 + |Y|) / 6)^α; 0 ranks by plain log-probability."""
+    maximum_ratio: float = Field(default=4.0, gt=0)
+    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces."""
+    maximum_extra: int = Field(default=20, ge=1)
+    minimum: int = Field(default=0, ge=0)
+    """A translation has at least this many pieces."""
+    source_limit: int = Field(default=512, ge=1)
+    """A source with more pieces is cut there, and said to be."""
+    batch_tokens: int = Field(default=4000, ge=1)
+    """Padded source positions decoded together; it changes the speed, not the translation."""
+
+
+class ModelFolder(Config):
+    """What a model folder says of itself, in its config.toml."""
+
+    source_pieces: int
+    target_pieces: int
+    joint: bool
+    model: ModelConfig
+    search: SearchConfig
+
+
+class Candidate(NamedTuple):
+    """One translation of a sentence."""
+
+    text: str
+    score: float
+    log_prob: float
+    cut: bool  # search reached its maximum length
+
+
+class Translation(NamedTuple):
+    """What became of one sentence: its candidates, best first (at least one)."""
+
+    candidates: list[Candidate]
+    source_cut: bool = False  # longer than the model reads
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0].text
+
+
+class Translator:
+    """A model that translates text.
+
+    >>> translator = calque.load("runs/1")
+    >>> translator.translate("今天天气很好。")
+    'The weather is good today.'
+    """
+
+    def __init__(self, model: Model, tokenizers: Tokenizers, *, config: ModelConfig, search: SearchConfig) -> None:
+        self.model = model
+        self.tokenizers = tokenizers
+        self.config = config
+        self.search = search
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @overload
+    def translate(self, text: str, *, beam: int | None = None, nbest: None = None) -> str: ...
+    @overload
+    def translate(self, text: list[str], *, beam: int | None = None, nbest: None = None) -> list[str]: ...
+    @overload
+    def translate(self, text: str, *, beam: int | None = None, nbest: int) -> list[str]: ...
+    @overload
+    def translate(self, text: list[str], *, beam: int | None = None, nbest: int) -> list[list[str]]: ...
+    def translate(
+        self, text: str | list[str], *, beam: int | None = None, nbest: int | None = None
+    ) -> str | list[str] | list[list[str]]:
+        """The translation of a string, or of each string of a list; with `nbest` a list of the best for each."""
+        lines = [text] if isinstance(text, str) else list(text)
+        search = self.search if beam is None else self.search.model_copy(update={"beam": beam})
+        found = list(self.stream(lines, search=search, nbest=nbest or 1))
+        results: list[Any] = [one.text if nbest is None else [each.text for each in one.candidates] for one in found]
+        return results[0] if isinstance(text, str) else results
+
+    def stream(
+        self, lines: Iterable[str], *, search: SearchConfig | None = None, nbest: int = 1
+    ) -> Iterator[Translation]:
+        """One translation for each line, in order; reads ahead one window of lines at the most."""
+        search = search or self.search
+        if nbest > search.beam:
+            raise TextError(f"nbest {nbest} needs a beam at least as wide; it is {search.beam}")
+        remaining = iter(lines)
+        while window := list(islice(remaining, WINDOW)):
+            yield from self._window(window, search=search, nbest=nbest)
+
+    def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
+        """The cross-entropy of given translations in nats a piece; its exponential is the perplexity."""
+        source, target = self.tokenizers
+        ids = zip(source.encode_many(sources), target.encode_many(targets), strict=True)
+        return mean_loss(self.model, store_of(list(ids)), batch=BatchConfig())
+
+    @torch.inference_mode()
+    def _window(self, lines: Sequence[str], *, search: SearchConfig, nbest: int) -> list[Translation]:
+        """Sorted by length, cut into batches, decoded, and put back in order; empty lines stay empty."""
+        characters = 16 * search.source_limit  # bounds the work before anything is tokenised
+        encoded = self.tokenizers.source.encode_many([line[:characters] for line in lines])
+        results = [Translation([Candidate("", 0.0, 0.0, cut=False)])] * len(lines)
+        filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
+        order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
+        was_training = self.model.training
+        self.model.eval()
+        try:
+            for batch in _batches(order, [min(len(ids), search.source_limit) + 1 for ids in encoded], search=search):
+                ids = [encoded[place][: search.source_limit] for place in batch]
+                for place, hypotheses in zip(batch, self._decode(ids, search=search, nbest=nbest), strict=True):
+                    cut = len(encoded[place]) > search.source_limit or len(lines[place]) > characters
+                    results[place] = Translation([self._candidate(each) for each in hypotheses], cut)
+        finally:
+            self.model.train(was_training)
+        return results
+
+    def _decode(self, ids: list[list[int]], *, search: SearchConfig, nbest: int) -> list[list[Hypothesis]]:
+        source = pad_source(ids)
+        limits = _limits(source.lengths, search=search)
+        context = self.model.decoder.prepare(self.model.encode(source.to(self.device)))
+        state = self.model.decoder.start(context)
+        limits = Limits(*(each.to(self.device) for each in limits))
+        step = decoding_step(self.model)
+        if search.beam == 1 and search.length_penalty == 0:
+            return [[each] for each in greedy_search(step, state, context, limits=limits, marks=MARKS)]
+        return beam_search(
+            step,
+            state,
+            context,
+            beams=search.beam,
+            nbest=nbest,
+            limits=limits,
+            marks=MARKS,
+            score=LengthNormalised(search.length_penalty),
+        )
+
+    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
+        text = self.tokenizers.target.decode(hypothesis.tokens)
+        return Candidate(" ".join(text.split("\n")), hypothesis.score, hypothesis.log_prob, hypothesis.cut)
+
+
+def decoding_step(model: Model) -> Step:
+    """The model as search sees it: one token in, the probabilities of the next out."""
+
+    def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
+        output, state = model.decoder(tokens[:, None], state, context)
+        return StepOutput(model.output.log_probs(output.hidden[:, -1])), state
+
+    return step
+
+
+def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
+    """Source rows with their end mark, padded to the longest."""
+    lengths = torch.tensor([len(row) + 1 for row in ids])
+    values = torch.full((len(ids), int(lengths.max())), PAD)
+    for row, sentence in enumerate(ids):
+        values[row, : len(sentence) + 1] = torch.tensor([*sentence, EOS])
+    return Padded(values, lengths)
+
+
+def _limits(lengths: Tensor, *, search: SearchConfig) -> Limits:
+    maximum = (lengths * search.maximum_ratio).long() + search.maximum_extra
+    return Limits(maximum, torch.full_like(maximum, search.minimum + 1))
+
+
+def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConfig) -> Iterator[list[int]]:
+    """Places, longest first, cut so that a batch has at most `batch_tokens` padded source positions."""
+    start = 0
+    while start < len(order):
+        count = max(1, search.batch_tokens // lengths[order[start]])
+        yield list(order[start : start + count])
+        start += count
+
+
+def choose_device(name: Literal["auto", "cpu", "cuda", "mps"]) -> torch.device:
+    """The device of that name; auto takes the best there is."""
+    if name != "auto":
+        return torch.device(name)
+    if torch.cuda.is_available():
+        return torch.device("cuda")
+    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def save_model(path: Path, translator: Translator, *, card: str) -> None:
+    """Writes a model folder, whole or not at all: config, tokenizer, weights, manifest and a card for its readers."""
+    source, target = translator.tokenizers
+    sizes = Sizes(len(source.vocabulary), len(target.vocabulary), translator.tokenizers.joint)
+    described = ModelFolder(
+        source_pieces=sizes.source,
+        target_pieces=sizes.target,
+        joint=sizes.joint,
+        model=translator.config,
+        search=translator.search,
+    )
+
+    def fill(folder: Path) -> None:
+        (folder / "config.toml").write_text(to_toml(described), encoding="utf-8")
+        (folder / "README.md").write_text(card, encoding="utf-8")
+        (folder / "tokenizer").mkdir()
+        save_tokenizers(translator.tokenizers, folder / "tokenizer")
+        save_file(weights_of(translator.model), folder / "weights.safetensors")
+
+    write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
+
+
+def load(path: str | Path, *, device: Literal["auto", "cpu", "cuda", "mps"] = "auto") -> Translator:
+    """The translator in a run folder (its `model/`) or a model folder; checked before anything in it is used."""
+    folder = Path(path)
+    if (folder / "model").is_dir():
+        folder = folder / "model"
+    if not folder.is_dir():
+        raise FolderError(f"{folder}: no such run or model folder")
+    if not (folder / "manifest.json").is_file() and (folder / "config.toml").is_file():
+        raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` goes on until there is one")
+    verify_folder(folder, kind=KIND, formats={FORMAT})
+    described = check(ModelFolder, read_toml(folder / "config.toml"), origin=str(folder / "config.toml"))
+    tokenizers = load_tokenizers(folder / "tokenizer")
+    sizes = Sizes(described.source_pieces, described.target_pieces, described.joint)
+    if (len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary)) != sizes[:2]:
+        raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the number of pieces")
+    model = Model(described.model, sizes=sizes)
+    load_weights_into(model, _read_weights(folder / "weights.safetensors"), origin=str(folder))
+    model.to(choose_device(device)).eval()
+    return Translator(model, tokenizers, config=described.model, search=described.search)
+
+
+def weights_of(model: Model) -> dict[str, Tensor]:
+    """Every parameter once, by its first name, on the CPU."""
+    return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+
+
+def load_weights_into(model: Model, weights: dict[str, Tensor], *, origin: str) -> None:
+    """Puts weights into a model that has exactly these parameters; otherwise says what differs."""
+    expected = dict(model.named_parameters())
+    problems = [f"{name} is missing" for name in expected.keys() - weights.keys()]
+    problems += [f"{name} is unknown" for name in weights.keys() - expected.keys()]
+    problems += [
+        f"{name} has shape {tuple(weights[name].shape)}, expected {tuple(value.shape)}"
+        for name, value in expected.items()
+        if name in weights and weights[name].shape != value.shape
+    ]
+    if problems:
+        raise FolderError(f"{origin}: the weights do not fit the model:\n  " + "\n  ".join(sorted(problems)))
+    with torch.no_grad():
+        for name, value in expected.items():
+            value.copy_(weights[name])
+
+
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except SafetensorError as error:
+        raise FolderError(f"{path}: not a safetensors file: {error}") from None
