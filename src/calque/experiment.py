@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from pydantic import Field
+from pydantic import Field, model_validator
 
 import calque
 from calque.config import Config, Values, check, override, read_toml, to_toml, to_values, values_to_toml
@@ -45,6 +45,13 @@ class Experiment(Config):
     model: ModelConfig = SYSTEMS["tiny"].model
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _usual_text(cls, values: Any) -> Any:
+        """A text section that does not say its kind is sentencepiece, so that text.vocabulary_size=4000 is enough."""
+        text = values.get("text") if isinstance(values, dict) else None
+        return {**values, "text": {"kind": "sentencepiece", **text}} if isinstance(text, dict) else values
 
 
 class Run(NamedTuple):

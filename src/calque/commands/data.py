@@ -2,11 +2,14 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calque.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from calque.data.phrasebook import Phrasebook
 
 app = typer.Typer(help="Look at corpora, prepare them, or make one.", no_args_is_help=True)
 
@@ -115,12 +118,17 @@ def phrasebook(
     if one == other:
         raise ConfigError("--from and --to must be two different languages")
     book = make(source=one, target=other, pairs=pairs, seed=seed)
-    out.mkdir(parents=True, exist_ok=True)
-    for part, sentences in book._asdict().items():
-        for side, language in ((0, one), (1, other)):
-            text = "".join(f"{pair[side]}\n" for pair in sentences)
-            (out / f"{part}.{language}").write_text(text, encoding="utf-8", newline="\n")
+    write_book(book, out, languages=(one, other))
     typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)
+
+
+def write_book(book: "Phrasebook", folder: Path, *, languages: tuple[str, str]) -> None:
+    """Writes train, valid and test as text files named by their language."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for part, pairs in book._asdict().items():
+        for side, language in enumerate(languages):
+            text = "".join(f"{pair[side]}\n" for pair in pairs)
+            (folder / f"{part}.{language}").write_text(text, encoding="utf-8", newline="\n")
 
 
 def _corpora(source: Path | None, target: Path | None, config: Path | None) -> dict[str, Any]:

@@ -20,11 +20,14 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-for command in (quickstart.quickstart, train.train, translate.translate, evaluate.evaluate):
-    app.command()(command)
+app.command()(quickstart.quickstart)
+app.command()(train.train)
+app.command()(translate.translate)
+app.command()(evaluate.evaluate)
 app.add_typer(data.app, name="data")
-for command in (init.init, systems.systems, doctor.doctor):
-    app.command()(command)
+app.command()(init.init)
+app.command()(systems.systems)
+app.command()(doctor.doctor)
 
 
 def _version(wanted: bool) -> None:

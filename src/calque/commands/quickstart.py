@@ -1,5 +1,142 @@
 """`calque quickstart`."""
 
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
 
-def quickstart() -> None:
-    """x"""
+import typer
+
+from calque.commands.data import write_book
+from calque.errors import ConfigError
+
+if TYPE_CHECKING:
+    from calque.data.phrasebook import Phrasebook
+    from calque.evaluation.metrics import Scores
+    from calque.translator import Translator
+
+LANGUAGES = ("zh", "en", "de")
+NAMES = {"model": "this model", "dictionary": "word by word", "nearest": "nearest training sentence"}
+
+
+def quickstart(
+    out: Annotated[Path, typer.Option(help="The folder for everything that is made.")] = Path("quickstart"),
+    source: Annotated[str, typer.Option("--from", help="zh, en or de.")] = "zh",
+    target: Annotated[str, typer.Option("--to", help="zh, en or de.")] = "en",
+    pairs: Annotated[int, typer.Option(min=500, help="Training pairs.")] = 20_000,
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. training.steps=500")
+    ] = None,
+) -> None:
+    """Train a small translator on the built-in phrasebook, try it and score it: a few minutes on two cores, offline.
+
+    Test sentences hold combinations of words and clauses that training never had. Two baselines stand beside the
+    score: a word-by-word dictionary, and the translation of the nearest training sentence.
+
+    Examples:
+
+        calque quickstart
+
+        calque quickstart --from en --to de --out quickstart-de
+    """
+    from calque.commands.choices import choice
+    from calque.data.phrasebook import baselines, phrasebook
+    from calque.evaluation.metrics import score_translations
+    from calque.evaluation.plots import draw_scores
+    from calque.translator import load
+
+    began = time.monotonic()
+    one, other = choice(source, LANGUAGES, option="--from"), choice(target, LANGUAGES, option="--to")
+    if one == other:
+        raise ConfigError("--from and --to must be two different languages")
+    _say(f"1/4  A phrasebook: {pairs:,} sentence pairs, {one} → {other}")
+    book = phrasebook(source=one, target=other, pairs=pairs)
+    write_book(book, out / "data", languages=(one, other))
+    _say("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves; the same command goes on)")
+    _train(out, languages=(one, other), overrides=overrides or [])
+    _say("3/4  Translating sentences it has not seen")
+    translator = load(out / "run")
+    sources, references = [pair.source for pair in book.test], [pair.target for pair in book.test]
+    systems = {
+        "model": [found.text for found in translator.stream(sources)],
+        **baselines(book, source=one, target=other),
+    }
+    (out / f"test.hypothesis.{other}").write_text("".join(f"{line}\n" for line in systems["model"]), encoding="utf-8")
+    scores = {NAMES[name]: score_translations(lines, references) for name, lines in systems.items()}
+    _show(book, systems["model"])
+    _say("4/4  Pictures")
+    pictures = [out / "run" / "plots" / "training.png"]
+    if draw_scores(out / "scores.png", scores):
+        pictures.append(out / "scores.png")
+    _summary(scores, translator=translator, seconds=time.monotonic() - began)
+    _next(out, pictures=[path for path in pictures if path.exists()], example=book.test[0].source)
+
+
+def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> None:
+    from calque import experiment
+    from calque.commands.progress import preparing
+
+    run = out / "run"
+    with preparing() as progress:
+        if (run / experiment.CONFIG).exists():
+            experiment.resume(run, progress=progress)
+            return
+        values = experiment.experiment_values(
+            config=None, system="tiny", corpora=_corpora(out / "data", languages), assignments=[*SETTINGS, *overrides]
+        )
+        experiment.train(values, run=run, progress=progress, origin="quickstart")
+
+
+SETTINGS = (
+    "text.vocabulary_size=2000",
+)
+
+
+def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:
+    return {
+        part: [
+            {
+                "kind": "files",
+                **{
+                    side: str(folder / f"{name}.{language}")
+                    for side, language in zip(("source", "target"), languages, strict=True)
+                },
+            }
+        ]
+        for part, name in (("train", "train"), ("valid", "valid"))
+    }
+
+
+def _show(book: "Phrasebook", translations: list[str]) -> None:
+    """Some translations, with the reference where they are wrong."""
+    for pair, found in list(zip(book.test, translations, strict=True))[:6]:
+        typer.echo(f"  {pair.source}\n    {found}")
+        if found != pair.target:
+            typer.echo(f"    (expected: {pair.target})")
+
+
+def _summary(scores: dict[str, "Scores"], *, translator: "Translator", seconds: float) -> None:
+    width = max(map(len, scores))
+    typer.echo("")
+    typer.echo(f"{'held-out test':{width}}   BLEU   chrF   exact match")
+    for name, found in scores.items():
+        typer.echo(
+            f"{name:{width}}  {found.bleu.value:5.1f}  {found.chrf.value:5.1f}  {found.exact_match.value:9.1f} %"
+        )
+    signature = next(iter(scores.values())).bleu.signature
+    parameters = sum(one.numel() for one in translator.model.parameters())
+    typer.echo(f"BLEU {signature}; {parameters:,} parameters; {seconds:.0f} s in all")
+
+
+def _next(out: Path, *, pictures: list[Path], example: str) -> None:
+    typer.echo("")
+    typer.echo(f"made     {out}/data (text files), {out}/run (the run; the model is in {out}/run/model)")
+    if pictures:
+        typer.echo(f"pictures {', '.join(map(str, pictures))}")
+    typer.echo("try next")
+    typer.echo(f"  echo '{example}' | calque translate {out}/run")
+    typer.echo(f"  calque translate {out}/run                 # type sentences")
+    typer.echo("  calque train --source YOUR.source --target YOUR.target")
+
+
+def _say(text: str) -> None:
+    typer.echo(text, err=True)
