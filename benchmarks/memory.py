@@ -1,0 +1,161 @@
+"""Anonymous memory of all processes while preparing a corpus and reading an epoch: it must not grow with the corpus.
+
+python benchmarks/memory.py                      # 50,000 and 5,000,000 generated lines
+python benchmarks/memory.py 50000 500000 --folder /tmp/lines
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+SIZES = (50_000, 5_000_000)
+BOUND = 50 << 20  # bytes that the largest may take more than the smallest
+EVERY = 0.02  # seconds
+
+
+class Measured(NamedTuple):
+    """What one size took."""
+
+    lines: int
+    peaks: dict[str, int]  # bytes of RssAnon, by phase
+    seconds: dict[str, float]
+
+
+def main() -> int:
+    """Exit code 0 if the bound holds."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--folder", type=Path, help="where to write the lines and stores; a temporary folder otherwise")
+    parser.add_argument("--workers", type=int)
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
+    arguments = parser.parse_args()
+    if arguments.child:
+        _work(arguments.folder, workers=arguments.workers)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="calque-memory-", dir=arguments.folder) as folder:
+        found = [_measure(size, folder=Path(folder) / str(size), workers=arguments.workers) for size in arguments.sizes]
+    for measured in found:
+        for phase, peak in measured.peaks.items():
+            seconds = measured.seconds.get(phase, 0.0)
+            rate = f"{measured.lines / seconds:12,.0f} pairs/s" if seconds else ""
+            print(f"{measured.lines:>10,} lines  {phase:<24} {peak / 2**20:8.1f} MB {seconds:8.1f} s {rate}")
+    peaks = [max(measured.peaks.values()) for measured in found]
+    growth = peaks[-1] - peaks[0]
+    print(f"growth of the peak: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
+    return int(growth > BOUND)
+
+
+def generate(folder: Path, *, lines: int) -> None:
+    """Writes `source` and `target` with as many lines of made-up words; the same every time."""
+    generator = np.random.default_rng(7)
+    letters = np.array(list("etaoinshrdlucmfwypvbgkqjxz"))
+    words = ["".join(generator.choice(letters[:20], size)) for size in generator.integers(2, 9, 8000)]
+    frequencies = 1 / np.arange(2, len(words) + 2)
+    shares = np.cumsum(frequencies) / frequencies.sum()
+    with (folder / "source").open("w") as source, (folder / "target").open("w") as target:
+        for start in range(0, lines, 10_000):
+            sizes = generator.integers(3, 22, min(10_000, lines - start))
+            drawn = np.searchsorted(shares, generator.random(int(sizes.sum()))).tolist()
+            ends = np.cumsum(sizes).tolist()
+            for size, end in zip(sizes.tolist(), ends, strict=True):
+                row = [words[place] for place in drawn[end - size : end]]
+                source.write(" ".join(row) + "\n")
+                target.write(" ".join(reversed(row)) + " .\n")
+
+
+def _measure(lines: int, *, folder: Path, workers: int | None) -> Measured:
+    folder.mkdir(parents=True)
+    generate(folder, lines=lines)
+    command = [sys.executable, __file__, "--child", "--folder", str(folder)]
+    command += ["--workers", str(workers)] if workers else []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
+        assert child.stdout is not None
+        peaks: dict[str, int] = {}
+        while child.poll() is None:
+            phase = _phase(folder)
+            peaks[phase] = max(peaks.get(phase, 0), sum(map(_anonymous, _family(child.pid))))
+            time.sleep(EVERY)
+        seconds = json.loads(child.stdout.read() or "{}")
+    if child.returncode:
+        raise SystemExit(f"the child failed with {child.returncode}")
+    return Measured(lines, peaks, seconds)
+
+
+def _work(folder: Path, *, workers: int | None) -> None:
+    """What is measured: preparing, then an epoch of either plan."""
+    from calque.data.batch import batches
+    from calque.data.corpora import DataConfig, FilesConfig
+    from calque.data.plan import BatchConfig, Plan
+    from calque.data.prepare import prepare
+    from calque.text import SentencePieceConfig
+
+    seconds: dict[str, float] = {}
+    started = time.perf_counter()
+    phase = "start"
+
+    def enter(name: str) -> None:
+        nonlocal phase, started
+        if name != phase:
+            seconds[phase] = time.perf_counter() - started
+            phase, started = name, time.perf_counter()
+            (folder / "phase.new").write_text(name)
+            (folder / "phase.new").rename(folder / "phase")
+
+    data = DataConfig(train=(FilesConfig(source=folder / "source", target=folder / "target"),))
+    prepared = prepare(
+        data,
+        text=SentencePieceConfig(),
+        folder=folder / "store",
+        workers=workers,
+        progress=lambda *news: enter(news[0]),
+    )
+    for config in (BatchConfig(), BatchConfig(shapes="static")):
+        enter(f"epoch, {config.shapes} shapes")
+        plan = Plan(prepared.train, config=config, seed=1)
+        for _ in batches(prepared.train, plan=plan, epoch=0):
+            pass
+        enter(f"skipping it, {config.shapes} shapes")
+        assert next(plan.batches(0, start=10**9), None) is None
+    enter("end")
+    print(json.dumps(seconds))
+
+
+def _phase(folder: Path) -> str:
+    try:
+        return (folder / "phase").read_text()
+    except FileNotFoundError:
+        return "start"
+
+
+def _family(process: int) -> Iterator[int]:
+    """A process and all that it started."""
+    yield process
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        try:
+            below = [int(child) for child in children.read_text().split()]
+        except OSError:
+            continue
+        for child in below:
+            yield from _family(child)
+
+
+def _anonymous(process: int) -> int:
+    """Bytes of anonymous memory a process holds; 0 if it is gone."""
+    try:
+        status = Path(f"/proc/{process}/status").read_text()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")]
+    return int(found[0]) * 1024 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,129 @@
+"""Batches of padded ids, made from a store as its plan says, one thread ahead of who reads them.
+
+Letters: B rows, S source, T target. A source row is its pieces and EOS; the decoder reads BOS and the pieces and
+should say the pieces and EOS. Rows that only fill a static shape up hold EOS against nothing and weigh nothing.
+"""
+
+import queue
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from calque.data.plan import Plan, Planned
+from calque.data.store import Side, Store
+from calque.tensors import Padded, map_rows
+from calque.text import BOS, EOS, PAD
+
+Array = NDArray[Any]
+
+
+class Batch(NamedTuple):
+    """Pairs of sentences, padded."""
+
+    source: Padded  # values [B,S]
+    target_input: Tensor  # [B,T]
+    target_output: Tensor  # [B,T], PAD where there is nothing to say
+    target_lengths: Tensor  # [B], 0 for a row that only fills a shape up
+    tokens: int  # target tokens to be predicted
+
+    def to(self, device: torch.device) -> "Batch":
+        """The same batch on `device`."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> "Batch":
+        """The same batch in pinned memory, from where a copy to a GPU does not wait."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
+        inputs, outputs, lengths = map(function, (self.target_input, self.target_output, self.target_lengths))
+        return Batch(map_rows(function, self.source), inputs, outputs, lengths, self.tokens)
+
+
+def collate(store: Store, *, planned: Planned) -> Batch:
+    """The batch a plan asks for."""
+    rows, source_width, target_width = planned.shape
+    source, source_lengths = _rows(store.source, planned.indices, size=(rows, source_width))
+    target, target_lengths = _rows(store.target, planned.indices, size=(rows, target_width))
+    source_lengths = np.maximum(source_lengths, 1)  # attention over nothing would be NaN
+    source[np.arange(rows), source_lengths - 1] = EOS
+    target_input = np.full_like(target, PAD)
+    target_input[:, 0] = BOS
+    target_input[:, 1:] = target[:, :-1]
+    real = np.arange(len(planned.indices))
+    target[real, target_lengths[real] - 1] = EOS
+    return Batch(
+        source=Padded(torch.from_numpy(source), torch.from_numpy(source_lengths)),
+        target_input=torch.from_numpy(target_input),
+        target_output=torch.from_numpy(target),
+        target_lengths=torch.from_numpy(target_lengths),
+        tokens=int(target_lengths.sum()),
+    )
+
+
+def batches(
+    store: Store,
+    *,
+    plan: Plan,
+    epoch: int,
+    start: int = 0,
+    ahead: int = 4,
+    place: Callable[[Batch], Batch] | None = None,
+) -> Iterator[Batch]:
+    """The batches of one epoch from the `start`-th on, in the plan's order, up to `ahead` of them made early.
+
+    `place` (pinning, say) runs in the thread that makes the batches.
+    """
+    made = (collate(store, planned=planned) for planned in plan.batches(epoch, start=start))
+    return prefetch(map(place, made) if place else made, ahead=ahead)
+
+
+def prefetch(items: Iterable[Batch], *, ahead: int) -> Iterator[Batch]:
+    """The items in their order, up to `ahead` of them made early by one thread; its errors are raised here."""
+    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=ahead)
+    stopped = threading.Event()
+    thread = threading.Thread(target=_fill, args=(items, ready, stopped), name="calque-batches", daemon=True)
+    thread.start()
+    try:
+        while (item := ready.get()) is not None:
+            if isinstance(item, BaseException):
+                raise item
+            yield item
+    finally:
+        stopped.set()
+        thread.join()
+
+
+def _fill(items: Iterable[Batch], ready: "queue.Queue[Batch | BaseException | None]", stopped: threading.Event) -> None:
+    def offer(item: Batch | BaseException | None) -> None:
+        while not stopped.is_set():
+            try:
+                ready.put(item, timeout=0.05)
+            except queue.Full:
+                continue
+            return
+
+    try:
+        for item in items:
+            offer(item)
+            if stopped.is_set():
+                return
+        offer(None)
+    except BaseException as error:  # the reader raises it
+        offer(error)
+
+
+def _rows(side: Side, indices: Array, *, size: tuple[int, int]) -> tuple[Array, Array]:
+    """[B,width] ids with PAD behind them, and [B] lengths with EOS counted; 0 for rows beyond the indices."""
+    values = np.full(size, PAD, dtype=np.int64)
+    lengths = np.zeros(size[0], dtype=np.int64)
+    lengths[: len(indices)] = side.lengths[indices]
+    pieces = np.maximum(lengths - 1, 0)
+    starts = side.offsets[indices].astype(np.int64) - (np.cumsum(pieces) - pieces)[: len(indices)]
+    places = np.repeat(starts, pieces[: len(indices)]) + np.arange(pieces.sum())
+    values[np.arange(size[1]) < pieces[:, None]] = side.ids[places]
+    return values, lengths

@@ -1,0 +1,232 @@
+"""A look at corpora before they are used: what is in them, and what is wrong with them.
+
+Every block is looked over once, by several processes; what has to be compared across the corpus (duplicates, overlap)
+goes through 64-bit hashes sorted in a temporary file, so memory does not grow with the corpus.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calque.data.corpora import Block, Corpus, DataConfig, paths, read_blocks
+from calque.data.hashes import Hashes, HashFile, text_hashes
+from calque.data.measures import LengthCount, Lengths, RatioCount, Ratios
+from calque.data.pairs import Tally, parse
+from calque.data.parallel import ordered_map, workers_for
+from calque.data.plan import BatchConfig, Plan, waste
+from calque.data.prepare import Prepared
+from calque.errors import DataError
+from calque.text import Tokenizers, load_tokenizers
+
+_SHOWN = 10
+_CAP = 1 << 16  # characters; longer texts count as this long
+
+
+class CorpusReport(NamedTuple):
+    """One corpus."""
+
+    role: str
+    name: str
+    pairs: int
+    """Pairs with text on both sides."""
+    tally: Tally
+    invalid: list[str]
+    """The first places that are not UTF-8: file, line, byte."""
+    problems: list[str]
+    """What would be refused: files of different length, broken TSV or JSON, a file that cannot be read."""
+    source: Lengths
+    target: Lengths
+    ratios: Ratios
+
+
+class Overlap(NamedTuple):
+    """How much of a corpus that should be new is in the training data."""
+
+    role: str
+    pairs: int
+    sources: int
+    """Pairs whose source is also a training source."""
+    both: int
+    """Pairs that are also training pairs."""
+
+
+class CheckReport(NamedTuple):
+    """All that a check found."""
+
+    corpora: list[CorpusReport]
+    duplicate_pairs: int
+    """Training pairs that came before."""
+    duplicate_sources: int
+    """Training pairs whose source came before."""
+    overlaps: list[Overlap]
+    unknown: dict[str, Counter[str]] | None
+    """Characters outside the vocabulary, by side; without a store nothing is known."""
+    padding: dict[str, float] | None
+    """The share of padding in an epoch, for exact (CPU) and static (GPU) shapes."""
+
+
+def check(
+    data: DataConfig,
+    *,
+    test: Sequence[Corpus] = (),
+    prepared: Prepared | None = None,
+    batch: BatchConfig | None = None,
+    workers: int | None = None,
+) -> CheckReport:
+    """What is in the corpora; with a prepared store also what its vocabulary lacks, and how much a plan pads."""
+    corpora = [("train", corpus) for corpus in data.train]
+    corpora += [("valid", corpus) for corpus in data.valid] + [("test", corpus) for corpus in test]
+    files = [path for _, corpus in corpora for path in paths(corpus).values()]
+    make = partial(
+        _looker,
+        [corpus for _, corpus in corpora],
+        limit=data.line_limit,
+        tokenizers=prepared.folder / "tokenizer" if prepared else None,
+    )
+    summaries = [_Summary(role, corpus) for role, corpus in corpora]
+    with TemporaryDirectory(prefix="calque-check-") as folder:
+        roles = {role: _Seen(Path(folder), role=role) for role in dict.fromkeys(role for role, _ in corpora)}
+        unknown: dict[str, Counter[str]] = {"source": Counter(), "target": Counter()}
+        items = _items(summaries, limit=data.line_limit)
+        for number, looked in ordered_map(make, items=items, workers=workers_for(files, asked=workers)):
+            summaries[number].add(looked)
+            roles[summaries[number].role].add(looked)
+            for side, counter in looked.unknown.items():
+                unknown[side].update(counter)
+        train = roles["train"]
+        overlaps = [seen.overlap(train) for role, seen in roles.items() if role != "train"]
+        duplicates = train.pairs.duplicates(), train.sources.duplicates()
+    return CheckReport(
+        corpora=[summary.report() for summary in summaries],
+        duplicate_pairs=duplicates[0],
+        duplicate_sources=duplicates[1],
+        overlaps=overlaps,
+        unknown=unknown if prepared else None,
+        padding=padding(prepared, batch=batch or BatchConfig()) if prepared else None,
+    )
+
+
+def padding(prepared: Prepared, *, batch: BatchConfig) -> dict[str, float]:
+    """The share of an epoch's positions that is padding, for exact and for static shapes."""
+    shapes: tuple[Literal["exact"], Literal["static"]] = ("exact", "static")
+    plans = {
+        kind: Plan(prepared.train, config=BatchConfig(tokens=batch.tokens, shapes=kind), seed=0) for kind in shapes
+    }
+    return {kind: waste(plan, epoch=0) for kind, plan in plans.items()}
+
+
+class _Looked(NamedTuple):
+    """What one block holds, in numbers."""
+
+    tally: Tally
+    invalid: list[str]
+    malformed: list[str]
+    lines: NDArray[Any]
+    source_lengths: NDArray[Any]
+    target_lengths: NDArray[Any]
+    sources: Hashes
+    pairs: Hashes
+    unknown: dict[str, Counter[str]]
+
+
+def _looker(
+    corpora: Sequence[Corpus], *, limit: int, tokenizers: Path | None
+) -> Callable[[tuple[int, Block]], tuple[int, _Looked]]:
+    return partial(_look, corpora=corpora, limit=limit, tokenizers=load_tokenizers(tokenizers) if tokenizers else None)
+
+
+def _look(
+    item: tuple[int, Block], *, corpora: Sequence[Corpus], limit: int, tokenizers: Tokenizers | None
+) -> tuple[int, _Looked]:
+    number, block = item
+    parsed = parse(block, corpus=corpora[number], invalid="skip", limit=limit)
+    sources = [pair.source for pair in parsed.pairs]
+    targets = [pair.target for pair in parsed.pairs]
+    unknown: dict[str, Counter[str]] = {}
+    if tokenizers:
+        unknown["source"] = tokenizers.source.unknown_characters("\n".join(sources))
+        unknown["target"] = tokenizers.target.unknown_characters("\n".join(targets))
+        for counter in unknown.values():
+            del counter["\n"]
+    return number, _Looked(
+        tally=parsed.tally,
+        invalid=parsed.invalid[:_SHOWN],
+        malformed=parsed.malformed[:_SHOWN],
+        lines=np.array([pair.line for pair in parsed.pairs], dtype=np.int64),
+        source_lengths=np.array([min(len(text), _CAP) for text in sources], dtype=np.int64),
+        target_lengths=np.array([min(len(text), _CAP) for text in targets], dtype=np.int64),
+        sources=text_hashes(sources),
+        pairs=text_hashes([f"{source}\0{target}" for source, target in zip(sources, targets, strict=True)]),
+        unknown=unknown,
+    )
+
+
+def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Block]]:
+    """Every block of every corpus; one that cannot be read is noted, and the next one follows."""
+    for number, summary in enumerate(summaries):
+        try:
+            for block in read_blocks(summary.corpus, limit=limit):
+                yield number, block
+        except DataError as error:
+            summary.problems.append(str(error))
+
+
+class _Summary:
+    """A corpus's figures, as they add up."""
+
+    def __init__(self, role: str, corpus: Corpus) -> None:
+        self.role, self.corpus = role, corpus
+        self.pairs = 0
+        self.tally = Tally()
+        self.invalid: list[str] = []
+        self.problems: list[str] = []
+        self._source, self._target, self._ratios = LengthCount(), LengthCount(), RatioCount()
+
+    def add(self, looked: _Looked) -> None:
+        self.pairs += len(looked.lines)
+        self.tally += looked.tally
+        self.invalid += looked.invalid[: max(0, _SHOWN - len(self.invalid))]
+        self.problems += looked.malformed[: max(0, _SHOWN - len(self.problems))]
+        self._source.add(looked.source_lengths)
+        self._target.add(looked.target_lengths)
+        self._ratios.add(looked.source_lengths, target=looked.target_lengths, lines=looked.lines)
+
+    def report(self) -> CorpusReport:
+        return CorpusReport(
+            role=self.role,
+            name=" + ".join(str(path) for path in paths(self.corpus).values()),
+            pairs=self.pairs,
+            tally=self.tally,
+            invalid=self.invalid,
+            problems=self.problems,
+            source=self._source.summary(),
+            target=self._target.summary(),
+            ratios=self._ratios.summary(),
+        )
+
+
+class _Seen:
+    """The hashes of all sources and pairs of a role."""
+
+    def __init__(self, folder: Path, *, role: str) -> None:
+        self.role = role
+        self.sources = HashFile(folder / f"{role}.sources")
+        self.pairs = HashFile(folder / f"{role}.pairs")
+
+    def add(self, looked: _Looked) -> None:
+        self.sources.add(looked.sources)
+        self.pairs.add(looked.pairs)
+
+    def overlap(self, train: "_Seen") -> Overlap:
+        return Overlap(
+            role=self.role,
+            pairs=len(self.pairs),
+            sources=self.sources.within(train.sources),
+            both=self.pairs.within(train.pairs),
+        )

@@ -1,0 +1,73 @@
+"""A small engine of weighted rules: what a grammar can draw, and how much there is of it.
+
+A rule knows its name, the number of values it derives, and how to draw one. A value is drawn by choosing among
+alternatives and by building a node from independent parts, so counts multiply and add exactly.
+"""
+
+from bisect import bisect
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from random import Random
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rule(Generic[T_co]):
+    """A named production: `draw(random)` gives one of its `count` values."""
+
+    name: str
+    count: int
+    draw: Callable[[Random], T_co]
+    parts: "tuple[Rule[Any], ...]" = ()
+
+
+def word(name: str, values: Sequence[T]) -> Rule[T]:
+    """Gives a rule of equally likely values: the words of a class."""
+    size = len(values)
+    assert size, name
+    return Rule(name, size, lambda random: values[int(random.random() * size)])
+
+
+def build(name: str, make: Callable[..., T], *parts: Rule[Any]) -> Rule[T]:
+    """Gives a rule that makes a node of independently drawn parts."""
+    count = 1
+    for part in parts:
+        count *= part.count
+    draws = tuple(part.draw for part in parts)
+    return Rule(name, count, lambda random: make(*[draw(random) for draw in draws]), parts)
+
+
+def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
+    """Gives a rule that takes one of several rules, by weight."""
+    totals = list(accumulate(weight for weight, _ in options))
+    whole, draws = totals[-1], tuple(rule.draw for _, rule in options)
+
+    def draw(random: Random) -> T:
+        return draws[bisect(totals, random.random() * whole)](random)
+
+    return Rule(name, sum(rule.count for _, rule in options), draw, tuple(rule for _, rule in options))
+
+
+def productions(rule: Rule[Any]) -> dict[str, int]:
+    """Gives the names of all rules below and including this one that have parts, with the number of their variants."""
+    return {name: len(rules) for name, rules in _by_name(rule).items()}
+
+
+def _by_name(root: Rule[Any]) -> dict[str, set[int]]:
+    names: dict[str, set[int]] = {}
+    for rule in _walk(root, set()):
+        if rule.parts:
+            names.setdefault(rule.name, set()).add(id(rule))
+    return names
+
+
+def _walk(rule: Rule[Any], seen: set[int]) -> Iterator[Rule[Any]]:
+    if id(rule) not in seen:
+        seen.add(id(rule))
+        yield rule
+        for part in rule.parts:
+            yield from _walk(part, seen)

@@ -1,0 +1,170 @@
+"""At most sixteen shapes (rows, source width, target width) for a corpus, chosen from its lengths.
+
+Compiled or captured graphs want few shapes; padding wants many. The search minimises the padded positions
+
+    Σ over pairs of (S + T of the cheapest shape that holds the pair)  +  ½ budget for each shape
+
+where the second term is what a shape's last, partly filled batch costs an epoch. Shapes start as strips of target
+length, each cut at its own source lengths (a dynamic programme), and are then moved one boundary at a time.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+Array = NDArray[Any]
+
+_BOUNDARIES = 48  # candidate widths a side: quantiles of the lengths
+
+
+class Shape(NamedTuple):
+    """A batch's size: rows, source positions, target positions (end of sentence counted)."""
+
+    rows: int
+    source: int
+    target: int
+
+    @property
+    def positions(self) -> int:
+        """How many positions a batch of this shape has, padding counted."""
+        return self.rows * (self.source + self.target)
+
+
+class Histogram(NamedTuple):
+    """How many pairs lie between candidate widths: `counts[i, j]` have source ≤ sources[i], target ≤ targets[j]."""
+
+    sources: Array
+    targets: Array
+    counts: Array
+
+
+def find_shapes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Shape, ...]:
+    """At most `limit` shapes that hold every pair of the histogram, cheapest first."""
+    if not histogram.counts.any():
+        return ()
+    strips = _strips(histogram, budget=budget, limit=limit)
+    turned = _strips(_turn(histogram), budget=budget, limit=limit)
+    starts = [strips, [(source, target) for target, source in turned]]
+    cells = _Cells.of(histogram, budget=budget)
+    corners = min((cells.descend(corners) for corners in starts), key=cells.cost)
+    widths = {(int(histogram.sources[i]), int(histogram.targets[j])) for i, j in corners}
+    shapes = [Shape(_rows(source + target, budget=budget), source, target) for source, target in widths]
+    return tuple(sorted(shapes, key=lambda shape: (shape.source + shape.target, shape.source)))
+
+
+def boundaries(counts: Array) -> Array:
+    """Candidate widths, from how often each length occurs: quantiles, and always the longest."""
+    lengths = np.flatnonzero(counts)
+    if len(lengths) <= _BOUNDARIES:
+        return lengths
+    shares = np.cumsum(counts[lengths])
+    wanted = shares[-1] * np.arange(1, _BOUNDARIES + 1) / _BOUNDARIES
+    kept: Array = lengths[np.unique(np.minimum(np.searchsorted(shares, wanted), len(lengths) - 1))]
+    return kept
+
+
+def _rows(width: int, *, budget: int) -> int:
+    """Rows of a shape: as many as the budget holds, in eights where it can (matrix products want that)."""
+    rows = max(1, budget // width)
+    return rows if rows < 8 else rows // 8 * 8
+
+
+def _turn(histogram: Histogram) -> Histogram:
+    return Histogram(histogram.targets, histogram.sources, histogram.counts.T)
+
+
+def _strips(histogram: Histogram, *, budget: int, limit: int) -> list[tuple[int, int]]:
+    """Corners (source, target as indices) of the cheapest strips of target length, each cut by source length."""
+    below = np.zeros((len(histogram.targets) + 1, len(histogram.sources) + 1))
+    below[1:, 1:] = histogram.counts.T.cumsum(0).cumsum(1)
+    height = len(histogram.targets)
+    best = np.full((height + 1, limit + 1), np.inf)
+    best[0, 0] = 0
+    chosen: dict[tuple[int, int], tuple[int, list[int]]] = {}
+    for top in range(1, height + 1):
+        for bottom in range(top):
+            cuts = _cuts(below[top] - below[bottom], histogram, top=top, budget=budget, limit=limit)
+            for count, (cost, ends) in enumerate(cuts, start=1):
+                through = best[bottom, : limit + 1 - count] + cost
+                for total in (np.flatnonzero(through < best[top, count:]) + count).tolist():
+                    best[top, total] = through[total - count]
+                    chosen[top, total] = (bottom, ends)
+    top, total = height, int(best[height].argmin())
+    corners: list[tuple[int, int]] = []
+    while top:
+        bottom, ends = chosen[top, total]
+        corners += [(end, top - 1) for end in ends]
+        top, total = bottom, total - len(ends)
+    return corners
+
+
+def _cuts(below: Array, histogram: Histogram, *, top: int, budget: int, limit: int) -> list[tuple[float, list[int]]]:
+    """For 1, 2, … cuts of one strip: the least cost, and the source boundaries that reach it."""
+    size = len(below)
+    widths = np.concatenate([[0], histogram.sources]) + histogram.targets[top - 1]
+    cost = (below[None] - below[:, None]) * widths[None] + budget / 2
+    cost[np.tril_indices(size)] = np.inf
+    last = max(1, int(np.argmax(below == below[-1])))
+    reached = np.where(below == 0, 0.0, np.inf)  # nothing to hold, nothing to pay
+    steps: list[Array] = []
+    found: list[tuple[float, list[int]]] = []
+    for _ in range(min(limit, last, 6)):
+        through = reached[:, None] + cost
+        steps.append(through.argmin(0))
+        reached = through.min(0)
+        found.append((float(reached[last]), _walk(steps, last)))
+    return found
+
+
+def _walk(steps: list[Array], last: int) -> list[int]:
+    ends = []
+    for step in reversed(steps):
+        ends.append(last - 1)
+        last = int(step[last])
+    return ends
+
+
+class _Cells(NamedTuple):
+    """The histogram's occupied cells, for moving shapes one boundary at a time."""
+
+    source: Array  # index of each cell's boundary
+    target: Array
+    counts: Array
+    widths: tuple[Array, Array]
+    budget: int
+
+    @classmethod
+    def of(cls, histogram: Histogram, *, budget: int) -> "_Cells":
+        source, target = np.nonzero(histogram.counts)
+        counts = histogram.counts[source, target]
+        return cls(source, target, counts, (histogram.sources, histogram.targets), budget)
+
+    def column(self, corner: tuple[int, int]) -> Array:
+        """What a pair of each cell costs in this shape."""
+        width = float(self.widths[0][corner[0]] + self.widths[1][corner[1]])
+        return np.where((self.source <= corner[0]) & (self.target <= corner[1]), width, np.inf)
+
+    def cost(self, corners: list[tuple[int, int]]) -> float:
+        cheapest = np.min([self.column(corner) for corner in corners], axis=0)
+        return float((self.counts * cheapest).sum()) + len(set(corners)) * self.budget / 2
+
+    def descend(self, corners: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """The corners after every single move (one boundary, either way, either side) that pays; at most 30 rounds."""
+        corners = list(corners)
+        for _ in range(30):
+            before = list(corners)
+            for place in range(len(corners)):
+                corners[place] = self._improve(corners, place=place)
+            if corners == before:
+                break
+        return corners
+
+    def _improve(self, corners: list[tuple[int, int]], *, place: int) -> tuple[int, int]:
+        others = [self.column(corner) for index, corner in enumerate(corners) if index != place]
+        rest = np.min(others, axis=0) if others else np.full(len(self.counts), np.inf)
+        i, j = corners[place]
+        moves = [(i, j)] + [(i + a, j + b) for a in range(-2, 3) for b in range(-2, 3) if (a, b) != (0, 0)]
+        inside = [(a, b) for a, b in moves if 0 <= a < len(self.widths[0]) and 0 <= b < len(self.widths[1])]
+        costs = [float((self.counts * np.minimum(rest, self.column(move))).sum()) for move in inside]
+        return inside[int(np.argmin(costs))]

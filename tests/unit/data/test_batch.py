@@ -1,0 +1,96 @@
+"""Batches: what a plan asks for, padded; made ahead in the same order."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+
+from calque.data.batch import batches, collate, prefetch
+from calque.data.plan import BatchConfig, Plan, Planned
+from calque.data.shapes import Shape
+from calque.data.store import store_of
+from calque.text import BOS, EOS, PAD
+
+PAIRS = [([5, 6, 7], [8]), ([9], [10, 11]), ([], [12]), ([13, 14], [15, 16, 17])]
+
+
+def test_rows_are_padded_and_begun_and_ended():
+    batch = collate(store_of(PAIRS), planned=Planned(np.array([3, 1]), Shape(2, 3, 4)))
+    assert batch.source.values.tolist() == [[13, 14, EOS], [9, EOS, PAD]]
+    assert batch.source.lengths.tolist() == [3, 2]
+    assert batch.target_input.tolist() == [[BOS, 15, 16, 17], [BOS, 10, 11, PAD]]
+    assert batch.target_output.tolist() == [[15, 16, 17, EOS], [10, 11, EOS, PAD]]
+    assert batch.target_lengths.tolist() == [4, 3]
+    assert batch.tokens == 7
+
+
+def test_rows_that_fill_a_shape_up_weigh_nothing():
+    batch = collate(store_of(PAIRS), planned=Planned(np.array([1]), Shape(3, 4, 5)))
+    assert batch.source.values.tolist() == [[9, EOS, 0, 0], [EOS, 0, 0, 0], [EOS, 0, 0, 0]]
+    assert batch.source.lengths.tolist() == [2, 1, 1]
+    assert batch.target_input.tolist() == [[BOS, 10, 11, 0, 0], [BOS, 0, 0, 0, 0], [BOS, 0, 0, 0, 0]]
+    assert batch.target_output.tolist() == [[10, 11, EOS, 0, 0], [PAD] * 5, [PAD] * 5]
+    assert batch.target_lengths.tolist() == [3, 0, 0]
+    assert batch.tokens == 3
+
+
+@pytest.mark.parametrize("shapes", ["exact", "static"])
+def test_every_pair_comes_back_out(shapes):
+    generator = np.random.default_rng(0)
+    pairs = [tuple(generator.integers(4, 99, generator.integers(1, 12)).tolist() for _ in range(2)) for _ in range(200)]
+    store = store_of(pairs)
+    found = []
+    for batch in batches(store, plan=Plan(store, config=BatchConfig(tokens=120, shapes=shapes), seed=0), epoch=0):
+        assert batch.target_output.ne(PAD).sum() == batch.tokens == batch.target_lengths.sum()
+        for row in range(int((batch.target_lengths > 0).sum())):
+            source = batch.source.values[row, : batch.source.lengths[row]].tolist()
+            target = batch.target_output[row, : batch.target_lengths[row]].tolist()
+            assert source.pop() == target.pop() == EOS
+            assert batch.target_input[row, : len(target) + 1].tolist() == [BOS, *target]
+            found.append((source, target))
+    assert sorted(found) == sorted(pairs)
+
+
+def test_batches_come_in_the_order_of_the_plan():
+    store = store_of(PAIRS * 30)
+    plan = Plan(store, config=BatchConfig(tokens=30), seed=4)
+    expected = [collate(store, planned=planned) for planned in plan.batches(2, start=3)]
+    for found, wanted in zip(batches(store, plan=plan, epoch=2, start=3, ahead=2), expected, strict=True):
+        assert torch.equal(found.source.values, wanted.source.values)
+        assert torch.equal(found.target_output, wanted.target_output)
+
+
+def test_a_batch_moves_whole():
+    batch = collate(store_of(PAIRS), planned=Planned(np.array([0]), Shape(1, 4, 2))).to(torch.device("meta"))
+    tensors = [*batch.source, *batch[1:4]]
+    assert all(tensor.device.type == "meta" for tensor in tensors)
+    assert batch.tokens == 2
+
+
+def test_errors_of_the_thread_are_raised_to_the_reader():
+    def broken():
+        yield "first"
+        raise ValueError("the second one")
+
+    items = prefetch(broken(), ahead=2)
+    assert next(items) == "first"
+    with pytest.raises(ValueError, match="the second one"):
+        next(items)
+
+
+def test_a_reader_that_stops_ends_the_thread():
+    before = threading.active_count()
+    items = prefetch(iter(range(1000)), ahead=2)
+    assert next(items) == 0
+    items.close()
+    assert threading.active_count() == before
+
+
+def test_no_more_than_asked_is_made_ahead():
+    made = []
+    items = prefetch((made.append(number) or number for number in range(100)), ahead=3)
+    next(items)
+    threading.Event().wait(0.3)
+    assert len(made) <= 1 + 3 + 1
+    items.close()

@@ -1,0 +1,129 @@
+"""The check: every figure against a plain count, and its report in text."""
+
+import random
+from collections import Counter
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calque.data.check import check
+from calque.data.corpora import DataConfig, FilesConfig, TsvConfig
+from calque.data.hashes import HashFile
+from calque.data.measures import LengthCount, RatioCount
+from calque.data.prepare import prepare
+from calque.data.report import bar, report_lines
+from calque.text import CharactersConfig
+
+
+def corpus(folder: Path, pairs, *, name: str = "a") -> FilesConfig:
+    source, target = folder / f"{name}.en", folder / f"{name}.de"
+    source.write_text("".join(f"{pair[0]}\n" for pair in pairs), encoding="utf-8")
+    target.write_text("".join(f"{pair[1]}\n" for pair in pairs), encoding="utf-8")
+    return FilesConfig(source=source, target=target)
+
+
+def test_counts_duplicates_and_overlap(tmp_path):
+    train = [("a", "x"), ("a", "x"), ("a", "y"), ("b", "x"), ("", "z")]
+    data = DataConfig(
+        train=(corpus(tmp_path, train),), valid=(corpus(tmp_path, [("a", "x"), ("a", "q"), ("c", "x")], name="v"),)
+    )
+    report = check(data, test=[corpus(tmp_path, [("d", "x")], name="t")])
+    assert [(one.role, one.pairs, one.tally.empty) for one in report.corpora] == [
+        ("train", 4, 1),
+        ("valid", 3, 0),
+        ("test", 1, 0),
+    ]
+    assert (report.duplicate_pairs, report.duplicate_sources) == (1, 2)
+    assert [tuple(one) for one in report.overlaps] == [("valid", 3, 2, 1), ("test", 1, 0, 0)]
+    assert report.unknown is report.padding is None
+
+
+def test_everything_wrong_is_told_at_once(tmp_path):
+    (tmp_path / "bad.tsv").write_bytes(b"a\tb\r\nno tab\nc\t\xff\n")
+    short = corpus(tmp_path, [("a", "x"), ("b", "y")], name="short")
+    short.target.write_text("x\n", encoding="utf-8")
+    missing = TsvConfig(path=tmp_path / "missing.tsv")
+    report = check(DataConfig(train=(TsvConfig(path=tmp_path / "bad.tsv"), short, missing)))
+    text = "\n".join(report_lines(report))
+    assert "bad.tsv: line 2: 1 columns between tabs, expected at least 2" in text
+    assert "bad.tsv: line 3, byte 3: 0xff is not UTF-8 here" in text
+    assert "short.en has 2 lines" in text
+    assert "missing.tsv: No such file" in text
+    assert "1 lines that end in \\r\\n" in text
+
+
+def test_lengths_and_ratios(tmp_path):
+    pairs = [("x" * 20, "y" * 20)] * 99 + [("x" * 20, "y" * 100)]
+    (one,) = check(DataConfig(train=(corpus(tmp_path, pairs),))).corpora
+    assert (one.target.shortest, one.target.median, one.target.longest) == (20, 20, 100)
+    assert one.target.mean == pytest.approx(20.8)
+    assert one.ratios.usual == pytest.approx(1, rel=0.02)
+    assert one.ratios.suspicious == 1
+    assert one.ratios.examples == [(100, pytest.approx(5))]
+
+
+@given(st.lists(st.lists(st.integers(0, 300), max_size=20), max_size=4))
+def test_histograms_hold_every_text(parts):
+    count = LengthCount()
+    for part in parts:
+        count.add(np.array(part, dtype=np.int64))
+    values = [value for part in parts for value in part]
+    found = count.summary()
+    edges = [-1, *(end for end, _ in found.histogram)]
+    assert edges == sorted(set(edges))
+    if values:
+        plain = [sum(low < value <= high for value in values) for low, high in pairwise(edges)]
+        assert [number for _, number in found.histogram] == plain
+        assert sum(plain) == len(values)
+        assert (found.shortest, found.longest) == (min(values), max(values))
+
+
+def test_short_pairs_are_not_suspicious():
+    count = RatioCount()
+    count.add(np.array([1, 30, 30]), target=np.array([9, 30, 30]), lines=np.array([1, 2, 3]))
+    assert count.summary().suspicious == 0
+
+
+@given(st.lists(st.integers(0, 30), max_size=50), st.lists(st.integers(0, 30), max_size=50))
+def test_hash_files_count_as_sets_do(tmp_path_factory, first, second):
+    folder = tmp_path_factory.mktemp("hashes")
+    files = []
+    for name, values in (("a", first), ("b", second)):
+        file = HashFile(folder / name)
+        for value in values:
+            file.add(np.array([value], dtype=np.uint64))
+        files.append(file)
+    assert files[0].duplicates() == len(first) - len(set(first))
+    assert files[0].within(files[1]) == sum(value in set(second) for value in first)
+    assert len(files[1]) == len(second)
+
+
+def test_hash_files_longer_than_a_chunk(tmp_path, monkeypatch):
+    monkeypatch.setattr("calque.data.hashes._CHUNK", 4)
+    values = [random.Random(1).randrange(20) for _ in range(41)]
+    file = HashFile(tmp_path / "a")
+    file.add(np.array(values, dtype=np.uint64))
+    assert file.duplicates() == 41 - len(set(values))
+    assert file.within(file) == 41
+
+
+def test_with_a_store_unknown_characters_and_padding(tmp_path):
+    data = DataConfig(train=(corpus(tmp_path, [(f"abc {n}", f"xyz {n}") for n in range(80)]),))
+    prepared = prepare(data, text=CharactersConfig(), folder=tmp_path / "store")
+    report = check(data, test=[corpus(tmp_path, [("añb", "xññ")], name="t")], prepared=prepared)
+    assert report.unknown == {"source": Counter("ñ"), "target": Counter("ññ")}
+    assert report.padding is not None
+    assert set(report.padding) == {"exact", "static"}
+    text = "\n".join(report_lines(report))
+    assert "ñ U+00F1 ×2" in text
+    assert "padding with static shapes" in text
+
+
+def test_bars_grow_by_eighths():
+    assert bar(1, width=4) == "████"
+    assert bar(0, width=4) == ""
+    assert bar(0.5 + 1 / 32, width=4) == "██▏"

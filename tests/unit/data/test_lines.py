@@ -1,0 +1,127 @@
+"""Lines: split on the newline only, cut in bounded memory, bad bytes named (P12, P13, P14)."""
+
+import gzip
+import io
+import os
+import threading
+import tracemalloc
+from pathlib import Path
+from typing import BinaryIO, cast
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calque.data.lines import Line, file_lines, open_text, raw_lines, read_lines
+from calque.errors import DataError
+
+BREAKS = "\u2028\u2029\x0b\x0c\x1c\x1d\x1e\x85\r"
+
+
+def lines(data: bytes, *, limit: int = 1000, invalid: str = "replace") -> list[Line]:
+    return list(read_lines(io.BytesIO(data), limit_bytes=limit, name="in", invalid=invalid))  # type: ignore[arg-type]
+
+
+@given(st.lists(st.text(alphabet=st.one_of(st.sampled_from(BREAKS), st.characters(codec="utf-8"))), max_size=8))
+def test_only_newlines_end_lines(texts):
+    texts = [text.replace("\n", "").strip("\ufeff\r") for text in texts]
+    found = lines("".join(text + "\n" for text in texts).encode(), limit=10_000)
+    assert [line.text for line in found] == texts
+    assert [line.number for line in found] == list(range(1, len(texts) + 1))
+    assert not any(line.cut or line.invalid for line in found)
+
+
+@given(st.binary(max_size=60), st.integers(1, 12))
+def test_as_many_lines_come_out_as_go_in(data, limit):
+    expected = data.split(b"\n")
+    if expected[-1] == b"":
+        expected.pop()
+    found = lines(data, limit=limit)
+    assert len(found) == len(expected)
+    for line, raw in zip(found, expected, strict=True):
+        assert line.cut == (len(raw) > limit)
+        assert len(line.text.encode("utf-8", "replace")) <= 3 * limit
+
+
+@given(st.binary(max_size=60), st.integers(1, 12))
+def test_raw_lines_keep_the_limit_and_one_byte_more(data, limit):
+    expected = data.split(b"\n")
+    if expected[-1] == b"":
+        expected.pop()
+    assert list(raw_lines(io.BytesIO(data), limit=limit)) == [line[: limit + 1] for line in expected]
+
+
+def test_returns_and_the_byte_order_mark_are_taken_off():
+    found = lines("\ufeffa\r\n\ufeffb\rc\r\nd".encode())
+    assert [line.text for line in found] == ["a", "\ufeffb\rc", "d"]
+
+
+def test_a_cut_line_ends_with_a_whole_character():
+    found = lines("ääää\nb".encode(), limit=5)
+    assert [(line.text, line.cut, line.invalid) for line in found] == [("ää", True, None), ("b", False, None)]
+
+
+def test_invalid_bytes_by_policy():
+    data = b"good\nb\xffd\n"
+    assert lines(data)[1] == Line("b\ufffdd", 2, False, 2)
+    assert lines(data, invalid="skip")[1] == Line("", 2, False, 2)
+    with pytest.raises(DataError, match=r"in: line 2, byte 2: 0xff"):
+        lines(data, invalid="fail")
+
+
+def test_a_line_of_ten_megabytes_is_never_held_whole():
+    class Long(io.RawIOBase):
+        left = 10 << 20
+
+        def readable(self) -> bool:
+            return True
+
+        def readinto(self, buffer) -> int:
+            count = min(len(buffer), self.left)
+            buffer[:count] = b"x" * count
+            self.left -= count
+            return count
+
+    tracemalloc.start()
+    try:
+        stream = cast(BinaryIO, io.BufferedReader(Long()))
+        found = list(read_lines(stream, limit_bytes=1000, name="in", invalid="fail"))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert found == [Line("x" * 1000, 1, True, None)]
+    assert peak < 1 << 20
+
+
+def test_a_line_comes_before_the_stream_ends():
+    read, write = os.pipe()
+    with open(read, "rb") as stream, open(write, "wb", buffering=0) as out:  # noqa: PTH123 - descriptors
+        out.write(b"first\nsec")
+        incoming = read_lines(stream, limit_bytes=100, name="in", invalid="fail")
+        got: list[Line] = []
+        thread = threading.Thread(target=lambda: got.append(next(incoming)))
+        thread.start()
+        thread.join(timeout=5)
+        assert [line.text for line in got] == ["first"]
+        out.write(b"ond\n")
+        assert next(incoming).text == "second"
+
+
+def test_gzip_is_known_by_its_content(tmp_path: Path):
+    path = tmp_path / "plainly.txt"
+    path.write_bytes(gzip.compress(b"a\nb\n"))
+    assert list(file_lines(path, limit=10)) == [b"a", b"b"]
+    with open_text(path) as stream:
+        assert stream.read() == b"a\nb\n"
+    path = tmp_path / "not.gz"
+    path.write_bytes(b"a\n")
+    assert list(file_lines(path, limit=10)) == [b"a"]
+
+
+def test_damaged_and_missing_files_are_named(tmp_path: Path):
+    path = tmp_path / "cut.gz"
+    path.write_bytes(gzip.compress(b"a\n" * 100_000)[:-20])
+    with pytest.raises(DataError, match=r"cut\.gz: damaged gzip after line \d+"):
+        list(file_lines(path, limit=10))
+    with pytest.raises(DataError, match=r"nowhere: No such file"):
+        list(file_lines(tmp_path / "nowhere", limit=10))

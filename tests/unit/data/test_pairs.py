@@ -1,0 +1,162 @@
+"""Pairs out of corpora: every kind of file, and every way it can be wrong (P11, P12, P13)."""
+
+import gzip
+import json
+import random
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calque.data import corpora
+from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TsvConfig, read_blocks
+from calque.data.lines import Invalid
+from calque.data.pairs import Tally, parse, read_pairs
+from calque.errors import DataError
+
+LIMIT = 1000
+
+
+def files(folder: Path, source: bytes, target: bytes) -> FilesConfig:
+    (folder / "a.en").write_bytes(source)
+    (folder / "a.de").write_bytes(target)
+    return FilesConfig(source=folder / "a.en", target=folder / "a.de")
+
+
+def pairs(corpus: Corpus, *, invalid: Invalid = "fail") -> list[tuple[str, str]]:
+    return [(pair.source, pair.target) for pair in read_pairs(corpus, invalid=invalid, limit=LIMIT)]
+
+
+def tally(corpus: Corpus, *, invalid: Invalid = "skip") -> Tally:
+    blocks = read_blocks(corpus, limit=LIMIT)
+    return sum((parse(block, corpus=corpus, invalid=invalid, limit=LIMIT).tally for block in blocks), Tally())
+
+
+def test_two_files_line_by_line_also_gzip(tmp_path):
+    assert pairs(files(tmp_path, b"a\nb\n", b"x\ny")) == [("a", "x"), ("b", "y")]
+    assert pairs(files(tmp_path, gzip.compress(b"a\nb\n"), b"x\ny\n")) == [("a", "x"), ("b", "y")]
+
+
+def test_unicode_line_breaks_are_text(tmp_path):
+    source = "a\u2028b\x0bc\x85d\n\x0c1\n"
+    assert pairs(files(tmp_path, source.encode(), b"x\ny\n")) == [("a\u2028b\x0bc\x85d", "x"), ("\x0c1", "y")]
+
+
+def test_returns_marks_empties_and_long_lines_are_counted(tmp_path):
+    source = b"\xef\xbb\xbfa\r\n\n  \nlong " + b"x" * LIMIT + b"\ne\r\n"
+    corpus = files(tmp_path, source, b"1\n2\n3\n4\n5\n")
+    assert pairs(corpus) == [("a", "1"), ("e", "5")]
+    assert tally(corpus) == Tally(lines=5, empty=2, long=1, invalid=0, returns=2, marks=1)
+
+
+def test_a_pair_knows_its_line(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "BLOCK_LINES", 3)
+    corpus = files(tmp_path, b"a\n" * 10, b"x\n" * 4 + b"\n" + b"x\n" * 5)
+    found = [pair.line for pair in read_pairs(corpus, invalid="fail", limit=LIMIT)]
+    assert found == [1, 2, 3, 4, 6, 7, 8, 9, 10]
+
+
+def test_blocks_are_bounded_in_bytes_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(corpora, "BLOCK_BYTES", 100)
+    corpus = files(tmp_path, (b"s" * 30 + b"\n") * 9, (b"t" * 30 + b"\n") * 9)
+    assert [len(block.source) for block in read_blocks(corpus, limit=LIMIT)] == [2, 2, 2, 2, 1]
+
+
+@pytest.mark.parametrize("gone", [0, 1, 700, 1399])
+def test_a_missing_line_is_refused_and_found(tmp_path, gone):
+    generator = random.Random(gone)
+    sizes = [generator.randrange(5, 120) for _ in range(1400)]
+    source = [b"s" * size for size in sizes]
+    target = [b"t" * max(1, int(size * generator.uniform(1.0, 1.4))) for size in sizes]
+    del target[gone]
+    corpus = files(tmp_path, b"\n".join(source) + b"\n", b"\n".join(target) + b"\n")
+    with pytest.raises(DataError, match=r"a\.en has 1,400 lines, .*a\.de has 1,399") as refused:
+        pairs(corpus)
+    suspect = int(str(refused.value).split("first suspect line: ")[1].split(" ")[0].replace(",", ""))
+    assert abs(suspect - (gone + 1)) <= 5
+
+
+def test_extra_lines_in_the_target_are_refused_and_found(tmp_path):
+    generator = random.Random(5)
+    source = [b"s" * generator.randrange(5, 120) for _ in range(500)]
+    translated = [line * 3 for line in source]
+    target = [*translated[:200], b"a stray line", b"and another", *translated[200:]]
+    with pytest.raises(DataError, match=r"500 lines.*502") as refused:
+        pairs(files(tmp_path, b"\n".join(source), b"\n".join(target)))
+    suspect = int(str(refused.value).split("first suspect line: ")[1].split(" ")[0])
+    assert abs(suspect - 201) <= 5
+
+
+def test_a_truncated_file_is_refused_at_its_end(tmp_path):
+    generator = random.Random(6)
+    source = [b"s" * generator.randrange(5, 120) for _ in range(500)]
+    with pytest.raises(DataError, match=r"first suspect line: 41\d.*end of .*a\.de seems to be missing"):
+        pairs(files(tmp_path, b"\n".join(source), b"\n".join(source[:412])))
+
+
+def test_an_empty_file_against_a_full_one(tmp_path):
+    with pytest.raises(DataError, match=r"a\.en has 0 lines, .* has 2"):
+        pairs(files(tmp_path, b"", b"a\nb\n"))
+
+
+def test_invalid_bytes_are_named_skipped_or_replaced(tmp_path):
+    corpus = files(tmp_path, b"a\nb\xc3\nc\n", b"x\ny\nz\xff\n")
+    with pytest.raises(DataError) as refused:
+        pairs(corpus)
+    assert str(refused.value).splitlines() == [
+        f"{tmp_path / 'a.en'}: line 2, byte 2: 0xc3 is not UTF-8 here",
+        f"{tmp_path / 'a.de'}: line 3, byte 2: 0xff is not UTF-8 here",
+    ]
+    assert pairs(corpus, invalid="skip") == [("a", "x")]
+    assert pairs(corpus, invalid="replace") == [("a", "x"), ("b\ufffd", "y"), ("c", "z\ufffd")]
+    assert tally(corpus).invalid == 2
+
+
+@given(st.lists(st.tuples(st.binary(max_size=6), st.binary(max_size=6)), min_size=1, max_size=6))
+def test_every_line_is_a_pair_or_counted(tmp_path_factory, rows):
+    rows = [tuple(side.replace(b"\n", b"") for side in row) for row in rows]
+    source, target = (b"".join(row[side] + b"\n" for row in rows).removeprefix(b"\x1f\x8b\x08") for side in (0, 1))
+    corpus = files(tmp_path_factory.mktemp("rows"), source, target)
+    counted = tally(corpus)
+    assert len(pairs(corpus, invalid="skip")) + counted.empty + counted.long + counted.invalid == len(rows)
+
+
+def test_tsv_columns(tmp_path):
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"id\tx\ta\n\nid\ty\tb\tmore\n")
+    assert pairs(TsvConfig(path=path, source_column=3, target_column=2)) == [("a", "x"), ("b", "y")]
+    with pytest.raises(DataError, match=r"a\.tsv: line 1: 3 columns between tabs, expected at least 4"):
+        pairs(TsvConfig(path=path, source_column=4))
+
+
+def test_jsonl_keys(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_text('{"source": "a\\nb", "target": "x", "id": 1}\n\n{"target": "y", "source": "ü"}\n', encoding="utf-8")
+    assert pairs(JsonlConfig(path=path)) == [("a\nb", "x"), ("ü", "y")]
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"source": "a"', r"not JSON: Expecting ',' delimiter at character 15"),
+        ('["a", "b"]', r"expected a JSON object, found list"),
+        ('{"source": "a", "taget": "b"}', r"no key 'target'; found 'source', 'taget'"),
+        ('{"source": "a", "target": 3}', r"'target' is not a string but int"),
+        ("[" * 100_000, r"line 2"),
+    ],
+)
+def test_bad_json_is_named_by_file_and_line(tmp_path, line, message):
+    path = tmp_path / "a.jsonl"
+    path.write_text(json.dumps({"source": "a", "target": "b"}) + "\n" + line + "\n", encoding="utf-8")
+    with pytest.raises(DataError, match=rf"a\.jsonl: line 2: .*{message}|a\.jsonl: {message}"):
+        list(read_pairs(JsonlConfig(path=path), invalid="replace", limit=1 << 20))
+
+
+def test_half_characters_in_json_are_invalid_text(tmp_path):
+    path = tmp_path / "a.jsonl"
+    path.write_bytes(b'{"source": "a\\ud800", "target": "b"}\n')
+    with pytest.raises(DataError, match=r"line 1: U\+D800 is half a character"):
+        pairs(JsonlConfig(path=path))
+    assert pairs(JsonlConfig(path=path), invalid="skip") == []
+    assert pairs(JsonlConfig(path=path), invalid="replace") == [("a\ufffd", "b")]
