@@ -6,6 +6,7 @@
 'The weather is good today.'
 """
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from calque.errors import (
@@ -56,8 +57,6 @@ def __getattr__(name: str) -> Any:
     """The names that need torch are fetched when first used, so that `import calque` is quick."""
     if name not in _HOMES:
         raise AttributeError(f"module 'calque' has no attribute {name!r}")
-    from importlib import import_module
-
     return getattr(import_module(_HOMES[name]), name)
 
 

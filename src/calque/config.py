@@ -37,7 +37,9 @@ def read_toml(path: Path) -> Values:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
@@ -119,7 +121,7 @@ def _value(value: object) -> str:
         case tuple() | list():
             return "[" + ", ".join(map(_value, value)) + "]"
         case dict():
-            return "{ " + ", ".join(f"{json.dumps(key)} = {_value(item)}" for key, item in value.items()) + " }"
+            return "{ " + ", ".join(f"{_value(key)} = {_value(item)}" for key, item in value.items()) + " }"
         case _:
             raise TypeError(f"no TOML form for {type(value).__name__}")
 
@@ -130,9 +132,10 @@ def _join(section: str, key: str) -> str:
 
 def _literal(text: str) -> object:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        found = tomllib.loads(f"value = {text}")
+    except ValueError:
         return text
+    return found["value"] if len(found) == 1 else text  # a text of several lines may hold more than one value
 
 
 def _copy(values: Mapping[str, Any]) -> Values:

@@ -3,13 +3,15 @@
 import itertools
 
 import torch
+from torch.nn import functional as F
 
 from calque.models.model import Model
 from calque.search.beam import beam_search
 from calque.search.greedy import greedy_search
 from calque.search.scoring import LengthNormalised
-from calque.search.step import Limits, Marks, StepOutput, ensemble
+from calque.search.step import Hypothesis, Limits, Marks, StepOutput, ensemble
 from calque.tensors import map_rows, select_rows
+from tests.laws import equations
 from tests.laws.models import BEAMS, SENTENCES, SIZES, SOURCE, TARGET, source, target
 
 MARKS = Marks(start=1, end=2, never=(0, 1))
@@ -61,19 +63,20 @@ def flat(tree):
 def padding(model: Model, *, tolerance: float) -> None:
     """2. Garbage behind a mask changes nothing, and neither does more padding."""
     clean, tokens = source(), target()
-    garbage = torch.where(clean.mask, clean.values, (clean.values + 5) % SIZES.source)
+    true = torch.arange(SOURCE) < clean.lengths[:, None]  # written out: a wrong mask must not hide itself
+    garbage = torch.where(true, clean.values, (clean.values + 5) % SIZES.source)
     longer = torch.cat([garbage, torch.full((SENTENCES, 3), 4)], dim=1)
     expected = model(clean, tokens).hidden
     close(model(clean._replace(values=garbage), tokens).hidden, expected, tolerance=tolerance)
     close(model(clean._replace(values=longer), tokens).hidden, expected, tolerance=tolerance)
     memory = model.encode(clean)
-    dirty = memory._replace(values=torch.where(memory.mask[..., None], memory.values, 7.7))
+    dirty = memory._replace(values=torch.where(true[..., None], memory.values, 7.7))
     for one in (memory, dirty):
         context = model.decoder.prepare(one)
         output, _ = read(model, tokens, model.decoder.start(context), context)
         close(output.hidden, expected, tolerance=tolerance)
         if output.attention is not None:
-            assert not output.attention.masked_select(~memory.mask[:, None].expand_as(output.attention)).any()
+            assert not output.attention.masked_select(~true[:, None].expand_as(output.attention)).any()
             close(output.attention.sum(-1), torch.ones_like(output.attention[..., 0]), tolerance=tolerance)
 
 
@@ -109,6 +112,36 @@ def compaction(model: Model, *, tolerance: float) -> None:
     close(fewer.hidden, everyone.hidden[rows], tolerance=tolerance)
 
 
+def prefixes(model: Model, *, tolerance: float) -> None:
+    """Of the seam, §4: prefixes of different length share a batch, whatever fills the room before the shorter ones."""
+    context, start = begin(model)
+    first, second = target(6), target(7, size=3)
+    states, alone = [], []
+    for sentence, size in enumerate([2, TARGET, 0]):
+        row = torch.tensor([sentence])
+        own, state = select_rows(context, row), select_rows(start, row)
+        if size:
+            _, state = read(model, first[row, :size], state, own)
+        states.append(state)
+        alone.append(read(model, second[row], state, own)[0].hidden)
+    together, _ = read(model, second, join(states), context)
+    close(together.hidden, torch.cat(alone), tolerance=tolerance)
+
+
+def join(trees):
+    """The rows of all trees in one; where one has read less than another, garbage stands before what it has read."""
+    first = trees[0]
+    if first is None:
+        return None
+    if isinstance(first, torch.Tensor):
+        if first.dim() == 4:  # keys and values, [N,H,P,d]
+            longest = max(tree.shape[2] for tree in trees)
+            trees = [F.pad(tree, (0, 0, longest - tree.shape[2], 0), value=7.7) for tree in trees]
+        return torch.cat(trees)
+    parts = [join(list(same)) for same in zip(*trees, strict=True)]
+    return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
+
+
 def step_of(model: Model):
     """The model as search sees it."""
 
@@ -139,8 +172,9 @@ def first_rows(tree) -> int:
     return tree.shape[0]
 
 
-def limits(maximum: int = 6) -> Limits:
-    return Limits(torch.full((SENTENCES,), maximum), torch.zeros(SENTENCES, dtype=torch.long))
+def limits() -> Limits:
+    """Each sentence has its own, and none may end before its beams have changed places."""
+    return Limits(torch.tensor([7, 4, 6]), torch.tensor([3, 2, 4]))
 
 
 def decode(step, state, context, *, beams=BEAMS, nbest=BEAMS, alpha=0.7):
@@ -160,14 +194,32 @@ def same(one, other, *, tolerance: float) -> None:
 
 
 def search(model: Model, *, tolerance: float) -> None:
-    """6. Search with cached states equals search that reads every prefix again; greedy likewise."""
+    """6. Search with cached states equals search that reads every prefix again; greedy likewise.
+
+    And each hypothesis is as likely as the model finds it when it reads it whole: the two searches could agree on
+    states that belong to other hypotheses.
+    """
     context, start = begin(model)
     prefix = torch.zeros(SENTENCES, 0, dtype=torch.long)
-    same(decode(step_of(model), start, context), decode(recomputing_step(model), prefix, context), tolerance=tolerance)
+    found = decode(step_of(model), start, context)
+    same(found, decode(recomputing_step(model), prefix, context), tolerance=tolerance)
+    for sentence, hypotheses in enumerate(found):
+        claimed = torch.tensor([each.log_prob for each in hypotheses], dtype=torch.float64)
+        whole = [log_prob(model, each, row=torch.tensor([sentence]), context=context) for each in hypotheses]
+        close(torch.stack(whole), claimed, tolerance=tolerance)
     greedy = [[each] for each in greedy_search(step_of(model), start, context, limits=limits(), marks=MARKS)]
     again = [[each] for each in greedy_search(recomputing_step(model), prefix, context, limits=limits(), marks=MARKS)]
     same(greedy, again, tolerance=tolerance)
     same(greedy, decode(step_of(model), start, context, beams=1, nbest=1, alpha=0.0), tolerance=tolerance)
+
+
+def log_prob(model: Model, hypothesis: Hypothesis, *, row, context) -> torch.Tensor:
+    """The log-probability of one hypothesis of the sentence in that row, all of it read at once."""
+    own = select_rows(context, row)
+    tokens = torch.tensor([*hypothesis.tokens] if hypothesis.cut else [*hypothesis.tokens, MARKS.end])
+    inputs = torch.tensor([[MARKS.start, *tokens[:-1].tolist()]])
+    output, _ = model.decoder(inputs, model.decoder.start(own), own)
+    return model.output.log_probs(output.hidden[0]).gather(1, tokens[:, None]).sum().double()
 
 
 def self_ensemble(model: Model, *, tolerance: float) -> None:
@@ -187,7 +239,7 @@ def batch(model: Model, *, tolerance: float) -> None:
         size = int(everyone.lengths[sentence])
         alone = everyone._replace(values=everyone.values[[sentence], :size], lengths=everyone.lengths[[sentence]])
         own = model.decoder.prepare(model.encode(alone))
-        one = Limits(*(part[:1] for part in limits()))
+        one = Limits(*(part[[sentence]] for part in limits()))
         found = beam_search(
             step_of(model),
             model.decoder.start(own),
@@ -201,5 +253,21 @@ def batch(model: Model, *, tolerance: float) -> None:
         same(found, [together[sentence]], tolerance=tolerance)
 
 
-LAWS = {law.__name__: law for law in (chunk, padding, row, sharing, compaction, search, self_ensemble, batch)}
+def fidelity(model: Model, *, tolerance: float) -> None:
+    """9. A model computes its paper's equations, written out a second time in tests/laws/equations.py."""
+    context, start = begin(model)
+    sentences, tokens = source(), target()
+    output, _ = read(model, tokens, start, context)
+    for sentence, size in enumerate(sentences.lengths.tolist()):
+        plain = equations.read(model, sentences.values[sentence, :size].tolist(), tokens[sentence].tolist())
+        close(output.hidden[sentence], plain.hidden, tolerance=tolerance)
+        assert (output.attention is None) == (plain.attention is None)
+        if plain.attention is not None:
+            close(output.attention[sentence, :, :size], plain.attention, tolerance=tolerance)
+
+
+LAWS = {
+    law.__name__: law
+    for law in (chunk, padding, row, sharing, compaction, prefixes, search, self_ensemble, fidelity, batch)
+}
 assert SOURCE != TARGET

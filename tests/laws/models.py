@@ -1,6 +1,9 @@
 """The list of all models: every law runs over it, and a new model is tested by being added here."""
 
+from typing import TypeVar
+
 import torch
+from torch import nn
 
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
@@ -8,6 +11,8 @@ from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerConfig
 from calque.tensors import Padded
+
+Module = TypeVar("Module", bound=nn.Module)
 
 # Sizes share no factor with each other, so that a tensor folded the wrong way cannot pass.
 SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, joint=False)
@@ -69,13 +74,24 @@ MODELS: dict[str, ModelConfig] = {
 
 
 def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
-    """A model of the list in evaluation mode, its weights large enough that every part of it matters."""
-    torch.manual_seed(seed)
-    model = Model(MODELS[name], sizes=SIZES).to(dtype).eval()
+    """A model of the list in evaluation mode.
+
+    What it says depends on what it reads, not on a bias: otherwise a search that mixes hypotheses up goes unseen.
+    """
+    model = loud(Model(MODELS[name], sizes=SIZES), dtype=dtype, seed=seed)
     with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.4)
+        model.output.bias.zero_()
     return model
+
+
+def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:
+    """The module in evaluation mode, with weights large enough that every part of it matters."""
+    torch.manual_seed(seed)
+    module = module.to(dtype).eval()
+    with torch.no_grad():
+        for parameter in module.parameters():
+            parameter.copy_(torch.randn_like(parameter) * 0.7)
+    return module
 
 
 def source(seed: int = 0, *, sentences: int = SENTENCES) -> Padded:

@@ -1,0 +1,249 @@
+"""8. Oracle: search on a trigram scorer against full enumeration, and against a beam search of plain lists.
+
+The scorer has a state (the last two tokens) and a context (each sentence's own table), so that states and contexts
+that go astray change the answers.
+"""
+
+import itertools
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import Tensor
+
+from calque.search.beam import beam_search
+from calque.search.greedy import greedy_search
+from calque.search.scoring import LengthNormalised, Score
+from calque.search.step import Hypothesis, Limits, Marks, StepOutput
+
+MARKS = Marks(start=0, end=2, never=(0,))
+WORDS = (1, 3, 4)  # on both sides of the end mark
+VOCABULARY = 5
+IMPOSSIBLE = -torch.inf
+
+patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+ALPHAS = st.sampled_from([0.0, 0.5, 1.0]) | st.floats(0, 2)
+
+
+class Task(NamedTuple):
+    """Some sentences to search: log P(next | two before) of each, and its limits."""
+
+    tables: Tensor  # [B,V,V,V]
+    maximum: list[int]
+    minimum: list[int]
+
+    @property
+    def limits(self) -> Limits:
+        return Limits(torch.tensor(self.maximum), torch.tensor(self.minimum))
+
+    @property
+    def sentences(self) -> list["Sentence"]:
+        parts = zip(self.tables.tolist(), self.maximum, self.minimum, strict=True)
+        return [Sentence(*one) for one in parts]
+
+
+class Sentence(NamedTuple):
+    """One sentence of a task, in plain lists."""
+
+    table: list[list[list[float]]]
+    maximum: int
+    minimum: int
+
+    def totals(self, tokens: tuple[int, ...]) -> list[float]:
+        """The log-probability of every prefix, the shortest first."""
+        history = (MARKS.start, MARKS.start, *tokens)
+        steps = (
+            self.table[one][two][three] for one, two, three in zip(history, history[1:], history[2:], strict=False)
+        )
+        return list(itertools.accumulate(steps))
+
+
+@st.composite
+def tasks(draw, *, longest: int = 4, sentences: int = 3, impossible: bool = True) -> Task:
+    """Tables of negative numbers (search asks only that log-probabilities fall).
+
+    Coarse ones tie often; in small ones the length counts for more than the words.
+    """
+    count = draw(st.integers(1, sentences))
+    size = count * VOCABULARY**3
+    raw = torch.tensor(list(draw(st.binary(min_size=size, max_size=size))), dtype=torch.float64)
+    values = draw(st.sampled_from([-(raw % 7) / 2, -(raw % 3) / 2, -raw / 37, -(raw % 16) / 500]))
+    if impossible:
+        values = values.masked_fill(raw > 240, IMPOSSIBLE)
+    maximum = draw(st.lists(st.integers(1, longest), min_size=count, max_size=count))
+    minimum = draw(st.lists(st.integers(0, longest), min_size=count, max_size=count))
+    return Task(values.view(count, VOCABULARY, VOCABULARY, VOCABULARY), maximum, minimum)
+
+
+def trigram(tokens: Tensor, state: Tensor, context: Tensor) -> tuple[StepOutput, Tensor]:
+    """A step whose state [N,2] is the last two tokens and whose context [B,V,V,V] is the tables."""
+    state = torch.stack([state[:, 1], tokens], dim=1)
+    sentence = torch.arange(len(tokens)) // (len(tokens) // len(context))
+    return StepOutput(context[sentence, state[:, 0], state[:, 1]]), state
+
+
+def start(task: Task) -> Tensor:
+    return torch.full((len(task.tables), 2), MARKS.start)
+
+
+def search(task: Task, *, beams: int, nbest: int, score: Score, step=trigram) -> list[list[Hypothesis]]:
+    return beam_search(
+        step, start(task), task.tables, beams=beams, nbest=nbest, limits=task.limits, marks=MARKS, score=score
+    )
+
+
+def rank(score: float, length: int, alpha: float) -> float:
+    return score / ((5 + length) / 6) ** alpha
+
+
+def enumerate_all(sentence: Sentence, *, nbest: int, alpha: float) -> list[Hypothesis]:
+    """The n best of all hypotheses there are: finished ones by score, then those cut at the maximum length.
+
+    Equal scores: the shorter first, then the one whose prefix stands higher, then the lower token.
+    """
+    finished, cut = [], []
+    for size in range(sentence.maximum + 1):
+        for words in itertools.product(WORDS, repeat=size):
+            if sentence.minimum <= size + 1 <= sentence.maximum:
+                finished.append((*words, MARKS.end))
+            if size == sentence.maximum:
+                cut.append(words)
+
+    def order(tokens: tuple[int, ...]):
+        totals = sentence.totals(tokens)
+        return -rank(totals[-1], len(tokens), alpha), len(tokens), [-total for total in reversed(totals)], tokens
+
+    def hypothesis(tokens: tuple[int, ...], *, cut: bool) -> Hypothesis:
+        log_prob = sentence.totals(tokens)[-1]
+        return Hypothesis(tokens if cut else tokens[:-1], rank(log_prob, len(tokens), alpha), log_prob, cut=cut)
+
+    answers = [hypothesis(tokens, cut=False) for tokens in sorted(finished, key=order)]
+    answers += [hypothesis(tokens, cut=True) for tokens in sorted(cut, key=order)]
+    return [answer for answer in answers if answer.log_prob > IMPOSSIBLE][:nbest]
+
+
+def plain_beam(sentence: Sentence, *, beams: int, nbest: int, alpha: float) -> list[Hypothesis]:
+    """A beam search of one sentence in lists, which always goes on to the maximum length."""
+    live: list[tuple[int, ...]] = [()]
+    finished: list[Hypothesis] = []
+    for length in range(1, sentence.maximum + 1):
+        allowed = [token for token in range(VOCABULARY) if token in WORDS or length >= sentence.minimum]
+        grown = [(*tokens, token) for tokens in live for token in allowed if token not in MARKS.never]
+        grown = [tokens for tokens in grown if sentence.totals(tokens)[-1] > IMPOSSIBLE]
+        grown = sorted(grown, key=lambda tokens: -sentence.totals(tokens)[-1])  # stable: equal ones keep their order
+        for tokens in grown[:beams]:
+            if tokens[-1] == MARKS.end:
+                total = sentence.totals(tokens)[-1]
+                finished.append(Hypothesis(tokens[:-1], rank(total, length, alpha), total, cut=False))
+        live = [tokens for tokens in grown if tokens[-1] != MARKS.end][:beams]
+    finished = sorted(finished, key=lambda hypothesis: -hypothesis.score)
+    totals = [(tokens, sentence.totals(tokens)[-1]) for tokens in live]
+    cut = [Hypothesis(tokens, rank(total, sentence.maximum, alpha), total, cut=True) for tokens, total in totals]
+    return (finished + cut)[:nbest]
+
+
+def same(found: list[Hypothesis], expected: list[Hypothesis]) -> None:
+    """The same hypotheses in the same order."""
+    assert [(each.tokens, each.cut) for each in found] == [(each.tokens, each.cut) for each in expected]
+    for one, other in zip(found, expected, strict=True):
+        assert one.score == pytest.approx(other.score, rel=1e-12, abs=1e-12)
+        assert one.log_prob == pytest.approx(other.log_prob, rel=1e-12, abs=1e-12)
+
+
+def wide(longest: int) -> int:
+    """As many beams as there can be candidates in one step."""
+    return len(WORDS) ** (longest - 1) * (len(WORDS) + 1)
+
+
+@patient
+@given(task=tasks(), alpha=ALPHAS, nbest=st.sampled_from([1, 2, 5, 200]))
+def test_a_wide_beam_is_full_enumeration(task: Task, alpha: float, nbest: int) -> None:
+    found = search(task, beams=wide(4), nbest=nbest, score=LengthNormalised(alpha))
+    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+        same(hypotheses, enumerate_all(sentence, nbest=nbest, alpha=alpha))
+
+
+@pytest.mark.full
+@settings(patient, max_examples=1000)
+@given(task=tasks(longest=6, sentences=4), alpha=ALPHAS, nbest=st.sampled_from([1, 7, 5000]))
+def test_a_wide_beam_is_full_enumeration_of_longer_hypotheses(task: Task, alpha: float, nbest: int) -> None:
+    found = search(task, beams=wide(6), nbest=nbest, score=LengthNormalised(alpha))
+    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+        same(hypotheses, enumerate_all(sentence, nbest=nbest, alpha=alpha))
+
+
+@patient
+@given(task=tasks(longest=8, sentences=5), alpha=ALPHAS, beams=st.integers(1, 6), nbest=st.integers(1, 8))
+def test_a_batched_beam_is_the_plain_beam_of_each_sentence(task: Task, alpha: float, beams: int, nbest: int) -> None:
+    found = search(task, beams=beams, nbest=nbest, score=LengthNormalised(alpha))
+    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+        same(hypotheses, plain_beam(sentence, beams=beams, nbest=nbest, alpha=alpha))
+
+
+class Endless(NamedTuple):
+    """A score that never lets a sentence stop before its maximum length."""
+
+    score: LengthNormalised
+
+    def finished(self, log_probs: Tensor, *, length: int) -> Tensor:
+        return self.score.finished(log_probs, length=length)
+
+    def bound(self, log_probs: Tensor, *, maximum: Tensor) -> Tensor:
+        return torch.full_like(log_probs, torch.inf)
+
+
+@patient
+@given(task=tasks(longest=8, sentences=5), alpha=ALPHAS, beams=st.integers(1, 6), nbest=st.integers(1, 6))
+def test_stopping_early_never_changes_the_answer(task: Task, alpha: float, beams: int, nbest: int) -> None:
+    score = LengthNormalised(alpha)
+    stopped = search(task, beams=beams, nbest=nbest, score=score)
+    assert stopped == search(task, beams=beams, nbest=nbest, score=Endless(score))
+
+
+def test_stopping_early_saves_steps() -> None:
+    tables = torch.full((1, VOCABULARY, VOCABULARY, VOCABULARY), -5.0, dtype=torch.float64)
+    tables[..., MARKS.end] = -0.1
+    taken = []
+
+    def counted(tokens, state, context):
+        taken.append(len(tokens))
+        return trigram(tokens, state, context)
+
+    search(Task(tables, [50], [0]), beams=2, nbest=1, score=LengthNormalised(1.0), step=counted)
+    assert len(taken) == 1
+
+
+@patient
+@given(task=tasks(longest=8, sentences=5, impossible=False))
+def test_one_beam_without_normalisation_is_greedy(task: Task) -> None:
+    greedy = greedy_search(trigram, start(task), task.tables, limits=task.limits, marks=MARKS)
+    beam = search(task, beams=1, nbest=1, score=LengthNormalised(0.0))
+    for one, hypotheses in zip(greedy, beam, strict=True):
+        same(hypotheses, [one])
+
+
+@patient
+@given(task=tasks(longest=8, sentences=5), alpha=ALPHAS, beams=st.integers(1, 6), nbest=st.integers(1, 6))
+def test_scoring_a_hypothesis_again_gives_its_log_probability(task: Task, alpha: float, beams: int, nbest: int) -> None:
+    found = search(task, beams=beams, nbest=nbest, score=LengthNormalised(alpha))
+    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+        for hypothesis in hypotheses:
+            tokens = hypothesis.tokens if hypothesis.cut else (*hypothesis.tokens, MARKS.end)
+            total = sentence.totals(tokens)[-1]
+            assert hypothesis.log_prob == pytest.approx(total, rel=1e-12)
+            assert hypothesis.score == pytest.approx(rank(total, len(tokens), alpha), rel=1e-12)
+
+
+@patient
+@given(task=tasks(longest=8, sentences=5), beams=st.integers(1, 6))
+def test_hypotheses_keep_their_limits_and_the_marks(task: Task, beams: int) -> None:
+    found = search(task, beams=beams, nbest=beams, score=LengthNormalised(0.6))
+    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+        assert [each.cut for each in hypotheses] == sorted(each.cut for each in hypotheses)
+        assert len({each.tokens for each in hypotheses if each.cut}) == sum(each.cut for each in hypotheses)
+        for each in hypotheses:
+            assert set(each.tokens) <= set(WORDS)
+            size = len(each.tokens) + (not each.cut)
+            assert size == sentence.maximum if each.cut else sentence.minimum <= size <= sentence.maximum

@@ -1,0 +1,265 @@
+"""Bugs planted on purpose: each shows which laws fall to it, and that they stand again when it is gone.
+
+A bug that is the same in training and decoding is consistent with itself: only the paper's equations tell.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from torch import Tensor
+
+from calque import tensors
+from calque.layers.recurrent import Recurrence
+from calque.layers.transformer import KeysValues
+from calque.models import bahdanau, luong, recurrent, transformer
+from calque.models.luong import LuongDecoder, LuongState
+from calque.models.transformer import Embedding, TransformerDecoder
+from calque.search import beam
+from calque.tensors import select_rows
+from tests.laws.laws import LAWS
+from tests.laws.models import build
+
+Plant = Callable[[pytest.MonkeyPatch], None]
+
+
+class Bug(NamedTuple):
+    plant: Plant
+    model: str  # of the list
+    laws: set[str]  # that fall
+
+
+def replace(owner: object, name: str, wrap: Callable[[Callable], Callable]) -> Plant:
+    """Puts `wrap(the real function)` in its place."""
+    return lambda patch: patch.setattr(owner, name, wrap(getattr(owner, name)))
+
+
+def both(*plants: Plant) -> Plant:
+    return lambda patch: [plant(patch) for plant in plants] and None
+
+
+# A missing reorder
+
+
+def beams_stay(real):
+    """Search forgets which hypothesis each state came from."""
+
+    def extend(live, log_probs, **options):
+        after, parents, ended = real(live, log_probs, **options)
+        place = torch.arange(parents.shape[1]).clamp(max=log_probs.shape[1] - 1)
+        return after, place.expand_as(parents), ended
+
+    return extend
+
+
+def stays(kind: type, *parts: str) -> Plant:
+    """A state's own `select` forgets these parts, unless the number of rows changes."""
+
+    def select(tree, rows: Tensor):
+        chosen = {
+            part: getattr(tree, part)
+            if part in parts and getattr(tree, part).shape[0] == len(rows)
+            else select_rows(getattr(tree, part), rows)
+            for part in tree._fields
+        }
+        return type(tree)(**chosen)
+
+    return lambda patch: patch.setattr(kind, "select", select, raising=False)
+
+
+# Input feeding that never feeds
+
+
+def never_feeds(real):
+    """The attentional vector's share of the gates is always that of a zero."""
+    return lambda self, inputs, *, start=0: real(self, inputs * (start == 0), start=start)
+
+
+def forgets_feed(real):
+    """Each chunk begins with a feed of zero."""
+
+    def forward(self, tokens, state, context, **options):
+        return real(self, tokens, state._replace(feed=torch.zeros_like(state.feed)), context, **options)
+
+    return forward
+
+
+# Tiled memory
+
+
+def folds_beam_major(real):
+    """[N,T,D] rows taken for K·B instead of B·K."""
+
+    def fold(rows, *, sentences):
+        return real(rows.unflatten(0, (-1, sentences)).transpose(0, 1).flatten(0, 1), sentences=sentences)
+
+    return fold
+
+
+def unfolds_beam_major(real):
+    def unfold(queries, *, rows):
+        right = real(queries, rows=rows)
+        return right.unflatten(0, (queries.shape[0], -1)).transpose(0, 1).flatten(0, 1)
+
+    return unfold
+
+
+def beam_major(module) -> Plant:
+    return both(replace(module, "fold", folds_beam_major), replace(module, "unfold", unfolds_beam_major))
+
+
+def tiles(real):
+    """The context repeated for the beams as 0 1 2 0 1 2 instead of 0 0 1 1 2 2."""
+
+    def forward(self, tokens, state, context, **options):
+        sentences = context.mask.shape[0]
+        tiled = select_rows(context, torch.arange(sentences).repeat(tokens.shape[0] // sentences))
+        return real(self, tokens, state, tiled, **options)
+
+    return forward
+
+
+# An off-by-one position
+
+
+def counts_from_one(real):
+    return lambda self, tokens, places, *, size: real(self, tokens, places + 1, size=size + 1)
+
+
+def counts_one_short(real):
+    """The last token of a chunk is not counted."""
+
+    def forward(*inputs, **options):
+        output, state = real(*inputs, **options)
+        return output, state._replace(position=state.position - 1)
+
+    return forward
+
+
+def counts_the_room(real):
+    """A row's position is taken from the room kept for it, not from what it has read."""
+
+    def forward(self, tokens, state, context, **options):
+        position = torch.full_like(state.position, state.past[0].keys.shape[2])
+        return real(self, tokens, state._replace(position=position), context, **options)
+
+    return forward
+
+
+# A mask on the wrong side
+
+
+def looks_at_padding(real):
+    return lambda scores, *, values, mask: real(scores, values=values, mask=mask.flip(1))
+
+
+def counts_from_the_end(real):
+    return lambda lengths, *, size: real(lengths, size=size).flip(1)
+
+
+def looks_ahead(real):
+    """A chunk's tokens see what comes after them instead of what came before."""
+
+    def self_mask(position, *, past, size):
+        seen = real(position, past=past, size=size)
+        return torch.cat([seen[..., :past], seen[..., past:].transpose(2, 3)], dim=3)
+
+    return self_mask
+
+
+def keeps_the_front(real):
+    """Room that a shorter prefix leaves is taken to be behind its tokens instead of before them."""
+
+    def self_mask(position, *, past, size):
+        seen = real(position, past=past, size=size)
+        return torch.cat([seen[..., :past].flip(3), seen[..., past:]], dim=3)
+
+    return self_mask
+
+
+def flips(real):  # noqa: ARG001 - replaced altogether
+    """The backward encoder starts in the padding."""
+    return lambda values, lengths: values.flip(1)  # noqa: ARG005
+
+
+# And one that the seam forbids: a module with a memory
+
+
+def keeps_state(real):
+    """A decoder that goes on from where it was, whatever state it is given."""
+
+    def forward(self, tokens, state, context, **options):
+        kept = vars(self).get("kept")
+        output, after = real(
+            self, tokens, kept if kept and len(kept.feed) == len(tokens) else state, context, **options
+        )
+        vars(self)["kept"] = after
+        return output, after
+
+    return forward
+
+
+TILED = {"sharing", "row", "compaction", "search", "batch"}
+UNMASKED = {"padding", "fidelity", "batch"}
+BUGS: dict[str, Bug] = {
+    "reorder: search": Bug(replace(beam, "_extend", beams_stay), "lstm", {"search"}),
+    "reorder: feed": Bug(stays(LuongState, "feed"), "luong-general-feeding", {"row", "search"}),
+    "reorder: cache": Bug(stays(KeysValues, "keys", "values"), "transformer-pre", {"row", "search"}),
+    "feeding: never": Bug(replace(Recurrence, "project", never_feeds), "luong-general-feeding", {"fidelity"}),
+    "feeding: lost between chunks": Bug(
+        replace(LuongDecoder, "forward", forgets_feed), "luong-dot-feeding", {"chunk", "search"}
+    ),
+    "tiled: Luong beam-major": Bug(beam_major(luong), "luong-concat", TILED),
+    "tiled: Bahdanau beam-major": Bug(beam_major(bahdanau), "bahdanau", TILED),
+    "tiled: Transformer beam-major": Bug(beam_major(transformer), "transformer-post", TILED),
+    "tiled: Luong repeat": Bug(replace(LuongDecoder, "forward", tiles), "luong-general", TILED),
+    "tiled: Transformer repeat": Bug(replace(TransformerDecoder, "forward", tiles), "transformer-tied", TILED),
+    "position: from one": Bug(replace(Embedding, "forward", counts_from_one), "transformer-post", {"fidelity"}),
+    "position: one short": Bug(
+        replace(TransformerDecoder, "forward", counts_one_short), "transformer-pre", {"chunk", "search"}
+    ),
+    "position: of the room": Bug(
+        replace(TransformerDecoder, "forward", counts_the_room), "transformer-post", {"prefixes"}
+    ),
+    "mask: Luong": Bug(replace(luong, "attend", looks_at_padding), "luong-general-feeding", UNMASKED),
+    "mask: Bahdanau": Bug(replace(bahdanau, "attend", looks_at_padding), "bahdanau-lstm", UNMASKED),
+    "mask: lengths": Bug(replace(tensors, "length_mask", counts_from_the_end), "transformer-pre", UNMASKED),
+    "mask: causal": Bug(replace(transformer, "self_mask", looks_ahead), "transformer-pre", {"chunk"}),
+    "mask: prefix": Bug(replace(transformer, "self_mask", keeps_the_front), "transformer-post", {"prefixes"}),
+    "mask: reversal": Bug(replace(recurrent, "reverse_within", flips), "luong-dot", UNMASKED),
+    "state in a module": Bug(
+        replace(LuongDecoder, "forward", keeps_state), "luong-concat-feeding", {"chunk", "self_ensemble"}
+    ),
+}
+ONE_LAW_SEES = ["feeding: never", "position: from one", "position: of the room", "mask: prefix"]
+
+
+@torch.no_grad()
+def fallen(model) -> set[str]:
+    """The laws that a model breaks."""
+
+    def falls(law) -> bool:
+        try:
+            law(model, tolerance=1e-9)
+        except AssertionError:
+            return True
+        return False
+
+    return {name for name, law in LAWS.items() if falls(law)}
+
+
+@pytest.mark.parametrize("name", BUGS)
+def test_planted_bug_falls_to_its_laws(name: str) -> None:
+    bug = BUGS[name]
+    model = build(bug.model)
+    with pytest.MonkeyPatch.context() as patch:
+        bug.plant(patch)
+        broken = fallen(model)
+    assert bug.laws <= broken
+    assert name not in ONE_LAW_SEES or broken == bug.laws
+    assert fallen(model) == set(), "the laws do not stand again without the bug"
+
+
+def test_every_law_of_the_models_has_a_bug_that_falls_to_it() -> None:
+    assert set().union(*(bug.laws for bug in BUGS.values())) == set(LAWS)

@@ -1,0 +1,79 @@
+"""Multi-head attention: what it reports is what it does."""
+
+import torch
+from tests.laws.models import loud
+from torch import Tensor
+
+from calque.layers.transformer import Dropouts, EncoderBlock, FeedForward, MultiHead, Residual
+
+SENTENCES, QUERIES, SOURCE, WIDTH, MEMORY, HEADS = 2, 5, 7, 6, 8, 3
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+@torch.no_grad()
+def test_weights_are_those_that_forward_uses() -> None:
+    """With one head, an identity for `out` and the memory's places for values, attention returns its weights."""
+    attention = loud(MultiHead(SOURCE, memory_width=MEMORY, heads=1, dropout=0.0))
+    attention.out.weight.copy_(torch.eye(SOURCE))
+    attention.out.bias.zero_()
+    inputs, memory = random(SENTENCES, QUERIES, SOURCE), attention.remember(random(SENTENCES, SOURCE, MEMORY))
+    places = torch.eye(SOURCE, dtype=torch.float64).expand(SENTENCES, 1, -1, -1)
+    mask = torch.tensor([[True] * SOURCE, [True] * 2 + [False] * (SOURCE - 2)])[:, None, None]
+    found = attention(inputs, memory._replace(values=places), mask)
+    torch.testing.assert_close(attention.weights(inputs, memory.keys, mask), found, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_weights_are_the_mean_over_heads() -> None:
+    attention = loud(MultiHead(WIDTH, memory_width=MEMORY, heads=HEADS, dropout=0.0))
+    inputs, memory = random(SENTENCES, QUERIES, WIDTH), attention.remember(random(SENTENCES, SOURCE, MEMORY))
+    queries = attention.query(inputs).unflatten(-1, (HEADS, -1))
+    heads = [
+        (queries[:, :, head] @ memory.keys[:, head].transpose(1, 2) / (WIDTH // HEADS) ** 0.5).softmax(-1)
+        for head in range(HEADS)
+    ]
+    everything = torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
+    found = attention.weights(inputs, memory.keys, everything)
+    torch.testing.assert_close(found, sum(heads) / HEADS, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_a_causal_chunk_sees_what_a_triangle_lets_it_see() -> None:
+    attention = loud(MultiHead(WIDTH, memory_width=WIDTH, heads=HEADS, dropout=0.0))
+    inputs = random(SENTENCES, QUERIES, WIDTH)
+    memory = attention.remember(inputs)
+    triangle = torch.ones(QUERIES, QUERIES, dtype=torch.bool).tril()
+    causal = attention(inputs, memory, None, causal=True)
+    torch.testing.assert_close(causal, attention(inputs, memory, triangle), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_each_dropout_works_in_training_and_rests_in_evaluation() -> None:
+    inputs, mask = random(SENTENCES, SOURCE, WIDTH), torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
+    for place in Dropouts._fields:
+        dropouts = Dropouts(0.0, 0.0, 0.0)._replace(**{place: 0.5})
+        block = loud(EncoderBlock(WIDTH, heads=HEADS, inner=9, norm="pre", dropouts=dropouts))
+        rested = block(inputs, mask)
+        assert torch.equal(block(inputs, mask), rested)
+        assert not torch.allclose(block.train()(inputs, mask), rested), place
+
+
+@torch.no_grad()
+def test_norm_stands_before_the_sublayer_or_after_the_sum() -> None:
+    stream, found = random(SENTENCES, SOURCE, WIDTH), random(SENTENCES, SOURCE, WIDTH)
+    pre, post = (loud(Residual(WIDTH, place=place, dropout=0.0)) for place in ("pre", "post"))
+    assert torch.equal(pre.enter(stream), pre.norm(stream))
+    assert torch.equal(pre.leave(stream, found), stream + found)
+    assert torch.equal(post.enter(stream), stream)
+    assert torch.equal(post.leave(stream, found), post.norm(stream + found))
+
+
+@torch.no_grad()
+def test_feed_forward_is_applied_at_each_position_apart() -> None:
+    feed_forward = loud(FeedForward(WIDTH, inner=9, dropout=0.0))
+    inputs = random(SENTENCES, SOURCE, WIDTH)
+    apart = torch.stack([feed_forward(inputs[:, place]) for place in range(SOURCE)], dim=1)
+    torch.testing.assert_close(feed_forward(inputs), apart, rtol=0, atol=1e-12)

@@ -1,0 +1,133 @@
+"""Whole models: tied matrices are one, and what cannot be built is refused with the reason."""
+
+import pytest
+import torch
+from tests.laws.models import MODELS, SIZES, source, target
+
+from calque.errors import ConfigError
+from calque.models.bahdanau import BahdanauConfig
+from calque.models.luong import LuongConfig
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
+from calque.models.transformer import TransformerConfig
+
+JOINT = Sizes(11, 11, joint=True)
+SMALL = TransformerConfig(layers=1, width=6, heads=2, feed_forward=10)
+
+
+def transformer(tie: str, *, encoder: TransformerConfig = SMALL) -> ModelConfig:
+    return ModelConfig(tie=tie, encoder=encoder, decoder=SMALL)
+
+
+def matrices(model: Model) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    return model.encoder.embedding.weight, model.decoder.embedding.weight, model.output.weight
+
+
+@pytest.mark.parametrize(("tie", "distinct"), [("none", 3), ("target", 2), ("all", 1)])
+def test_tied_matrices_are_one_parameter(tie: str, distinct: int) -> None:
+    model = Model(transformer(tie), sizes=JOINT)
+    source_side, target_side, output = matrices(model)
+    assert len({id(matrix) for matrix in matrices(model)}) == distinct
+    assert (output is target_side) == (tie != "none")
+    assert (source_side is target_side) == (tie == "all")
+    untied = sum(parameter.numel() for parameter in Model(transformer("none"), sizes=JOINT).parameters())
+    assert sum(parameter.numel() for parameter in model.parameters()) == untied - (3 - distinct) * 11 * 6
+
+
+@pytest.mark.parametrize("tie", ["target", "all"])
+def test_tied_matrices_stay_one_through_a_step_and_a_copy(tie: str) -> None:
+    model = Model(transformer(tie), sizes=JOINT).double()
+    hidden = model(source()._replace(values=source().values % 11), target()).hidden.flatten(0, 1)
+    model.output.loss(hidden, target().flatten(), smoothing=0.1).sum().backward()
+    torch.optim.SGD(model.parameters(), lr=0.1).step()
+    other = Model(transformer(tie), sizes=JOINT).double()
+    other.load_state_dict(model.state_dict())
+    for each in (model, other):
+        source_side, target_side, output = matrices(each)
+        assert torch.equal(output, target_side)
+        assert tie == "target" or torch.equal(source_side, target_side)
+    assert torch.equal(model.output.weight, other.output.weight)
+
+
+@pytest.mark.parametrize("tie", ["none", "target", "all"])
+def test_the_names_in_a_state_do_not_depend_on_tying(tie: str) -> None:
+    names = set(Model(transformer(tie), sizes=JOINT).state_dict())
+    assert names == set(Model(transformer("none"), sizes=JOINT).state_dict())
+    assert {"encoder.embedding.weight", "decoder.embedding.weight", "output.weight", "output.bias"} <= names
+
+
+REFUSED = {
+    "all without a joint vocabulary": (transformer("all"), SIZES, "text.joint = true"),
+    "matrices of different width": (
+        ModelConfig(tie="target", encoder=SMALL, decoder=BahdanauConfig(embedding=7, readout=8, bridge="tanh")),
+        SIZES,
+        r"model.tie = 'target'.*\(11, 8\) and \(11, 7\)",
+    ),
+    "sides of different width": (
+        transformer("all", encoder=SMALL.model_copy(update={"width": 8})),
+        JOINT,
+        "model.tie = 'all'",
+    ),
+    "more decoder layers than states": (
+        ModelConfig(
+            encoder=RecurrentEncoderConfig(layers=1, width=6, embedding=5),
+            decoder=RecurrentDecoderConfig(layers=2, width=6, embedding=7),
+        ),
+        SIZES,
+        "model.decoder: bridge 'copy': the decoder has 2 layers.*of 1 only",
+    ),
+    "copy between widths": (
+        ModelConfig(
+            encoder=RecurrentEncoderConfig(layers=2, width=6, embedding=5),
+            decoder=RecurrentDecoderConfig(layers=2, width=9, embedding=7),
+        ),
+        SIZES,
+        "width 6 is not the decoder's 9; use bridge = 'tanh'",
+    ),
+    "dot between widths": (
+        ModelConfig(
+            encoder=RecurrentEncoderConfig(layers=2, width=6, embedding=5),
+            decoder=LuongConfig(layers=2, width=9, embedding=7, bridge="tanh", score="dot"),
+        ),
+        SIZES,
+        "use score = 'general'",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_built_is_refused_with_the_way_out(name: str) -> None:
+    config, sizes, message = REFUSED[name]
+    with pytest.raises(ConfigError, match=message):
+        Model(config, sizes=sizes)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_parameter_learns(name: str) -> None:
+    torch.manual_seed(0)
+    model = Model(MODELS[name], sizes=SIZES).double()
+    tokens = target()
+    hidden = model(source(), tokens).hidden.flatten(0, 1)
+    model.output.loss(hidden, tokens.flatten(), smoothing=0.0).sum().backward()
+    still = [name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
+    assert still == []
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_dropout_rests_in_evaluation(name: str) -> None:
+    model = Model(MODELS[name], sizes=SIZES).double()
+    assert not torch.allclose(model(source(), target()).hidden, model(source(), target()).hidden)
+    model.eval()
+    assert torch.equal(model(source(), target()).hidden, model(source(), target()).hidden)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_attention_comes_only_when_asked_for_and_changes_nothing(name: str) -> None:
+    model = Model(MODELS[name], sizes=SIZES).double().eval()
+    context = model.decoder.prepare(model.encode(source()))
+    quiet, _ = model.decoder(target(), model.decoder.start(context), context)
+    asked, _ = model.decoder(target(), model.decoder.start(context), context, attention=True)
+    assert quiet.attention is None
+    assert torch.equal(quiet.hidden, asked.hidden)

@@ -1,0 +1,240 @@
+"""Configs: every problem at once with its key, TOML there and back, overrides."""
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from pydantic import Field, ValidationError
+
+from calque.config import Config, check, override, read_toml, to_toml, to_values
+from calque.errors import ConfigError
+
+
+class Constant(Config):
+    """A rate that stays."""
+
+    kind: Literal["constant"] = "constant"
+    rate: float = Field(default=0.1, gt=0)
+    """How fast.
+
+    In two parts."""
+
+
+class Warmup(Config):
+    """A rate that rises."""
+
+    kind: Literal["warmup"] = "warmup"
+    steps: int = 10
+    peak: Constant = Constant()
+
+
+Schedule = Annotated[Constant | Warmup, Field(discriminator="kind")]
+
+
+class Corpus(Config):
+    """Two files."""
+
+    source: Path
+    weights: dict[str, float] = Field(default_factory=dict)
+
+
+class Root(Config):
+    """Something of every kind."""
+
+    name: str = "run"
+    """What it is called."""
+    width: int = 5
+    rate: float = 0.5
+    quiet: bool = False
+    level: Literal["low", "high"] = "low"
+    limit: int | None = None
+    words: tuple[str, ...] = ()
+    schedule: Schedule = Constant()
+    corpora: tuple[Corpus, ...] = ()
+    schedules: tuple[Schedule, ...] = ()
+
+
+def problems(values: dict[str, object]) -> list[str]:
+    """The lines of the error, without the first."""
+    with pytest.raises(ConfigError) as caught:
+        check(Root, values, origin="run.toml")
+    first, *lines = str(caught.value).split("\n")
+    assert first == f"run.toml: {len(lines)} problem{'s' if len(lines) > 1 else ''}"
+    return [line.strip() for line in lines]
+
+
+# What is wrong, and where
+
+
+def test_a_config_is_frozen_and_keyword_only() -> None:
+    with pytest.raises(ValidationError, match="frozen"):
+        Root().width = 6
+    with pytest.raises(TypeError):
+        Root("run")
+
+
+def test_all_problems_come_at_once() -> None:
+    found = problems(
+        {"width": "wide", "quiet": 7, "corpora": [{}], "nonsense": 1, "schedule": {"kind": "constant", "rate": 0}}
+    )
+    assert sorted(line.split(":")[0] for line in found) == [
+        "corpora[1].source",
+        "nonsense",
+        "quiet",
+        "schedule.rate",
+        "width",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ({"widht": 3}, "widht: unknown key; did you mean 'width'?"),
+        ({"schedule": {"kind": "warmup", "stesp": 1}}, "schedule.stesp: unknown key; did you mean 'steps'?"),
+        ({"schedule": {"kind": "constant", "qqq": 1}}, "schedule.qqq: unknown key; known: kind, rate"),
+        ({"level": "hihg"}, "level: 'hihg' is not one of 'low' or 'high'; did you mean 'high'?"),
+        ({"level": "other"}, "level: 'other' is not one of 'low' or 'high'"),
+        (
+            {"schedule": {"kind": "warmpu"}},
+            "schedule.kind: 'warmpu' is not one of 'constant', 'warmup'; did you mean 'warmup'?",
+        ),
+        ({"schedule": {"rate": 1}}, "schedule.kind: missing; it says which of the alternatives is meant"),
+        ({"corpora": [{"source": "a"}, {}]}, "corpora[2].source: missing"),
+    ],
+)
+def test_a_problem_says_what_to_do(values: dict[str, object], line: str) -> None:
+    assert problems(values) == [line]
+
+
+@pytest.mark.parametrize(
+    ("values", "key"),
+    [
+        ({"schedule": {"kind": "warmup", "peak": {"rate": -1}}}, "schedule.peak.rate"),
+        ({"schedule": {"kind": "warmup", "peak": {"raet": 1}}}, "schedule.peak.raet"),
+        ({"schedules": [{"kind": "constant"}, {"kind": "warmup", "steps": "x"}]}, "schedules[2].steps"),
+        ({"schedules": [{"kind": "warmup", "peak": {"rate": 0}}]}, "schedules[1].peak.rate"),
+        ({"schedules": [{"kind": "neither"}]}, "schedules[1].kind"),
+        ({"corpora": [{"source": "a", "weights": {"b": "c"}}]}, "corpora[1].weights.b"),
+        ({"rate": float("inf")}, "rate"),
+    ],
+)
+def test_a_key_is_the_one_in_the_file_without_the_tags_of_unions(values: dict[str, object], key: str) -> None:
+    assert [line.split(":")[0] for line in problems(values)] == [key]
+
+
+# TOML there and back
+
+texts = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
+    ['"', "\\", '"""', "a\nb", "\r\n", "\t", "\x00", "\x1f", "\x7f", "\x85", "\u2028", "🙂", "no", "# x", "[a]", " "]
+)
+quick = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+numbers = st.floats(allow_nan=False, allow_infinity=False)
+constants = st.builds(Constant, rate=st.floats(min_value=0, exclude_min=True, allow_infinity=False))
+schedules = constants | st.builds(Warmup, steps=st.integers(), peak=constants)
+corpora = st.builds(Corpus, source=texts.map(Path), weights=st.dictionaries(texts, numbers, max_size=3))
+roots = st.builds(
+    Root,
+    name=texts,
+    width=st.integers(),
+    rate=numbers,
+    quiet=st.booleans(),
+    level=st.sampled_from(["low", "high"]),
+    limit=st.none() | st.integers(),
+    words=st.lists(texts, max_size=3).map(tuple),
+    schedule=schedules,
+    corpora=st.lists(corpora, max_size=2).map(tuple),
+    schedules=st.lists(schedules, max_size=3).map(tuple),
+)
+
+
+@quick
+@given(root=roots, comments=st.booleans())
+def test_a_config_survives_toml(root: Root, comments: bool, tmp_path_factory) -> None:
+    path = tmp_path_factory.getbasetemp() / "config.toml"
+    path.write_text(to_toml(root, comments=comments), encoding="utf-8", newline="")
+    assert check(Root, read_toml(path), origin="") == root
+
+
+@quick
+@given(root=roots)
+def test_values_are_what_the_toml_reads_back_as(root: Root) -> None:
+    assert check(Root, to_values(root), origin="") == root
+
+
+def test_every_default_is_visible_and_comments_say_what_a_key_is() -> None:
+    lines = to_toml(Root(), comments=True).split("\n")
+    assert lines[:2] == ["# What it is called.", 'name = "run"']
+    assert "# limit =" in lines
+    assert "words = []" in lines
+    place = lines.index("[schedule]")
+    assert lines[place + 1 : place + 6] == ['kind = "constant"', "# How fast.", "#", "# In two parts.", "rate = 0.1"]
+
+
+# Files
+
+
+@pytest.mark.parametrize("content", [b"a = ", b"a = 1\na = 2", b"\xff", b"a = " + b"9" * 5000])
+def test_a_file_that_is_not_toml_is_named(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "run.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"run\.toml: not valid TOML"):
+        read_toml(path)
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"absent\.toml: no such file"):
+        read_toml(tmp_path / "absent.toml")
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        read_toml(tmp_path)
+
+
+# Overrides
+
+
+@pytest.mark.parametrize(
+    ("assignment", "values"),
+    [
+        ("width=7", {"width": 7}),
+        (" width = 7 ", {"width": 7}),
+        ("name=plain text", {"name": "plain text"}),
+        ('name="7"', {"name": "7"}),
+        ("name=a=b", {"name": "a=b"}),
+        ("name=", {"name": ""}),
+        ("name=no", {"name": "no"}),
+        ("quiet=true", {"quiet": True}),
+        ('words=["a", "b"]', {"words": ["a", "b"]}),
+        ('schedule={ kind = "warmup" }', {"schedule": {"kind": "warmup"}}),
+        ("schedule.peak.rate=1e-3", {"schedule": {"peak": {"rate": 1e-3}}}),
+        ("name=1\nwidth = 2", {"name": "1\nwidth = 2"}),
+    ],
+)
+def test_an_override_is_toml_or_plain_text(assignment: str, values: dict[str, object]) -> None:
+    assert override({}, [assignment]) == values
+
+
+def test_overrides_lie_over_the_file_and_the_last_one_counts() -> None:
+    values = {"width": 1, "schedule": {"kind": "warmup", "steps": 3}}
+    found = override(values, ["schedule.steps=4", "schedule.steps=5", "width=2"])
+    assert found == {"width": 2, "schedule": {"kind": "warmup", "steps": 5}}
+    assert values == {"width": 1, "schedule": {"kind": "warmup", "steps": 3}}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("width", "is not an override"),
+        ("=3", "is not an override"),
+        ("width.x=3", "width.x: width is a value, not a section"),
+    ],
+)
+def test_what_is_not_an_override_is_refused(assignment: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        override({"width": 1}, [assignment])
+
+
+@given(text=texts)
+def test_a_quoted_override_gives_its_text(text: str) -> None:
+    line = to_toml(Root(name=text)).split("\n")[0]
+    assert override({}, [line])["name"] == text

@@ -1,0 +1,275 @@
+"""From a config to a run: what is chosen, what is recorded, what is refused."""
+
+import json
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.conftest import FAMILIES, Values, toy_corpus, toy_values
+
+from calque.config import check, read_toml, to_toml, to_values
+from calque.data.prepare import prepare
+from calque.errors import ConfigError, DataError, FolderError, UserError
+from calque.experiment import (
+    Experiment,
+    build,
+    experiment_values,
+    follow_corpus,
+    new_run_folder,
+    resume,
+    system_model,
+    train,
+)
+from calque.models.model import Sizes
+from calque.models.systems import SYSTEMS
+
+pytestmark = pytest.mark.usefixtures("unplotted")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> dict[str, Path]:
+    return toy_corpus(tmp_path / "corpus")
+
+
+def open_values(corpus: dict[str, Path], **training: Any) -> Values:
+    """Nearly every setting left open."""
+    values = toy_values(corpus, "plain")
+    return {**values, "training": {"threads": 1, "device": "cpu", **training}}
+
+
+# --- Auto choices ---
+
+
+def choose(values: Values, folder: Path) -> tuple[Values, list[str]]:
+    experiment = check(Experiment, values, origin="test")
+    prepared = prepare(experiment.data, text=experiment.text, folder=folder)
+    return follow_corpus(values, experiment, prepared)
+
+
+def test_what_was_left_open_is_chosen_printed_and_kept(
+    corpus: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    values = open_values(corpus, steps=4, batch={"tokens": 300})
+    run = train(values, run=tmp_path / "run")
+    said = capsys.readouterr().err
+    kept = tomllib.loads((run.folder / "config.toml").read_text(encoding="utf-8"))
+    for key in ("validate_every", "checkpoint_every", "log_every", "patience"):
+        assert f"training.{key} = {kept['training'][key]}\n" in said
+    assert f"training.optimiser.learning_rate = {kept['training']['optimiser']['learning_rate']}\n" in said
+    assert f"training.schedule.warmup = {kept['training']['schedule']['warmup']}\n" in said
+    assert "training.steps" not in said  # what was given is not chosen
+    assert "training.batch" not in said
+    assert (kept["training"]["steps"], kept["training"]["batch"]["tokens"]) == (4, 300)
+    before = (run.folder / "config.toml").read_bytes()
+    resume(run.folder)
+    assert "chosen for" not in capsys.readouterr().err
+    assert (run.folder / "config.toml").read_bytes() == before
+
+
+def test_what_is_given_is_never_changed(corpus: dict[str, Path], tmp_path: Path) -> None:
+    given = to_values(check(Experiment, toy_values(corpus, "luong"), origin="test"))
+    given["training"]["patience"] = 0
+    completed, said = choose(given, tmp_path / "store")
+    assert (completed, said) == (given, [])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_choices_are_sane_for_every_family(family: str, corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = {**open_values(corpus), "model": FAMILIES[family]}
+    completed, _ = choose(values, tmp_path / "store")
+    chosen = check(Experiment, completed, origin="test").training
+    assert chosen.steps >= 200
+    assert 1 <= chosen.validate_every <= chosen.steps
+    assert chosen.checkpoint_every == chosen.validate_every
+    assert 0 < chosen.schedule.warmup < chosen.steps
+    assert 256 <= chosen.batch.tokens <= 4096
+    assert 0 < chosen.optimiser.learning_rate <= 2e-3
+    assert chosen.device == "cpu"
+
+
+def test_one_per_cent_between_fifty_and_two_thousand_is_held_out(tmp_path: Path) -> None:
+    for pairs, expected in ((60, 30), (150, 50), (9000, 90)):
+        corpus = toy_corpus(tmp_path / f"{pairs}", pairs=pairs, letters="abcdefghijklmnopqrstuvwxyz", longest=9)
+        experiment = check(Experiment, open_values(corpus), origin="test")
+        prepared = prepare(experiment.data, text=experiment.text, folder=tmp_path / f"store-{pairs}", workers=1)
+        assert len(prepared.valid) == pytest.approx(expected, abs=1)  # equal sources stay together
+        assert len(prepared.train) + len(prepared.valid) == pairs
+    assert experiment.data.validation.maximum == 2000
+
+
+def test_duplicates_are_held_out_together_and_always_the_same_ones(tmp_path: Path) -> None:
+    corpus = toy_corpus(tmp_path / "corpus", pairs=400, letters="ab", longest=7)
+    experiment = check(Experiment, open_values(corpus), origin="test")
+    first = prepare(experiment.data, text=experiment.text, folder=tmp_path / "first")
+    held_out = {source for source, _ in first.valid_text}
+    source = first.tokenizers.source
+    learnt = {source.decode(first.train.pair(row)[0].tolist()) for row in range(len(first.train))}
+    assert held_out
+    assert learnt
+    assert not held_out & learnt
+    lines = [path.read_text(encoding="utf-8").splitlines()[::-1] for path in corpus.values()]
+    for path, reversed_lines in zip(corpus.values(), lines, strict=True):
+        path.write_text("".join(f"{line}\n" for line in reversed_lines), encoding="utf-8")
+    again = prepare(experiment.data, text=experiment.text, folder=tmp_path / "again")
+    assert {source for source, _ in again.valid_text} == held_out
+
+
+# --- Configs in, configs out ---
+
+
+def test_train_takes_values_a_file_or_an_experiment(corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = toy_values(corpus, "plain", "training.steps=2")
+    experiment = check(Experiment, values, origin="test")
+    file = tmp_path / "my config.toml"
+    file.write_text(to_toml(experiment), encoding="utf-8")
+    weights = set()
+    for number, config in enumerate((experiment, to_values(experiment), file, str(file))):
+        run = train(config, run=str(tmp_path / f"run {number}"), quiet=True)
+        weights.add((run.folder / "model" / "weights.safetensors").read_bytes())
+        assert run.config == check(Experiment, read_toml(run.folder / "config.toml"), origin="test")
+    assert len(weights) == 1
+
+
+def test_a_run_made_with_relative_paths_is_resumed_from_anywhere(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path / "corpus")
+    values = toy_values({side: Path(path.name) for side, path in corpus.items()}, "plain", "training.steps=2")
+    run = train(values, quiet=True)
+    assert run.folder == Path("runs/1")
+    folder = run.folder.absolute()
+    monkeypatch.chdir(tmp_path)
+    assert resume(folder, quiet=True).summary.step == 2
+
+
+def test_systems_lie_under_overrides_and_over_the_file(tmp_path: Path) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text('seed = 5\n[model]\ntie = "target"\n[data]\nmaximum_length = 9\n', encoding="utf-8")
+    values = experiment_values(
+        config=file, system="small", corpora={"train": []}, assignments=["model.tie=none", "training.steps=7"]
+    )
+    assert values["seed"] == 5
+    assert values["model"] == {**to_values(SYSTEMS["small"].model), "tie": "none"}
+    assert values["data"] == {"maximum_length": 9, "train": []}
+    assert values["training"] == {"steps": 7}
+
+
+def test_an_unknown_system_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match=r"'tinny' is not known; there are: tiny, small"):
+        system_model("tinny")
+
+
+def test_the_seed_draws_the_weights(corpus: dict[str, Path]) -> None:
+    def weights(seed: int) -> torch.Tensor:
+        experiment = check(Experiment, toy_values(corpus, "luong", f"seed={seed}"), origin="test")
+        return torch.cat([value.flatten() for value in build(experiment, sizes=Sizes(9, 9, joint=True)).parameters()])
+
+    assert torch.equal(weights(1), weights(1))
+    assert not torch.equal(weights(1), weights(2))
+
+
+# --- Run folders ---
+
+
+def test_runs_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert new_run_folder(None) == Path("runs/1")
+    Path("runs/9").mkdir()
+    Path("runs/other").mkdir()
+    assert new_run_folder(None) == Path("runs/10")
+
+
+def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    with pytest.raises(FolderError, match="not an empty folder"):
+        new_run_folder(tmp_path)
+    with pytest.raises(FolderError, match="not an empty folder"):
+        new_run_folder(tmp_path / "file")
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(FolderError, match="--resume"):
+        new_run_folder(tmp_path)
+
+
+def missing(corpus: dict[str, Path]) -> Values:
+    return toy_values({**corpus, "target": corpus["target"].with_name("nowhere")}, "plain")
+
+
+def misaligned(corpus: dict[str, Path]) -> Values:
+    corpus["target"].write_text("a\n" * 140, encoding="utf-8")
+    return toy_values(corpus, "plain")
+
+
+def untied(corpus: dict[str, Path]) -> Values:
+    return toy_values(corpus, "plain", "model.tie=all")
+
+
+def unbridged(corpus: dict[str, Path]) -> Values:
+    return toy_values(corpus, "plain", "model.decoder.width=20")
+
+
+def elsewhere(corpus: dict[str, Path]) -> Values:
+    return toy_values(corpus, "plain", "training.device=mps")
+
+
+@pytest.mark.parametrize("mistake", [missing, misaligned, untied, unbridged, elsewhere])
+def test_a_mistake_leaves_no_folder_behind(
+    mistake: Callable[[dict[str, Path]], Values], corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    """So that the command can be mended and given again."""
+    with pytest.raises(UserError):
+        train(mistake(corpus), run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_only_a_run_can_be_resumed(trained: Path, tmp_path: Path) -> None:
+    """A model folder has a config.toml too; not even a lock may be left in it."""
+    with pytest.raises(FolderError, match=r"no config\.toml"):
+        resume(tmp_path)
+    before = sorted((trained / "model").iterdir())
+    with pytest.raises(FolderError, match="not a run folder"):
+        resume(trained / "model")
+    assert sorted((trained / "model").iterdir()) == before
+
+
+def test_changed_data_is_refused_with_what_changed(corpus: dict[str, Path], tmp_path: Path) -> None:
+    run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True)
+    text = corpus["source"].read_text(encoding="utf-8")
+    corpus["source"].write_text(text.replace("a", "b", 1), encoding="utf-8")
+    with pytest.raises(DataError, match="source changed"):
+        resume(run.folder, quiet=True)
+
+
+def test_what_differs_since_a_run_began_is_said(
+    corpus: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True)
+    record = json.loads((run.folder / "run.json").read_text(encoding="utf-8"))
+    assert record["reproducible"] is True
+    (run.folder / "run.json").write_text(json.dumps({**record, "torch": "1.0"}), encoding="utf-8")
+    resume(run.folder)
+    assert f"note: torch was '1.0' when the run began and is '{torch.__version__}' now" in capsys.readouterr().err
+    (run.folder / "run.json").write_text("{", encoding="utf-8")
+    with pytest.raises(FolderError, match=r"run\.json"):
+        resume(run.folder, quiet=True)
+
+
+def test_threads_are_those_the_run_began_with(corpus: dict[str, Path], tmp_path: Path) -> None:
+    before = torch.get_num_threads()
+    run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True)
+    try:
+        torch.set_num_threads(2)
+        resume(run.folder, quiet=True)
+        assert torch.get_num_threads() == 1
+    finally:
+        torch.set_num_threads(before)
+
+
+def test_two_runs_share_a_store(corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = toy_values(corpus, "plain", "training.steps=2", f"data.store={tmp_path / 'shared store'}")
+    for name in ("one", "two"):
+        run = train(values, run=tmp_path / name, quiet=True)
+        assert not (run.folder / "store").exists()
+    assert (tmp_path / "shared store" / "manifest.json").is_file()

@@ -1,0 +1,227 @@
+"""Imports only go down (DESIGN §3): read from the source without running it; the reader is tried on a made-up house."""
+
+import ast
+import graphlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import calque
+
+STOREYS: list[set[str]] = [
+    {"calque", "__main__"},  # the door: calque/__init__.py and calque/__main__.py
+    {"commands"},
+    {"experiment"},
+    {"inspection", "serving", "export"},
+    {"training"},
+    {"translator"},
+    {"tasks", "evaluation"},
+    {"models", "search", "data"},
+    {"layers", "text"},
+    {"tensors", "config", "folders", "errors"},
+]
+BESIDE = {("data", "text"), ("config", "errors"), ("folders", "errors")}
+NEVER = {("models", "text")}
+NO_TORCH = {"text", "config", "folders", "errors"}
+STARTS_FAST = {"calque", "commands"}
+OPTIONAL = {
+    *("matplotlib", "tensorboard", "torch.utils.tensorboard"),
+    *("fastapi", "uvicorn", "starlette", "prometheus_client", "py3langid"),
+    *("ctranslate2", "onnx", "onnxruntime", "transformers", "eflomal"),
+}
+
+Sources = dict[str, str]  # module → its text; a package stands under its own name
+
+
+class Import(NamedTuple):
+    """One imported module, and where."""
+
+    module: str
+    imported: str
+    line: int
+    inside: bool  # a function
+
+
+def imports(sources: Sources, *, packages: set[str]) -> Iterator[Import]:
+    """Every import of every module; `from calque import tensors` is of the module it names."""
+    for module, text in sources.items():
+        tree = ast.parse(text)
+        functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+        inside = {id(node) for function in functions for node in ast.walk(function)}
+        for node in ast.walk(tree):
+            for imported in _named(node, module=module, sources=sources, packages=packages):
+                yield Import(module, imported, node.lineno, id(node) in inside)  # type: ignore[attr-defined]
+
+
+def _named(node: ast.AST, *, module: str, sources: Sources, packages: set[str]) -> list[str]:
+    match node:
+        case ast.Import():
+            return [alias.name for alias in node.names]
+        case ast.ImportFrom():
+            start = node.module or ""
+            if node.level:
+                parts = module.split(".") if module in packages else module.split(".")[:-1]
+                start = ".".join([*parts[: len(parts) - node.level + 1], *start.split(".")]).rstrip(".")
+            if start == "calque" and all(alias.name.startswith("__") for alias in node.names):
+                return []  # the version
+            names = [f"{start}.{alias.name}" for alias in node.names]
+            return sorted({name if name in sources else start for name in names})
+        case _:
+            return []
+
+
+def room(module: str) -> str:
+    """The room a module of ours is in: calque.text.words is in `text`."""
+    parts = module.split(".")
+    return parts[1] if len(parts) > 1 else parts[0]
+
+
+def storey(name: str) -> int | None:
+    return next((number for number, rooms in enumerate(STOREYS) if name in rooms), None)
+
+
+def violations(sources: Sources, *, packages: set[str]) -> list[str]:
+    """Every import that the house forbids, one a line."""
+    found = list(imports(sources, packages=packages))
+    ours = [each for each in found if each.imported.split(".")[0] == "calque"]
+    wrong = [f"{module}: no storey has a room {room(module)!r}" for module in sources if storey(room(module)) is None]
+    wrong += [_line(each, reason) for each in ours if (reason := _direction(each))]
+    wrong += [_line(each, "inside a function") for each in found if each.inside and not _may_hide(each)]
+    wrong += [_line(each, "this room knows no torch") for each in _torch(found) if room(each.module) in NO_TORCH]
+    return wrong + _cycles(ours)
+
+
+def _line(one: Import, reason: str) -> str:
+    return f"{one.module}:{one.line} imports {one.imported}: {reason}"
+
+
+def _direction(one: Import) -> str | None:
+    here, there = room(one.module), room(one.imported)
+    above, below = storey(here), storey(there)
+    if here == there or above is None:
+        return None
+    if below is None:
+        return "there is no such room"
+    if (here, there) in NEVER:
+        return "forbidden"
+    if (here, there) in BESIDE:
+        return None
+    return None if above < below else "upwards" if above > below else "beside"
+
+
+def _may_hide(one: Import) -> bool:
+    """May stand inside a function: optional packages; where a command must start fast, torch and what needs it."""
+    optional = any(one.imported == name or one.imported.startswith(f"{name}.") for name in OPTIONAL)
+    return optional or (room(one.module) in STARTS_FAST and one.imported.split(".")[0] in ("calque", "torch"))
+
+
+def _torch(found: list[Import]) -> list[Import]:
+    """The imports that bring torch with them, directly or through other modules of ours."""
+    heavy: set[str] = set()
+    while True:
+        bring = [each for each in found if each.imported in heavy or each.imported.split(".")[0] == "torch"]
+        modules = {each.module for each in bring if not each.inside}
+        if modules <= heavy:
+            return bring
+        heavy |= modules
+
+
+def _cycles(ours: list[Import]) -> list[str]:
+    needs: dict[str, set[str]] = {}
+    for each in ours:
+        if each.module != each.imported:
+            needs.setdefault(each.module, set()).add(each.imported)
+    try:
+        graphlib.TopologicalSorter(needs).prepare()
+    except graphlib.CycleError as error:
+        return [f"cycle: {' → '.join(reversed(error.args[1]))}"]
+    return []
+
+
+def house() -> tuple[Sources, set[str]]:
+    """The text of every module of Calque, and which of them are packages."""
+    top = Path(calque.__file__).parent
+    sources, packages = {}, set()
+    for path in sorted(top.rglob("*.py")):
+        parts = ("calque", *path.relative_to(top).with_suffix("").parts)
+        module = ".".join(parts).removesuffix(".__init__")
+        sources[module] = path.read_text(encoding="utf-8")
+        if path.name == "__init__.py":
+            packages.add(module)
+    return sources, packages
+
+
+def test_imports_of_calque_only_go_down() -> None:
+    sources, packages = house()
+    assert len(sources) > 10
+    assert violations(sources, packages=packages) == []
+
+
+# The reader itself
+
+SOUND = {
+    "calque": "from calque.errors import UserError\ndef __getattr__(name):\n    from calque.translator import load\n",
+    "calque.__main__": "from calque.commands.main import run",
+    "calque.commands": "",
+    "calque.commands.main": "from calque import __version__\ndef run():\n    import torch, calque.experiment\n",
+    "calque.experiment": "from calque.training.loop import train",
+    "calque.training": "",
+    "calque.training.loop": "from calque.models.model import Model\ndef plot():\n    import matplotlib.pyplot\n",
+    "calque.translator": "from calque.models.model import Model\nfrom calque.text import Words",
+    "calque.models": "",
+    "calque.models.model": "from calque.models import seam\nfrom . import bridge\nfrom ..layers.attention import Score",
+    "calque.models.seam": "from calque.tensors import Padded",
+    "calque.models.bridge": "from .seam import Memory",
+    "calque.search": "",
+    "calque.search.beam": "from calque.tensors import Padded",
+    "calque.data": "import torch\nfrom calque.text.words import Words",
+    "calque.layers": "",
+    "calque.layers.attention": "import torch",
+    "calque.text": "from calque.text.words import Words",
+    "calque.text.words": "from calque.errors import TextError",
+    "calque.config": "from calque.errors import ConfigError",
+    "calque.folders": "from calque import errors",
+    "calque.tensors": "import torch",
+    "calque.errors": "",
+}
+PACKAGES = {
+    "calque",
+    *(f"calque.{name}" for name in ("commands", "training", "models", "search", "data", "layers", "text")),
+}
+
+
+def test_a_sound_house_has_no_violations() -> None:
+    assert violations(SOUND, packages=PACKAGES) == []
+
+
+PLANTED = {
+    "upwards": ("calque.layers.attention", "from calque.models.seam import Memory", "upwards"),
+    "upwards by a package": ("calque.tensors", "from calque import layers", "upwards"),
+    "upwards, relative": ("calque.layers.attention", "from ..models import seam", "upwards"),
+    "upwards, for types only": ("calque.text.words", "if TYPE_CHECKING:\n    from calque.data import Batch", "upwards"),
+    "upwards, hidden": ("calque.text.words", "def f():\n    from calque.data import Batch", "upwards"),
+    "through the door": ("calque.search.beam", "from calque import load", "upwards"),
+    "search to models": ("calque.search.beam", "import calque.models.model", "beside"),
+    "models to search": ("calque.models.seam", "from calque.search.beam import beam_search", "beside"),
+    "models to text": ("calque.models.seam", "from calque.text import Words", "forbidden"),
+    "errors to config": ("calque.errors", "import calque.config", "beside"),
+    "torch in text": ("calque.text.words", "from torch import Tensor", "knows no torch"),
+    "torch through tensors": ("calque.text.words", "from calque.tensors import Padded", "knows no torch"),
+    "hidden": ("calque.models.seam", "def f():\n    from calque.tensors import Padded", "inside a function"),
+    "hidden in a method": ("calque.data", "class A:\n    async def f(self):\n        import json", "inside a function"),
+    "hidden torch": ("calque.data", "def f():\n    import torch", "inside a function"),
+    "hidden in a command": ("calque.commands.main", "def f():\n    import json", "inside a function"),
+    "cycle": ("calque.models.seam", "from calque.models.model import Model", "cycle: "),
+    "cycle by a package": ("calque.text.words", "from calque.text import Words", "cycle: "),
+    "no such room": ("calque.models.seam", "import calque.cellar", "there is no such room"),
+    "a room in no storey": ("calque.cellar", "", "no storey has a room 'cellar'"),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_a_planted_violation_is_found(name: str) -> None:
+    module, text, reason = PLANTED[name]
+    found = violations({**SOUND, module: f"{SOUND.get(module, '')}\n{text}\n"}, packages=PACKAGES)
+    assert any(reason in line and module in line for line in found), found

@@ -1,0 +1,334 @@
+"""The translator: a line out for each line in, the same whatever else is in the batch, and folders that are checked."""
+
+import json
+import random
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+from calque import folders
+from calque.errors import ConfigError, FolderError, TextError
+from calque.text import BOS, EOS
+from calque.translator import (
+    KIND,
+    SearchConfig,
+    Translator,
+    choose_device,
+    decoding_step,
+    load,
+    pad_source,
+    save_model,
+    weights_of,
+)
+
+LINES = ["a b c", "", "h", " \t ", "g g f e d c", "a b", "\u2028", "b c d e f"]
+
+
+@pytest.fixture(scope="module")
+def translator(trained: Path) -> Translator:
+    return load(trained)
+
+
+@pytest.fixture
+def folder(trained: Path, tmp_path: Path) -> Path:
+    """A copy of a sound model folder, to be spoilt."""
+    return Path(shutil.copytree(trained / "model", tmp_path / "model"))
+
+
+def sentences(count: int, *, seed: int = 1) -> list[str]:
+    generator = random.Random(seed)
+    return [" ".join(generator.choices("abcdefgh", k=generator.randint(1, 9))) for _ in range(count)]
+
+
+# --- Lines ---
+
+
+def test_it_has_learnt_to_copy(translator: Translator) -> None:
+    assert translator.translate("a b c d") == "a b c d"
+
+
+def test_a_string_gives_a_string_and_a_list_a_list(translator: Translator) -> None:
+    one = translator.translate("a b c")
+    assert isinstance(one, str)
+    assert translator.translate(["a b c", "h g"]) == [one, translator.translate("h g")]
+    assert translator.translate([]) == []
+    assert translator.translate("a b c", nbest=2)[0] == one
+    assert [each[0] for each in translator.translate(["a b c", "h g"], nbest=2)] == translator.translate(
+        ["a b c", "h g"]
+    )
+
+
+def test_one_line_out_for_each_line_in_and_empty_gives_empty(translator: Translator) -> None:
+    found = translator.translate(LINES)
+    assert len(found) == len(LINES)
+    assert [place for place, text in enumerate(found) if not text] == [1, 3, 6]
+    assert found[0] == "a b c"
+    assert translator.translate("") == ""
+
+
+def test_nothing_is_lost_over_the_edge_of_a_window(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [*sentences(9), "", *sentences(4, seed=5)]
+    whole = translator.translate(lines)
+    monkeypatch.setattr("calque.translator.WINDOW", 5)
+    assert translator.translate(lines) == whole
+
+
+def test_lines_are_read_a_window_at_a_time(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("calque.translator.WINDOW", 3)
+    read: list[str] = []
+    stream = translator.stream(line for line in sentences(9) if not read.append(line))  # type: ignore[func-returns-value]
+    next(stream)
+    assert len(read) == 3
+
+
+@pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x0c", "\u2029", "\x1c", "\r", "\n"])
+def test_what_looks_like_an_end_of_line_passes_as_one_line(translator: Translator, mark: str) -> None:
+    found = translator.translate([f"a{mark}b", f"{mark}", f"c{mark}"])
+    assert len(found) == 3
+    assert "\n" not in "".join(found)
+
+
+def test_odd_text_is_translated_into_something(translator: Translator) -> None:
+    odd = ["\x00", "🙂‍↕️ é́", "﷽" * 300, "<unk> <s> </s> <pad>", "￭ ￭a￭", "a" * 3000, "\ufeffa"]
+    assert len(translator.translate(odd)) == len(odd)
+    with pytest.raises(TextError, match="surrogate"):
+        translator.translate("a \ud800")
+
+
+def test_an_overlong_source_is_cut_and_said_to_be(translator: Translator) -> None:
+    search = SearchConfig(source_limit=3, beam=2)
+    cut, whole, long = translator.stream(["a b c d e", "a b c", "a " * 40000], search=search)
+    assert [cut.source_cut, whole.source_cut, long.source_cut] == [True, False, True]
+    assert cut.text == whole.text
+
+
+def test_a_translation_has_its_limits(translator: Translator) -> None:
+    short = SearchConfig(beam=2, maximum_ratio=0.01, maximum_extra=2)
+    (found,) = translator.stream(["a b c d e"], search=short)
+    assert found.candidates[0].cut
+    assert len(found.text.split()) == 2
+    (long,) = translator.stream(["a"], search=SearchConfig(beam=2, minimum=4))
+    assert len(long.text.split()) >= 4
+
+
+# --- Search ---
+
+
+def test_nbest_comes_best_first_and_each_once(translator: Translator) -> None:
+    (found,) = translator.stream(["a b c d"], search=SearchConfig(beam=6), nbest=4)
+    scores = [each.score for each in found.candidates]
+    assert len(found.candidates) == 4
+    assert scores == sorted(scores, reverse=True)
+    assert len({each.text for each in found.candidates}) == 4
+    assert [each.text for each in found.candidates] == translator.translate("a b c d", beam=6, nbest=4)
+
+
+@pytest.mark.parametrize(("nbest", "beam"), [(3, 2), (6, None), (0, 2), (-1, 2), (1, 0)])
+def test_nbest_and_beam_that_cannot_be_are_refused(translator: Translator, nbest: int, beam: int | None) -> None:
+    with pytest.raises(TextError, match=f"nbest is {nbest} and beam is"):
+        translator.translate("a", beam=beam, nbest=nbest)
+
+
+def test_beam_one_without_normalisation_is_greedy(translator: Translator) -> None:
+    lines = sentences(30)
+    greedy = list(translator.stream(lines, search=SearchConfig(beam=1, length_penalty=0)))
+    beam = list(translator.stream(lines, search=SearchConfig(beam=1, length_penalty=1e-12)))
+    assert [one.text for one in greedy] == [one.text for one in beam]
+    for one, other in zip(greedy, beam, strict=True):
+        assert one.candidates[0].log_prob == pytest.approx(other.candidates[0].log_prob, abs=1e-5)
+
+
+@pytest.mark.parametrize("search", [SearchConfig(beam=1, length_penalty=0), SearchConfig(beam=4)])
+def test_batch_size_and_order_change_no_translation(translator: Translator, search: SearchConfig) -> None:
+    """P15: 200 sentences of a trained model, 0 differences; scores to 2e-5 times the length."""
+    lines = sentences(200)
+    expected = list(translator.stream(lines, search=search))
+    shuffled = random.Random(7).sample(range(200), 200)
+    for tokens, order in ((1, list(range(200))), (37, shuffled), (100_000, shuffled[::-1])):
+        changed = search.model_copy(update={"batch_tokens": tokens})
+        found = list(translator.stream([lines[place] for place in order], search=changed))
+        for place, one in zip(order, found, strict=True):
+            assert one.text == expected[place].text
+            length = len(one.text.split()) + 1
+            assert one.candidates[0].score == pytest.approx(expected[place].candidates[0].score, abs=2e-5 * length)
+
+
+@torch.no_grad()
+def rescore(translator: Translator, source: str, target: str) -> float:
+    """log P(target | source), one step after the other."""
+    ids = translator.tokenizers.source.encode(source)
+    context = translator.model.decoder.prepare(translator.model.encode(pad_source([ids])))
+    state, step, total = translator.model.decoder.start(context), decoding_step(translator.model), 0.0
+    wanted = translator.tokenizers.target.encode(target)
+    for read, said in zip([BOS, *wanted], [*wanted, EOS], strict=True):
+        output, state = step(torch.tensor([read]), state, context)
+        total += float(output.log_probs[0, said])
+    return total
+
+
+def test_rescoring_a_hypothesis_gives_its_score(translator: Translator) -> None:
+    """P16, for every candidate; the score is the log-probability over GNMT's penalty."""
+    search = SearchConfig(beam=3, length_penalty=0.8)
+    lines = ["a b c", "h g f e", "d"]
+    for line, found in zip(lines, translator.stream(lines, search=search, nbest=3), strict=True):
+        for candidate in found.candidates:
+            if not candidate.cut and "<unk>" not in candidate.text:
+                assert candidate.log_prob == pytest.approx(rescore(translator, line, candidate.text), abs=1e-4)
+                length = len(candidate.text.split()) + 1
+                assert candidate.score == pytest.approx(candidate.log_prob / ((5 + length) / 6) ** 0.8, rel=1e-5)
+
+
+def test_the_loss_is_the_mean_over_all_tokens(translator: Translator) -> None:
+    sources, targets = ["a b c", "h", "d e"], ["a b c", "g h", ""]
+    total = sum(rescore(translator, *pair) for pair in zip(sources, targets, strict=True))
+    tokens = sum(len(target.split()) + 1 for target in targets)
+    assert translator.loss(sources, targets) == pytest.approx(-total / tokens, rel=1e-5)
+
+
+@pytest.mark.parametrize(("sources", "targets"), [([], []), (["a"], []), (["a", "b"], ["a"])])
+def test_the_loss_of_nothing_or_of_pairs_that_do_not_line_up_is_refused(
+    translator: Translator, sources: list[str], targets: list[str]
+) -> None:
+    with pytest.raises(TextError, match=f"{len(sources)} sources and {len(targets)} targets"):
+        translator.loss(sources, targets)
+
+
+def test_translating_leaves_the_model_in_its_mode(translator: Translator) -> None:
+    translator.model.train()
+    first = translator.translate("a b c")
+    assert translator.model.training
+    translator.model.eval()
+    assert translator.translate("a b c") == first
+    assert not translator.model.training
+
+
+# --- Folders ---
+
+
+def test_what_is_saved_comes_back(translator: Translator, tmp_path: Path) -> None:
+    save_model(tmp_path / "model", translator, card="# a card\n")
+    again = load(tmp_path / "model", device="cpu")
+    assert (again.config, again.search) == (translator.config, translator.search)
+    before = weights_of(translator.model)
+    assert all(torch.equal(value, before[name]) for name, value in weights_of(again.model).items())
+    assert again.translate(LINES) == translator.translate(LINES)
+    assert (tmp_path / "model" / "README.md").read_text(encoding="utf-8") == "# a card\n"
+
+
+def test_the_same_model_is_saved_as_the_same_bytes(translator: Translator, tmp_path: Path) -> None:
+    for name in "ab":
+        save_model(tmp_path / name, translator, card="")
+    files = sorted(path.relative_to(tmp_path / "a") for path in (tmp_path / "a").rglob("*") if path.is_file())
+    assert len(files) >= 6
+    assert all((tmp_path / "a" / name).read_bytes() == (tmp_path / "b" / name).read_bytes() for name in files)
+
+
+def _reseal(folder: Path) -> None:
+    """A new manifest that fits the files: what a hostile maker of folders would write."""
+    (folder / "manifest.json").unlink()
+    folders._seal(folder, kind=KIND, format=1, details={})
+
+
+def _flip(folder: Path, name: str) -> None:
+    content = bytearray((folder / name).read_bytes())
+    content[len(content) // 2] ^= 4
+    (folder / name).write_bytes(content)
+
+
+def _edit(folder: Path, *, old: str, new: str) -> None:
+    text = (folder / "config.toml").read_text(encoding="utf-8")
+    assert old in text
+    (folder / "config.toml").write_text(text.replace(old, new), encoding="utf-8")
+    _reseal(folder)
+
+
+def _link(folder: Path) -> None:
+    shutil.move(folder / "weights.safetensors", folder.parent / "elsewhere")
+    (folder / "weights.safetensors").symlink_to(folder.parent / "elsewhere")
+
+
+def _pickle(folder: Path) -> None:
+    torch.save({"a": torch.zeros(1)}, folder / "weights.safetensors")
+    _reseal(folder)
+
+
+def _foreign_tokenizer(folder: Path) -> None:
+    file = folder / "tokenizer" / "tokenizer.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), "format": 99}), encoding="utf-8")
+    _reseal(folder)
+
+
+def _more_words(folder: Path) -> None:
+    import hashlib
+
+    file = folder / "tokenizer" / "source.vocabulary"
+    file.write_bytes(file.read_bytes() + b'"more"\n')
+    described = json.loads((folder / "tokenizer" / "tokenizer.json").read_text())
+    described["files"]["source.vocabulary"] = hashlib.sha256(file.read_bytes()).hexdigest()
+    (folder / "tokenizer" / "tokenizer.json").write_text(json.dumps(described), encoding="utf-8")
+    _reseal(folder)
+
+
+SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
+    "bit in the weights": (lambda folder: _flip(folder, "weights.safetensors"), "weights.safetensors"),
+    "bit in the tokenizer": (lambda folder: _flip(folder, "tokenizer/source.vocabulary"), "source.vocabulary"),
+    "bit in the manifest": (lambda folder: _flip(folder, "manifest.json"), "manifest.json"),
+    "bit in the config": (lambda folder: _flip(folder, "config.toml"), "config.toml"),
+    "missing weights": (lambda folder: (folder / "weights.safetensors").unlink(), "weights.safetensors: missing"),
+    "missing tokenizer": (lambda folder: shutil.rmtree(folder / "tokenizer"), "tokenizer"),
+    "missing manifest": (lambda folder: (folder / "manifest.json").unlink(), "no manifest.json"),
+    "cut short": (lambda folder: (folder / "weights.safetensors").write_bytes(b"short"), "weights.safetensors"),
+    "link": (_link, "weights.safetensors: a link"),
+    "extra file": (lambda folder: (folder / "extra.py").write_text("import os"), "extra.py: not listed"),
+    "no safetensors": (_pickle, "weights.safetensors"),
+    "format of the tokenizer": (_foreign_tokenizer, "tokenizer.json"),
+    "more words than weights": (_more_words, "disagree"),
+    "another width": (lambda folder: _edit(folder, old="width = 32", new="width = 34"), "weights.safetensors"),
+    "a huge width": (lambda folder: _edit(folder, old="width = 32", new="width = 1000000"), "weights.safetensors"),
+    "another family": (lambda folder: _edit(folder, old='"luong"', new='"bahdanau"'), "config.toml"),
+    "an unknown key": (lambda folder: _edit(folder, old="joint =", new="code = 1\njoint ="), "config.toml"),
+    "no config at all": (lambda folder: _edit(folder, old="[", new="]"), "config.toml"),
+    "not even": (lambda folder: _edit(folder, old="width = 32", new="width = 33"), "config.toml"),
+    "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
+    "another number of pieces": (
+        lambda folder: _edit(folder, old="source_pieces = 12", new="source_pieces = 13"),
+        "disagree",
+    ),
+}
+
+
+@pytest.mark.parametrize("fault", SPOILT)
+def test_a_damaged_or_hostile_folder_is_refused_and_the_file_named(fault: str, folder: Path) -> None:
+    spoil, named = SPOILT[fault]
+    load(folder)
+    spoil(folder)
+    with pytest.raises(FolderError, match=named) as caught:
+        load(folder)
+    assert str(folder) in str(caught.value)
+
+
+def test_a_folder_that_is_not_there_or_has_no_model_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(FolderError, match="no such run or model folder"):
+        load(tmp_path / "nowhere")
+    (tmp_path / "config.toml").touch()
+    with pytest.raises(FolderError, match=r"no model here yet; .*--resume"):
+        load(tmp_path)
+    with pytest.raises(FolderError, match="no such run or model folder"):
+        load(tmp_path / "config.toml")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(FolderError, match=r"manifest\.json"):
+        load(tmp_path / "empty")
+
+
+def test_devices_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
+    assert choose_device("auto") == choose_device("cpu") == torch.device("cpu")
+    for name in ("cuda", "mps"):
+        with pytest.raises(ConfigError, match=name):
+            choose_device(name)  # type: ignore[arg-type]
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    assert choose_device("auto") == torch.device("cuda")
