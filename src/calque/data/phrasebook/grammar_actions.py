@@ -49,7 +49,13 @@ needing = _over("needing", verbs.NEEDS, phrases.thing)
 needing_denied = _over("needing denied", verbs.NEEDS, phrases.denied_thing)
 taste = _over("taste", verbs.TASTES, phrases.bare_thing)
 speaking = _over("speaking", verbs.LANGUAGE_VERBS, phrases.bare_thing)
-disposal = _over("disposal", verbs.DISPOSALS, phrases.certain_thing)
+disposal = choose(
+    "verb of disposal",
+    *(
+        (1, build("disposal", partial(Action, verb), phrases.of_classes(verb, phrases.certain_thing)))
+        for verb in verbs.DISPOSALS
+    ),
+)
 resource = build("resource", partial(Action, verbs.HAVE), phrases.stuff_in_general(nouns.RESOURCES))
 
 consuming = choose(
@@ -106,7 +112,8 @@ errand = choose(
 
 # --- putting --------------------------------------------------------------------------------------------------------
 
-surface = build("surface", partial(Spot, places.ON), word("furniture", nouns.FURNITURE))
+_tops = [noun for noun in nouns.FURNITURE if noun.english != "mirror"]
+surface = build("surface", partial(Spot, places.ON), word("furniture top", _tops))
 inside = build("inside", partial(Spot, places.IN), word("container", nouns.CONTAINERS))
 _around = word("around", (places.UNDER, places.BEHIND, places.BESIDE, places.BEFORE))
 nearby = build("nearby", Spot, _around, word("furniture", nouns.FURNITURE))
@@ -149,7 +156,7 @@ def _giving(recipient: Rule[NounPhrase]) -> Rule[Action]:
         for verb in (*verbs.GIVING, verbs.SERVING[0], verbs.SERVING[1], verbs.SERVING[3])
     ]
     cook = build("cooking for someone", partial(Action, verbs.SERVING[2]), phrases.bowls, recipient)
-    return choose("verb of giving", *options, (1.6, cook))
+    return choose("verb of giving", *options, (3.0, cook))
 
 
 giving_me = _giving(phrases.pronoun_object)

@@ -115,7 +115,7 @@ doing = choose(
     (13, tenses.future(_anyone, actions.doing, time=_future_date)),
     (5, tenses.future_denied(_anyone, actions.doing)),
     (36, tenses.habit(_others, actions.doing, time=_regular_date)),
-    (20, tenses.ongoing(_others, actions.activity_seen)),
+    (30, tenses.ongoing(_others, actions.activity_seen)),
     (12, tenses.modal(_anyone, actions.doing)),
     (6, tenses.modal_denied(_anyone, actions.doing)),
 )

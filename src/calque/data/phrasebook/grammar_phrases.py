@@ -183,9 +183,6 @@ relative: Rule[Named | Nominal] = build("relative", Nominal, word("kin", people.
 single_relative: Rule[NounPhrase] = build("single relative", Nominal, word("kin", _single_relatives), owned)
 companion: Rule[NounPhrase] = build("companion", Nominal, word("companions", people.COMPANIONS), owned)
 professional: Rule[NounPhrase] = build("professional", Nominal, word("professions", people.PROFESSIONS), one(THE))
-this_professional: Rule[NounPhrase] = build(
-    "this professional", Nominal, word("professions", people.PROFESSIONS), one(THIS)
-)
 both: Rule[NounPhrase] = build("both", Both, name, relative)
 
 _I, _YOU, _HE, _SHE, _WE, _THEY = (pronouns(person) for person in people.PERSONS)

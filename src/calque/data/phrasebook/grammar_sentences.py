@@ -49,17 +49,17 @@ _statements = choose(
     (40, clauses.handling),
     (8, clauses.everyday),
     (5, clauses.happening),
-    (9, clauses.consuming),
+    (11, clauses.consuming),
     (5, clauses.wearing),
     (8, clauses.speaking),
-    (17, clauses.disposal),
+    (20, clauses.disposal),
     (4, clauses.purchase),
-    (17, clauses.meeting),
+    (20, clauses.meeting),
     (8, clauses.giving),
-    (24, clauses.doing),
+    (29, clauses.doing),
     (12, clauses.trip),
     (4, clauses.lasting),
-    (8, clauses.skill),
+    (10, clauses.skill),
     (11, clauses.routine),
 )
 _states = choose(
@@ -75,7 +75,7 @@ _states = choose(
     (2, states.resource),
     (8, states.enjoying),
     (13, states.feeling),
-    (8, states.living),
+    (11, states.living),
     (6, states.located),
     (6, states.located_thing),
     (5, states.price),
@@ -144,7 +144,9 @@ presentation: Rule[Sentence] = choose(
 )
 clock = build("clock time", ClockTime, build("hour", Hour, word("hours", times.HOURS), word("half", (False, True))))
 _orderable = choose("orderable", (40, actions.disposal), (40, actions.placement))
-command = build("command", Command, _orderable, choose("denial", (3, word("affirmed", (False,))), (1, word("denied", (True,)))))
+command = build(
+    "command", Command, _orderable, choose("denial", (3, word("affirmed", (False,))), (1, word("denied", (True,))))
+)
 suggestion = build(
     "suggestion",
     Suggestion,
@@ -344,7 +346,7 @@ report: Rule[Sentence] = choose(
 
 root: Rule[Sentence] = choose(
     "sentence",
-    (44, done),
+    (49, done),
     (33, being),
     (12, question),
     (12, linked),

@@ -95,7 +95,7 @@ def _thing_quality(kind: str) -> tuple[float, Rule[Clause]]:
     options = [(60.0, tenses.state(thing, graded)), (25.0, tenses.state_denied(thing, plain))]
     if colours:
         options.append((15.0, tenses.state(thing, build("colour", Quality, word("colours", colours)))))
-    return float(len(nouns.CLASSES[kind])) ** 0.5, choose("quality of things", *options)
+    return max(3.0, float(len(nouns.CLASSES[kind])) ** 0.5), choose("quality of things", *options)
 
 
 describable = tuple(adjectives.DESCRIPTIONS)
@@ -181,7 +181,7 @@ living = choose(
     "homes",
     (50, tenses.state(_anyone, actions.living)),
     (20, tenses.state_denied(_anyone, actions.living)),
-    (30, tenses.state(_anyone, actions.origin)),
+    (45, tenses.state(_anyone, actions.origin)),
 )
 _whereabouts = build(
     "whereabouts", Located, word("whereabouts places", (*places.PLACES["any"], *places.CITIES, places.HOME))

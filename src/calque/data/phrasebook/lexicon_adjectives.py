@@ -112,7 +112,7 @@ PRAISE = _named(
 
 # what stands before a noun, so that each of its German forms is common; and what is compared
 ATTRIBUTES = _named("new old big small expensive cheap beautiful red black white long strange fresh exciting")
-CORE_ATTRIBUTES = _named("new old big small beautiful expensive red long strange fresh")
+CORE_ATTRIBUTES = _named("new old big small beautiful expensive red")
 COMPARED = _named("young elderly tall strong clever rich famous new old big small expensive beautiful fast comfortable")
 
 

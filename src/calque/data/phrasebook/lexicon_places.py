@@ -7,7 +7,7 @@ from calque.data.phrasebook.lexemes import GENDERS, Gender, Place, rows
 _ARTICLES: dict[Gender, tuple[str, str]] = {"m": ("dem", "den"), "f": ("der", "die"), "n": ("dem", "das")}
 _CONTRACTIONS = {
     ("in", "dem"): ("im",), ("an", "dem"): ("am",), ("zu", "dem"): ("zum",), ("zu", "der"): ("zur",),
-    ("in", "das"): ("ins",), ("bei", "dem"): ("beim",),
+    ("in", "das"): ("ins",), ("an", "das"): ("ans",), ("bei", "dem"): ("beim",),
 }  # fmt: skip
 
 
@@ -70,7 +70,8 @@ on beach | an/an der Strand | 海滩 上 | outdoor sport
 in forest | in/in der Wald | 森林 里 | outdoor
 in village | in/in das Dorf | 村子 里 | outdoor
 in city centre | in/in das Stadtzentrum | 市中心 | shop outdoor
-in sea | in/in das Meer | 海 里 | water
+at seaside | an/an das Meer | 海边 | water outdoor
+at lake | an/an der See | 湖边 | water outdoor
 at bus stop | an/zu die Bushaltestelle | 公交车站 | station
 in classroom | in/in das Klassenzimmer | 教室 里 | quiet indoor
 in department store | in/in das Kaufhaus | 百货商店 里 | shop

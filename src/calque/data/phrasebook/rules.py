@@ -23,6 +23,7 @@ class Rule(Generic[T_co]):
     count: int
     draw: Callable[[Random], T_co]
     parts: "tuple[Rule[Any], ...]" = ()
+    leaves: "tuple[tuple[float, Rule[Any]], ...]" = ()  # of a choice: what it ends in, by weight
 
 
 def word(name: str, values: Sequence[T]) -> Rule[T]:
@@ -42,14 +43,25 @@ def build(name: str, make: Callable[..., T], *parts: Rule[Any]) -> Rule[T]:
 
 
 def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
-    """Gives a rule that takes one of several rules, by weight."""
-    totals = list(accumulate(weight for weight, _ in options))
-    whole, draws = totals[-1], tuple(rule.draw for _, rule in options)
+    """Gives a rule that takes one of several rules, by weight; a choice among choices is drawn in one step."""
+    leaves = tuple(leaf for weight, rule in options for leaf in _leaves(weight, rule))
+    totals = list(accumulate(weight for weight, _ in leaves))
+    whole, draws = totals[-1], tuple(rule.draw for _, rule in leaves)
 
     def draw(random: Random) -> T:
         return draws[bisect(totals, random.random() * whole)](random)
 
-    return Rule(name, sum(rule.count for _, rule in options), draw, tuple(rule for _, rule in options))
+    count = sum(rule.count for _, rule in options)
+    return Rule(name, count, draw, tuple(rule for _, rule in options), leaves)
+
+
+def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
+    """Gives the rules a choice ends in, with their shares of its weight; another rule is its own leaf."""
+    if not rule.leaves:
+        yield weight, rule
+    whole = sum(share for share, _ in rule.leaves)
+    for share, leaf in rule.leaves:
+        yield weight * share / whole, leaf
 
 
 def productions(rule: Rule[Any]) -> dict[str, int]:

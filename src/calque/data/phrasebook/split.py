@@ -8,6 +8,7 @@ training.
 
 from collections.abc import Iterator
 from functools import cache
+from itertools import islice, repeat
 from random import Random
 from typing import NamedTuple
 from zlib import crc32
@@ -168,11 +169,8 @@ def _in_action(action: Action) -> Iterator[tuple[str, ...]]:
 
 
 def _in_phrase(phrase: NounPhrase) -> Iterator[tuple[str, ...]]:
-    match phrase:
-        case Nominal(noun, _, quality) if quality:
-            yield "quality", quality.key, noun.key
-        case Measured(_, measure, stuff):
-            yield "measure", measure.key, stuff.key
+    if isinstance(phrase, Nominal) and phrase.quality:
+        yield "quality", phrase.quality.key, phrase.noun.key
 
 
 def _head(phrase: NounPhrase | None) -> str:
@@ -212,17 +210,18 @@ def phrasebook(*, source: Language, target: Language, pairs: int, seed: int = 0)
     random = Random(seed)
     size = min(1000, max(50, pairs // 20))
     seen: set[str] = set()
-    known: dict[str, int] = {}
-    ordinary = _drawn(random, seen, source=source, target=target, tested=False)
-    train = [_counted(next(ordinary), known) for _ in range(pairs)]
-    valid = [_joined(next(ordinary), source=source, target=target) for _ in range(size)]
-    joined = [_joined(both, source=source, target=target) for both in train]
+    known: _Counts = ({}, {})
+    ordinary = _balanced(_drawn(random, seen, source=source, target=target, tested=False), known)
+    train = [_joined(both, source=source, target=target) for both in islice(ordinary, pairs)]
+    trained = (dict(known[0]), dict(known[1]))
+    valid = [_joined(both, source=source, target=target) for both in islice(ordinary, size)]
     unusual = _drawn(random, seen, source=source, target=target, tested=True)
-    test = [_joined(both, source=source, target=target) for both in _with_known_words(unusual, known, size)]
-    return Phrasebook(joined, valid, test)
+    test = [_joined(both, source=source, target=target) for both in _with_known_words(unusual, trained, size)]
+    return Phrasebook(train, valid, test)
 
 
-_Words = tuple[list[str], list[str]]
+_Words = tuple[list[str], list[str]]  # of a sentence, in source and target language
+_Counts = tuple[dict[str, int], dict[str, int]]
 
 
 def _drawn(random: Random, seen: set[str], *, source: Language, target: Language, tested: bool) -> Iterator[_Words]:
@@ -238,29 +237,33 @@ def _drawn(random: Random, seen: set[str], *, source: Language, target: Language
             yield source_words, words(meaning, language=target)
 
 
-def _counted(both: _Words, known: dict[str, int]) -> _Words:
-    for word in _sided(both):
-        known[word] = known.get(word, 0) + 1
-    return both
+def _balanced(drawn: Iterator[_Words], known: _Counts) -> Iterator[_Words]:
+    """Gives of every two sentences the one whose rarest word was rarer so far, and counts its words in `known`."""
+    for first, second in zip(drawn, drawn, strict=False):
+        chosen = first if _rarest(first, known) <= _rarest(second, known) else second
+        for tokens, counts in zip(chosen, known, strict=True):
+            for token in tokens:
+                counts[token] = counts.get(token, 0) + 1
+        yield chosen
 
 
-def _sided(both: _Words) -> Iterator[str]:
-    """Gives the words of both languages, told apart by a letter in front."""
-    for side, tokens in zip("st", both, strict=True):
-        for token in tokens:
-            yield side + token
+def _rarest(both: _Words, known: _Counts) -> int:
+    """Gives how often the rarest word of a sentence, in either language, has been seen."""
+    return min(
+        min(map(known[0].get, both[0], repeat(0))),
+        min(map(known[1].get, both[1], repeat(0))),
+    )
 
 
-def _with_known_words(drawn: Iterator[_Words], known: dict[str, int], size: int) -> Iterator[_Words]:
+def _with_known_words(drawn: Iterator[_Words], known: _Counts, size: int) -> Iterator[_Words]:
     """Gives sentences whose words are common in training; a small corpus lets rarer words in after a while."""
     given, spare = 0, list[_Words]()
-    for _ in range(size * PATIENCE):
-        both = next(drawn)
-        if all(known.get(word, 0) >= COMMON for word in _sided(both)):
-            yield both
-            given += 1
-        else:
+    for both in islice(drawn, size * PATIENCE):
+        if _rarest(both, known) < COMMON:
             spare.append(both)
+            continue
+        yield both
+        given += 1
         if given == size:
             return
     yield from spare[: size - given]
