@@ -13,17 +13,18 @@ from typing import Any, NamedTuple
 import torch
 from pydantic import Field, model_validator
 
-import calque
+from calque import __version__
 from calque.config import Config, Values, check, override, read_toml, to_toml, to_values, values_to_toml
 from calque.data.corpora import DataConfig
 from calque.data.plan import BatchConfig, Plan
 from calque.data.prepare import Prepared, prepare
-from calque.errors import ConfigError, FolderError
+from calque.errors import ConfigError, FolderError, UserError
+from calque.folders import MANIFEST
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS
 from calque.models.transformer import TransformerConfig
 from calque.text import SentencePieceConfig, TextConfig
-from calque.training.lock import run_lock
+from calque.training.lock import LOCK, run_lock
 from calque.training.loop import Job, Summary, TrainingConfig, stream_seed
 from calque.training.loop import train as run_loop
 from calque.training.plots import draw_curves
@@ -86,16 +87,22 @@ def train(
         case _:
             values = read_toml(Path(config))
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
+    _refuse_unbuildable(experiment)
     folder = new_run_folder(None if run is None else Path(run))
-    (folder / CONFIG).write_text(values_to_toml(_absolute(values, experiment)), encoding="utf-8")
-    return resume(folder, quiet=quiet, progress=progress)
+    _write_atomically(folder / CONFIG, values_to_toml(_absolute(values, experiment)))
+    try:
+        return resume(folder, quiet=quiet, progress=progress)
+    except UserError:
+        _take_back(folder)
+        raise
 
 
 def resume(run: Path | str, *, quiet: bool = False, progress: Progress | None = None) -> Run:
     """Goes on with a run, from its newest checkpoint or from wherever it was stopped before the first."""
     folder = Path(run)
-    if not (folder / CONFIG).is_file():
-        raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
+    if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
+        found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
+        raise FolderError(f"{folder}: not a run folder: {found}")
     with run_lock(folder):
         values = read_toml(folder / CONFIG)
         experiment = check(Experiment, values, origin=str(folder / CONFIG))
@@ -233,7 +240,7 @@ def _record(folder: Path, experiment: Experiment, prepared: Prepared) -> list[st
     """Writes what the run is made with when it begins; when it goes on, says what differs since then."""
     now = {
         "format": RUN_FORMAT,
-        "calque": calque.__version__,
+        "calque": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
         "machine": platform.machine(),
@@ -262,7 +269,7 @@ def _card(experiment: Experiment, prepared: Prepared, *, parameters: int) -> str
             "# A translation model",
             "",
             f"- encoder: {encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
-            f"- trained on {len(prepared.train):,} pairs with Calque {calque.__version__}, seed {experiment.seed}",
+            f"- trained on {len(prepared.train):,} pairs with Calque {__version__}, seed {experiment.seed}",
             f"- data fingerprint: {prepared.digest}",
             "",
             "Use it: `calque translate FOLDER --input FILE`, or in Python",
@@ -289,6 +296,22 @@ def _absolute_paths(corpus: Values) -> Values:
         key: str(Path(value).absolute()) if key in ("source", "target", "path") else value
         for key, value in corpus.items()
     }
+
+
+def _refuse_unbuildable(experiment: Experiment) -> None:
+    """Raises a ConfigError for parts that do not fit each other, before a long corpus is read."""
+    choose_device(experiment.training.device)
+    with torch.device("meta"):
+        Model(experiment.model, sizes=Sizes(8, 8, joint=getattr(experiment.text, "joint", True)))
+
+
+def _take_back(folder: Path) -> None:
+    """Removes a run that a user's mistake ended before its data was prepared, so that the name can be used again."""
+    names = {path.name for path in folder.iterdir()}
+    if names <= {CONFIG, LOCK}:
+        for name in names:
+            (folder / name).unlink()
+        folder.rmdir()
 
 
 def _write_atomically(path: Path, text: str) -> None:

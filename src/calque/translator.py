@@ -17,8 +17,8 @@ from torch import Tensor
 from calque.config import Config, check, read_toml, to_toml
 from calque.data.plan import BatchConfig
 from calque.data.store import store_of
-from calque.errors import FolderError, TextError
-from calque.folders import verify_folder, write_folder
+from calque.errors import ConfigError, FolderError, TextError
+from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.beam import beam_search
 from calque.search.greedy import greedy_search
@@ -31,6 +31,7 @@ from calque.text import BOS, EOS, PAD, Tokenizers, load_tokenizers, save_tokeniz
 MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 WINDOW = 2048  # sentences that are sorted by length together
 KIND, FORMAT = "model", 1
+WEIGHTS = "weights.safetensors"
 
 
 class SearchConfig(Config):
@@ -43,6 +44,7 @@ class SearchConfig(Config):
     maximum_ratio: float = Field(default=4.0, gt=0)
     """A translation has at most maximum_ratio × source pieces + maximum_extra pieces."""
     maximum_extra: int = Field(default=20, ge=1)
+    """See maximum_ratio."""
     minimum: int = Field(default=0, ge=0)
     """A translation has at least this many pieces."""
     source_limit: int = Field(default=512, ge=1)
@@ -113,7 +115,7 @@ class Translator:
         """The translation of a string, or of each string of a list; with `nbest` a list of the best for each."""
         lines = [text] if isinstance(text, str) else list(text)
         search = self.search if beam is None else self.search.model_copy(update={"beam": beam})
-        found = list(self.stream(lines, search=search, nbest=nbest or 1))
+        found = list(self.stream(lines, search=search, nbest=1 if nbest is None else nbest))
         results: list[Any] = [one.text if nbest is None else [each.text for each in one.candidates] for one in found]
         return results[0] if isinstance(text, str) else results
 
@@ -122,14 +124,16 @@ class Translator:
     ) -> Iterator[Translation]:
         """One translation for each line, in order; reads ahead one window of lines at the most."""
         search = search or self.search
-        if nbest > search.beam:
-            raise TextError(f"nbest {nbest} needs a beam at least as wide; it is {search.beam}")
+        if not 1 <= nbest <= search.beam:
+            raise TextError(f"nbest is {nbest} and beam is {search.beam}: nbest must be 1 or more, and beam no less")
         remaining = iter(lines)
         while window := list(islice(remaining, WINDOW)):
             yield from self._window(window, search=search, nbest=nbest)
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
         """The cross-entropy of given translations in nats a piece; its exponential is the perplexity."""
+        if not sources or len(sources) != len(targets):
+            raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs its one target")
         source, target = self.tokenizers
         ids = zip(source.encode_many(sources), target.encode_many(targets), strict=True)
         return mean_loss(self.model, store_of(list(ids)), batch=BatchConfig())
@@ -214,6 +218,8 @@ def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConf
 
 def choose_device(name: Literal["auto", "cpu", "cuda", "mps"]) -> torch.device:
     """The device of that name; auto takes the best there is."""
+    if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
+        raise ConfigError(f"device: this machine or this build of torch has no {name}; use auto or cpu")
     if name != "auto":
         return torch.device(name)
     if torch.cuda.is_available():
@@ -238,7 +244,7 @@ def save_model(path: Path, translator: Translator, *, card: str) -> None:
         (folder / "README.md").write_text(card, encoding="utf-8")
         (folder / "tokenizer").mkdir()
         save_tokenizers(translator.tokenizers, folder / "tokenizer")
-        save_file(weights_of(translator.model), folder / "weights.safetensors")
+        save_file(weights_of(translator.model), folder / WEIGHTS)
 
     write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
 
@@ -250,18 +256,32 @@ def load(path: str | Path, *, device: Literal["auto", "cpu", "cuda", "mps"] = "a
         folder = folder / "model"
     if not folder.is_dir():
         raise FolderError(f"{folder}: no such run or model folder")
-    if not (folder / "manifest.json").is_file() and (folder / "config.toml").is_file():
+    if (folder / "config.toml").is_file() and not any((folder / name).exists() for name in (MANIFEST, WEIGHTS)):
         raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` goes on until there is one")
+    chosen = choose_device(device)
     verify_folder(folder, kind=KIND, formats={FORMAT})
-    described = check(ModelFolder, read_toml(folder / "config.toml"), origin=str(folder / "config.toml"))
-    tokenizers = load_tokenizers(folder / "tokenizer")
-    sizes = Sizes(described.source_pieces, described.target_pieces, described.joint)
-    if (len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary)) != sizes[:2]:
-        raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the number of pieces")
-    model = Model(described.model, sizes=sizes)
-    load_weights_into(model, _read_weights(folder / "weights.safetensors"), origin=str(folder))
-    model.to(choose_device(device)).eval()
+    try:
+        described = check(ModelFolder, read_toml(folder / "config.toml"), origin=str(folder / "config.toml"))
+        tokenizers = load_tokenizers(folder / "tokenizer")
+        model = _fill(described, tokenizers, folder=folder)
+    except (ConfigError, TextError) as error:
+        raise FolderError(f"{folder} cannot be used:\n{error}") from None
+    model.to(chosen).eval()
     return Translator(model, tokenizers, config=described.model, search=described.search)
+
+
+def _fill(described: ModelFolder, tokenizers: Tokenizers, *, folder: Path) -> Model:
+    """The model that a folder describes, with its weights; nothing is allocated before all sizes fit."""
+    sizes = Sizes(described.source_pieces, described.target_pieces, described.joint)
+    if (len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint) != sizes:
+        raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
+    weights = _read_weights(folder / WEIGHTS)
+    origin = str(folder / WEIGHTS)
+    with torch.device("meta"):
+        refuse_unfit(Model(described.model, sizes=sizes), weights, origin=origin)
+    model = Model(described.model, sizes=sizes)
+    load_weights_into(model, weights, origin=origin)
+    return model
 
 
 def weights_of(model: Model) -> dict[str, Tensor]:
@@ -271,6 +291,14 @@ def weights_of(model: Model) -> dict[str, Tensor]:
 
 def load_weights_into(model: Model, weights: dict[str, Tensor], *, origin: str) -> None:
     """Puts weights into a model that has exactly these parameters; otherwise says what differs."""
+    refuse_unfit(model, weights, origin=origin)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.copy_(weights[name])
+
+
+def refuse_unfit(model: Model, weights: dict[str, Tensor], *, origin: str) -> None:
+    """Raises a FolderError that says where a model's parameters and the weights differ."""
     expected = dict(model.named_parameters())
     problems = [f"{name} is missing" for name in expected.keys() - weights.keys()]
     problems += [f"{name} is unknown" for name in weights.keys() - expected.keys()]
@@ -281,9 +309,6 @@ def load_weights_into(model: Model, weights: dict[str, Tensor], *, origin: str) 
     ]
     if problems:
         raise FolderError(f"{origin}: the weights do not fit the model:\n  " + "\n  ".join(sorted(problems)))
-    with torch.no_grad():
-        for name, value in expected.items():
-            value.copy_(weights[name])
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

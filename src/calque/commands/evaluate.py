@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from calque.commands.inputs import input_lines, refuse_unreadable
 from calque.errors import DataError
 
 
@@ -30,6 +31,7 @@ def evaluate(
     from calque.evaluation.metrics import score_translations
     from calque.translator import load
 
+    refuse_unreadable(source, reference)
     sources, references = _lines(source), _lines(reference)
     if len(sources) != len(references):
         raise DataError(f"{source} has {len(sources):,} lines, {reference} has {len(references):,}: they must line up")
@@ -55,7 +57,4 @@ def evaluate(
 
 def _lines(path: Path) -> list[str]:
     """Every line of a file, whole."""
-    from calque.data.lines import open_text, read_lines
-
-    with open_text(path) as stream:
-        return [line.text for line in read_lines(stream, limit_bytes=1 << 20, name=str(path), invalid="fail")]
+    return [line.text for line in input_lines(path, limit=1 << 20, invalid="fail")]

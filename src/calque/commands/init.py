@@ -1,5 +1,6 @@
 """`calque init`."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -23,8 +24,6 @@ def init(
 
         calque init --schema > calque.schema.json
     """
-    import json
-
     from calque.config import check, to_toml
     from calque.experiment import Experiment, experiment_values
 

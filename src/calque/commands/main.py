@@ -3,6 +3,7 @@
 Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved.
 """
 
+import os
 import sys
 
 import typer
@@ -45,6 +46,9 @@ def main(
 
 def run() -> None:
     """Runs a command; a mistake of the user's is one message, never a traceback."""
+    # Read by OpenMP when torch is loaded. Threads that spin while they wait for each other cost a training run most of
+    # its speed as soon as anything else wants a core (docs/decisions/0008).
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     try:
         app()
     except Interrupted as interruption:
@@ -53,6 +57,10 @@ def run() -> None:
         _say(str(error), code=2)
     except CalqueError as error:
         _say(str(error), code=1)
+    except OSError as error:
+        if error.filename is None:
+            raise
+        _say(f"{error.filename}: {error.strerror}", code=2)
 
 
 def _say(message: str, *, code: int) -> None:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calque.errors import DataError
+from calque.commands.inputs import input_lines, input_name, refuse_unreadable
+from calque.errors import DataError, TextError
 
 if TYPE_CHECKING:
     from calque.data.lines import Line
@@ -46,22 +47,23 @@ def translate(
     """
     from calque.commands.choices import choice
     from calque.commands.progress import counting
-    from calque.data.lines import Invalid, open_text, read_lines
     from calque.translator import load
 
-    policy: Invalid = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
+    policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
+    refuse_unreadable(input)
+    if input and output and output.exists() and output.samefile(input):
+        raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
     translator = load(model, device=choice(device, ("auto", "cpu", "cuda", "mps"), option="--device"))
     search = _search(translator, beam=beam, nbest=nbest, batch_tokens=batch_tokens)
     if input is None and sys.stdin.isatty():
         _converse(translator, search, nbest=nbest)
         return
-    name = str(input) if input else "standard input"
+    name = input_name(input)
+    lines = input_lines(input, limit=LINE_LIMIT, invalid=policy)
     with (
-        open_text(input) if input else nullcontext(sys.stdin.buffer) as stream,
         output.open("wb") if output else nullcontext(sys.stdout.buffer) as sink,
         counting("translating", total=None) as more,
     ):
-        lines = read_lines(stream, limit_bytes=LINE_LIMIT, name=name, invalid=policy)
         for window in _windows(lines, live=input is None):
             found = list(translator.stream([line.text for line in window], search=search, nbest=nbest))
             for line, translation in zip(window, found, strict=True):
@@ -94,13 +96,13 @@ def _report(line: "Line", translation: "Translation", *, name: str, limit: int) 
 
 def _windows(lines: Iterator["Line"], *, live: bool) -> Iterator[list["Line"]]:
     """Lines to translate together: WINDOW of them from a file; from a pipe whatever is there, so nobody waits."""
-    ready: queue.Queue[Line | DataError | None] = queue.Queue(maxsize=2 * WINDOW)
+    ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
 
     def read() -> None:
         try:
             for line in lines:
                 ready.put(line)
-        except DataError as error:
+        except Exception as error:  # raised again by who reads the queue
             ready.put(error)
         ready.put(None)
 
@@ -115,7 +117,7 @@ def _windows(lines: Iterator["Line"], *, live: bool) -> Iterator[list["Line"]]:
             yield window
             window = []
             continue
-        if line is None or isinstance(line, DataError):
+        if line is None or isinstance(line, Exception):
             if window:
                 yield window
             if line is not None:
@@ -129,11 +131,15 @@ def _windows(lines: Iterator["Line"], *, live: bool) -> Iterator[list["Line"]]:
 
 def _converse(translator: "Translator", search: "SearchConfig", *, nbest: int) -> None:
     typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
+    prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
     while True:
         try:
-            text = input("> ")
+            found = list(translator.stream([input(prompt)], search=search, nbest=nbest))
         except EOFError:
             return
-        for translation in translator.stream([text], search=search, nbest=nbest):
+        except (TextError, UnicodeDecodeError) as error:
+            typer.echo(f"that line is not text: {error}", err=True)
+            continue
+        for translation in found:
             for candidate in translation.candidates:
                 typer.echo(candidate.text if nbest == 1 else f"{candidate.score:8.3f}  {candidate.text}")

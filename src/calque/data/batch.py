@@ -16,7 +16,7 @@ from torch import Tensor
 
 from calque.data.plan import Plan, Planned
 from calque.data.store import Side, Store
-from calque.tensors import Padded, map_rows
+from calque.tensors import Padded
 from calque.text import BOS, EOS, PAD
 
 Array = NDArray[Any]
@@ -32,7 +32,7 @@ class Batch(NamedTuple):
     tokens: int  # target tokens to be predicted
 
     def to(self, device: torch.device) -> "Batch":
-        """The same batch on `device`."""
+        """The same batch on `device`; lengths stay on the host."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> "Batch":
@@ -40,8 +40,11 @@ class Batch(NamedTuple):
         return self._map(Tensor.pin_memory)
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
-        inputs, outputs, lengths = map(function, (self.target_input, self.target_output, self.target_lengths))
-        return Batch(map_rows(function, self.source), inputs, outputs, lengths, self.tokens)
+        return self._replace(
+            source=self.source._replace(values=function(self.source.values)),
+            target_input=function(self.target_input),
+            target_output=function(self.target_output),
+        )
 
 
 def collate(store: Store, *, planned: Planned) -> Batch:

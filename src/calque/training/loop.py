@@ -54,12 +54,15 @@ class TrainingConfig(Config):
     accumulate: int = Field(default=1, ge=1)
     """Batches whose gradients are summed for one update."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """The share of each target that is spread over the whole vocabulary (Szegedy 2016, §7)."""
     clip: float = Field(default=1.0, ge=0)
     """Gradients are scaled down to this norm; 0 leaves them."""
     log_every: int = Field(default=20, ge=1)
     """Steps between two lines of metrics.jsonl."""
     validate_every: int = Field(default=500, ge=1)
+    """Steps between two validations."""
     checkpoint_every: int = Field(default=500, ge=1)
+    """Steps between two checkpoints: the most that a crash can lose."""
     keep: int = Field(default=3, ge=1)
     """How many checkpoints stay on disk."""
     patience: int = Field(default=0, ge=0)
@@ -67,11 +70,13 @@ class TrainingConfig(Config):
     metric: Literal["bleu", "loss"] = "bleu"
     """What makes a model better: BLEU of greedy translations, or the loss, on the validation pairs."""
     average: int = Field(default=0, ge=0)
-    """At the end, also try the mean of the last so many checkpoints; 0 does not."""
+    """The model is the mean of the last so many checkpoints; 0 or 1 keeps the best validated one instead."""
     samples: int = Field(default=4, ge=0)
     """Translations written to samples.txt at each validation."""
     precision: Literal["float32", "bfloat16"] = "float32"
+    """What the forward pass computes in; weights and optimiser stay in float32."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto takes the best there is."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads; all cores unless said."""
     batch: BatchConfig = BatchConfig()
@@ -169,7 +174,7 @@ class Trainer:
                 self._after_step()
                 if stop_asked() and not self._is_over():
                     self._interrupt()
-        self._try_average()
+        self._average()
         self.metrics.sync()
         best = self.progress.best_value
         assert best is not None
@@ -189,7 +194,9 @@ class Trainer:
         """The rest of this epoch and all that follow; `progress` says where the next one stands."""
         progress = self.progress
         while True:
-            for batch in batches(self.job.store, plan=self.plan, epoch=progress.epoch, start=progress.batch):
+            place = Batch.pin if self.device.type == "cuda" else None
+            ahead = batches(self.job.store, plan=self.plan, epoch=progress.epoch, start=progress.batch, place=place)
+            for batch in ahead:
                 progress.batch += 1
                 yield batch
             if progress.batch == 0:
@@ -225,23 +232,33 @@ class Trainer:
 
     def _after_step(self) -> None:
         step, config = self.progress.step, self.config
-        last = step >= config.steps
-        if step % config.log_every == 0 or last:
+        is_last = step >= config.steps
+        intervals = (config.log_every, config.validate_every, config.checkpoint_every)
+        is_logged, is_validated, is_saved = (is_last or step % every == 0 for every in intervals)
+        if is_logged or is_validated or is_saved:
+            self._refuse_divergence()
+        if is_logged:
             self._write_metrics()
-        if step % config.validate_every == 0 or last:
+        if is_validated:
             self._validate()
-        if step % config.checkpoint_every == 0 or self._is_over():
+        if is_saved or self._is_over():
             self._save(scheduled=True)
         self.job.reporter.advance(step)
+
+    def _refuse_divergence(self) -> None:
+        """Stops before anything that is not a number is written, validated or saved."""
+        progress, sums = self.progress, self.sums
+        loss, norm = float(sums.loss), float(sums.norm)
+        if not (math.isfinite(loss) and math.isfinite(norm)):
+            what = f"gradient's norm is {norm}" if math.isfinite(loss) else f"loss is {loss}"
+            raise TrainingError(
+                f"the {what} between steps {progress.step - sums.steps + 1} and {progress.step}; "
+                "the last checkpoint is intact; try a lower training.optimiser.learning_rate or a longer warm-up"
+            )
 
     def _write_metrics(self) -> None:
         progress, sums = self.progress, self.sums
         loss, norm = float(sums.loss) / progress.tokens, float(sums.norm) / sums.steps
-        if not math.isfinite(loss):
-            raise TrainingError(
-                f"the loss is {loss} between steps {progress.step - sums.steps + 1} and {progress.step}; "
-                "the last checkpoint is intact; try a lower training.optimiser.learning_rate or a longer warm-up"
-            )
         self.metrics.append(
             {
                 "kind": "train",
@@ -262,12 +279,12 @@ class Trainer:
         progress.tokens, sums.steps, sums.started = 0, 0, time.monotonic()
 
     def _validate(self, *, averaged: int = 0) -> None:
-        """Measures the model as it is; the best so far becomes RUN/model."""
+        """Measures the model as it is; the best so far becomes RUN/model, and in the end the mean if asked for."""
         started = time.monotonic()
         progress = self.progress
         found = validate(self.translator, self.job.held_out, batch=self.config.batch, search=self.translator.search)
         value = -found.loss if self.config.metric == "loss" else found.bleu
-        is_best = progress.best_value is None or value > progress.best_value
+        is_best = bool(averaged) or progress.best_value is None or value > progress.best_value
         self.metrics.append(
             {
                 "kind": "valid",
@@ -346,18 +363,19 @@ class Trainer:
         self.metrics.cut(self.progress.metrics)
         if self.samples.exists():
             with self.samples.open("r+b") as file:
-                file.truncate(self.progress.samples)
+                file.truncate(min(self.progress.samples, self.samples.stat().st_size))
 
     def _announce_stop(self) -> None:
         self.job.reporter.say("stopping: this step is finished and saved first; press Ctrl-C again to stop at once")
 
     def _interrupt(self) -> None:
         if self.progress.parent != self.progress.step:
+            self._refuse_divergence()
             self._save(scheduled=False)
         raise Interrupted(f"saved at step {self.progress.step}; go on with: calque train --resume {self.job.folder}")
 
-    def _try_average(self) -> None:
-        """Validates the mean of the last checkpoints; it becomes RUN/model if it is the best."""
+    def _average(self) -> None:
+        """The mean of the last checkpoints becomes RUN/model, where that was asked for."""
         steps = scheduled_steps(self._checkpoints)[-self.config.average :] if self.config.average > 1 else []
         if len(steps) > 1:
             own = weights_of(self.model)

@@ -14,11 +14,15 @@ class OptimiserConfig(Config):
     """Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019)."""
 
     kind: Literal["adam", "adamw"] = "adam"
+    """adam or adamw; they differ in weight_decay only."""
     learning_rate: float = Field(default=1e-3, gt=0)
     """The peak; the schedule scales it."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
+    """How slowly the mean of gradients moves."""
     beta2: float = Field(default=0.98, ge=0, lt=1)
+    """How slowly the mean of squared gradients moves."""
     epsilon: float = Field(default=1e-9, gt=0)
+    """Added to the root of the latter, so that nothing is divided by zero."""
     weight_decay: float = Field(default=0.0, ge=0)
     """adam: L2 added to the gradient; adamw: decoupled. Vectors (biases, norms) are left alone."""
 
