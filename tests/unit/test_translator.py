@@ -11,6 +11,7 @@ import torch
 
 from calque import folders
 from calque.errors import ConfigError, FolderError, TextError
+from calque.search.step import Hypothesis
 from calque.text import BOS, EOS
 from calque.translator import (
     KIND,
@@ -196,13 +197,40 @@ def test_the_loss_of_nothing_or_of_pairs_that_do_not_line_up_is_refused(
         translator.loss(sources, targets)
 
 
-def test_translating_leaves_the_model_in_its_mode(translator: Translator) -> None:
-    translator.model.train()
-    first = translator.translate("a b c")
-    assert translator.model.training
-    translator.model.eval()
-    assert translator.translate("a b c") == first
+def test_translating_hears_no_dropout_and_leaves_the_model_in_its_mode(trained: Path) -> None:
+    translator = load(trained)
+    expected = translator.translate(sentences(20))
     assert not translator.model.training
+    for module in translator.model.modules():
+        if hasattr(module, "dropout"):
+            module.dropout = 0.9
+    translator.model.train()
+    assert translator.translate(sentences(20)) == expected
+    assert translator.model.training
+
+
+def test_a_batch_has_no_more_padded_positions_than_asked(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[tuple[int, int]] = []
+    decode = translator._decode
+
+    def spy(ids: list[list[int]], *, search: SearchConfig, nbest: int) -> list[list[Hypothesis]]:
+        sizes.append((len(ids), max(map(len, ids)) + 1))
+        return decode(ids, search=search, nbest=nbest)
+
+    monkeypatch.setattr(translator, "_decode", spy)
+    list(translator.stream(sentences(100), search=SearchConfig(beam=2, batch_tokens=40)))
+    assert sum(rows for rows, _ in sizes) == 100
+    assert all(rows * width <= 40 for rows, width in sizes)
+    assert len(sizes) < 40  # and they are well filled
+
+
+def test_a_translation_with_an_end_of_line_is_still_one_line(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(translator.tokenizers.target, "decode", lambda _ids: "a\nb")
+    assert translator.translate("a") == "a b"
 
 
 # --- Folders ---

@@ -1,0 +1,93 @@
+"""What waiting threads cost: training speed with OpenMP threads that spin or sleep, alone and beside another process.
+
+    python benchmarks/threads.py [--seconds 8]
+
+Prints target tokens a second of the `tiny` system on the phrasebook for 1 and 2 threads, each wait policy, on a quiet
+machine and beside one busy process; ratios are against one thread of the same round.
+"""
+
+import argparse
+import multiprocessing
+import os
+import subprocess
+import sys
+import time
+
+TRIALS = [(1, "PASSIVE"), (2, "ACTIVE"), (2, "PASSIVE")]
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--seconds", type=float, default=8.0)
+    arguments.add_argument("--child", type=int)
+    given = arguments.parse_args()
+    if given.child:
+        print(measure(given.child, seconds=given.seconds))
+        return
+    for beside in (False, True):
+        other = multiprocessing.Process(target=spin, daemon=True)
+        if beside:
+            other.start()
+        base = 0.0
+        for threads, policy in TRIALS:
+            speed = child(threads, policy, seconds=given.seconds)
+            base = base or speed
+            place = "beside a busy process" if beside else "alone"
+            print(f"{place:22} {threads} threads {policy:8} {speed:8,.0f} tok/s  {speed / base:5.2f}x", flush=True)
+        if beside:
+            other.terminate()
+
+
+def child(threads: int, policy: str, *, seconds: float) -> float:
+    """The speed in a process of its own, as the policy is read when torch is loaded."""
+    command = [sys.executable, __file__, "--child", str(threads), "--seconds", str(seconds)]
+    environment = {**os.environ, "OMP_WAIT_POLICY": policy}
+    return float(subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout)
+
+
+def measure(threads: int, *, seconds: float) -> float:
+    """Target tokens a second of training steps."""
+    import torch
+
+    from calque.data.batch import batches
+    from calque.data.phrasebook import phrasebook
+    from calque.data.plan import BatchConfig, Plan
+    from calque.data.store import store_of
+    from calque.models.model import Model, Sizes
+    from calque.models.systems import SYSTEMS
+    from calque.tasks.translation import translation_loss
+    from calque.text import CharactersConfig, train_tokenizers
+    from calque.training.optimisers import OptimiserConfig, build_optimiser
+
+    torch.set_num_threads(threads)
+    book = phrasebook(source="de", target="en", pairs=2000).train
+    sources, targets = ([pair[side] for pair in book] for side in (0, 1))
+    tokenizers = train_tokenizers(
+        CharactersConfig(joint=True), source=lambda: iter(sources), target=lambda: iter(targets), pairs=len(book)
+    )
+    store = store_of([(tokenizers.source.encode(one), tokenizers.target.encode(other)) for one, other in book])
+    size = len(tokenizers.source.vocabulary)
+    model = Model(SYSTEMS["tiny"].model, sizes=Sizes(size, size, joint=True))
+    optimiser = build_optimiser(OptimiserConfig(), model)
+    tokens, started = 0, 0.0
+    for number, batch in enumerate(batches(store, plan=Plan(store, config=BatchConfig(), seed=0), epoch=0)):
+        if number == 3:  # warm
+            tokens, started = 0, time.monotonic()
+        torch.autograd.backward(translation_loss(model, batch, smoothing=0.1) / batch.tokens)
+        optimiser.step()
+        optimiser.zero_grad()
+        tokens += batch.tokens
+        if started and time.monotonic() - started > seconds:
+            break
+    return tokens / (time.monotonic() - started)
+
+
+def spin() -> None:
+    """Keeps a core busy, for two minutes at the most."""
+    end = time.monotonic() + 120
+    while time.monotonic() < end:
+        pass
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,486 @@
+"""The commands: results to standard output, a mistake is one message and exit code 2, and help has an example."""
+
+import gzip
+import json
+import os
+import re
+import shutil
+import tomllib
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+from tests.conftest import Answer, toy_corpus, toy_values
+
+import calque
+from calque.commands.main import app
+from calque.config import check, read_toml, to_toml, to_values
+from calque.experiment import Experiment
+from calque.models.systems import SYSTEMS
+
+pytestmark = pytest.mark.usefixtures("unplotted")
+
+Command = Callable[..., Answer]
+SHORT = ("training.steps=2", "training.threads=1", "training.device=cpu")
+QUICK = ("text.kind=words", "text.joint=true", *SHORT)
+
+
+@pytest.fixture
+def corpus(tmp_path: Path) -> dict[str, Path]:
+    return toy_corpus(tmp_path / "corpus")
+
+
+def sides(corpus: dict[str, Path]) -> list[object]:
+    return ["--source", corpus["source"], "--target", corpus["target"]]
+
+
+def refused(answer: Answer, *expected: str) -> None:
+    """One message that says all of `expected`, exit code 2, no traceback, nothing on standard output."""
+    assert answer.code == 2, answer
+    assert "Traceback" not in answer.err
+    assert answer.out == ""
+    for text in expected:
+        assert text in answer.err, answer.err
+
+
+# --- Help and the small commands ---
+
+
+def _commands(group: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
+    children = getattr(group, "commands", {})
+    return [found for name, child in children.items() for found in _commands(child, (*path, name))] or [path]
+
+
+COMMANDS = _commands(typer.main.get_command(app))
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_help_has_an_example(path: tuple[str, ...], command: Command) -> None:
+    answer = command(*path, "--help")
+    assert (answer.code, answer.err) == (0, "")
+    assert re.search(r"Examples?:", answer.out)
+    assert f"calque {' '.join(path)}" in answer.out
+
+
+def test_help_lists_every_command_and_short_help_works(command: Command) -> None:
+    for answer in (command("--help"), command("-h")):
+        assert answer.code == 0
+        assert all(path[0] in answer.out for path in COMMANDS)
+
+
+def test_version(command: Command) -> None:
+    assert command("--version") == (0, f"calque {calque.__version__}\n", "")
+
+
+def test_doctor_tells_versions_and_is_content(command: Command) -> None:
+    answer = command("doctor")
+    assert (answer.code, answer.err) == (0, "")
+    assert all(name in answer.out for name in ("torch", "sacrebleu", "extras:", "cpu", "cuda"))
+
+
+def test_doctor_says_what_is_missing(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calque.commands import doctor
+
+    monkeypatch.setattr(doctor, "CORE", (*doctor.CORE, "no-such-package"))
+    answer = command("doctor")
+    assert answer.code == 1
+    assert "MISSING" in answer.out
+
+
+def test_systems_are_listed(command: Command) -> None:
+    answer = command("systems")
+    assert (answer.code, answer.err) == (0, "")
+    assert all(name in answer.out and system.summary in answer.out for name, system in SYSTEMS.items())
+
+
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_is_printed_as_toml_that_reads_back(name: str, command: Command) -> None:
+    answer = command("systems", name)
+    assert answer.code == 0
+    model = SYSTEMS[name].model
+    assert check(type(model), tomllib.loads(answer.out)["model"], origin=name) == model
+
+
+def test_an_unknown_system_is_refused(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+    refused(command("systems", "large"), "'large' is not known; there are: tiny")
+    refused(command("init", tmp_path / "a.toml", "--system", "large"), "'large'")
+    refused(command("train", *sides(corpus), "--system", "large"), "'large'")
+
+
+def test_init_writes_a_config_that_reads_back_and_trains(
+    command: Command, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "sub folder.toml"
+    answer = command("init", file, *sides(corpus))
+    assert (answer.code, answer.out) == (0, "")
+    experiment = check(Experiment, read_toml(file), origin="test")
+    assert check(Experiment, tomllib.loads(to_toml(experiment)), origin="test") == experiment
+    assert to_values(experiment)["data"]["train"][0]["source"] == str(corpus["source"])
+    refused(command("init", file), "is there already")
+    monkeypatch.chdir(tmp_path)
+    done = command("train", "--config", file, *SHORT)
+    assert done.code == 0, done.err
+    assert done.out == "runs/1\n"
+
+
+def test_init_explains_every_setting_of_its_own_sections(command: Command, tmp_path: Path) -> None:
+    """Each key of [training] and [search] stands under a line that explains it."""
+    command("init", tmp_path / "a.toml")
+    lines = (tmp_path / "a.toml").read_text(encoding="utf-8").splitlines()
+    section, bare = "", []
+    for before, line in zip(["", *lines], lines, strict=False):
+        section = line if line.startswith("[") else section
+        is_key = re.match(r"(# )?\w+ =", line) is not None
+        if is_key and section.strip("[]").split(".")[0] in ("training", "search", "") and not before.startswith("# "):
+            bare.append(f"{section} {line}")
+    assert bare == []
+
+
+def test_the_schema_is_json_and_knows_every_section(command: Command) -> None:
+    answer = command("init", "--schema")
+    assert answer.code == 0
+    schema = json.loads(answer.out)
+    assert set(schema["properties"]) == set(Experiment.model_fields)
+
+
+# --- Train ---
+
+
+def test_training_from_two_files(
+    command: Command, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    answer = command("train", *sides(corpus), *QUICK, "seed=7")
+    assert answer.code == 0, answer.err
+    assert answer.out == "runs/1\n"  # the result; everything else is told on standard error
+    assert "chosen for 100 pairs" in answer.err
+    assert "next: calque translate runs/1" in answer.err
+    assert "\x1b" not in answer.err  # no bars or colours where nobody watches
+    assert tomllib.loads(Path("runs/1/config.toml").read_text(encoding="utf-8"))["seed"] == 7
+    assert command("train", *sides(corpus), *QUICK).out == "runs/2\n"
+    again = command("train", "--resume", "runs/1")
+    assert (again.code, again.out) == (0, "runs/1\n")
+    assert "going on from step 2" in again.err
+
+
+def crlf(path: Path) -> None:
+    path.write_bytes(path.read_bytes().replace(b"\n", b"\r\n"))
+
+
+def bom(path: Path) -> None:
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes())
+
+
+def packed(path: Path) -> None:
+    path.write_bytes(gzip.compress(path.read_bytes()))
+
+
+def unended(path: Path) -> None:
+    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
+
+
+@pytest.mark.parametrize("change", [crlf, bom, packed, unended])
+def test_how_a_file_was_saved_does_not_matter(
+    change: Callable[[Path], None], command: Command, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    command("train", *sides(corpus), *QUICK, "--run", tmp_path / "plain")
+    odd = {side: path.with_name(f"ñ {path.name} 今") for side, path in corpus.items()}
+    for side, path in odd.items():
+        shutil.copy(corpus[side], path)
+        change(path)
+    answer = command("train", *sides(odd), *QUICK, "--run", tmp_path / "a b ü")
+    assert answer.code == 0, answer.err
+    assert answer.out == f"{tmp_path / 'a b ü'}\n"
+    weights = [tmp_path / name / "model" / "weights.safetensors" for name in ("plain", "a b ü")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+
+
+def test_validation_files_are_used(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+    valid = toy_corpus(tmp_path / "valid", pairs=7, seed=9)
+    given = ["--valid-source", valid["source"], "--valid-target", valid["target"]]
+    answer = command("train", *sides(corpus), *given, *QUICK, "--run", tmp_path / "run")
+    assert answer.code == 0, answer.err
+    assert "150 pairs to train on, 7 to validate" in answer.err
+
+
+def test_mistakes_in_what_is_given_to_train(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+    source, target = corpus["source"], corpus["target"]
+    nowhere = tmp_path / "nowhere"
+    refused(command("train"), "nothing to train on")
+    refused(command("train", "--source", source), "--source and --target go together")
+    refused(command("train", "--target", target), "--source and --target go together")
+    refused(command("train", *sides(corpus), "--valid-source", source), "--valid-source and --valid-target")
+    refused(command("train", "--config", nowhere), f"{nowhere}: no such file")
+    refused(command("train", "--config", tmp_path), str(tmp_path))
+    refused(command("train", "--source", nowhere, "--target", nowhere), f"{nowhere}: no such file")
+    refused(command("train", "--source", tmp_path, "--target", target), f"{tmp_path}: not a plain file")
+    refused(command("train", *sides(corpus), "training.steps"), "'training.steps' is not an override")
+    refused(command("train", *sides(corpus), "training.device=cuda:9"), "training.device", "'cuda:9'")
+    refused(command("train", *sides(corpus), "--steps", "5"), "No such option")
+    refused(command("train", *sides(corpus), "--run", source / "below"), str(source))
+    refused(command("train", "--resume", nowhere), "not a run folder")
+    refused(command("trian"), "No such command")
+
+
+def test_unknown_keys_get_a_suggestion_and_all_problems_come_at_once(
+    command: Command, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    wrong = ["training.stepz=5", "training.batch.tokens=1", "model.decoder.kind=lstm", "search.beam=wide", "sede=1"]
+    answer = command("train", *sides(corpus), *wrong, "--run", tmp_path / "run")
+    refused(answer, "5 problems", "training.stepz: unknown key; did you mean 'steps'?", "training.batch.tokens")
+    refused(answer, "model.decoder.kind: 'lstm' is not one of", "search.beam", "sede: unknown key", "'seed'")
+    file = tmp_path / "my.toml"
+    file.write_text("[training]\nstepz = 1\n", encoding="utf-8")
+    refused(command("train", "--config", file), str(file), "2 problems", "stepz", "data: missing")
+    file.write_bytes(b"[training\n\xff")
+    refused(command("train", "--config", file), str(file), "not valid TOML")
+
+
+def test_files_that_do_not_line_up_are_refused_with_both_counts(
+    command: Command, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    lines = corpus["target"].read_text(encoding="utf-8").splitlines(keepends=True)
+    corpus["target"].write_text("".join(lines[:80] + lines[81:]), encoding="utf-8")
+    answer = command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run")
+    refused(answer, "150 lines", "149", "suspect line")
+    assert not (tmp_path / "run").exists()
+    corpus["target"].write_text("", encoding="utf-8")
+    refused(command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"), "150 lines", " 0")
+
+
+def test_bad_utf8_is_refused_with_file_line_and_byte(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+    lines = corpus["source"].read_bytes().split(b"\n")
+    lines[16] = b"a \xff b"
+    corpus["source"].write_bytes(b"\n".join(lines))
+    answer = command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run")
+    refused(answer, f"{corpus['source']}: line 17, byte 3: 0xff")
+    skipped = command("train", *sides(corpus), *QUICK, "data.invalid=skip", "--run", tmp_path / "run")
+    assert skipped.code == 0, skipped.err
+    assert "1 not UTF-8" in skipped.err
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "said"),
+    [
+        ("\n" * 9, "\n" * 9, "not one pair"),
+        ("", "", "not one pair"),
+        ("a\n", "b\n", "too few to hold some out"),
+        ("a\n" * 30, "b\n" * 30, "too few to hold some out"),
+        (" \n\t\n", "b\nc\n", "not one pair"),
+    ],
+)
+def test_corpora_with_nothing_to_learn_from(
+    source: str, target: str, said: str, command: Command, tmp_path: Path
+) -> None:
+    corpus = {"source": tmp_path / "s", "target": tmp_path / "t"}
+    corpus["source"].write_text(source, encoding="utf-8")
+    corpus["target"].write_text(target, encoding="utf-8")
+    refused(command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"), said)
+
+
+def test_one_pair_is_enough_with_a_validation_corpus(command: Command, tmp_path: Path) -> None:
+    one = toy_corpus(tmp_path / "one", pairs=1)
+    valid = ["--valid-source", one["source"], "--valid-target", one["target"]]
+    answer = command("train", *sides(one), *valid, *QUICK, "--run", tmp_path / "run")
+    assert answer.code == 0, answer.err
+
+
+def test_a_damaged_gzip_is_named(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+    packed(corpus["source"])
+    corpus["source"].write_bytes(corpus["source"].read_bytes()[:-20])
+    refused(command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"), str(corpus["source"]), "gzip")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_a_file_that_may_not_be_read_is_named(command: Command, corpus: dict[str, Path], trained: Path) -> None:
+    corpus["source"].chmod(0)
+    refused(command("train", *sides(corpus)), str(corpus["source"]), "Permission denied")
+    refused(command("translate", trained, "--input", corpus["source"]), "Permission denied")
+
+
+def test_resume_takes_no_other_setting_and_a_used_folder_is_refused(command: Command, trained: Path) -> None:
+    for extra in (["seed=4"], ["--system", "tiny"], ["--config", "x.toml"], ["--run", "x"], ["--source", "x"]):
+        refused(command("train", "--resume", trained, *extra), "takes no other setting")
+    source = toy_corpus(trained / ".." / "corpus")
+    refused(command("train", *sides(source), "--run", trained), "there is a run already", "--resume")
+    refused(command("train", "--resume", trained / "model"), "not a run folder")
+    refused(command("train", "--resume", trained / "config.toml"), "not a run folder")
+
+
+# --- Translate ---
+
+
+def test_translations_go_to_standard_output_and_nothing_else_does(command: Command, trained: Path) -> None:
+    answer = command("translate", trained, stdin=b"a b c\n\nh g\n")
+    assert (answer.code, answer.err) == (0, "")
+    assert answer.out.split("\n") == ["a b c", "", "h g", ""]
+    assert command("translate", trained / "model", stdin=b"a b c").out == "a b c\n"
+    assert command("translate", trained, stdin=b"") == (0, "", "")
+
+
+@pytest.mark.parametrize("change", [lambda _path: None, crlf, bom, packed, unended])
+def test_translating_a_file(change: Callable[[Path], None], command: Command, trained: Path, tmp_path: Path) -> None:
+    file = tmp_path / "in put ä.txt"
+    file.write_bytes("a b c\n \nh\u2028g\x85f\n\ufffd\nd e\n".encode())
+    change(file)
+    out = tmp_path / "out"
+    answer = command("translate", trained, "--input", file, "--output", out)
+    assert (answer.code, answer.out) == (0, "")
+    lines = out.read_bytes().decode().split("\n")
+    assert len(lines) == 6
+    assert (lines[0], lines[1], lines[4], lines[5]) == ("a b c", "", "d e", "")
+
+
+def test_nbest_is_numbered_and_scored(command: Command, trained: Path) -> None:
+    answer = command("translate", trained, "--nbest", 3, "--beam", 4, stdin=b"a b c\n\nd\n")
+    rows = [line.split("\t") for line in answer.out.splitlines()]
+    assert [row[0] for row in rows] == ["1"] * 3 + ["2"] + ["3"] * 3
+    assert rows[0][2] == "a b c"
+    scores = [float(row[1]) for row in rows[:3]]
+    assert scores == sorted(scores, reverse=True)
+    wide = command("translate", trained, "--nbest", 7, stdin=b"a b c\n")  # the beam follows
+    assert len(wide.out.splitlines()) == 7
+
+
+def test_what_is_too_long_is_cut_and_reported(command: Command, trained: Path) -> None:
+    answer = command("translate", trained, stdin=b"a b\n" + b"a " * 2000 + b"\n" + b"b" * 300_000 + b"\nc\n")
+    assert len(answer.out.splitlines()) == 4
+    assert "standard input: line 2: too long; only its beginning (512 pieces) was read" in answer.err
+    assert "line 3: too long" in answer.err
+    assert "line 1" not in answer.err
+    assert "line 4" not in answer.err
+
+
+def test_bad_bytes_fail_or_are_skipped_or_replaced(command: Command, trained: Path) -> None:
+    text = b"a b\nc \xff d\ne\n"
+    failed = command("translate", trained, stdin=text)
+    assert failed.code == 2
+    assert "standard input: line 2, byte 3: 0xff is not UTF-8" in failed.err
+    skipped = command("translate", trained, "--invalid", "skip", stdin=text)
+    assert skipped.out.split("\n")[1] == ""
+    assert len(skipped.out.splitlines()) == 3
+    assert "line 2: byte 3" in skipped.err
+    replaced = command("translate", trained, "--invalid", "replace", stdin=text)
+    assert replaced.out.split("\n")[1] != ""
+
+
+def test_options_change_the_search_and_not_the_count(command: Command, trained: Path) -> None:
+    plain = command("translate", trained, stdin=b"a b c\nd e f g\n")
+    assert command("translate", trained, "--batch-tokens", 1, stdin=b"a b c\nd e f g\n") == plain
+    assert len(command("translate", trained, "--beam", 1, stdin=b"a b c\nd\n").out.splitlines()) == 2
+
+
+def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "nowhere"
+    refused(command("translate", nowhere), f"{nowhere}: no such run or model folder")
+    refused(command("translate", tmp_path), "manifest.json")
+    (tmp_path / "unfinished").mkdir()
+    (tmp_path / "unfinished" / "config.toml").touch()
+    refused(command("translate", tmp_path / "unfinished"), "no model here yet")
+    refused(command("translate", trained, "--input", nowhere), f"{nowhere}: No such file")
+    refused(command("translate", trained, "--input", tmp_path), f"{tmp_path}: Is a directory")
+    refused(command("translate", trained, "--device", "gpu"), "--device: 'gpu' is not one of auto, cpu, cuda, mps")
+    refused(command("translate", trained, "--invalid", "ignore"), "--invalid: 'ignore' is not one of")
+    refused(command("translate", trained, "--nbest", 5, "--beam", 3, stdin=b"a\n"), "nbest is 5 and beam is 3")
+    refused(command("translate", trained, "--beam", 0), "--beam")
+    refused(command("translate", trained, "--output", nowhere / "below", stdin=b"a\n"), str(nowhere / "below"))
+    refused(command("translate"), "Missing argument")
+    broken = tmp_path / "broken.gz"
+    broken.write_bytes(gzip.compress(b"a b\n" * 9999)[:-20])
+    answer = command("translate", trained, "--input", broken)
+    assert answer.code == 2
+    assert f"{broken}: damaged gzip" in answer.err
+
+
+def test_the_input_is_not_overwritten(command: Command, trained: Path, tmp_path: Path) -> None:
+    file = tmp_path / "file"
+    file.write_text("a b\n", encoding="utf-8")
+    refused(command("translate", trained, "--input", file, "--output", file), "is the input too")
+    assert file.read_text(encoding="utf-8") == "a b\n"
+
+
+def test_a_damaged_model_is_refused(command: Command, trained: Path, tmp_path: Path) -> None:
+    model = Path(shutil.copytree(trained / "model", tmp_path / "model"))
+    content = bytearray((model / "weights.safetensors").read_bytes())
+    content[-3] ^= 1
+    (model / "weights.safetensors").write_bytes(content)
+    refused(command("translate", model, stdin=b"a\n"), "weights.safetensors: changed since it was written")
+
+
+# --- Evaluate ---
+
+
+def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path, tmp_path: Path) -> None:
+    files = toy_corpus(tmp_path / "test", pairs=20, change=list, seed=77)
+    given = [trained, "--source", files["source"], "--reference", files["target"]]
+    answer = command("evaluate", *given, "--output", tmp_path / "kept")
+    assert (answer.code, answer.err) == (0, "")
+    for name in ("bleu", "bleu lowercased", "chrf", "ter", "exact match", "perplexity"):
+        assert re.search(rf"^{name} +\d", answer.out, re.MULTILINE)
+    assert "nrefs:1|case:mixed" in answer.out
+    kept = (tmp_path / "kept").read_text(encoding="utf-8").splitlines()
+    assert kept == command("translate", trained, "--input", files["source"]).out.splitlines()
+    scores = json.loads(command("evaluate", *given, "--json", "--beam", 2).out)
+    assert scores["beam"] == 2
+    assert scores["bleu"]["value"] > 50
+    assert scores["perplexity"] >= 1
+
+
+def test_mistakes_in_what_is_given_to_evaluate(command: Command, trained: Path, tmp_path: Path) -> None:
+    files = toy_corpus(tmp_path / "test", pairs=20)
+    short = tmp_path / "short"
+    short.write_text("a\n" * 19, encoding="utf-8")
+    empty = tmp_path / "empty"
+    empty.touch()
+
+    def evaluate(source: Path, reference: Path, *extra: object) -> Answer:
+        return command("evaluate", trained, "--source", source, "--reference", reference, *extra)
+
+    refused(evaluate(files["source"], short), "20 lines", "19")
+    refused(evaluate(empty, empty), "empty")
+    refused(evaluate(tmp_path / "a", tmp_path / "b"), f"{tmp_path / 'a'}: No such", f"{tmp_path / 'b'}: No such")
+    refused(evaluate(tmp_path, short), "directory")
+    refused(evaluate(files["source"], files["target"], "--device", "tpu"), "--device")
+    short.write_bytes(b"a\n\xfe\n")
+    refused(evaluate(short, short), f"{short}: line 2, byte 1: 0xfe")
+    refused(command("evaluate", tmp_path, "--source", files["source"], "--reference", files["target"]), "manifest")
+
+
+# --- Data ---
+
+
+def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path]) -> None:
+    answer = command("data", "check", *sides(corpus), "text.kind=words")
+    assert answer.code == 0, answer.err
+    assert "150 lines, 150 pairs" in answer.out
+    corpus["source"].write_bytes(b"\xff\n" + corpus["source"].read_bytes().split(b"\n", 1)[1])
+    bad = command("data", "check", *sides(corpus), "text.kind=words")
+    assert bad.code == 2
+    assert f"{corpus['source']}: line 1, byte 1" in bad.err
+    refused(command("data", "check", "--source", corpus["source"]), "give --source and --target")
+    refused(command("data", "check", *sides(corpus), "--test-source", corpus["source"]), "--test-target")
+
+
+def test_data_prepare_makes_a_store_that_training_uses(
+    command: Command, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    answer = command("data", "prepare", *sides(corpus), "--out", tmp_path / "store", *QUICK[:2])
+    assert (answer.code, answer.out) == (0, "")
+    assert "100 pairs to train on, 50 to validate" in answer.err
+    store = f"data.store={tmp_path / 'store'}"
+    assert command("train", *sides(corpus), *QUICK, store, "--run", tmp_path / "run").code == 0
+    other = command("train", *sides(corpus), *QUICK, store, "text.kind=characters", "--run", tmp_path / "other")
+    refused(other, "made from something else", "text.kind")
+
+
+def test_a_config_is_used_by_every_command_that_takes_one(
+    command: Command, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    file = tmp_path / "a.toml"
+    file.write_text(to_toml(check(Experiment, toy_values(corpus, "plain"), origin="test")), encoding="utf-8")
+    assert command("data", "check", "--config", file).code == 0
+    assert command("data", "prepare", "--config", file, "--out", tmp_path / "store").code == 0
+    answer = command("train", "--config", file, "training.steps=1", "--run", tmp_path / "run")
+    assert answer.code == 0, answer.err

@@ -1,0 +1,84 @@
+"""Scores are sacreBLEU's own, with its signatures, and by the right splitting of the script."""
+
+import pytest
+import sacrebleu
+
+from calque.errors import DataError
+from calque.evaluation.metrics import bleu, choose_splitting, exact_match, score_translations
+
+HYPOTHESES = ["the cat sat on the mat .", "It rains Today.", "nothing like it", ""]
+REFERENCES = ["the cat sat on a mat .", "it rains today.", "something else entirely", "not empty"]
+CHINESE = ["今天天气很好。", "他去了北京,昨天。", "我不知道", "很好"]
+CHINESE_HYPOTHESES = ["今天的天气很好。", "他昨天去了北京。", "我知道", "不好"]
+JAPANESE = ["今日はとてもいい天気です。", "彼は昨日東京に行きました。", "わかりません", "はい"]
+
+
+def test_the_figures_are_those_of_sacrebleu() -> None:
+    scores = score_translations(HYPOTHESES, REFERENCES)
+    references = [REFERENCES]
+    assert scores.bleu.value == sacrebleu.corpus_bleu(HYPOTHESES, references).score
+    assert scores.bleu_lowercased.value == sacrebleu.corpus_bleu(HYPOTHESES, references, lowercase=True).score
+    assert scores.bleu_lowercased.value > scores.bleu.value > 0
+    assert scores.chrf.value == sacrebleu.corpus_chrf(HYPOTHESES, references).score
+    assert scores.ter.value == sacrebleu.corpus_ter(HYPOTHESES, references).score
+    assert bleu(HYPOTHESES, REFERENCES) == scores.bleu.value
+
+
+def test_signatures_say_how_it_was_computed() -> None:
+    scores = score_translations(HYPOTHESES, REFERENCES)
+    version = f"version:{sacrebleu.__version__}"
+    assert scores.bleu.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
+    assert scores.bleu_lowercased.signature == f"nrefs:1|case:lc|eff:no|tok:13a|smooth:exp|{version}"
+    assert scores.chrf.signature == f"nrefs:1|case:mixed|eff:yes|nc:6|nw:0|space:no|{version}"
+    assert scores.ter.signature == f"nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|{version}"
+
+
+def test_chinese_is_split_as_chinese() -> None:
+    scores = score_translations(CHINESE_HYPOTHESES, CHINESE)
+    assert scores.bleu.value == sacrebleu.corpus_bleu(CHINESE_HYPOTHESES, [CHINESE], tokenize="zh").score
+    assert scores.bleu.value > sacrebleu.corpus_bleu(CHINESE_HYPOTHESES, [CHINESE], tokenize="13a").score
+    assert "tok:zh" in scores.bleu.signature
+    assert "asian:yes" in scores.ter.signature
+    expected = sacrebleu.corpus_ter(CHINESE_HYPOTHESES, [CHINESE], asian_support=True, normalized=True).score
+    assert scores.ter.value == expected
+    assert bleu(CHINESE_HYPOTHESES, CHINESE) == scores.bleu.value
+
+
+@pytest.mark.parametrize(
+    ("references", "splitting"),
+    [
+        (REFERENCES, "13a"),
+        (CHINESE, "zh"),
+        (JAPANESE, "char"),
+        (["Der Bär heißt Öl."], "13a"),
+        (["Привет, мир"], "13a"),
+        (["The word 道 is Chinese, and so is 德."], "13a"),  # a quotation does not make a text Chinese
+        (["123 456 !", ""], "13a"),
+        ([""], "13a"),
+    ],
+)
+def test_splitting_follows_the_script_of_the_references(references: list[str], splitting: str) -> None:
+    assert choose_splitting(references) == splitting
+
+
+def test_splitting_can_be_chosen() -> None:
+    assert "tok:char" in score_translations(HYPOTHESES, REFERENCES, splitting="char").bleu.signature
+    assert "tok:intl" in score_translations(HYPOTHESES, REFERENCES, splitting="intl").bleu.signature
+
+
+def test_perfect_is_perfect_and_empty_is_nothing() -> None:
+    same = score_translations(REFERENCES, REFERENCES)
+    assert [round(metric.value, 9) for metric in same] == [100, 100, 100, 0, 100]
+    nothing = score_translations([""] * 4, REFERENCES)
+    assert (nothing.bleu.value, nothing.chrf.value, nothing.ter.value, nothing.exact_match.value) == (0, 0, 100, 0)
+
+
+def test_exact_match_counts_whole_lines() -> None:
+    assert exact_match(["a", "b", "c", "D"], ["a", "b ", "c", "d"]) == (50.0, "exact|n:4")
+
+
+def test_counts_that_differ_are_refused_with_both() -> None:
+    with pytest.raises(DataError, match="4 translations but 3 references"):
+        score_translations(HYPOTHESES, REFERENCES[:3])
+    with pytest.raises(DataError, match="empty"):
+        score_translations([], [])

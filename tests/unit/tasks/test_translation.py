@@ -1,0 +1,72 @@
+"""The loss of a batch against the equation, token by token."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from tests.conftest import FAMILIES
+
+from calque.data.batch import Batch, collate
+from calque.data.plan import BatchConfig, Planned
+from calque.data.shapes import Shape
+from calque.data.store import Store, store_of
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.tasks.translation import counted, mean_loss, translation_loss
+from calque.text import BOS, EOS, PAD
+from calque.translator import pad_source
+
+PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7]), ([4], [])]
+
+
+def make_model(family: str = "luong") -> Model:
+    torch.manual_seed(1)
+    return Model(ModelConfig.model_validate(FAMILIES[family]), sizes=Sizes(8, 8, joint=True)).double().eval()
+
+
+def batch_of(store: Store, shape: Shape) -> Batch:
+    return collate(store, planned=Planned(np.arange(len(store)), shape))
+
+
+def token_losses(model: Model, source: list[int], target: list[int], *, smoothing: float) -> list[float]:
+    """One sentence, one token after the other: (1 - e)·(-log p of it) + e·(mean of -log p over the vocabulary)."""
+    context = model.decoder.prepare(model.encode(pad_source([source])))
+    state, losses = model.decoder.start(context), []
+    for read, said in zip([BOS, *target], [*target, EOS], strict=True):
+        output, state = model.decoder(torch.tensor([[read]]), state, context)
+        log_probs = model.output.log_probs(output.hidden[0, -1])
+        losses.append(float(-(1 - smoothing) * log_probs[said] - smoothing * log_probs.mean()))
+    return losses
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@torch.no_grad()
+def test_the_loss_is_the_sum_over_all_target_tokens(family: str, smoothing: float) -> None:
+    model, store = make_model(family), store_of(PAIRS)
+    expected = math.fsum(loss for pair in PAIRS for loss in token_losses(model, *pair, smoothing=smoothing))
+    for shape in (Shape(5, 6, 6), Shape(7, 9, 8)):  # exact, and with rows and columns that only fill it up
+        loss = translation_loss(model, batch_of(store, shape), smoothing=smoothing)
+        assert float(loss) == pytest.approx(expected, abs=1e-9)
+
+
+@torch.no_grad()
+def test_the_mean_loss_is_a_token_and_knows_no_smoothing_and_no_dropout() -> None:
+    model, store = make_model(), store_of(PAIRS)
+    losses = [loss for pair in PAIRS for loss in token_losses(model, *pair, smoothing=0.0)]
+    expected = math.fsum(losses) / len(losses)
+    for config in (BatchConfig(), BatchConfig(tokens=2), BatchConfig(tokens=40), BatchConfig(shapes="static")):
+        model.train()
+        assert mean_loss(model, store, batch=config) == pytest.approx(expected, rel=1e-6)
+        assert model.training  # it is given back as it came
+    model.eval()
+    mean_loss(model, store, batch=BatchConfig())
+    assert not model.training
+
+
+def test_counted_positions_are_those_that_are_no_padding() -> None:
+    hidden = torch.arange(12.0).view(2, 3, 2)
+    targets = torch.tensor([[5, PAD, PAD], [6, EOS, PAD]])
+    found, said = counted(hidden, targets)
+    assert found.tolist() == [[0.0, 1.0], [6.0, 7.0], [8.0, 9.0]]
+    assert said.tolist() == [5, 6, EOS]

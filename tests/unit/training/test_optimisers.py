@@ -1,0 +1,125 @@
+"""Adam and AdamW against their papers' equations, and their state on disk."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from calque.training.optimisers import (
+    OptimiserConfig,
+    build_optimiser,
+    optimiser_tensors,
+    restore_optimiser,
+    set_learning_rate,
+)
+
+KINDS = ["adam", "adamw"]
+
+
+class Small(nn.Module):
+    """A matrix that is used twice (tied), a vector, and a part that never gets a gradient."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(5)
+        self.matrix = nn.Parameter(torch.randn(3, 2, dtype=torch.float64))
+        self.tied = self.matrix
+        self.vector = nn.Parameter(torch.randn(3, dtype=torch.float64))
+        self.unused = nn.Parameter(torch.randn(4, dtype=torch.float64))
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return (self.matrix @ inputs + self.vector + (self.tied**2).sum()).square().sum()
+
+
+def config(kind: str, **values: Any) -> OptimiserConfig:
+    return OptimiserConfig(kind=kind, learning_rate=0.1, weight_decay=0.01, **values)
+
+
+def take_steps(model: Small, optimiser: torch.optim.Optimizer, numbers: range) -> None:
+    for number in numbers:
+        model(torch.tensor([1.0, number], dtype=torch.float64)).backward()
+        set_learning_rate(optimiser, 0.1 / number)
+        optimiser.step()
+        optimiser.zero_grad()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_updates_are_the_papers(kind: str) -> None:
+    """Kingma and Ba 2015, algorithm 1; L2 adds to the gradient, decoupled decay to the weight; vectors have none."""
+    model, mirror = Small(), Small()
+    optimiser = build_optimiser(config(kind), model)
+    take_steps(model, optimiser, range(1, 6))
+    values = {name: parameter.detach().clone() for name, parameter in mirror.named_parameters()}
+    first = {name: torch.zeros_like(value) for name, value in values.items()}
+    second = {name: torch.zeros_like(value) for name, value in values.items()}
+    for number in range(1, 6):
+        with torch.no_grad():
+            for name, parameter in mirror.named_parameters():
+                parameter.copy_(values[name])
+        used = [mirror.matrix, mirror.vector]
+        gradients = torch.autograd.grad(mirror(torch.tensor([1.0, number], dtype=torch.float64)), used)
+        for name, gradient in zip(("matrix", "vector"), gradients, strict=True):
+            decay = 0.01 if name == "matrix" else 0.0
+            rate = 0.1 / number
+            if kind == "adamw":
+                values[name] = values[name] * (1 - rate * decay)
+            else:
+                gradient = gradient + decay * values[name]
+            first[name] = 0.9 * first[name] + 0.1 * gradient
+            second[name] = 0.98 * second[name] + 0.02 * gradient**2
+            mean, variance = first[name] / (1 - 0.9**number), second[name] / (1 - 0.98**number)
+            values[name] = values[name] - rate * mean / (variance.sqrt() + 1e-9)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter.detach(), values[name], rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stop", [1, 4])
+def test_going_on_from_a_file_is_as_if_never_stopped(kind: str, stop: int, tmp_path: Path) -> None:
+    whole = Small()
+    take_steps(whole, build_optimiser(config(kind), whole), range(1, 9))
+
+    begun = Small()
+    optimiser = build_optimiser(config(kind), begun)
+    take_steps(begun, optimiser, range(1, stop))
+    save_file(optimiser_tensors(optimiser, begun), tmp_path / "optimiser.safetensors")
+
+    resumed = Small()
+    resumed.load_state_dict(begun.state_dict())
+    restored = build_optimiser(config(kind), resumed)
+    restore_optimiser(restored, resumed, load_file(tmp_path / "optimiser.safetensors"))
+    take_steps(resumed, restored, range(stop, 9))
+    for name, parameter in whole.named_parameters():
+        assert torch.equal(parameter, dict(resumed.named_parameters())[name]), name
+
+
+def test_the_state_is_named_after_parameters_and_tied_ones_come_once() -> None:
+    model = Small()
+    optimiser = build_optimiser(config("adam"), model)
+    assert optimiser_tensors(optimiser, model) == {}
+    take_steps(model, optimiser, range(1, 2))
+    assert set(optimiser_tensors(optimiser, model)) == {
+        f"{name}/{key}" for name in ("matrix", "vector") for key in ("step", "exp_avg", "exp_avg_sq")
+    }
+
+
+def test_what_was_restored_is_independent_of_where_it_came_from() -> None:
+    model = Small()
+    optimiser = build_optimiser(config("adam"), model)
+    take_steps(model, optimiser, range(1, 3))
+    tensors = optimiser_tensors(optimiser, model)
+    kept = {name: tensor.clone() for name, tensor in tensors.items()}
+    other = Small()
+    restored = build_optimiser(config("adam"), other)
+    restore_optimiser(restored, other, kept)
+    take_steps(other, restored, range(1, 3))
+    assert all(torch.equal(tensors[name], kept[name]) for name in kept)
+
+
+def test_the_rate_that_is_set_is_the_rate_of_every_group() -> None:
+    optimiser = build_optimiser(config("adam"), Small())
+    set_learning_rate(optimiser, 0.25)
+    assert [group["lr"] for group in optimiser.param_groups] == [0.25, 0.25]

@@ -1,0 +1,33 @@
+"""Curves are drawn where matplotlib is, and missed politely where it is not."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from calque.training.plots import draw_curves
+
+TRAIN = {"kind": "train", "step": 1, "loss": 2.0, "learning_rate": 0.1, "gradient_norm": 1.0}
+VALID = {"kind": "valid", "step": 1, "loss": 2.0, "bleu": 3.0, "exact_match": 0.0}
+
+
+def write(folder: Path, *lines: dict[str, object]) -> None:
+    (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
+
+
+def test_pictures_are_drawn_also_of_odd_runs(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write(tmp_path, TRAIN, VALID, {**TRAIN, "step": 2, "gradient_norm": "Infinity"}, {**VALID, "averaged": 2})
+    assert draw_curves(tmp_path)
+    assert (tmp_path / "plots" / "training.png").read_bytes().startswith(b"\x89PNG")
+    assert "<svg" in (tmp_path / "plots" / "training.svg").read_text(encoding="utf-8")
+    assert draw_curves(tmp_path)  # a second time is fine
+
+
+def test_without_matplotlib_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("matplotlib", "matplotlib.figure", "matplotlib.backends", "matplotlib.backends.backend_agg"):
+        monkeypatch.setitem(sys.modules, name, None)
+    write(tmp_path, TRAIN)
+    assert not draw_curves(tmp_path)
+    assert not (tmp_path / "plots").exists()

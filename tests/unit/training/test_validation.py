@@ -1,0 +1,37 @@
+"""Validation: loss with every token given and no smoothing, text searched greedily."""
+
+import math
+from pathlib import Path
+
+import pytest
+
+from calque.data.plan import BatchConfig
+from calque.data.store import store_of
+from calque.evaluation.metrics import bleu
+from calque.training.validation import Validation, ValidationSet, validate
+from calque.translator import SearchConfig, load
+
+LINES = ["a b c", "h g", "d d d d"]
+REFERENCES = ["a b c", "g h", "d d d"]
+
+
+def test_a_validation_is_what_the_translator_says_by_itself(trained: Path) -> None:
+    translator = load(trained)
+    source, target = translator.tokenizers
+    store = store_of(list(zip(source.encode_many(LINES), target.encode_many(REFERENCES), strict=True)))
+    search = SearchConfig(beam=4, length_penalty=1.0)
+    translator.model.train()  # as it is in the middle of training: dropout must not be heard
+    found = validate(translator, ValidationSet(store, LINES, REFERENCES), batch=BatchConfig(), search=search)
+    assert translator.model.training
+    translator.model.eval()
+    assert found.loss == pytest.approx(translator.loss(LINES, REFERENCES), rel=1e-6)
+    greedy = SearchConfig(beam=1, length_penalty=0)
+    assert found.translations == [one.text for one in translator.stream(LINES, search=greedy)]
+    assert found.bleu == bleu(found.translations, REFERENCES)
+    matches = sum(one == other for one, other in zip(found.translations, REFERENCES, strict=True))
+    assert found.exact_match == 100 * matches / 3
+
+
+def test_perplexity_is_the_exponential_of_the_loss_and_finite() -> None:
+    assert Validation(2.5, 0.0, 0.0, []).perplexity == math.exp(2.5)
+    assert math.isfinite(Validation(1e6, 0.0, 0.0, []).perplexity)
