@@ -77,28 +77,24 @@ def to_values(config: Config) -> Values:
     return values
 
 
-def _table(config: Config, *, name: str, comments: bool) -> Iterator[str]:
-    tables: list[tuple[str, Config]] = []
-    arrays: list[tuple[str, Sequence[Config]]] = []
+def _table(config: Config, *, name: str, comments: bool, kinds: Sequence[str] = ()) -> Iterator[str]:
+    """The lines of a table; `kinds` are the alternatives to this config where there are some."""
+    tables: list[tuple[str, Config, list[str]]] = []
     for key, field in type(config).model_fields.items():
         value = getattr(config, key)
+        alternatives = [tag for one in _configs(field.annotation) for tag in _tags(one)]
         if isinstance(value, Config):
-            tables.append((key, value))
+            tables.append((f"[{_join(name, key)}]", value, alternatives))
         elif isinstance(value, tuple | list) and value and all(isinstance(item, Config) for item in value):
-            arrays.append((key, value))
+            tables.extend((f"[[{_join(name, key)}]]", item, alternatives) for item in value)
         else:
-            if comments and field.description:
-                yield from (f"# {line}".rstrip() for line in field.description.strip().splitlines())
+            told = field.description or (f"One of: {', '.join(kinds)}." if key == "kind" and len(kinds) > 1 else "")
+            if comments and told:
+                yield from (f"# {line}".rstrip() for line in told.strip().splitlines())
             yield f"# {key} =" if value is None else f"{key} = {_value(value)}"
-    for key, table in tables:
-        yield from ("", f"[{_join(name, key)}]", *_table(table, name=_join(name, key), comments=comments))
-    for key, items in arrays:
-        for item in items:
-            yield from (
-                "",
-                f"[[{_join(name, key)}]]",
-                *_table(item, name=_join(name, key), comments=comments),
-            )
+    for header, table, alternatives in tables:
+        inner = header.strip("[]")
+        yield from ("", header, *_table(table, name=inner, comments=comments, kinds=alternatives))
 
 
 def _plain_table(values: Values, *, name: str) -> Iterator[str]:

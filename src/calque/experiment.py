@@ -149,14 +149,27 @@ def system_model(name: str) -> ModelConfig:
 def new_run_folder(folder: Path | None) -> Path:
     """A fresh folder for a run: the given one, or the next number in runs/."""
     if folder is None:
-        numbers = [int(path.name) for path in Path("runs").glob("*") if path.name.isdecimal()]
-        folder = Path("runs") / str(max(numbers, default=0) + 1)
+        return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
         raise FolderError(f"{folder}: there is a run already; go on with --resume {folder}, or choose another folder")
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
+
+
+def _next_run(runs: Path) -> Path:
+    """A new folder with the next number; of two who ask at once each gets its own."""
+    runs.mkdir(exist_ok=True)
+    number = max((int(path.name) for path in runs.iterdir() if path.name.isdecimal()), default=0) + 1
+    while True:
+        folder = runs / str(number)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
 
 
 def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) -> tuple[Values, list[str]]:

@@ -135,8 +135,11 @@ class Translator:
         if not sources or len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs its one target")
         source, target = self.tokenizers
+        limit = self.search.source_limit
+        longest = int(limit * self.search.maximum_ratio)
         ids = zip(source.encode_many(sources), target.encode_many(targets), strict=True)
-        return mean_loss(self.model, store_of(list(ids)), batch=BatchConfig())
+        pairs = [(one[:limit], other[:longest]) for one, other in ids]  # no longer than what search would see
+        return mean_loss(self.model, store_of(pairs), batch=BatchConfig())
 
     @torch.inference_mode()
     def _window(self, lines: Sequence[str], *, search: SearchConfig, nbest: int) -> list[Translation]:

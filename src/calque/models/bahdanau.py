@@ -23,8 +23,11 @@ class BahdanauConfig(Config):
 
     kind: Literal["bahdanau"] = "bahdanau"
     cell: CellName = "gru-original"
+    """rnn, lstm, gru or gru-original (the paper's)."""
     width: int = Field(default=256, ge=1)
+    """Width of the recurrent layer."""
     embedding: int = Field(default=256, ge=1)
+    """Width of the word vectors."""
     alignment: int = Field(default=256, ge=1)
     """Width of the alignment model's hidden layer."""
     readout: int = Field(default=256, ge=1)

@@ -23,9 +23,13 @@ class LuongConfig(Config):
 
     kind: Literal["luong"] = "luong"
     cell: CellName = "lstm"
-    layers: int = Field(default=2, ge=1)
+    """rnn, lstm, gru or gru-original."""
+    layers: int = Field(default=2, ge=1, le=256)
+    """How many recurrent layers stand on each other."""
     width: int = Field(default=256, ge=1)
+    """Width of the recurrent layers and of the attentional vector."""
     embedding: int = Field(default=256, ge=1)
+    """Width of the word vectors."""
     score: ScoreName = "general"
     """dot (needs equal widths), general or concat (§3.1)."""
     input_feeding: bool = True

@@ -27,10 +27,12 @@ class RecurrentEncoderConfig(Config):
     kind: Literal["recurrent"] = "recurrent"
     cell: CellName = "lstm"
     """rnn (tanh), lstm, gru (cuDNN's form) or gru-original (Cho 2014: reset before the product; no fused kernel)."""
-    layers: int = Field(default=2, ge=1)
+    layers: int = Field(default=2, ge=1, le=256)
+    """How many recurrent layers stand on each other."""
     width: int = Field(default=256, ge=1)
     """Width of the memory; a bidirectional encoder gives each direction half of it."""
     embedding: int = Field(default=256, ge=1)
+    """Width of the word vectors."""
     bidirectional: bool = True
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings and between layers."""
@@ -82,9 +84,12 @@ class RecurrentDecoderConfig(Config):
 
     kind: Literal["recurrent"] = "recurrent"
     cell: CellName = "lstm"
-    layers: int = Field(default=2, ge=1)
+    """rnn, lstm, gru or gru-original."""
+    layers: int = Field(default=2, ge=1, le=256)
+    """How many recurrent layers stand on each other."""
     width: int = Field(default=256, ge=1)
     embedding: int = Field(default=256, ge=1)
+    """Width of the word vectors."""
     bridge: BridgeName = "copy"
     """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
     dropout: float = Field(default=0.2, ge=0, lt=1)

@@ -22,10 +22,12 @@ class TransformerConfig(Config):
     """One side of a Transformer."""
 
     kind: Literal["transformer"] = "transformer"
-    layers: int = Field(default=6, ge=1)
+    layers: int = Field(default=6, ge=1, le=256)
+    """How many blocks."""
     width: int = Field(default=512, ge=2)
     """Width of embeddings and layers; even, and a multiple of heads."""
     heads: int = Field(default=8, ge=1)
+    """How many attentions look side by side, each with width / heads."""
     feed_forward: int = Field(default=2048, ge=1)
     """Width inside the feed-forward layers."""
     norm: NormPlace = "pre"
@@ -33,7 +35,9 @@ class TransformerConfig(Config):
     dropout: float = Field(default=0.1, ge=0, lt=1)
     """On the embeddings and on what each sub-layer adds."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """On the attention weights."""
     activation_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """Inside the feed-forward layers."""
 
     @model_validator(mode="after")
     def _divisible(self) -> Self:

@@ -308,7 +308,7 @@ class Trainer:
         self.job.reporter.say(
             f"step {progress.step}: {f'mean of {averaged} checkpoints, ' if averaged else ''}"
             f"validation loss {found.loss:.3f}, perplexity {found.perplexity:.2f}, BLEU {found.bleu:.1f}, "
-            f"exact {found.exact_match:.1f} %{' (best so far)' if is_best else ''}"
+            f"exact {found.exact_match:.1f} %{' (kept)' if averaged else ' (best so far)' if is_best else ''}"
         )
         self.sums.started += time.monotonic() - started
 

@@ -1,6 +1,5 @@
 """What a person sees of a run: a progress bar on a terminal, one line a validation, and log.txt."""
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -83,8 +82,3 @@ def samples_text(step: int, rows: Sequence[tuple[str, str, str]]) -> str:
     """Some translations of a validation, for samples.txt."""
     blocks = (f"source       {source}\nreference    {wanted}\ntranslation  {found}\n" for source, wanted, found in rows)
     return f"step {step}\n\n" + "\n".join(blocks) + "\n"
-
-
-def is_terminal() -> bool:
-    """Whether a person is looking at standard error."""
-    return sys.stderr.isatty()
