@@ -8,6 +8,12 @@ import typer
 
 from calque.errors import FolderError
 
+HEADER = """\
+# A Calque config; train with: calque train --config FILE
+# A key you remove gets its default or, where that depends on the corpus (steps, batch, rates), is chosen by it.
+
+"""
+
 
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
@@ -35,6 +41,5 @@ def init(
     corpora = {"train": [{"kind": "files", "source": str(source), "target": str(target)}]}
     values = experiment_values(config=None, system=system, corpora=corpora, assignments=[])
     text = to_toml(check(Experiment, values, origin="init"), comments=True)
-    header = "# A Calque config. Train with: calque train --config FILE. A key you remove gets its default,\n# or, where it depends on the corpus (steps, batch, rates), is chosen by it.\n\n"
-    path.write_text(header + text, encoding="utf-8")
+    path.write_text(HEADER + text, encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)

@@ -15,16 +15,18 @@ if TYPE_CHECKING:
     from calque.translator import Translator
 
 LANGUAGES = ("zh", "en", "de")
-# Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps.
+# Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread: for
+# layers this small two gain little, and lose much when something else wants a core (docs/decisions/0008).
 SETTINGS = (
     "text.vocabulary_size=2000",
-    "training.batch.tokens=4096",
-    "training.steps=700",
-    "training.validate_every=350",
+    "training.batch.tokens=2048",
+    "training.steps=900",
+    "training.validate_every=300",
     "training.patience=0",
+    "training.threads=1",
     "training.optimiser.learning_rate=0.003",
     "training.schedule.kind=linear",
-    "training.schedule.warmup=100",
+    "training.schedule.warmup=120",
 )
 NAMES = {"model": "this model", "dictionary": "word by word", "nearest": "nearest training sentence"}
 
