@@ -77,6 +77,27 @@ def to_values(config: Config) -> Values:
     return values
 
 
+def given_values(config: Config) -> Values:
+    """The values that were given and not left to their defaults; of alternatives, always which one."""
+    return {
+        key: _given(getattr(config, key))
+        for key in type(config).model_fields
+        if key in config.model_fields_set or key == "kind"
+    }
+
+
+def _given(value: object) -> object:
+    match value:
+        case Config():
+            return given_values(value)
+        case tuple() | list():
+            return [_given(item) for item in value]
+        case Path():
+            return str(value)
+        case _:
+            return value
+
+
 def _table(config: Config, *, name: str, comments: bool, kinds: Sequence[str] = ()) -> Iterator[str]:
     """The lines of a table; `kinds` are the alternatives to this config where there are some."""
     tables: list[tuple[str, Config, list[str]]] = []

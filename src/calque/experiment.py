@@ -6,7 +6,8 @@ metrics.jsonl, timing.jsonl, samples.txt, plots/ and log.txt.
 
 import json
 import platform
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,12 +15,12 @@ import torch
 from pydantic import Field, model_validator
 
 from calque import __version__
-from calque.config import Config, Values, check, override, read_toml, to_toml, to_values, values_to_toml
+from calque.config import Config, Values, check, given_values, override, read_toml, to_toml, to_values, values_to_toml
 from calque.data.corpora import DataConfig
 from calque.data.plan import BatchConfig, Plan
 from calque.data.prepare import Prepared, prepare
 from calque.errors import ConfigError, FolderError, UserError
-from calque.folders import MANIFEST
+from calque.folders import MANIFEST, sync
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS
 from calque.models.transformer import TransformerConfig
@@ -63,7 +64,8 @@ class Run(NamedTuple):
     summary: Summary
 
 
-Progress = Callable[[str, int, int], None]
+Preparing = Callable[[], AbstractContextManager[Callable[[str, int, int], None] | None]]
+"""Opens a display for the time in which the data is prepared: it is told what is done, how much, and of how much."""
 
 
 def train(
@@ -71,7 +73,7 @@ def train(
     *,
     run: Path | str | None = None,
     quiet: bool = False,
-    progress: Progress | None = None,
+    preparing: Preparing = nullcontext,
     origin: str = "config",
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
@@ -81,7 +83,7 @@ def train(
     """
     match config:
         case Experiment():
-            values = to_values(config)
+            values = given_values(config)
         case dict():
             values = config
         case _:
@@ -91,13 +93,13 @@ def train(
     folder = new_run_folder(None if run is None else Path(run))
     _write_atomically(folder / CONFIG, values_to_toml(_absolute(values, experiment)))
     try:
-        return resume(folder, quiet=quiet, progress=progress)
+        return resume(folder, quiet=quiet, preparing=preparing)
     except UserError:
         _take_back(folder)
         raise
 
 
-def resume(run: Path | str, *, quiet: bool = False, progress: Progress | None = None) -> Run:
+def resume(run: Path | str, *, quiet: bool = False, preparing: Preparing = nullcontext) -> Run:
     """Goes on with a run, from its newest checkpoint or from wherever it was stopped before the first."""
     folder = Path(run)
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
@@ -106,9 +108,9 @@ def resume(run: Path | str, *, quiet: bool = False, progress: Progress | None = 
     with run_lock(folder):
         values = read_toml(folder / CONFIG)
         experiment = check(Experiment, values, origin=str(folder / CONFIG))
-        prepared = prepare(
-            experiment.data, text=experiment.text, folder=experiment.data.store or folder / "store", progress=progress
-        )
+        store = experiment.data.store or folder / "store"
+        with preparing() as progress:
+            prepared = prepare(experiment.data, text=experiment.text, folder=store, progress=progress)
         completed, choices = follow_corpus(values, experiment, prepared)
         experiment = check(Experiment, completed, origin=str(folder / CONFIG))
         _write_atomically(folder / CONFIG, to_toml(experiment))
@@ -120,6 +122,26 @@ def resume(run: Path | str, *, quiet: bool = False, progress: Progress | None = 
         if not drawn and not quiet:
             reporter.say("no plots: matplotlib is not installed (pip install 'calque[plots]')")
     return Run(folder, experiment, summary)
+
+
+def differences(values: Values, *, run: Path) -> list[str]:
+    """What a run's config has otherwise than `values`, as far as they go."""
+    experiment = check(Experiment, values, origin="config")
+    found = dict(_flat(read_toml(run / CONFIG)))
+    wanted = dict(_flat(_absolute(values, experiment)))
+    return [f"{key} is {found.get(key)!r}, not {value!r}" for key, value in wanted.items() if found.get(key) != value]
+
+
+def _flat(values: Any, *, name: str = "") -> Iterator[tuple[str, Any]]:
+    match values:
+        case dict():
+            for key, value in values.items():
+                yield from _flat(value, name=f"{name}.{key}" if name else key)
+        case list():
+            for number, value in enumerate(values, start=1):
+                yield from _flat(value, name=f"{name}[{number}]")
+        case _:
+            yield name, values
 
 
 def build(experiment: Experiment, *, sizes: Sizes) -> Model:
@@ -177,7 +199,9 @@ def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) ->
     given = values.get("training", {})
     store, pairs = prepared.train, len(prepared.train)
     positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
-    batch = _or(given, "batch", "tokens", default=max(256, min(4096, positions // 100)))
+    device = choose_device(experiment.training.device).type
+    largest = 4096 if device == "cpu" else 16_384  # a device idles on small batches
+    batch = _or(given, "batch", "tokens", default=max(256, min(largest, positions // 100)))
     accumulate = given.get("accumulate", 1)
     config = BatchConfig(**{**given.get("batch", {}), "tokens": batch})
     epoch = max(1, Plan(store, config=config, seed=experiment.seed).estimate() // accumulate)
@@ -196,7 +220,7 @@ def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) ->
         "batch.tokens": batch,
         "optimiser.learning_rate": round(rate, 5),
         "schedule.warmup": max(20, min(4000, steps // 12)),
-        "device": choose_device(experiment.training.device).type,
+        "device": device,
     }
     missing = {key: value for key, value in chosen.items() if _or(given, *key.split("."), default=None) is None}
     if given.get("device", "auto") == "auto":
@@ -256,7 +280,7 @@ def _record(folder: Path, experiment: Experiment, prepared: Prepared) -> list[st
         "calque": __version__,
         "torch": torch.__version__,
         "python": platform.python_version(),
-        "machine": platform.machine(),
+        "machine": _machine(experiment.training.device),
         "data": prepared.digest,
         "reproducible": experiment.training.device == "cpu",
     }
@@ -273,6 +297,13 @@ def _record(folder: Path, experiment: Experiment, prepared: Prepared) -> list[st
         for key, value in now.items()
         if before.get(key) != value
     ]
+
+
+def _machine(device: str) -> str:
+    """The kind of machine: what its arithmetic depends on."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _card(experiment: Experiment, prepared: Prepared, *, parameters: int) -> str:
@@ -330,4 +361,6 @@ def _take_back(folder: Path) -> None:
 def _write_atomically(path: Path, text: str) -> None:
     temporary = path.with_name(f"{path.name}.tmp")
     temporary.write_text(text, encoding="utf-8")
+    sync(temporary)
     temporary.replace(path)
+    sync(path.parent)

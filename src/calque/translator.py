@@ -33,6 +33,8 @@ WINDOW = 2048  # sentences that are sorted by length together
 KIND, FORMAT = "model", 1
 WEIGHTS = "weights.safetensors"
 
+DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+
 
 class SearchConfig(Config):
     """How translations are searched for."""
@@ -206,8 +208,10 @@ def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
 
 
 def _limits(lengths: Tensor, *, search: SearchConfig) -> Limits:
-    maximum = (lengths * search.maximum_ratio).long() + search.maximum_extra
-    return Limits(maximum, torch.full_like(maximum, search.minimum + 1))
+    """Lengths count end marks: a source of n pieces has length n + 1, and so has its longest translation one more."""
+    minimum = torch.full_like(lengths, search.minimum + 1)
+    maximum = ((lengths - 1) * search.maximum_ratio).long() + search.maximum_extra + 1
+    return Limits(torch.maximum(maximum, minimum), minimum)
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConfig) -> Iterator[list[int]]:
@@ -219,7 +223,7 @@ def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConf
         start += count
 
 
-def choose_device(name: Literal["auto", "cpu", "cuda", "mps"]) -> torch.device:
+def choose_device(name: DeviceName) -> torch.device:
     """The device of that name; auto takes the best there is."""
     if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
         raise ConfigError(f"device: this machine or this build of torch has no {name}; use auto or cpu")
@@ -252,9 +256,25 @@ def save_model(path: Path, translator: Translator, *, card: str) -> None:
     write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
 
 
-def load(path: str | Path, *, device: Literal["auto", "cpu", "cuda", "mps"] = "auto") -> Translator:
+def load(path: str | Path, *, device: DeviceName = "auto") -> Translator:
     """The translator in a run folder (its `model/`) or a model folder; checked before anything in it is used."""
     folder = Path(path)
+    for _ in range(5):
+        try:
+            before = _identity(folder)
+            return _load(folder, device=device)
+        except FolderError:
+            if _identity(folder) == before:
+                raise  # otherwise a training run put a better model in its place while this one was read
+    return _load(folder, device=device)
+
+
+def _identity(folder: Path) -> tuple[int, ...]:
+    """Changes when another folder takes the place of a run's model."""
+    return tuple(one.stat().st_ino for one in (folder, folder / "model") if one.exists())
+
+
+def _load(folder: Path, *, device: DeviceName) -> Translator:
     if (folder / "model").is_dir():
         folder = folder / "model"
     if not folder.is_dir():

@@ -64,6 +64,8 @@ def check(
             raise error
         report = checking.check(experiment.data, test=test, prepared=prepared, batch=experiment.training.batch)
     typer.echo("\n".join(report_lines(report)))
+    if problems := [problem for corpus in report.corpora for problem in corpus.problems]:
+        raise DataError("\n".join(problems))
 
 
 @app.command()

@@ -8,7 +8,6 @@ from typing import Annotated
 import typer
 
 from calque.commands.inputs import input_lines, refuse_unreadable
-from calque.errors import DataError
 
 
 def evaluate(
@@ -28,24 +27,30 @@ def evaluate(
     """
     from calque.commands.choices import choice
     from calque.commands.progress import counting
+    from calque.data.alignment import refuse_misaligned
     from calque.evaluation.metrics import score_translations
     from calque.translator import load
 
     refuse_unreadable(source, reference)
     sources, references = _lines(source), _lines(reference)
     if len(sources) != len(references):
-        raise DataError(f"{source} has {len(sources):,} lines, {reference} has {len(references):,}: they must line up")
+        refuse_misaligned(source, target=reference)
     translator = load(model, device=choice(device, ("auto", "cpu", "cuda", "mps"), option="--device"))
     search = translator.search.model_copy(update={"beam": beam} if beam else {})
-    translations = []
+    translations, cut = [], 0
     with counting("translating", total=len(sources)) as more:
         for translation in translator.stream(sources, search=search):
             translations.append(translation.text)
+            cut += translation.source_cut
             more(1)
     if output is not None:
         output.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8", newline="\n")
+    if cut:
+        typer.echo(
+            f"{source}: {cut:,} lines are too long; only {search.source_limit} pieces of each were read", err=True
+        )
     scores = score_translations(translations, references)
-    perplexity = math.exp(translator.loss(sources, references))
+    perplexity = math.exp(min(translator.loss(sources, references), 700.0))
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}
         typer.echo(json.dumps({**values, "perplexity": perplexity, "beam": search.beam}, indent=1))
@@ -56,5 +61,5 @@ def evaluate(
 
 
 def _lines(path: Path) -> list[str]:
-    """Every line of a file, whole."""
+    """Every line of a file, up to 1 MiB of each: far more than a model reads."""
     return [line.text for line in input_lines(path, limit=1 << 20, invalid="fail")]

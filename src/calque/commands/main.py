@@ -46,9 +46,8 @@ def main(
 
 def run() -> None:
     """Runs a command; a mistake of the user's is one message, never a traceback."""
-    # Read by OpenMP when torch is loaded. Threads that spin while they wait for each other cost a training run most of
-    # its speed as soon as anything else wants a core (docs/decisions/0008).
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    if "OMP_WAIT_POLICY" not in os.environ:  # read by OpenMP when torch is loaded; see docs/decisions/0008
+        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     try:
         app()
     except Interrupted as interruption:
@@ -59,7 +58,7 @@ def run() -> None:
         _say(str(error), code=1)
     except OSError as error:
         if error.filename is None:
-            raise
+            _say(f"cannot go on: {error.strerror or error}; what was saved before is intact", code=1)
         _say(f"{error.filename}: {error.strerror}", code=2)
 
 

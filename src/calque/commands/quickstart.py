@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.data import write_book
+from calque.commands.data import LANGUAGES, write_book
 from calque.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from calque.evaluation.metrics import Scores
     from calque.translator import Translator
 
-LANGUAGES = ("zh", "en", "de")
 # Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread: for
 # layers this small two gain little, and lose much when something else wants a core (docs/decisions/0008).
 SETTINGS = (
@@ -85,18 +84,21 @@ def quickstart(
 
 
 def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> None:
+    """Trains in OUT/run, or goes on with the run that is there, if it is this one."""
     from calque import experiment
     from calque.commands.progress import preparing
 
     run = out / "run"
-    with preparing() as progress:
-        if (run / experiment.CONFIG).exists():
-            experiment.resume(run, progress=progress)
-            return
-        values = experiment.experiment_values(
-            config=None, system="tiny", corpora=_corpora(out / "data", languages), assignments=[*SETTINGS, *overrides]
-        )
-        experiment.train(values, run=run, progress=progress, origin="quickstart")
+    values = experiment.experiment_values(
+        config=None, system="tiny", corpora=_corpora(out / "data", languages), assignments=[*SETTINGS, *overrides]
+    )
+    if not (run / experiment.CONFIG).exists():
+        experiment.train(values, run=run, preparing=preparing, origin="quickstart")
+        return
+    if other := experiment.differences(values, run=run):
+        listed = "\n  ".join(other)
+        raise ConfigError(f"{out}: holds another quickstart; choose another --out, or remove it:\n  {listed}")
+    experiment.resume(run, preparing=preparing)
 
 
 def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:

@@ -46,17 +46,16 @@ def train(
     from calque import experiment
     from calque.commands.progress import preparing
 
-    with preparing() as progress:
-        if resume is not None:
-            done = experiment.resume(resume, progress=progress)
-        else:
-            values = experiment.experiment_values(
-                config=config,
-                system=system or (None if config else "tiny"),
-                corpora=corpora,
-                assignments=overrides or [],
-            )
-            done = experiment.train(values, run=run, progress=progress, origin=str(config or "command line"))
+    if resume is not None:
+        done = experiment.resume(resume, preparing=preparing)
+    else:
+        values = experiment.experiment_values(
+            config=config,
+            system=system or (None if config else "tiny"),
+            corpora=corpora,
+            assignments=overrides or [],
+        )
+        done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     summary = done.summary
     ended = "stopped early, nothing got better" if summary.stopped_early else "done"
     typer.echo(f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}", err=True)

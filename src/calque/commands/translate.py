@@ -25,7 +25,7 @@ def translate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
     input: Annotated[Path | None, typer.Option(help="Sentences, one a line (plain or .gz); else stdin.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where translations go; else stdout.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step; 1 is quickest.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step; fewer is quicker.")] = None,
     nbest: Annotated[
         int, typer.Option(min=1, help="Print the N best: line number, score and text, tab-separated.")
     ] = 1,
@@ -141,5 +141,7 @@ def _converse(translator: "Translator", search: "SearchConfig", *, nbest: int) -
             typer.echo(f"that line is not text: {error}", err=True)
             continue
         for translation in found:
+            if translation.source_cut:
+                typer.echo(f"too long: only the first {search.source_limit} pieces were read", err=True)
             for candidate in translation.candidates:
                 typer.echo(candidate.text if nbest == 1 else f"{candidate.score:8.3f}  {candidate.text}")

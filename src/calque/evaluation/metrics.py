@@ -1,5 +1,6 @@
 """Scores of translations against references, with the signatures that make them comparable."""
 
+import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
 
@@ -55,7 +56,7 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     """The share, in per cent, of translations that equal their reference."""
-    equal = sum(one == other for one, other in zip(hypotheses, references, strict=True))
+    equal = sum(one == other for one, other in zip(_composed(hypotheses), _composed(references), strict=True))
     return Metric(100 * equal / len(references), f"exact|n:{len(references)}")
 
 
@@ -71,5 +72,10 @@ def choose_splitting(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
 
 
 def _measure(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    score = metric.corpus_score(list(hypotheses), [list(references)])
+    score = metric.corpus_score(_composed(hypotheses), [_composed(references)])
     return Metric(score.score, str(metric.get_signature()))
+
+
+def _composed(lines: Sequence[str]) -> list[str]:
+    """In Unicode's NFC, as tokenizers write: how a letter with an accent is spelled should not be scored."""
+    return [unicodedata.normalize("NFC", line) for line in lines]

@@ -30,5 +30,5 @@ class Sinusoids(nn.Module):
         if size <= self.table.shape[0] and like.dtype != torch.float64:
             table = self.table
         else:  # past the table, or where its precision is not enough
-            table = sinusoids(size, width=self.width).to(self.table.device)
+            table = sinusoids(size, width=self.width).to(like.dtype).to(self.table.device)
         return nn.functional.embedding(positions, table).to(like.dtype)

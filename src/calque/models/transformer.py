@@ -178,7 +178,7 @@ def self_mask(position: Tensor, *, past: int, size: int) -> Tensor:
 
 
 def initialise(module: nn.Module) -> None:
-    """Xavier-uniform matrices and zero biases, as the paper's own code has it."""
+    """Xavier-uniform matrices (keys and values as one) and zero biases."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.xavier_uniform_(part.weight)

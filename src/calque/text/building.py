@@ -21,16 +21,18 @@ def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs:
     match config:
         case SentencePieceConfig():
             take = config.sample // 2 if config.joint else config.sample
+            share = min(1.0, take / max(pairs, 1))
             sides = [spread(lines(), of=pairs, take=take) for lines in (source, target)]
         case WordsConfig() | CharactersConfig():
+            share = 1.0
             sides = [source(), target()]
         case BytesConfig():
             return _shared(BytesTokenizer())
         case _:
             assert_never(config)
     if config.joint:
-        return _shared(_train(config, lines=chain(*sides)))
-    return Tokenizers(*(_train(config, lines=lines) for lines in sides))
+        return _shared(_train(config, lines=chain(*sides), share=share))
+    return Tokenizers(*(_train(config, lines=lines, share=share) for lines in sides))
 
 
 def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
@@ -38,10 +40,12 @@ def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
     return (line for at, line in enumerate(lines) if at * take % max(of, 1) < take)
 
 
-def _train(config: SentencePieceConfig | WordsConfig | CharactersConfig, *, lines: Iterable[str]) -> Tokenizer:
+def _train(
+    config: SentencePieceConfig | WordsConfig | CharactersConfig, *, lines: Iterable[str], share: float
+) -> Tokenizer:
     match config:
         case SentencePieceConfig():
-            return SentencePieceTokenizer.train(config, lines=lines)
+            return SentencePieceTokenizer.train(config, lines=lines, share=share)
         case WordsConfig():
             return WordsTokenizer.train(config, lines=lines)
         case CharactersConfig():

@@ -20,6 +20,7 @@ SPACE = "▁"
 _ESCAPE = Escape(SPACE + "▅")
 _BASE = (*PIECES, *BYTE_PIECES)
 _LONGEST = 4096
+_CHARACTERS_A_PIECE = 200
 _MANY = 512
 
 
@@ -30,7 +31,7 @@ class SentencePieceConfig(Config):
     """Byte-pair encoding (Sennrich et al. 2016) or a unigram language model (Kudo 2018)."""
 
     vocabulary_size: int = Field(default=8000, gt=len(_BASE))
-    """At most this many pieces; a small corpus carries fewer. 260 of them are the special pieces and the bytes."""
+    """At most so many pieces: 260 special ones and bytes, all characters, and one for every 200 characters of text."""
 
     joint: bool = True
     """One vocabulary for both sides."""
@@ -56,15 +57,17 @@ class SentencePieceTokenizer(Tokenizer):
         self._characters = frozenset("".join(self.vocabulary.pieces[len(_BASE) :])) - {SPACE} | {" "}
 
     @classmethod
-    def train(cls, config: SentencePieceConfig, *, lines: Iterable[str]) -> Self:
-        """The tokenizer learnt from the lines: the same lines give the same bytes."""
+    def train(cls, config: SentencePieceConfig, *, lines: Iterable[str], share: float = 1.0) -> Self:
+        """The tokenizer learnt from the lines, `share` of a corpus: the same lines give the same bytes."""
         model = io.BytesIO()
+        prepared = list(_prepared(lines))
+        size = min(config.vocabulary_size, carried(prepared, share=share))
         try:
             sentencepiece.SentencePieceTrainer.train(
-                sentence_iterator=_prepared(lines),
+                sentence_iterator=iter(prepared),
                 model_writer=model,
                 model_type=config.algorithm,
-                vocab_size=config.vocabulary_size,
+                vocab_size=size,
                 hard_vocab_limit=False,
                 character_coverage=config.character_coverage,
                 pad_id=PAD,
@@ -80,7 +83,7 @@ class SentencePieceTokenizer(Tokenizer):
                 minloglevel=2,
             )
         except RuntimeError as error:
-            raise TextError(_explain(str(error), size=config.vocabulary_size)) from None
+            raise TextError(_explain(str(error), size=size)) from None
         return cls(model.getvalue())
 
     def tokenise(self, text: str) -> list[str]:
@@ -109,6 +112,15 @@ class SentencePieceTokenizer(Tokenizer):
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
         return cls(data)
+
+
+def carried(lines: Sequence[str], *, share: float) -> int:
+    """How many pieces a corpus is large enough for, of which the lines are `share`.
+
+    More would be pieces that hardly ever occur: rows of the model that learn nothing.
+    """
+    characters = sum(map(len, lines)) / share
+    return len(_BASE) + len(set().union(*lines)) + int(characters / _CHARACTERS_A_PIECE) + 1
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:

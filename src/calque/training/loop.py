@@ -7,7 +7,7 @@ f(seed, epoch), dropout is f(seed, step), so no random state has to be kept.
 import hashlib
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,7 +21,7 @@ from calque.config import Config
 from calque.data.batch import Batch, batches
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store
-from calque.errors import Interrupted, TrainingError
+from calque.errors import FolderError, Interrupted, TrainingError
 from calque.tasks.translation import translation_loss
 from calque.training.checkpoints import (
     Snapshot,
@@ -66,7 +66,7 @@ class TrainingConfig(Config):
     keep: int = Field(default=3, ge=1)
     """How many checkpoints stay on disk."""
     patience: int = Field(default=0, ge=0)
-    """Stop after this many validations without a better one; 0 never does."""
+    """Stop after so many validations in which neither the metric nor the loss got better; 0 never does."""
     metric: Literal["bleu", "loss"] = "bleu"
     """What makes a model better: BLEU of greedy translations, or the loss, on the validation pairs."""
     average: int = Field(default=0, ge=0)
@@ -118,7 +118,8 @@ class Progress:
     tokens: int = 0  # target tokens since the last line of metrics
     best_value: float | None = None
     best_step: int = 0
-    since_best: int = 0  # validations
+    best_loss: float = math.inf
+    since_best: int = 0  # validations in which neither the metric nor the loss got better, after the warm-up
     stopped_early: bool = False
     metrics: int = 0  # bytes of metrics.jsonl
     samples: int = 0  # bytes of samples.txt
@@ -199,8 +200,6 @@ class Trainer:
             for batch in ahead:
                 progress.batch += 1
                 yield batch
-            if progress.batch == 0:
-                raise TrainingError("there is no batch to train on: the corpus is empty after cleaning")
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
     def _step(self, parts: list[Batch]) -> None:
@@ -302,9 +301,12 @@ class Trainer:
             progress.best_value, progress.best_step, progress.since_best = value, progress.step, 0
             self.best = found
             save_model(self.job.folder / "model", self.translator, card=self.job.card)
+        elif found.loss < progress.best_loss or progress.step <= self.config.schedule.warmup:
+            progress.since_best = 0
         else:
             progress.since_best += 1
             progress.stopped_early = 0 < self.config.patience <= progress.since_best
+        progress.best_loss = min(progress.best_loss, found.loss)
         self.job.reporter.say(
             f"step {progress.step}: {f'mean of {averaged} checkpoints, ' if averaged else ''}"
             f"validation loss {found.loss:.3f}, perplexity {found.perplexity:.2f}, BLEU {found.bleu:.1f}, "
@@ -379,10 +381,20 @@ class Trainer:
         steps = scheduled_steps(self._checkpoints)[-self.config.average :] if self.config.average > 1 else []
         if len(steps) > 1:
             own = weights_of(self.model)
-            mean = mean_weights([load_weights(self._checkpoints / f"step-{step}") for step in steps])
-            load_weights_into(self.model, mean, origin="the mean of checkpoints")
-            self._validate(averaged=len(steps))
+            sound = self._sound_weights(steps)
+            load_weights_into(self.model, mean_weights(sound), origin="the mean of checkpoints")
+            self._validate(averaged=len(sound))
             load_weights_into(self.model, own, origin="the last step")
+
+    def _sound_weights(self, steps: Sequence[int]) -> list[dict[str, Tensor]]:
+        """The weights of those checkpoints; damaged ones are named and left out."""
+        found = []
+        for step in steps:
+            try:
+                found.append(load_weights(self._checkpoints / f"step-{step}"))
+            except FolderError as error:
+                self.job.reporter.say(f"left out of the mean: {error}")
+        return found or [weights_of(self.model)]
 
 
 def mean_weights(checkpoints: list[dict[str, Tensor]]) -> dict[str, Tensor]:

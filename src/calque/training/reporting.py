@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Pace(NamedTuple):
@@ -28,13 +28,10 @@ class Reporter:
         self._quiet = quiet
         self._console = Console(stderr=True, highlight=False, soft_wrap=True)
         self._bar = Progress(
-            TextColumn("training"),
             BarColumn(bar_width=None),
-            TextColumn("step {task.completed}/{task.total}"),
-            TextColumn("{task.fields[pace]}"),
-            TimeElapsedColumn(),
+            TextColumn("step {task.completed}/{task.total}{task.fields[pace]} ·"),
+            TimeRemainingColumn(compact=True),
             TextColumn("left"),
-            TimeRemainingColumn(elapsed_when_finished=False),
             console=self._console,
             disable=quiet or not self._console.is_terminal,
         )
@@ -73,9 +70,9 @@ class Reporter:
 
     def pace(self, pace: Pace) -> None:
         """New figures for the bar."""
-        text = f"epoch {pace.epoch + 1} · loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s"
-        self._bar.update(self._task, completed=pace.step, pace=text)
-        self.note(f"step {pace.step} {text} · rate {pace.learning_rate:.2e}")
+        text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s"
+        self._bar.update(self._task, completed=pace.step, pace=f" · {text}")
+        self.note(f"step {pace.step} · epoch {pace.epoch + 1} · {text} · rate {pace.learning_rate:.2e}")
 
 
 def samples_text(step: int, rows: Sequence[tuple[str, str, str]]) -> str:
