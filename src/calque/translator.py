@@ -208,9 +208,9 @@ def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
 
 
 def _limits(lengths: Tensor, *, search: SearchConfig) -> Limits:
-    """Lengths count end marks: a source of n pieces has length n + 1, and so has its longest translation one more."""
+    """Lengths count end marks: a source of n pieces has length n + 1, and a translation is cut at so many pieces."""
     minimum = torch.full_like(lengths, search.minimum + 1)
-    maximum = ((lengths - 1) * search.maximum_ratio).long() + search.maximum_extra + 1
+    maximum = ((lengths - 1) * search.maximum_ratio).long() + search.maximum_extra
     return Limits(torch.maximum(maximum, minimum), minimum)
 
 

@@ -169,7 +169,8 @@ def test_every_default_is_visible_and_comments_say_what_a_key_is() -> None:
     assert "# limit =" in lines
     assert "words = []" in lines
     place = lines.index("[schedule]")
-    assert lines[place + 1 : place + 6] == ['kind = "constant"', "# How fast.", "#", "# In two parts.", "rate = 0.1"]
+    assert lines[place + 1 : place + 3] == ["# One of: constant, warmup.", 'kind = "constant"']
+    assert lines[place + 3 : place + 7] == ["# How fast.", "#", "# In two parts.", "rate = 0.1"]
 
 
 # Files

@@ -194,7 +194,9 @@ class Trainer:
     def _batches(self) -> Iterator[Batch]:
         """The rest of this epoch and all that follow; `progress` says where the next one stands."""
         progress = self.progress
-        while True:
+        if len(self.job.store) == 0:
+            raise TrainingError("there is no batch to train on: the corpus is empty after cleaning")
+        while True:  # an epoch of a corpus with a small weight may be empty
             place = Batch.pin if self.device.type == "cuda" else None
             ahead = batches(self.job.store, plan=self.plan, epoch=progress.epoch, start=progress.batch, place=place)
             for batch in ahead:

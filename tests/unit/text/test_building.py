@@ -50,8 +50,9 @@ def test_bytes_are_always_joint():
 def test_learning_uses_no_more_than_the_sample(joint, lines, monkeypatch):
     seen = []
 
-    def train(_, *, lines):
+    def train(_, *, lines, share):
         seen.append(list(lines))
+        assert share == pytest.approx(len(seen[-1]) / 1000 / (2 if joint else 1))
 
     monkeypatch.setattr("calque.text.building.SentencePieceTokenizer.train", train)
     source, target = ([f"{side} {place}" for place in range(1000)] for side in "st")

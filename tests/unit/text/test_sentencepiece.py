@@ -34,10 +34,20 @@ def test_a_tiny_corpus_gives_what_it_carries(algorithm):
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
-@pytest.mark.parametrize("size", [300, 700])
+@pytest.mark.parametrize("size", [300, 500])
 def test_the_size_is_reached_where_the_corpus_carries_it(algorithm, size):
     lines = many_lines(words=500, length=600)
     assert len(learn(lines, algorithm=algorithm, vocabulary_size=size).vocabulary) == size
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_corpus_carries_a_piece_for_every_200_characters(algorithm):
+    lines = many_lines(words=500, length=600)
+    characters, known = sum(map(len, lines)), len(set("".join(lines)))
+    size = len(learn(lines, algorithm=algorithm).vocabulary)
+    assert abs(size - (260 + known + characters / 200)) < 5
+    half = SentencePieceTokenizer.train(SentencePieceConfig(algorithm=algorithm), lines=lines, share=0.5)
+    assert abs(len(half.vocabulary) - size - characters / 200) < 5  # the lines stand for twice as many
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
@@ -92,7 +102,7 @@ def test_lines_with_marks_of_the_library_are_not_dropped():
 
 
 def test_a_word_is_the_same_piece_first_and_later():
-    learnt = learn(["the cat the cat"] * 20)
+    learnt = learn(["the cat the cat"] * 400)
     assert learnt.tokenise("the cat the cat") == ["▁the", "▁cat"] * 2
 
 

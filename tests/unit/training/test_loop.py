@@ -30,7 +30,7 @@ from calque.training.journal import Journal, read_journal
 from calque.training.loop import Job, Trainer, TrainingConfig, mean_weights, stream_seed
 from calque.training.reporting import Reporter
 from calque.training.schedules import rate_at
-from calque.training.validation import ValidationSet
+from calque.training.validation import Validation, ValidationSet
 from calque.translator import SearchConfig, Translator, load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -337,8 +337,10 @@ def test_mean_weights_is_the_mean_taken_in_float64() -> None:
     assert mean_weights(parts)["w"].dtype == torch.float32
 
 
-def _score(patch: pytest.MonkeyPatch, value: Callable[[Trainer, int], float]) -> None:
-    """Lets `value` say how good each validation is."""
+def _score(
+    patch: pytest.MonkeyPatch, value: Callable[[Trainer, int], float], *, loss: Callable[[int], float] = lambda _: 1.0
+) -> None:
+    """Lets `value` say how good each validation is, and `loss` (of the step) what it lost."""
     original, measure = Trainer._validate, loop.validate
     at: list[Any] = []
 
@@ -347,9 +349,12 @@ def _score(patch: pytest.MonkeyPatch, value: Callable[[Trainer, int], float]) ->
         original(self, averaged=averaged)
 
     patch.setattr(Trainer, "_validate", validate)
-    patch.setattr(
-        loop, "validate", lambda *arguments, **named: measure(*arguments, **named)._replace(bleu=float(value(*at)))
-    )
+
+    def scored(*arguments: Any, **named: Any) -> Validation:
+        changes = {"bleu": float(value(*at)), "loss": loss(at[0].progress.step)}
+        return measure(*arguments, **named)._replace(**changes)
+
+    patch.setattr(loop, "validate", scored)
 
 
 def test_early_stopping_and_the_best_model_is_the_one_kept(
@@ -364,6 +369,7 @@ def test_early_stopping_and_the_best_model_is_the_one_kept(
         "training.checkpoint_every=2",
         "training.keep=9",
         "training.average=0",
+        "training.schedule.warmup=0",
     )
     good = {2: 1.0, 4: 5.0, 6: 4.0, 8: 6.0, 10: 6.0, 12: 3.0}  # an equal one is no better
     _score(monkeypatch, lambda trainer, _averaged: good[trainer.progress.step])
@@ -381,13 +387,32 @@ def test_early_stopping_and_the_best_model_is_the_one_kept(
 def test_patience_counts_on_over_a_resume(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settings = ("training.patience=3", "training.validate_every=1", "training.checkpoint_every=1", "training.steps=50")
+    settings = (
+        "training.patience=3",
+        "training.validate_every=1",
+        "training.checkpoint_every=1",
+        "training.steps=50",
+        "training.schedule.warmup=0",
+    )
     _score(monkeypatch, lambda trainer, _averaged: -trainer.progress.step)
     with monkeypatch.context() as patch:
         stop_at(patch, 2, before="_step", action=kill)
         with pytest.raises(Killed):
             train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
     assert resume(tmp_path / "run", quiet=True).summary.step == 4
+
+
+def test_patience_waits_for_the_warm_up_and_for_a_falling_loss(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """BLEU of a few sentences is noisy: a run goes on while the loss falls, and is not judged before its rate is up."""
+    settings = ("training.patience=2", "training.validate_every=1", "training.steps=50", "training.average=0")
+    _score(monkeypatch, lambda trainer, _averaged: -trainer.progress.step)
+    warm = train(toy_values(corpus, "plain", *settings, "training.schedule.warmup=6"), run=tmp_path / "a", quiet=True)
+    assert warm.summary.step == 6 + 2
+    _score(monkeypatch, lambda trainer, _averaged: -trainer.progress.step, loss=lambda step: -min(step, 9))
+    values = toy_values(corpus, "plain", *settings, "training.schedule.warmup=0")
+    assert train(values, run=tmp_path / "b", quiet=True).summary.step == 9 + 2
 
 
 def test_with_metric_loss_the_lowest_loss_is_the_best(corpus: dict[str, Path], tmp_path: Path) -> None:
