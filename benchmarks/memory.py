@@ -1,7 +1,7 @@
 """Anonymous memory of all processes while preparing a corpus and reading an epoch: it must not grow with the corpus.
 
 python benchmarks/memory.py                      # 50,000 and 5,000,000 generated lines
-python benchmarks/memory.py 50000 500000 --folder /tmp/lines
+python benchmarks/memory.py 50000 500000 --folder DIR
 """
 
 import argparse

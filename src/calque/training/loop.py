@@ -105,7 +105,7 @@ class Summary(NamedTuple):
     best: Validation | None  # None when the best validation was before a resume
     best_value: float
     stopped_early: bool
-    seconds: float  # of this session of the run
+    seconds: float  # since it was begun or resumed
 
 
 @dataclass
