@@ -2,7 +2,7 @@
 
     python benchmarks/threads.py [--seconds 8]
 
-Prints target tokens a second of the `tiny` system on the phrasebook for 1 and 2 threads and several spin counts, on a quiet
+Prints target tokens a second of the `tiny` system for 1 and 2 threads and several spin counts, on a quiet
 machine and beside one busy process; ratios are against one thread of the same round.
 """
 
