@@ -169,6 +169,7 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
         case "extra_forbidden":
             names = list(owner.model_fields) if owner else []
             close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.6)
+            close = close or [path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}")][:1]
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
             return f"{key}: unknown key; {hint}"
         case "missing":
@@ -210,6 +211,14 @@ def _locate(root: type[BaseModel], location: Sequence[str | int]) -> tuple[str, 
             owner = (owners or alternatives or [owner])[0]
             alternatives = _configs(owner.model_fields[part].annotation) if owners else alternatives
     return key, owner
+
+
+def _paths(config: type[BaseModel], *, name: str = "") -> Iterator[str]:
+    """Every dotted key of a config, of all alternatives."""
+    for key, field in config.model_fields.items():
+        yield _join(name, key)
+        for part in _configs(field.annotation):
+            yield from _paths(part, name=_join(name, key))
 
 
 def _tags(config: type[BaseModel]) -> tuple[Any, ...]:

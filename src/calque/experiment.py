@@ -194,6 +194,13 @@ def _next_run(runs: Path) -> Path:
             return folder
 
 
+FOLLOWING = (
+    *("steps", "validate_every", "checkpoint_every", "log_every", "patience", "threads"),
+    *("batch.tokens", "optimiser.learning_rate", "schedule.warmup"),
+)
+"""Keys of the training section that `follow_corpus` chooses where they are left open."""
+
+
 def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) -> tuple[Values, list[str]]:
     """`values` with every training setting that was left open chosen by the corpus; and what was chosen, to be read."""
     given = values.get("training", {})
@@ -204,7 +211,7 @@ def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) ->
     batch = _or(given, "batch", "tokens", default=max(256, min(largest, positions // 100)))
     accumulate = given.get("accumulate", 1)
     config = BatchConfig(**{**given.get("batch", {}), "tokens": batch})
-    epoch = max(1, Plan(store, config=config, seed=experiment.seed).estimate() // accumulate)
+    epoch = max(1, sum(1 for _ in Plan(store, config=config, seed=experiment.seed).batches(0)) // accumulate)
     epochs = min(100, max(3, round(30 * (30_000 / pairs) ** 0.5)))
     steps = given.get("steps", max(200, epoch * epochs))
     validate = given.get("validate_every", max(1, min(steps, max(50, min(1000, epoch)))))
@@ -228,7 +235,7 @@ def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) ->
     lines = [f"training.{key} = {value}" for key, value in missing.items()]
     completed = override(values, lines)
     if lines:
-        lines = [f"chosen for {pairs:,} pairs, {epoch:,} steps an epoch:", *(f"  {line}" for line in lines)]
+        lines = [f"chosen for {pairs:,} pairs (an epoch: {epoch:,} steps)", *(f"  {line}" for line in lines)]
     return completed, lines
 
 

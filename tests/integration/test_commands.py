@@ -215,7 +215,7 @@ def test_mistakes_in_what_is_given_to_train(command: Command, corpus: dict[str, 
     refused(command("train", "--config", nowhere), f"{nowhere}: no such file")
     refused(command("train", "--config", tmp_path), str(tmp_path))
     refused(command("train", "--source", nowhere, "--target", nowhere), f"{nowhere}: no such file")
-    refused(command("train", "--source", tmp_path, "--target", target), f"{tmp_path}: not a plain file")
+    refused(command("train", "--source", tmp_path, "--target", target), f"{tmp_path}: is a folder")
     refused(command("train", *sides(corpus), "training.steps"), "'training.steps' is not an override")
     refused(command("train", *sides(corpus), "training.device=cuda:9"), "training.device", "'cuda:9'")
     refused(command("train", *sides(corpus), "--steps", "5"), "No such option")
@@ -484,3 +484,9 @@ def test_a_config_is_used_by_every_command_that_takes_one(
     assert command("data", "prepare", "--config", file, "--out", tmp_path / "store").code == 0
     answer = command("train", "--config", file, "training.steps=1", "--run", tmp_path / "run")
     assert answer.code == 0, answer.err
+
+
+def test_a_phrasebook_does_not_mix_with_what_is_there(command: Callable[..., Answer], tmp_path: Path) -> None:
+    assert command("data", "phrasebook", "--from", "de", "--pairs", 50, "--out", tmp_path / "book").code == 0
+    refused(command("data", "phrasebook", "--pairs", 50, "--out", tmp_path / "book"), "not an empty folder")
+    assert not (tmp_path / "book" / "train.zh").exists()

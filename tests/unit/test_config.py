@@ -239,3 +239,8 @@ def test_what_is_not_an_override_is_refused(assignment: str, message: str) -> No
 def test_a_quoted_override_gives_its_text(text: str) -> None:
     line = to_toml(Root(name=text)).split("\n")[0]
     assert override({}, [line])["name"] == text
+
+
+def test_a_key_of_another_section_is_suggested_with_its_section() -> None:
+    with pytest.raises(ConfigError, match=r"steps: unknown key; did you mean 'schedule\.steps'\?"):
+        check(Root, {"steps": 3}, origin="test")

@@ -16,6 +16,7 @@ from calque.errors import ConfigError, DataError, FolderError, UserError
 from calque.experiment import (
     Experiment,
     build,
+    differences,
     experiment_values,
     follow_corpus,
     new_run_folder,
@@ -273,3 +274,31 @@ def test_two_runs_share_a_store(corpus: dict[str, Path], tmp_path: Path) -> None
         run = train(values, run=tmp_path / name, quiet=True)
         assert not (run.folder / "store").exists()
     assert (tmp_path / "shared store" / "manifest.json").is_file()
+
+
+# --- Longer runs, other runs ---
+
+
+def test_a_finished_run_goes_on_when_its_steps_are_raised(corpus: dict[str, Path], tmp_path: Path) -> None:
+    run = train(toy_values(corpus, "plain", "training.steps=4"), run=tmp_path / "run", quiet=True)
+    path = run.folder / "config.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("steps = 4", "steps = 8"), encoding="utf-8")
+    longer = resume(run.folder, quiet=True)
+    whole = train(toy_values(corpus, "plain", "training.steps=8"), run=tmp_path / "whole", quiet=True)
+    assert longer.summary.step == 8
+    ends = [folder / "checkpoints" / "step-8" / "weights.safetensors" for folder in (run.folder, whole.folder)]
+    assert ends[0].read_bytes() == ends[1].read_bytes()
+
+
+def test_differences_name_what_another_run_has_otherwise(corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = toy_values(corpus, "plain", "training.steps=2")
+    run = train(values, run=tmp_path / "run", quiet=True)
+    assert differences(values, run=run.folder) == []
+    assert differences({**values, "seed": 99}, run=run.folder) == ["seed is 3, not 99"]
+
+
+def test_an_experiment_leaves_open_what_it_was_not_given(corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = toy_values(corpus, "plain", "training.steps=2")
+    given = check(Experiment, values, origin="test")
+    run = train(given, run=tmp_path / "run", quiet=True)
+    assert run.config.training.patience == 8  # chosen, where the class's own default is 0

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.errors import ConfigError, DataError
+from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
     from calque.data.phrasebook import Phrasebook
@@ -119,6 +119,8 @@ def phrasebook(
     other = choice(target, LANGUAGES, option="--to")
     if one == other:
         raise ConfigError("--from and --to must be two different languages")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise FolderError(f"{out}: not an empty folder; a book in another would leave files that do not line up")
     book = make(source=one, target=other, pairs=pairs, seed=seed)
     write_book(book, out, languages=(one, other))
     typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)

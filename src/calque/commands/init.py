@@ -1,6 +1,7 @@
 """`calque init`."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from calque.errors import FolderError
 
 HEADER = """\
 # A Calque config; train with: calque train --config FILE
-# A key you remove gets its default or, where that depends on the corpus (steps, batch, rates), is chosen by it.
+# What follows the corpus (steps, batch, rates) is commented out with its usual value: set it to have it your way.
 
 """
 
@@ -31,7 +32,7 @@ def init(
         calque init --schema > calque.schema.json
     """
     from calque.config import check, to_toml
-    from calque.experiment import Experiment, experiment_values
+    from calque.experiment import FOLLOWING, Experiment, experiment_values
 
     if schema:
         typer.echo(json.dumps(Experiment.model_json_schema(), indent=1))
@@ -41,5 +42,17 @@ def init(
     corpora = {"train": [{"kind": "files", "source": str(source), "target": str(target)}]}
     values = experiment_values(config=None, system=system, corpora=corpora, assignments=[])
     text = to_toml(check(Experiment, values, origin="init"), comments=True)
-    path.write_text(HEADER + text, encoding="utf-8")
+    path.write_text(HEADER + _left_open(text, keys=FOLLOWING), encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)
+
+
+def _left_open(text: str, *, keys: Sequence[str]) -> str:
+    """The config with these keys of the training section commented out."""
+    lines, section = [], ""
+    for line in text.split("\n"):
+        if line.startswith("["):
+            section = line.strip("[]")
+        key = f"{section}.{line.partition(' =')[0]}".removeprefix("training.")
+        is_open = section.split(".")[0] == "training" and key in keys
+        lines.append(f"# {line}" if is_open else line)
+    return "\n".join(lines)

@@ -1,13 +1,14 @@
 """`calque quickstart`."""
 
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calque.commands.data import LANGUAGES, write_book
-from calque.errors import ConfigError
+from calque.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from calque.data.phrasebook import Phrasebook
@@ -63,8 +64,8 @@ def quickstart(
     _say(f"1/4  A phrasebook: {pairs:,} sentence pairs, {one} → {other}")
     book = phrasebook(source=one, target=other, pairs=pairs)
     write_book(book, out / "data", languages=(one, other))
-    _say("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves; the same command goes on)")
-    _train(out, languages=(one, other), overrides=overrides or [])
+    _say("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves)")
+    _interruptible(lambda: _train(out, languages=(one, other), overrides=overrides or []), out=out)
     _say("3/4  Translating sentences it has not seen")
     translator = load(out / "run")
     sources, references = [pair.source for pair in book.test], [pair.target for pair in book.test]
@@ -99,6 +100,14 @@ def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> No
         listed = "\n  ".join(other)
         raise ConfigError(f"{out}: holds another quickstart; choose another --out, or remove it:\n  {listed}")
     experiment.resume(run, preparing=preparing)
+
+
+def _interruptible(training: Callable[[], None], *, out: Path) -> None:
+    """Training, with a word for who stops it that leads back here and not to `calque train`."""
+    try:
+        training()
+    except Interrupted:
+        raise Interrupted(f"saved in {out}/run; the same command goes on") from None
 
 
 def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:

@@ -37,7 +37,10 @@ def train(
     if resume is not None:
         given = (overrides, config, source, target, valid_source, valid_target, system, run)
         if any(given):
-            raise ConfigError("--resume goes on with a run as it was begun, and takes no other setting")
+            raise ConfigError(
+                "--resume takes no other setting: a run goes on as it was begun; to train longer, raise "
+                "training.steps in its config.toml"
+            )
     corpora: dict[str, Any] = {}
     if resume is None:
         corpora = _corpora(source, target, role="train") | _corpora(valid_source, valid_target, role="valid")

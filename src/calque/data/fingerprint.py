@@ -72,6 +72,8 @@ def _refuse_unreadable(files: Mapping[str, Path]) -> None:
     for key, path in files.items():
         if not path.exists():
             problems.append(f"{key}: {path}: no such file")
+        elif path.is_dir():
+            problems.append(f"{key}: {path}: is a folder, not a file")
         elif not path.is_file():
             problems.append(f"{key}: {path}: not a plain file, and it must be read more than once")
         else:

@@ -60,16 +60,6 @@ class Plan:
                 planned = self._static(windows, epoch=epoch)
         return islice(planned, start, None)
 
-    def estimate(self) -> int:
-        """About how many batches an epoch has: a guess from all lengths, without planning it."""
-        positions = sum(
-            span.weight * float(self.store.source_lengths[at].sum() + self.store.target_lengths[at].sum())
-            for span in self.store.spans
-            for at in _chunks(span)
-        )
-        filled = 0.85 if self.shapes else 0.95
-        return max(1, round(positions / (filled * self.config.tokens)))
-
     def _exact(self, windows: Iterator[Array], *, epoch: int) -> Iterator[Planned]:
         for number, indices in enumerate(windows):
             generator = _generator(self.seed, _WINDOW, epoch, number)

@@ -166,6 +166,8 @@ class Trainer:
     def run(self) -> Summary:
         started = time.monotonic()
         self._restore()
+        if self._is_over():
+            self.job.reporter.say("this run is finished; to train longer, raise training.steps in its config.toml")
         with stop_request(self._announce_stop) as stop_asked:
             self.job.reporter.begin(self.progress.step)
             stream = self._batches()
@@ -177,6 +179,7 @@ class Trainer:
                     self._interrupt()
         self._average()
         self.metrics.sync()
+        self.job.reporter.note(f"done: {self.progress.step} steps, best at step {self.progress.best_step}")
         best = self.progress.best_value
         assert best is not None
         return Summary(
@@ -311,7 +314,7 @@ class Trainer:
         progress.best_loss = min(progress.best_loss, found.loss)
         self.job.reporter.say(
             f"step {progress.step}: {f'mean of {averaged} checkpoints, ' if averaged else ''}"
-            f"validation loss {found.loss:.3f}, perplexity {found.perplexity:.2f}, BLEU {found.bleu:.1f}, "
+            f"validation loss {found.loss:.3f}, BLEU {found.bleu:.1f}, "
             f"exact {found.exact_match:.1f} %{' (kept)' if averaged else ' (best so far)' if is_best else ''}"
         )
         self.sums.started += time.monotonic() - started
@@ -376,6 +379,7 @@ class Trainer:
         if self.progress.parent != self.progress.step:
             self._refuse_divergence()
             self._save(scheduled=False)
+        self.job.reporter.note(f"stopped and saved at step {self.progress.step}")
         raise Interrupted(f"saved at step {self.progress.step}; go on with: calque train --resume {self.job.folder}")
 
     def _average(self) -> None:

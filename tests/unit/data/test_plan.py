@@ -136,13 +136,6 @@ def test_waste_counts_what_is_not_there():
     assert waste(plan, epoch=0) == pytest.approx(2 / 16)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_estimate_is_near(kind, monkeypatch):
-    monkeypatch.setattr(plan_module, "WINDOW", 4000)
-    plan = Plan(random_store(3000), config=BatchConfig(tokens=400, shapes=kind), seed=0)
-    assert plan.estimate() == pytest.approx(sum(1 for _ in plan.batches(0)), rel=0.2)
-
-
 def test_static_plans_use_few_shapes_and_carry_rests_over():
     plan = Plan(random_store(3000), config=BatchConfig(tokens=400, shapes="static"), seed=0, limit=6)
     batches = list(plan.batches(0))
