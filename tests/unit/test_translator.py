@@ -360,3 +360,9 @@ def test_devices_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch)
             choose_device(name)  # type: ignore[arg-type]
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     assert choose_device("auto") == torch.device("cuda")
+
+
+def test_a_minimum_is_kept_even_where_it_passes_the_maximum(translator: Translator) -> None:
+    search = SearchConfig(beam=2, minimum=9, maximum_ratio=0.01, maximum_extra=1)
+    (found,) = translator.stream(["a"], search=search)
+    assert len(found.text.split()) >= 9

@@ -3,7 +3,6 @@
 Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved.
 """
 
-import os
 import sys
 
 import typer
@@ -46,8 +45,6 @@ def main(
 
 def run() -> None:
     """Runs a command; a mistake of the user's is one message, never a traceback."""
-    if "OMP_WAIT_POLICY" not in os.environ:  # read by OpenMP when torch is loaded; see docs/decisions/0008
-        os.environ.setdefault("GOMP_SPINCOUNT", "20000")
     try:
         app()
     except Interrupted as interruption:

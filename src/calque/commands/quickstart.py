@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from calque.evaluation.metrics import Scores
     from calque.translator import Translator
 
-# Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread: for
-# layers this small two gain little, and lose much when something else wants a core (docs/decisions/0008).
+# Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread:
+# two would be quicker on a quiet machine and half as quick on a busy one (docs/decisions/0008).
 SETTINGS = (
     "text.vocabulary_size=2000",
     "training.batch.tokens=2048",

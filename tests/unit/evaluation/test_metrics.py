@@ -82,3 +82,10 @@ def test_counts_that_differ_are_refused_with_both() -> None:
         score_translations(HYPOTHESES, REFERENCES[:3])
     with pytest.raises(DataError, match="empty"):
         score_translations([], [])
+
+
+def test_how_an_accent_is_spelled_is_not_scored() -> None:
+    composed, apart = ["caf\u00e9 au lait s'il vous pla\u00eet"], ["cafe\u0301 au lait s'il vous plai\u0302t"]
+    scores = score_translations(composed, apart)
+    assert scores.exact_match.value == 100
+    assert scores.bleu.value == pytest.approx(100)

@@ -490,3 +490,17 @@ def test_a_full_disk_leaves_the_last_checkpoint(
             train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
     assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-4"]
     assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)
+
+
+def test_a_damaged_checkpoint_is_left_out_of_the_mean(corpus: dict[str, Path], tmp_path: Path) -> None:
+    settings = ("training.steps=6", "training.checkpoint_every=2", "training.keep=3", "training.average=3")
+    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    damaged = run.folder / "checkpoints" / "step-2" / "weights.safetensors"
+    content = bytearray(damaged.read_bytes())
+    content[-1] ^= 1
+    damaged.write_bytes(content)
+    again = resume(run.folder, quiet=True)
+    expected = mean_weights([load_weights(run.folder / "checkpoints" / f"step-{step}") for step in (4, 6)])
+    found = weights(load(again.folder).model)
+    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    assert "left out of the mean" in (run.folder / "log.txt").read_text(encoding="utf-8")
