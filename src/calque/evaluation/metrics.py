@@ -40,8 +40,8 @@ def score_translations(
         raise DataError("nothing to evaluate: the reference file is empty")
     tokenize = choose_splitting(references) if splitting == "auto" else splitting
     metrics = (
-        BLEU(tokenize=tokenize),
-        BLEU(tokenize=tokenize, lowercase=True),
+        BLEU(tokenize=tokenize, force=True),
+        BLEU(tokenize=tokenize, lowercase=True, force=True),
         CHRF(),
         TER(asian_support=True, normalized=True) if tokenize in ("zh", "char") else TER(),
     )
@@ -51,7 +51,7 @@ def score_translations(
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU alone, as validation wants it."""
-    return _measure(BLEU(tokenize=choose_splitting(references)), hypotheses, references).value
+    return _measure(BLEU(tokenize=choose_splitting(references), force=True), hypotheses, references).value
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:

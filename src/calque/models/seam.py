@@ -3,6 +3,8 @@
 Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), S source, T target, D width, L layers, E embedding.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
@@ -42,7 +44,10 @@ class Output(NamedTuple):
     """What reading T target tokens gives."""
 
     hidden: Tensor  # [N,T,D], after the paper's readout: what the output layer projects
-    attention: Tensor | None = None  # [N,T,S], when asked for
+    attention: Tensor | None = None  # [N,T,S], when asked for, and always by those that copy
+    gate: Tensor | None = None  # [N,T], how much the vocabulary counts, by those that copy; the rest is the source's
+    chosen: Tensor | None = None  # [N,T], log-probability of the positions drawn, in training with hard attention
+    losses: Mapping[str, Tensor] = MappingProxyType({})  # [N,T] each, weighted: what is added to a token's loss
 
 
 State = TypeVar("State")

@@ -1,0 +1,41 @@
+"""Every family's equations written out a second time: one sentence, one position, one head, one vector at a time.
+
+Nothing here is shared with the models but their weights.
+"""
+
+from calque.models.bahdanau import BahdanauDecoder
+from calque.models.luong import LuongDecoder
+from calque.models.model import Model
+from calque.models.recurrent import RecurrentDecoder, RecurrentEncoder
+from calque.models.transformer import TransformerDecoder, TransformerEncoder
+from tests.laws.equations.attention import bahdanau, luong
+from tests.laws.equations.recurrent import recurrent_encoder, sutskever
+from tests.laws.equations.shared import Read
+from tests.laws.equations.transformer import transformer_decoder, transformer_encoder
+
+
+def read(model: Model, source: list[int], target: list[int]) -> Read:
+    """What the papers say a model computes when it reads `target` after `source`."""
+    memory, finals = encode(model.encoder, source)
+    decoder = model.decoder
+    match decoder:
+        case RecurrentDecoder():
+            return sutskever(decoder, target, finals)
+        case LuongDecoder():
+            return luong(decoder, target, memory, finals)
+        case BahdanauDecoder():
+            return bahdanau(decoder, target, memory, finals)
+        case TransformerDecoder():
+            return transformer_decoder(decoder, target, memory)
+    raise NotImplementedError(f"write the equations of {type(decoder).__name__} down here")
+
+
+def encode(encoder, source: list[int]):
+    """The memory, a vector a source token, and the last states, a layer each."""
+    match encoder:
+        case RecurrentEncoder():
+            return recurrent_encoder(encoder, source)
+        case TransformerEncoder():
+            memory = transformer_encoder(encoder, source)
+            return memory, [(sum(memory) / len(memory),)]
+    raise NotImplementedError(f"write the equations of {type(encoder).__name__} down here")
