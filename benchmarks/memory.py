@@ -48,10 +48,17 @@ def main() -> int:
             seconds = measured.seconds.get(phase, 0.0)
             rate = f"{measured.lines / seconds:12,.0f} pairs/s" if seconds else ""
             print(f"{measured.lines:>10,} lines  {phase:<24} {peak / 2**20:8.1f} MB {seconds:8.1f} s {rate}")
-    growth = {phase: found[-1].peaks.get(phase, 0) - peak for phase, peak in found[0].peaks.items()}
-    worst = max(growth, key=lambda phase: growth[phase])
-    print(f"largest growth: {growth[worst] / 2**20:+.1f} MB, {worst} (bound {BOUND / 2**20:.0f} MB)")
-    return int(growth[worst] > BOUND)
+    first, last = (
+        (_highest(measured, training=False), _highest(measured, training=True)) for measured in (found[0], found[-1])
+    )
+    growth = [after - before for before, after in zip(first, last, strict=True)]
+    for what, size in zip(("before training", "in training"), growth, strict=True):
+        print(f"growth of the peak {what}: {size / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
+    return int(max(growth) > BOUND)
+
+
+def _highest(measured: Measured, *, training: bool) -> int:
+    return max(peak for phase, peak in measured.peaks.items() if (phase in ("training", "end")) == training)
 
 
 def generate(folder: Path, *, lines: int) -> None:
@@ -96,10 +103,7 @@ def _work(folder: Path, *, workers: int | None) -> None:
     from calque.data.corpora import DataConfig, FilesConfig
     from calque.data.plan import BatchConfig, Plan
     from calque.data.prepare import prepare
-    from calque.experiment import Experiment, train
-    from calque.models.systems import SYSTEMS
     from calque.text import SentencePieceConfig
-    from calque.training.loop import TrainingConfig
 
     seconds: dict[str, float] = {}
     started = time.perf_counter()
@@ -130,6 +134,10 @@ def _work(folder: Path, *, workers: int | None) -> None:
         enter(f"skipping it, {config.shapes} shapes")
         assert next(plan.batches(0, start=10**9), None) is None
     enter("training")
+    from calque.experiment import Experiment, train
+    from calque.models.systems import SYSTEMS
+    from calque.training.loop import TrainingConfig
+
     often = TrainingConfig(steps=STEPS, log_every=10, validate_every=STEPS // 2, checkpoint_every=STEPS // 3)
     config = Experiment(data=data, text=SentencePieceConfig(), model=SYSTEMS["tiny"].model, training=often)
     train(config, run=folder / "run", quiet=True)
@@ -145,15 +153,24 @@ def _phase(folder: Path) -> str:
 
 
 def _family(process: int) -> Iterator[int]:
-    """A process and all that it started."""
+    """A process and all that it started; not one that is still its copy, whose pages are the parent's own."""
     yield process
+    own = _command(process)
     for children in Path(f"/proc/{process}/task").glob("*/children"):
         try:
             below = [int(child) for child in children.read_text().split()]
         except OSError:
             continue
         for child in below:
-            yield from _family(child)
+            if _command(child) != own:
+                yield from _family(child)
+
+
+def _command(process: int) -> bytes:
+    try:
+        return Path(f"/proc/{process}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 def _anonymous(process: int) -> int:

@@ -101,7 +101,10 @@ def _given(value: object) -> object:
 def _table(config: Config, *, name: str, comments: bool, kinds: Sequence[str] = ()) -> Iterator[str]:
     """The lines of a table; `kinds` are the alternatives to this config where there are some."""
     tables: list[tuple[str, Config, list[str]]] = []
-    for key, field in type(config).model_fields.items():
+    fields = sorted(
+        type(config).model_fields.items(), key=lambda item: item[0] != "kind"
+    )  # kind first, then as declared
+    for key, field in fields:
         value = getattr(config, key)
         alternatives = [tag for one in _configs(field.annotation) for tag in _tags(one)]
         if isinstance(value, Config):

@@ -42,10 +42,10 @@ BRIDGES = {
     "backward": (LSTM, RecurrentDecoderConfig(layers=1, width=9, embedding=7, bridge="backward")),
     "copy of the top layers": (GRU, RecurrentDecoderConfig(cell="gru", layers=2, width=6, embedding=7)),
     "lstm after gru": (GRU, LuongConfig(cell="lstm", layers=3, width=6, embedding=7)),
-    "gru after lstm": (LSTM, BahdanauConfig(cell="gru", width=9, embedding=7, alignment=5, readout=8)),
+    "gru after lstm": (LSTM, BahdanauConfig(cell="gru", width=9, embedding=7, readout=8)),
     "after a transformer": (
         TransformerConfig(layers=1, width=8, heads=2, feed_forward=10),
-        BahdanauConfig(cell="lstm", width=9, embedding=7, alignment=5, readout=8, bridge="tanh"),
+        BahdanauConfig(cell="lstm", width=9, embedding=7, readout=8, bridge="tanh"),
     ),
 }
 

@@ -11,14 +11,15 @@ import torch
 from torch import Tensor
 
 from calque import tensors
+from calque.layers import attention
 from calque.layers.recurrent import Recurrence
 from calque.layers.transformer import KeysValues
-from calque.models import bahdanau, luong, recurrent, transformer
+from calque.models import recurrent, transformer
 from calque.models.luong import LuongDecoder, LuongState
 from calque.models.transformer import Embedding, TransformerDecoder
 from calque.search import beam
 from calque.tensors import select_rows
-from tests.laws.laws import LAWS
+from tests.laws.laws import LAWS, first_rows
 from tests.laws.models import build
 
 Plant = Callable[[pytest.MonkeyPatch], None]
@@ -113,7 +114,7 @@ def tiles(real):
     """The context repeated for the beams as 0 1 2 0 1 2 instead of 0 0 1 1 2 2."""
 
     def forward(self, tokens, state, context, **options):
-        sentences = context.mask.shape[0]
+        sentences = first_rows(context)
         tiled = select_rows(context, torch.arange(sentences).repeat(tokens.shape[0] // sentences))
         return real(self, tokens, state, tiled, **options)
 
@@ -151,7 +152,7 @@ def counts_the_room(real):
 
 
 def looks_at_padding(real):
-    return lambda scores, *, values, mask: real(scores, values=values, mask=mask.flip(1))
+    return lambda scores, mask: real(scores, mask.flip(-1))
 
 
 def counts_from_the_end(real):
@@ -210,8 +211,8 @@ BUGS: dict[str, Bug] = {
     "feeding: lost between chunks": Bug(
         replace(LuongDecoder, "forward", forgets_feed), "luong-dot-feeding", {"chunk", "search"}
     ),
-    "tiled: Luong beam-major": Bug(beam_major(luong), "luong-concat", TILED),
-    "tiled: Bahdanau beam-major": Bug(beam_major(bahdanau), "bahdanau", TILED),
+    "tiled: Luong beam-major": Bug(beam_major(attention), "luong-concat", TILED),
+    "tiled: Bahdanau beam-major": Bug(beam_major(attention), "bahdanau", TILED),
     "tiled: Transformer beam-major": Bug(beam_major(transformer), "transformer-post", TILED),
     "tiled: Luong repeat": Bug(replace(LuongDecoder, "forward", tiles), "luong-general", TILED),
     "tiled: Transformer repeat": Bug(replace(TransformerDecoder, "forward", tiles), "transformer-tied", TILED),
@@ -222,8 +223,8 @@ BUGS: dict[str, Bug] = {
     "position: of the room": Bug(
         replace(TransformerDecoder, "forward", counts_the_room), "transformer-post", {"prefixes"}
     ),
-    "mask: Luong": Bug(replace(luong, "attend", looks_at_padding), "luong-general-feeding", UNMASKED),
-    "mask: Bahdanau": Bug(replace(bahdanau, "attend", looks_at_padding), "bahdanau-lstm", UNMASKED),
+    "mask: Luong": Bug(replace(attention, "masked_softmax", looks_at_padding), "luong-general-feeding", UNMASKED),
+    "mask: Bahdanau": Bug(replace(attention, "masked_softmax", looks_at_padding), "bahdanau-lstm", UNMASKED),
     "mask: lengths": Bug(replace(tensors, "length_mask", counts_from_the_end), "transformer-pre", UNMASKED),
     "mask: causal": Bug(replace(transformer, "self_mask", looks_ahead), "transformer-pre", {"chunk"}),
     "mask: prefix": Bug(replace(transformer, "self_mask", keeps_the_front), "transformer-post", {"prefixes"}),

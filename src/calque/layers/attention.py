@@ -1,90 +1,214 @@
-"""Attention of one head: scores between queries and keys, then a weighted mean of values.
+"""The attention of a recurrent decoder: scores, how far it reaches, how it chooses, what it remembers.
 
 Letters: B sentences, K beams, N = B·K, S source, T target, Q = K·T queries a sentence, D query width, M memory width.
 """
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Literal, NamedTuple, assert_never
 
 import torch
+from pydantic import Field
 from torch import Tensor, nn
 
-ScoreName = Literal["dot", "general", "concat"]
+from calque.config import Config
+from calque.layers.scores import ScoreName, build_score
+
+
+class AttentionConfig(Config):
+    """Attention over the source."""
+
+    score: ScoreName = "general"
+    """dot, scaled_dot (both need equal widths), general, concat, additive or location (by position alone)."""
+    alignment: int = Field(default=256, ge=1)
+    """Width of the additive score's hidden layer."""
+    longest: int = Field(default=256, ge=1)
+    """How many positions the location score tells apart."""
+    reach: Literal["global", "local-m", "local-p"] = "global"
+    """The whole source, or a window around position t (local-m) or a predicted one (local-p; Luong 2015, §3.2)."""
+    window: int = Field(default=10, ge=1)
+    """Local attention sees this many positions on either side."""
+    choice: Literal["soft", "hard"] = "soft"
+    """The mean of all positions, or one of them: drawn in training, the most likely in decoding (Xu 2015, §4.1)."""
+    entropy: float = Field(default=0.01, ge=0)
+    """How much hard attention is rewarded for not settling early."""
+    gated: bool = False
+    """Multiply what was found by a gate between 0 and 1 that the query sets (Xu 2015, §4.2.1)."""
+    coverage: bool = False
+    """Tell the score how much each position was looked at before (See 2017, §2.3)."""
+    coverage_loss: float = Field(default=1.0, ge=0)
+    """How much looking at the same position again costs."""
+
+
+class AttentionContext(NamedTuple):
+    """What queries look at; rows are sentences."""
+
+    keys: Tensor  # [B,S,A]
+    values: Tensor  # [B,S,M]
+    mask: Tensor  # [B,S]
+
+
+class AttentionState(NamedTuple):
+    """What an attention remembers of its hypotheses."""
+
+    position: Tensor | None  # [N], tokens read, for local-m
+    coverage: Tensor | None  # [N,S], the sum of all weights so far
 
 
 class Attended(NamedTuple):
-    """What a query found, and where it looked."""
+    """What queries found, and where they looked."""
 
-    context: Tensor  # [B,Q,M]
-    weights: Tensor  # [B,Q,S]
-
-
-class Score(nn.Module):
-    """How well each query fits each source position; `keys` is computed once a sentence."""
-
-    def keys(self, memory: Tensor) -> Tensor:
-        """[B,S,A] from [B,S,M]."""
-        raise NotImplementedError
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """[B,Q,S] from [B,Q,D] and [B,S,A]."""
-        raise NotImplementedError
+    context: Tensor  # [N,T,M]
+    weights: Tensor  # [N,T,S]; of hard attention, 1 where it looked
+    chosen: Tensor | None = None  # [N,T], log-probability of the positions drawn
+    losses: Mapping[str, Tensor] = MappingProxyType({})  # [N,T] each
 
 
-class DotScore(Score):
-    """hᵗ·h̄ˢ (Luong 2015, eq. 8)."""
+class Attention(nn.Module):
+    """cₜ = Σₛ aₜₛ h̄ₛ with a the softmax of scores (Luong 2015, eq. 7), and its kin."""
 
-    def keys(self, memory: Tensor) -> Tensor:
-        return memory
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        return queries @ keys.transpose(1, 2)
-
-
-class GeneralScore(DotScore):
-    """hᵗ·W h̄ˢ (Luong 2015, eq. 8)."""
-
-    def __init__(self, query_width: int, *, memory_width: int) -> None:
+    def __init__(self, config: AttentionConfig, *, query_width: int, memory_width: int) -> None:
         super().__init__()
-        self.key = nn.Linear(memory_width, query_width, bias=False)
+        self.config = config
+        self.score = build_score(
+            config.score,
+            query_width=query_width,
+            memory_width=memory_width,
+            width=config.alignment,
+            longest=config.longest,
+            covered=config.coverage,
+        )
+        self.predict = PositionPredictor(query_width) if config.reach == "local-p" else None
+        self.gate = nn.Linear(query_width, 1) if config.gated else None
 
-    def keys(self, memory: Tensor) -> Tensor:
-        return self.key(memory)  # type: ignore[no-any-return]
+    def prepare(self, values: Tensor, mask: Tensor) -> AttentionContext:
+        """From the memory's values [B,S,M] and mask [B,S]."""
+        return AttentionContext(self.score.keys(values), values, mask)
+
+    def start(self, context: AttentionContext) -> AttentionState:
+        """Nothing read, nothing covered."""
+        rows = context.mask.shape[0]
+        position = torch.zeros(rows, dtype=torch.long, device=context.mask.device)
+        covered = context.values.new_zeros(context.mask.shape)
+        return AttentionState(
+            position if self.config.reach == "local-m" else None, covered if self.config.coverage else None
+        )
+
+    def forward(
+        self, queries: Tensor, state: AttentionState, context: AttentionContext
+    ) -> tuple[Attended, AttentionState]:
+        """What queries [N,T,D] find; with coverage one after the other, as each changes what the next one knows."""
+        if state.coverage is None or queries.shape[1] == 1:
+            return self._look(queries, state, context)
+        found = []
+        for query in queries.unbind(1):
+            each, state = self._look(query[:, None], state, context)
+            found.append(each)
+        return join(found), state
+
+    def _look(
+        self, queries: Tensor, state: AttentionState, context: AttentionContext
+    ) -> tuple[Attended, AttentionState]:
+        rows, size, sentences = *queries.shape[:2], context.mask.shape[0]
+        folded = fold(queries, sentences=sentences)
+        covered = None if state.coverage is None else fold(state.coverage[:, None], sentences=sentences)
+        scores = self.score(folded, context.keys, covered)
+        weights = self._reach(scores, folded, state, context)
+        weights, chosen, losses = self._choose(weights)
+        found = weights @ context.values
+        if self.gate is not None:
+            found = self.gate(folded).sigmoid() * found
+        if covered is not None and state.coverage is not None:
+            losses["coverage"] = self.config.coverage_loss * torch.minimum(weights, covered).sum(dim=-1)
+            state = state._replace(coverage=state.coverage + unfold(weights, rows=rows).sum(dim=1))
+        if state.position is not None:
+            state = state._replace(position=state.position + size)
+        attended = Attended(
+            unfold(found, rows=rows),
+            unfold(weights, rows=rows),
+            None if chosen is None else chosen.reshape(rows, size),
+            {name: loss.reshape(rows, size) for name, loss in losses.items()},
+        )
+        return attended, state
+
+    def _reach(self, scores: Tensor, queries: Tensor, state: AttentionState, context: AttentionContext) -> Tensor:
+        """[B,Q,S] weights of what is within reach."""
+        mask = context.mask[:, None]
+        places = torch.arange(scores.shape[-1], device=scores.device)
+        match self.config.reach:
+            case "global":
+                return masked_softmax(scores, mask)
+            case "local-m":
+                assert state.position is not None
+                size = queries.shape[1] // (state.position.shape[0] // queries.shape[0])
+                now = state.position[:, None] + torch.arange(size, device=scores.device)
+                centre = torch.minimum(now.reshape(queries.shape[0], -1), context.mask.sum(dim=1)[:, None] - 1)
+                near = (places - centre[..., None]).abs() <= self.config.window
+                return masked_softmax(scores, mask & near)
+            case "local-p":
+                assert self.predict is not None
+                centre = context.mask.sum(dim=1)[:, None] * self.predict(queries)
+                distance = places - centre[..., None]
+                weights = masked_softmax(scores, mask & (distance.abs() <= self.config.window))
+                return weights * torch.exp(-2 * (distance / self.config.window) ** 2)  # σ = D/2 (eq. 10)
+            case _:
+                assert_never(self.config.reach)
+
+    def _choose(self, weights: Tensor) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
+        """The weights to use [B,Q,S], the log-probability of what was drawn [B,Q], and what choosing costs."""
+        match self.config.choice:
+            case "soft":
+                return weights, None, {}
+            case "hard" if not self.training:
+                return one_hot(weights.argmax(dim=-1), like=weights), None, {}
+            case "hard":
+                shares = weights / weights.sum(dim=-1, keepdim=True)
+                logs = shares.clamp(min=torch.finfo(shares.dtype).tiny).log()
+                places = draw(shares.detach())
+                chosen = logs.gather(-1, places[..., None]).squeeze(-1)
+                entropy = -(shares * logs).sum(dim=-1)
+                return one_hot(places, like=weights), chosen, {"entropy": -self.config.entropy * entropy}
+            case _:
+                assert_never(self.config.choice)
 
 
-class AdditiveScore(Score):
-    """v·tanh(W s + U h) (Bahdanau 2015, A.1.2); Luong's *concat* is the same, W and U being halves of one matrix."""
+class PositionPredictor(nn.Module):
+    """p = σ(v·tanh(W h)), where to look as a share of the source's length (Luong 2015, eq. 9)."""
 
-    def __init__(self, query_width: int, *, memory_width: int, width: int) -> None:
+    def __init__(self, width: int) -> None:
         super().__init__()
-        self.query = nn.Linear(query_width, width, bias=False)
-        self.key = nn.Linear(memory_width, width, bias=False)
-        self.value = nn.Linear(width, 1, bias=False)
+        self.inner = nn.Linear(width, width, bias=False)
+        self.outer = nn.Linear(width, 1, bias=False)
 
-    def keys(self, memory: Tensor) -> Tensor:
-        return self.key(memory)  # type: ignore[no-any-return]
-
-    def forward(self, queries: Tensor, keys: Tensor) -> Tensor:
-        energy = torch.tanh(self.query(queries)[:, :, None] + keys[:, None])  # [B,Q,S,A]
-        return self.value(energy).squeeze(-1)  # type: ignore[no-any-return]
+    def forward(self, queries: Tensor) -> Tensor:
+        """[B,Q] from [B,Q,D]."""
+        return self.outer(self.inner(queries).tanh()).squeeze(-1).sigmoid()  # type: ignore[no-any-return]
 
 
-def build_score(name: ScoreName, *, query_width: int, memory_width: int) -> Score:
-    """Luong's score of that name."""
-    match name:
-        case "dot":
-            return DotScore()
-        case "general":
-            return GeneralScore(query_width, memory_width=memory_width)
-        case "concat":
-            return AdditiveScore(query_width, memory_width=memory_width, width=query_width)
-        case _:
-            assert_never(name)
+def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
+    """The softmax of [B,Q,S] over the positions where a mask that broadcasts to it is true."""
+    return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
 
-def attend(scores: Tensor, *, values: Tensor, mask: Tensor) -> Attended:
-    """The mean of `values` [B,S,M] under the softmax of `scores` [B,Q,S] where `mask` [B,S] is true."""
-    weights = scores.masked_fill(~mask[:, None], -torch.inf).softmax(dim=-1)
-    return Attended(weights @ values, weights)
+def draw(shares: Tensor) -> Tensor:
+    """[...], a position drawn from each row of probabilities [...,S]."""
+    return torch.multinomial(shares.flatten(0, -2), 1).view(shares.shape[:-1])
+
+
+def one_hot(places: Tensor, *, like: Tensor) -> Tensor:
+    """[...,S] with 1 at the places [...]."""
+    return torch.zeros_like(like).scatter(-1, places[..., None], 1.0)
+
+
+def join(parts: list[Attended]) -> Attended:
+    """What queries one after the other found, as if asked together."""
+    chosen = [part.chosen for part in parts if part.chosen is not None]
+    return Attended(
+        torch.cat([part.context for part in parts], dim=1),
+        torch.cat([part.weights for part in parts], dim=1),
+        torch.cat(chosen, dim=1) if chosen else None,
+        {name: torch.cat([part.losses[name] for part in parts], dim=1) for name in parts[0].losses},
+    )
 
 
 def fold(rows: Tensor, *, sentences: int) -> Tensor:

@@ -1,6 +1,6 @@
-"""Recurrent layers: one direction, one layer, over many positions at once or one step at a time.
+"""A recurrent layer in one direction, over many positions at once or one step at a time.
 
-Letters: N rows, T positions, E input width, D width, L layers, G gates. A state is (h,) or (h, c).
+Letters: N rows, T positions, E input width, D width, G gates. A state is (h,) or (h, c).
 """
 
 from typing import Literal, assert_never
@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-CellName = Literal["rnn", "lstm", "gru", "gru-original"]
+CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 State = tuple[Tensor, ...]
 
 
@@ -24,114 +24,125 @@ class Recurrence(nn.Module):
     Law: `forward` over T positions equals T times `step` on `project`.
     The weights live in PyTorch's own module (gates i f g o of an LSTM, r z n of a GRU), whose fused kernels
     `forward` calls, except for the original GRU, which has none: it resets before the product (Cho 2014, eq. 8).
+    With layer norm, the inputs' and the state's shares of the gates are normalised apart, and so is an LSTM's cell
+    before it leaves; an RNN normalises their sum (Ba 2016, §3.1 and supplement). No fused kernel does that.
     """
 
-    def __init__(self, cell: CellName, *, input_width: int, width: int) -> None:
+    def __init__(self, cell: CellName, *, input_width: int, width: int, layer_norm: bool = False) -> None:
         super().__init__()
         self.cell = cell
         self.width = width
-        kernel = {"rnn": nn.RNN, "lstm": nn.LSTM}.get(cell, nn.GRU)
-        self.kernel: nn.RNNBase = kernel(input_width, width, batch_first=True)
+        self.kernel = _kernel(cell, input_width=input_width, width=width, bias=not layer_norm)
+        self.norms = nn.ModuleDict(_norms(cell, width=width) if layer_norm else {})
 
     def zero_state(self, rows: int, *, like: Tensor) -> State:
         """A state of zeros for that many rows."""
         return tuple(like.new_zeros(rows, self.width) for _ in range(state_parts(self.cell)))
 
-    def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
+    def is_fused(self, keep: Tensor | None) -> bool:
+        """Whether a kernel of PyTorch's computes the layer; none drops what recurs."""
+        return self.cell != "gru-original" and not self.norms and keep is None
+
+    def forward(self, inputs: Tensor, state: State, *, keep: Tensor | None = None) -> tuple[Tensor, State]:
         """[N,T,D] outputs and the state after them, from [N,T,E] inputs and a state of [N,D] tensors."""
-        if self.cell == "gru-original":
-            return self._unrolled(inputs, state)
+        if not self.is_fused(keep):
+            return self.unrolled(inputs, state, keep=keep)
         first = tuple(part[None].contiguous() for part in state)  # PyTorch has layers first
         outputs, after = self.kernel(inputs, first if self.cell == "lstm" else first[0])
         return outputs, tuple(part[0] for part in (after if self.cell == "lstm" else (after,)))
+
+    def unrolled(
+        self, inputs: Tensor, state: State, *, keep: Tensor | None = None, lengths: Tensor | None = None
+    ) -> tuple[Tensor, State]:
+        """`forward` step by step; with lengths [N], each row's state is the one after its last position."""
+        outputs = []
+        for place, projected in enumerate(self.project(inputs).unbind(1)):
+            output, after = self.step(projected, state, keep=keep)
+            if lengths is not None:
+                going = (place < lengths)[:, None]
+                after = tuple(torch.where(going, new, old) for new, old in zip(after, state, strict=True))
+            outputs.append(output)
+            state = after
+        return torch.stack(outputs, dim=1), state
 
     def project(self, inputs: Tensor, *, start: int = 0) -> Tensor:
         """[...,G·D], the inputs' share of the gates; inputs narrower than E meet the columns from `start` on.
 
         The bias comes with the first column, so shares of neighbouring columns add up to the whole.
         """
-        weight, _, bias, _ = self.kernel.all_weights[0]
-        return F.linear(inputs, weight[:, start : start + inputs.shape[-1]], bias if start == 0 else None)
+        weight, _, *bias = self.kernel.all_weights[0]
+        return F.linear(inputs, weight[:, start : start + inputs.shape[-1]], bias[0] if bias and start == 0 else None)
 
-    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
-        """[N,D] output and the next state, from the projected inputs [N,G·D] of one position."""
+    def step(self, projected: Tensor, state: State, *, keep: Tensor | None = None) -> tuple[Tensor, State]:
+        """[N,D] output and the next state, from the projected inputs [N,G·D] of one position.
+
+        `keep` [N,D] multiplies the hidden state where it enters products (variational dropout: Gal 2016, eq. 7).
+        """
+        before = state[0]
+        recurring = before if keep is None else before * keep
         match self.cell:
-            case "rnn":
-                hidden = (projected + self._recurrent(state[0])).tanh()
+            case "rnn" | "rnn-relu":
+                total = self._norm("total", projected + self._recurrent(recurring))
+                hidden = total.tanh() if self.cell == "rnn" else total.relu()
                 return hidden, (hidden,)
             case "lstm":
-                enter, forget, candidate, leave = (projected + self._recurrent(state[0])).chunk(4, dim=-1)
+                gates = self._norm("inputs", projected) + self._norm("hidden", self._recurrent(recurring))
+                enter, forget, candidate, leave = gates.chunk(4, dim=-1)
                 memory = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
-                hidden = leave.sigmoid() * memory.tanh()
+                hidden = leave.sigmoid() * self._norm("cell", memory).tanh()
                 return hidden, (hidden, memory)
-            case "gru":
-                reset, update, candidate = self._recurrent(state[0]).chunk(3, dim=-1)
-                reset_input, update_input, candidate_input = projected.chunk(3, dim=-1)
-                candidate = (candidate_input + (reset_input + reset).sigmoid() * candidate).tanh()
-            case "gru-original":
-                reset, update = self._recurrent(state[0], stop=2).chunk(2, dim=-1)
-                reset_input, update_input, candidate_input = projected.chunk(3, dim=-1)
-                kept = (reset_input + reset).sigmoid() * state[0]
-                candidate = (candidate_input + self._recurrent(kept, start=2)).tanh()
+            case "gru" | "gru-original":
+                update, candidate = self._update(projected, recurring)
+                hidden = update * before + (1 - update) * candidate
+                return hidden, (hidden,)
             case _:
                 assert_never(self.cell)
-        update = (update_input + update).sigmoid()
-        hidden = update * state[0] + (1 - update) * candidate
-        return hidden, (hidden,)
+
+    def _update(self, projected: Tensor, recurring: Tensor) -> tuple[Tensor, Tensor]:
+        """A GRU's update gate and the state it would have."""
+        both = 2 * self.width
+        shares = self._recurrent(recurring, stop=None if self.cell == "gru" else 2)
+        gates = self._norm("inputs", projected[:, :both]) + self._norm("hidden", shares[:, :both])
+        reset, update = gates.sigmoid().chunk(2, dim=-1)
+        candidate = self._norm("candidate_inputs", projected[:, both:])
+        if self.cell == "gru":
+            candidate = candidate + reset * self._norm("candidate_hidden", shares[:, both:])
+        else:
+            candidate = candidate + self._norm("candidate_hidden", self._recurrent(reset * recurring, start=2))
+        return update, candidate.tanh()
 
     def _recurrent(self, hidden: Tensor, *, start: int = 0, stop: int | None = None) -> Tensor:
         """The hidden state's share of the gates from `start` to `stop`."""
         gates = slice(start * self.width, None if stop is None else stop * self.width)
-        _, weight, _, bias = self.kernel.all_weights[0]
-        return F.linear(hidden, weight[gates], bias[gates])
+        _, weight, *bias = self.kernel.all_weights[0]
+        return F.linear(hidden, weight[gates], bias[1][gates] if bias else None)
 
-    def _unrolled(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        outputs = []
-        for projected in self.project(inputs).unbind(1):
-            output, state = self.step(projected, state)
-            outputs.append(output)
-        return torch.stack(outputs, dim=1), state
+    def _norm(self, name: str, values: Tensor) -> Tensor:
+        return self.norms[name](values) if self.norms else values
 
 
-class RecurrentStack(nn.Module):
-    """Layers of one direction, dropout between them. Its state holds [N,L,D] tensors."""
-
-    def __init__(self, cell: CellName, *, input_width: int, width: int, layers: int, dropout: float) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            Recurrence(cell, input_width=input_width if layer == 0 else width, width=width) for layer in range(layers)
-        )
-        self.dropout = dropout
-
-    def forward(self, inputs: Tensor, state: State) -> tuple[Tensor, State]:
-        """[N,T,D] outputs of the top layer and the state after them."""
-        after = []
-        for number, layer in enumerate(self.layers):
-            if number > 0:
-                inputs = F.dropout(inputs, self.dropout, self.training)
-            inputs, final = layer(inputs, tuple(part[:, number] for part in state))
-            after.append(final)
-        return inputs, _stack(after)
-
-    def step(self, projected: Tensor, state: State) -> tuple[Tensor, State]:
-        """[N,D] output of the top layer and the next state, from what enters the first layer's gates [N,G·D]."""
-        after = []
-        output = projected
-        for number, layer in enumerate(self.layers):
-            assert isinstance(layer, Recurrence)
-            if number > 0:
-                output = layer.project(F.dropout(output, self.dropout, self.training))
-            output, final = layer.step(output, tuple(part[:, number] for part in state))
-            after.append(final)
-        return output, _stack(after)
-
-    @property
-    def first(self) -> Recurrence:
-        """The layer that reads the inputs."""
-        layer = self.layers[0]
-        assert isinstance(layer, Recurrence)
-        return layer
+def _kernel(cell: CellName, *, input_width: int, width: int, bias: bool) -> nn.RNNBase:
+    match cell:
+        case "rnn":
+            return nn.RNN(input_width, width, batch_first=True, bias=bias)
+        case "rnn-relu":
+            return nn.RNN(input_width, width, batch_first=True, bias=bias, nonlinearity="relu")
+        case "lstm":
+            return nn.LSTM(input_width, width, batch_first=True, bias=bias)
+        case "gru" | "gru-original":
+            return nn.GRU(input_width, width, batch_first=True, bias=bias)
+        case _:
+            assert_never(cell)
 
 
-def _stack(states: list[State]) -> State:
-    return tuple(torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
+def _norms(cell: CellName, *, width: int) -> dict[str, nn.Module]:
+    match cell:
+        case "rnn" | "rnn-relu":
+            sizes = {"total": 1}
+        case "lstm":
+            sizes = {"inputs": 4, "hidden": 4, "cell": 1}
+        case "gru" | "gru-original":
+            sizes = {"inputs": 2, "hidden": 2, "candidate_inputs": 1, "candidate_hidden": 1}
+        case _:
+            assert_never(cell)
+    return {name: nn.LayerNorm(size * width) for name, size in sizes.items()}

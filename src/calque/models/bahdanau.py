@@ -7,12 +7,14 @@ from typing import Literal, NamedTuple
 
 import torch
 from pydantic import Field
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from calque.config import Config
-from calque.layers.attention import AdditiveScore, attend, fold, unfold
-from calque.layers.recurrent import CellName, Recurrence
+from calque.layers.attention import Attended, Attention, AttentionConfig, AttentionContext, AttentionState, join
+from calque.layers.copying import CopyGate
+from calque.layers.maxout import Maxout
+from calque.layers.recurrent import CellName, Recurrence, State
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
 from calque.models.seam import Decoder, Memory, MemoryShape, Output
@@ -23,29 +25,30 @@ class BahdanauConfig(Config):
 
     kind: Literal["bahdanau"] = "bahdanau"
     cell: CellName = "gru-original"
-    """rnn, lstm, gru or gru-original (the paper's)."""
+    """rnn, rnn-relu, lstm, gru or gru-original (the paper's)."""
     width: int = Field(default=256, ge=1)
     """Width of the recurrent layer."""
     embedding: int = Field(default=256, ge=1)
     """Width of the word vectors."""
-    alignment: int = Field(default=256, ge=1)
-    """Width of the alignment model's hidden layer."""
+    attention: AttentionConfig = AttentionConfig(score="additive")
     readout: int = Field(default=256, ge=1)
     """How many maxout units the deep output has."""
     bridge: BridgeName = "backward"
     """The paper's first state is tanh(W ←h₁), from the backward direction; also copy, tanh, zero."""
+    copying: bool = False
+    """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings and on the readout."""
 
 
 class BahdanauContext(NamedTuple):
-    first: tuple[Tensor, ...]  # (s,) or (s, c), each [B,1,D]
-    keys: Tensor  # [B,S,A], U h
-    values: Tensor  # [B,S,M]
-    mask: Tensor  # [B,S]
+    first: State  # (s,) or (s, c), each [B,1,D]
+    attention: AttentionContext
 
 
-BahdanauState = tuple[Tensor, ...]  # (s,) or (s, c), each [N,1,D]
+class BahdanauState(NamedTuple):
+    cell: State  # (s,) or (s, c), each [N,D]
+    attention: AttentionState
 
 
 class BahdanauDecoder(Decoder[BahdanauState, BahdanauContext]):
@@ -56,33 +59,35 @@ class BahdanauDecoder(Decoder[BahdanauState, BahdanauContext]):
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=1, width=config.width)
         self.recurrence = Recurrence(config.cell, input_width=config.embedding + memory.width, width=config.width)
-        self.score = AdditiveScore(config.width, memory_width=memory.width, width=config.alignment)
-        self.readout = nn.Linear(config.width + config.embedding + memory.width, 2 * config.readout)
+        self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
+        self.readout = Maxout(config.width + config.embedding + memory.width, units=config.readout)
+        self.copy_gate = (
+            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copying else None
+        )
         self.dropout = config.dropout
         self.width = config.readout
+        self.draws = config.attention.choice == "hard"
 
     def prepare(self, memory: Memory) -> BahdanauContext:
-        return BahdanauContext(self.bridge(memory), self.score.keys(memory.values), memory.values, memory.mask)
+        return BahdanauContext(self.bridge(memory), self.attention.prepare(memory.values, memory.mask))
 
     def start(self, context: BahdanauContext) -> BahdanauState:
-        return context.first
+        return BahdanauState(tuple(part[:, 0] for part in context.first), self.attention.start(context.attention))
 
     def forward(
         self, tokens: Tensor, state: BahdanauState, context: BahdanauContext, *, attention: bool = False
     ) -> tuple[Output, BahdanauState]:
-        rows, sentences = tokens.shape[0], context.mask.shape[0]
         embedded = self.embedding(tokens)
-        cell = tuple(part[:, 0] for part in state)
-        before, found, weights = [], [], []
+        cell, looked = state
+        steps: list[tuple[Tensor, Attended]] = []
         for projected in self.recurrence.project(embedded).unbind(1):
-            queries = fold(cell[0][:, None], sentences=sentences)
-            attended = attend(self.score(queries, context.keys), values=context.values, mask=context.mask)
-            looked = unfold(attended.context, rows=rows).squeeze(1)
-            before.append(cell[0])
-            found.append(looked)
-            weights.append(unfold(attended.weights, rows=rows))
-            gates = projected + self.recurrence.project(looked, start=embedded.shape[-1])
+            each, looked = self.attention(cell[0][:, None], looked, context.attention)
+            steps.append((cell[0], each))
+            gates = projected + self.recurrence.project(each.context[:, 0], start=embedded.shape[-1])
             _, cell = self.recurrence.step(gates, cell)
-        readout = self.readout(torch.cat([torch.stack(before, 1), embedded, torch.stack(found, 1)], dim=-1))
-        hidden = F.dropout(readout.unflatten(-1, (-1, 2)).amax(dim=-1), self.dropout, self.training)
-        return Output(hidden, torch.cat(weights, 1) if attention else None), tuple(part[:, None] for part in cell)
+        before = torch.stack([hidden for hidden, _ in steps], dim=1)
+        found = join([each for _, each in steps])
+        hidden = F.dropout(self.readout(before, embedded, found.context), self.dropout, self.training)
+        gate = None if self.copy_gate is None else self.copy_gate(found.context, before, embedded)
+        weights = found.weights if attention or gate is not None else None
+        return Output(hidden, weights, gate, found.chosen, found.losses), BahdanauState(cell, looked)

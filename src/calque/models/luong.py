@@ -8,48 +8,48 @@ from typing import Literal, NamedTuple
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
-from calque.config import Config
-from calque.layers.attention import Attended, ScoreName, attend, build_score, fold, unfold
-from calque.layers.recurrent import CellName, RecurrentStack
+from calque.layers.attention import Attended, Attention, AttentionConfig, AttentionContext, AttentionState, join
+from calque.layers.copying import CopyGate
+from calque.layers.stack import RecurrentStack, StackConfig, StackState
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
 from calque.models.seam import Decoder, Memory, MemoryShape, Output
 
 
-class LuongConfig(Config):
-    """A recurrent decoder with global attention after its top layer."""
+class LuongConfig(StackConfig):
+    """A recurrent decoder with attention after its top layer."""
 
     kind: Literal["luong"] = "luong"
-    cell: CellName = "lstm"
-    """rnn, lstm, gru or gru-original."""
-    layers: int = Field(default=2, ge=1, le=256)
-    """How many recurrent layers stand on each other."""
-    width: int = Field(default=256, ge=1)
-    """Width of the recurrent layers and of the attentional vector."""
     embedding: int = Field(default=256, ge=1)
     """Width of the word vectors."""
-    score: ScoreName = "general"
-    """dot (needs equal widths), general or concat (§3.1)."""
+    attention: AttentionConfig = AttentionConfig()
     input_feeding: bool = True
     """Give each step the attentional vector of the one before (§3.3)."""
     bridge: BridgeName = "copy"
     """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
-    dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings, between layers and on the attentional vector."""
+    copying: bool = False
+    """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
 
 
 class LuongContext(NamedTuple):
     first: tuple[Tensor, ...]  # (h,) or (h, c), each [B,L,D]
-    keys: Tensor  # [B,S,A]
-    values: Tensor  # [B,S,M]
-    mask: Tensor  # [B,S]
+    attention: AttentionContext
 
 
 class LuongState(NamedTuple):
-    recurrent: tuple[Tensor, ...]  # (h,) or (h, c), each [N,L,D]
+    recurrent: StackState
+    attention: AttentionState
     feed: Tensor | None  # [N,D], the last attentional vector, with input feeding
+
+
+class Read(NamedTuple):
+    """What T steps gave."""
+
+    attentional: Tensor  # [N,T,D]
+    hidden: Tensor  # [N,T,D], of the top layer
+    found: Attended
+    state: LuongState
 
 
 class LuongDecoder(Decoder[LuongState, LuongContext]):
@@ -57,64 +57,59 @@ class LuongDecoder(Decoder[LuongState, LuongContext]):
 
     def __init__(self, config: LuongConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__()
-        if config.score == "dot" and config.width != memory.width:
-            raise ValueError(
-                f"score 'dot' needs equal widths: the decoder has {config.width}, the memory {memory.width}; "
-                "use score = 'general'"
-            )
-        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
+        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.embedding_dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=config.layers, width=config.width)
-        self.stack = RecurrentStack(
-            config.cell,
-            input_width=config.embedding + (config.width if config.input_feeding else 0),
-            width=config.width,
-            layers=config.layers,
-            dropout=config.dropout,
-        )
-        self.score = build_score(config.score, query_width=config.width, memory_width=memory.width)
+        fed = config.width if config.input_feeding else 0
+        self.stack = RecurrentStack(config, input_width=config.embedding + fed)
+        self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
         self.combine = nn.Linear(memory.width + config.width, config.width, bias=False)
+        self.copy_gate = (
+            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copying else None
+        )
         self.input_feeding = config.input_feeding
-        self.dropout = config.dropout
         self.width = config.width
+        self.draws = config.attention.choice == "hard"
 
     def prepare(self, memory: Memory) -> LuongContext:
-        return LuongContext(self.bridge(memory), self.score.keys(memory.values), memory.values, memory.mask)
+        return LuongContext(self.bridge(memory), self.attention.prepare(memory.values, memory.mask))
 
     def start(self, context: LuongContext) -> LuongState:
         hidden = context.first[0]
-        return LuongState(context.first, hidden.new_zeros(hidden.shape[0], self.width) if self.input_feeding else None)
+        feed = hidden.new_zeros(hidden.shape[0], self.width) if self.input_feeding else None
+        return LuongState(self.stack.start(context.first), self.attention.start(context.attention), feed)
 
     def forward(
         self, tokens: Tensor, state: LuongState, context: LuongContext, *, attention: bool = False
     ) -> tuple[Output, LuongState]:
         embedded = self.embedding(tokens)
-        if state.feed is None:
-            hidden, recurrent = self.stack(embedded, state.recurrent)
-            attentional, weights = self._attend(hidden, context)
-            after = LuongState(recurrent, None)
-        else:
-            attentional, weights, after = self._feed(embedded, state, context)
-        hidden = F.dropout(attentional, self.dropout, self.training)
-        return Output(hidden, weights if attention else None), after
+        read = (self._at_once if state.feed is None else self._feeding)(embedded, state, context)
+        found = read.found
+        gate = None if self.copy_gate is None else self.copy_gate(found.context, read.hidden, embedded)
+        weights = found.weights if attention or gate is not None else None
+        hidden = self.stack.leave(read.attentional, state.recurrent)
+        return Output(hidden, weights, gate, found.chosen, found.losses), read.state
 
-    def _feed(self, embedded: Tensor, state: LuongState, context: LuongContext) -> tuple[Tensor, Tensor, LuongState]:
+    def _at_once(self, embedded: Tensor, state: LuongState, context: LuongContext) -> Read:
+        hidden, recurrent = self.stack(embedded, state.recurrent)
+        found, looked = self.attention(hidden, state.attention, context.attention)
+        return Read(self._attentional(found, hidden), hidden, found, LuongState(recurrent, looked, None))
+
+    def _feeding(self, embedded: Tensor, state: LuongState, context: LuongContext) -> Read:
         """One step after the other; the embeddings' share of the gates is taken for all of them at once."""
-        feed, recurrent = state.feed, state.recurrent
+        recurrent, looked, feed = state
         assert feed is not None
-        attentional, weights = [], []
-        for projected in self.stack.first.project(embedded).unbind(1):
-            gates = projected + self.stack.first.project(feed, start=embedded.shape[-1])
-            hidden, recurrent = self.stack.step(gates, recurrent)
-            found = self._attend(hidden[:, None], context)
-            feed = found.context.squeeze(1)
-            attentional.append(feed)
-            weights.append(found.weights)
-        return torch.stack(attentional, dim=1), torch.cat(weights, dim=1), LuongState(recurrent, feed)
+        steps: list[tuple[Tensor, Tensor, Attended]] = []
+        entered = self.stack.enter(embedded, recurrent).unbind(1)
+        for share, word in zip(entered, embedded.unbind(1), strict=True):
+            gates = share + self.stack.enter(feed, recurrent, start=embedded.shape[-1])
+            inputs = torch.cat([word, feed], dim=-1) if self.stack.config.connection == "dense" else word
+            hidden, recurrent = self.stack.step(gates, recurrent, inputs=inputs)
+            found, looked = self.attention(hidden[:, None], looked, context.attention)
+            feed = self._attentional(found, hidden[:, None]).squeeze(1)
+            steps.append((feed, hidden, found))
+        feeds, hiddens, founds = zip(*steps, strict=True)
+        after = LuongState(recurrent, looked, feed)
+        return Read(torch.stack(feeds, dim=1), torch.stack(hiddens, dim=1), join(list(founds)), after)
 
-    def _attend(self, hidden: Tensor, context: LuongContext) -> Attended:
-        """The attentional vectors [N,T,D] of [N,T,D], and where they looked [N,T,S]."""
-        rows = hidden.shape[0]
-        queries = fold(hidden, sentences=context.mask.shape[0])
-        found = attend(self.score(queries, context.keys), values=context.values, mask=context.mask)
-        vectors = torch.tanh(self.combine(torch.cat([unfold(found.context, rows=rows), hidden], dim=-1)))
-        return Attended(vectors, unfold(found.weights, rows=rows))
+    def _attentional(self, found: Attended, hidden: Tensor) -> Tensor:
+        return torch.tanh(self.combine(torch.cat([found.context, hidden], dim=-1)))

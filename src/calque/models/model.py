@@ -12,6 +12,8 @@ from calque.config import Config
 from calque.errors import ConfigError
 from calque.layers.output import OutputLayer
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
+from calque.models.cho import ChoConfig, ChoDecoder
+from calque.models.gnmt import GnmtConfig, GnmtDecoder
 from calque.models.luong import LuongConfig, LuongDecoder
 from calque.models.recurrent import (
     RecurrentDecoder,
@@ -25,7 +27,8 @@ from calque.tensors import Padded
 
 EncoderConfig = Annotated[RecurrentEncoderConfig | TransformerConfig, Field(discriminator="kind")]
 DecoderConfig = Annotated[
-    RecurrentDecoderConfig | LuongConfig | BahdanauConfig | TransformerConfig, Field(discriminator="kind")
+    RecurrentDecoderConfig | ChoConfig | LuongConfig | BahdanauConfig | GnmtConfig | TransformerConfig,
+    Field(discriminator="kind"),
 ]
 
 
@@ -99,10 +102,14 @@ def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: Memory
         match config:
             case RecurrentDecoderConfig():
                 return RecurrentDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
+            case ChoConfig():
+                return ChoDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case LuongConfig():
                 return LuongDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case BahdanauConfig():
                 return BahdanauDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
+            case GnmtConfig():
+                return GnmtDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case TransformerConfig():
                 return TransformerDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case _:

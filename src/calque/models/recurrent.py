@@ -14,28 +14,27 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from calque.config import Config
-from calque.layers.recurrent import CellName, Recurrence, RecurrentStack, state_parts
+from calque.layers.connections import Connection
+from calque.layers.recurrent import Recurrence, State, state_parts
+from calque.layers.stack import RecurrentStack, StackConfig, StackState, connections, disturbed, kept, layer_widths
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded, at_last, reverse_within
 
 
-class RecurrentEncoderConfig(Config):
-    """A stack of recurrent layers, read in one direction or both."""
+class RecurrentEncoderConfig(StackConfig):
+    """A stack of recurrent layers, read in one direction or both.
+
+    Its width is the memory's: where a layer has two directions, each gets half of it.
+    """
 
     kind: Literal["recurrent"] = "recurrent"
-    cell: CellName = "lstm"
-    """rnn (tanh), lstm, gru (cuDNN's form) or gru-original (Cho 2014: reset before the product; no fused kernel)."""
-    layers: int = Field(default=2, ge=1, le=256)
-    """How many recurrent layers stand on each other."""
-    width: int = Field(default=256, ge=1)
-    """Width of the memory; a bidirectional encoder gives each direction half of it."""
     embedding: int = Field(default=256, ge=1)
     """Width of the word vectors."""
-    bidirectional: bool = True
-    dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings and between layers."""
+    bidirectional: bool | Literal["first"] = True
+    """Every layer reads both ways, none, or the first only (Wu 2016, §3.2); each direction gets half the width."""
+    reverse: bool = False
+    """Read the source from its end, the end mark still last (Sutskever 2014, §3.3)."""
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -43,94 +42,107 @@ class RecurrentEncoderConfig(Config):
             raise ValueError(f"width {self.width} must be even: each direction gets half")
         return self
 
+    def directions(self, layer: int) -> int:
+        """How many ways a layer reads."""
+        return 2 if self.bidirectional is True or (self.bidirectional == "first" and layer == 0) else 1
+
 
 class RecurrentEncoder(Encoder):
     """Reads the source left to right, and right to left where it is bidirectional; layers see both directions."""
 
     def __init__(self, config: RecurrentEncoderConfig, *, vocabulary_size: int) -> None:
         super().__init__()
-        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
-        directions = 2 if config.bidirectional else 1
+        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.embedding_dropout)
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 Recurrence(
                     config.cell,
-                    input_width=config.embedding if layer == 0 else config.width,
-                    width=config.width // directions,
+                    input_width=width,
+                    width=config.width // config.directions(layer),
+                    layer_norm=config.layer_norm,
                 )
-                for _ in range(directions)
+                for _ in range(config.directions(layer))
             )
-            for layer in range(config.layers)
+            for layer, width in enumerate(layer_widths(config, first=config.embedding))
         )
-        self.dropout = config.dropout
+        self.connections = nn.ModuleList(connections(config))
+        self.config = config
         self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell))
 
     def forward(self, source: Padded) -> Memory:
         inputs = self.embedding(source.values)
-        values, finals = inputs, []
-        for number, directions in enumerate(self.layers):
-            assert isinstance(directions, nn.ModuleList)
-            if number > 0:
-                values = F.dropout(values, self.dropout, self.training)
-            read = [_read(layer, values, source.lengths, backward=place == 1) for place, layer in enumerate(directions)]
-            values = torch.cat([outputs for outputs, _ in read], dim=-1)
-            finals.append([torch.cat(parts, dim=-1) for parts in zip(*(final for _, final in read), strict=True)])
-        final = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
-        return Memory(values, source.mask, inputs, source.values, final)
+        ends = source.lengths.to(inputs.device, non_blocking=True)
+        values = reverse_within(inputs, ends - 1) if self.config.reverse else inputs
+        finals = []
+        for number, (directions, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
+            assert isinstance(directions, nn.ModuleList) and isinstance(connection, Connection)
+            outputs, final = self._layer(directions, self._drop(values, number), source.lengths)
+            values = connection(values, disturbed(outputs, noise=self.config.noise if self.training else 0.0))
+            finals.append(final)
+        if self.config.reverse:
+            values = reverse_within(values, ends - 1)
+        last = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
+        return Memory(values, source.mask, inputs, source.values, last)
+
+    def _layer(self, directions: nn.ModuleList, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
+        """[B,S,D] outputs and the last states [B,D], both directions side by side."""
+        read = [
+            _read(layer, inputs, lengths, backward=place == 1, keep=self._keep(layer, inputs))
+            for place, layer in enumerate(directions)
+            if isinstance(layer, Recurrence)
+        ]
+        outputs = torch.cat([each for each, _ in read], dim=-1)
+        return outputs, [torch.cat(parts, dim=-1) for parts in zip(*(final for _, final in read), strict=True)]
+
+    def _drop(self, values: Tensor, number: int) -> Tensor:
+        """What a layer reads of [B,S,E]; embeddings are dropped where they are made, unless dropout is variational."""
+        if self._variational:
+            return values * kept(values, width=values.shape[-1], dropout=self._variational)[:, None]
+        return values if number == 0 else F.dropout(values, self.config.dropout, self.training)
+
+    def _keep(self, layer: Recurrence, inputs: Tensor) -> Tensor | None:
+        return kept(inputs, width=layer.width, dropout=self._variational) if self._variational else None
+
+    @property
+    def _variational(self) -> float:
+        return self.config.dropout if self.config.variational and self.training else 0.0
 
 
-class RecurrentDecoderConfig(Config):
+class RecurrentDecoderConfig(StackConfig):
     """A recurrent decoder that knows the source by its first state only."""
 
     kind: Literal["recurrent"] = "recurrent"
-    cell: CellName = "lstm"
-    """rnn, lstm, gru or gru-original."""
-    layers: int = Field(default=2, ge=1, le=256)
-    """How many recurrent layers stand on each other."""
-    width: int = Field(default=256, ge=1)
     embedding: int = Field(default=256, ge=1)
     """Width of the word vectors."""
     bridge: BridgeName = "copy"
     """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
-    dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings, between layers and on the output."""
 
 
 class RecurrentContext(NamedTuple):
-    first: tuple[Tensor, ...]  # (h,) or (h, c), each [B,L,D]
+    first: State  # (h,) or (h, c), each [B,L,D]
 
 
-RecurrentState = tuple[Tensor, ...]  # (h,) or (h, c), each [N,L,D]
-
-
-class RecurrentDecoder(Decoder[RecurrentState, RecurrentContext]):
+class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
     """p(y | x) = Π p(yₜ | v, y₁…yₜ₋₁): the source is the fixed vector v the decoder starts from (§2)."""
 
     def __init__(self, config: RecurrentDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__()
-        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
+        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.embedding_dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=config.layers, width=config.width)
-        self.stack = RecurrentStack(
-            config.cell,
-            input_width=config.embedding,
-            width=config.width,
-            layers=config.layers,
-            dropout=config.dropout,
-        )
-        self.dropout = config.dropout
+        self.stack = RecurrentStack(config, input_width=config.embedding)
         self.width = config.width
 
     def prepare(self, memory: Memory) -> RecurrentContext:
         return RecurrentContext(self.bridge(memory))
 
-    def start(self, context: RecurrentContext) -> RecurrentState:
-        return context.first
+    def start(self, context: RecurrentContext) -> StackState:
+        return self.stack.start(context.first)
 
     def forward(
-        self, tokens: Tensor, state: RecurrentState, context: RecurrentContext, *, attention: bool = False
-    ) -> tuple[Output, RecurrentState]:
-        hidden, state = self.stack(self.embedding(tokens), state)
-        return Output(F.dropout(hidden, self.dropout, self.training)), state
+        self, tokens: Tensor, state: StackState, context: RecurrentContext, *, attention: bool = False
+    ) -> tuple[Output, StackState]:
+        hidden, after = self.stack(self.embedding(tokens), state)
+        return Output(self.stack.leave(hidden, state)), after
 
 
 class WordEmbedding(nn.Module):
@@ -147,19 +159,23 @@ class WordEmbedding(nn.Module):
         return F.dropout(F.embedding(tokens, self.weight), self.dropout, self.training)
 
 
-def _read(layer: nn.Module, inputs: Tensor, lengths: Tensor, *, backward: bool) -> tuple[Tensor, tuple[Tensor, ...]]:
+def _read(
+    layer: Recurrence, inputs: Tensor, lengths: Tensor, *, backward: bool, keep: Tensor | None
+) -> tuple[Tensor, State]:
     """[B,S,D] outputs in source order, and the state after the last token read (the first one, when backward).
 
     Rows are padded behind their end and reversed within their length, so padding is only ever read after
     everything that counts.
     """
-    assert isinstance(layer, Recurrence)
     lengths_here = lengths.to(inputs.device, non_blocking=True)
     ordered = reverse_within(inputs, lengths_here) if backward else inputs
-    if layer.cell == "lstm":  # outputs hold h alone; the cell at each row's end comes from the packed kernel
+    zero = layer.zero_state(inputs.shape[0], like=inputs)
+    if not layer.is_fused(keep):
+        outputs, final = layer.unrolled(ordered, zero, keep=keep, lengths=lengths_here)
+    elif layer.cell == "lstm":  # outputs hold h alone; the cell at each row's end comes from the packed kernel
         outputs, final = _packed(layer, ordered, lengths)
     else:
-        outputs, _ = layer(ordered, layer.zero_state(inputs.shape[0], like=inputs))
+        outputs, _ = layer(ordered, zero)
         final = (at_last(outputs, lengths_here),)
     return (reverse_within(outputs, lengths_here) if backward else outputs), final
 

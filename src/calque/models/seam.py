@@ -61,6 +61,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     """
 
     width: int  # D of hidden
+    draws: bool = False  # positions of the source, in training: hard attention
 
     def prepare(self, memory: Memory) -> Context:
         """What is computed once a sentence: projected keys, first states. Rows are sentences."""

@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+from calque.layers.attention import AttentionConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
@@ -45,7 +46,7 @@ SYSTEMS: dict[str, System] = {
     "luong2015": System(
         ModelConfig(
             encoder=RecurrentEncoderConfig(layers=4, width=1000, embedding=1000, bidirectional=False),
-            decoder=LuongConfig(layers=4, width=1000, embedding=1000, score="general", input_feeding=True),
+            decoder=LuongConfig(layers=4, width=1000, embedding=1000),
         ),
         "LSTM, 4 layers of 1,000, global attention (general), input feeding",
         "Luong et al. 2015, §3.1, §3.3, §4.1",
@@ -56,7 +57,13 @@ SYSTEMS: dict[str, System] = {
             encoder=RecurrentEncoderConfig(
                 cell="gru-original", layers=1, width=2000, embedding=620, bidirectional=True, dropout=0.0
             ),
-            decoder=BahdanauConfig(width=1000, embedding=620, alignment=1000, readout=500, dropout=0.0),
+            decoder=BahdanauConfig(
+                width=1000,
+                embedding=620,
+                readout=500,
+                dropout=0.0,
+                attention=AttentionConfig(score="additive", alignment=1000),
+            ),
         ),
         "GRU of 1,000 in each direction, additive attention, maxout readout of 500",
         "Bahdanau et al. 2015, §3, A.1, A.2",

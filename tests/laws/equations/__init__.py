@@ -4,12 +4,14 @@ Nothing here is shared with the models but their weights.
 """
 
 from calque.models.bahdanau import BahdanauDecoder
+from calque.models.cho import ChoDecoder
+from calque.models.gnmt import GnmtDecoder
 from calque.models.luong import LuongDecoder
 from calque.models.model import Model
 from calque.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from calque.models.transformer import TransformerDecoder, TransformerEncoder
-from tests.laws.equations.attention import bahdanau, luong
-from tests.laws.equations.recurrent import recurrent_encoder, sutskever
+from tests.laws.equations.attention import bahdanau, gnmt, luong
+from tests.laws.equations.recurrent import cho, recurrent_encoder, sutskever
 from tests.laws.equations.shared import Read
 from tests.laws.equations.transformer import transformer_decoder, transformer_encoder
 
@@ -21,6 +23,10 @@ def read(model: Model, source: list[int], target: list[int]) -> Read:
     match decoder:
         case RecurrentDecoder():
             return sutskever(decoder, target, finals)
+        case ChoDecoder():
+            return cho(decoder, target, finals)
+        case GnmtDecoder():
+            return gnmt(decoder, target, memory, finals)
         case LuongDecoder():
             return luong(decoder, target, memory, finals)
         case BahdanauDecoder():

@@ -1,61 +1,47 @@
-"""Recurrent decoders with attention: Luong 2015 and Bahdanau 2015."""
+"""Recurrent decoders with attention: Luong 2015, Bahdanau 2015, Wu 2016."""
+
+import math
 
 import torch
 from torch import Tensor
 
-from calque.layers.attention import AdditiveScore, DotScore, GeneralScore
+from calque.layers.attention import Attention
 from calque.models.bahdanau import BahdanauDecoder
+from calque.models.gnmt import GnmtDecoder
 from calque.models.luong import LuongDecoder
-from tests.laws.equations.recurrent import bridge, step, steps
-from tests.laws.equations.shared import Read, dense, mean, softmax
+from tests.laws.equations.recurrent import above, bridge, step, steps
+from tests.laws.equations.shared import Read, dense, maxout, mean, softmax
 
 
 def luong(decoder: LuongDecoder, target: list[int], memory: list[Tensor], finals) -> Read:
-    """Luong 2015, eq. 5, 7, 8 and §3.3: h̃ = tanh(W [c; h]), fed to the next step where input feeding is on."""
-    states, hidden, attention = bridge(decoder, finals), [], []
-    attentional = memory[0].new_zeros(decoder.width)
+    """Luong 2015, eq. 5 and §3.3: h̃ = tanh(W [c; h]), fed to the next step where input feeding is on."""
+    states, hidden, looker = bridge(decoder, finals), [], Looker(decoder.attention, memory)
+    attentional, gates = memory[0].new_zeros(decoder.width), []
     for token in target:
         embedded = decoder.embedding.weight[token]
         x = torch.cat([embedded, attentional]) if decoder.input_feeding else embedded
-        states = steps(decoder.stack.layers, x, states)
-        h = states[-1][0]
-        weights = softmax([luong_score(decoder.score, h, value) for value in memory])
-        attentional = torch.tanh(decoder.combine.weight @ torch.cat([mean(weights, memory), h]))
+        h, states = steps(decoder.stack, x, states)
+        c = looker.look(h)
+        attentional = torch.tanh(decoder.combine.weight @ torch.cat([c, h]))
         hidden.append(attentional)
-        attention.append(weights)
-    return Read(torch.stack(hidden), torch.stack(attention))
-
-
-def luong_score(score, h: Tensor, value: Tensor) -> Tensor:
-    """Luong 2015, eq. 8: dot hᵗ·h̄, general hᵗ·W h̄, concat v·tanh(W [h; h̄])."""
-    match score:
-        case GeneralScore():
-            return h @ (score.key.weight @ value)
-        case AdditiveScore():
-            W = torch.cat([score.query.weight, score.key.weight], dim=1)
-            return score.value.weight[0] @ torch.tanh(W @ torch.cat([h, value]))
-        case DotScore():
-            return h @ value
-    raise NotImplementedError(type(score).__name__)
+        gates.append(copy_gate(decoder, c, h, embedded))
+    return looker.read(hidden, gates)
 
 
 def bahdanau(decoder: BahdanauDecoder, target: list[int], memory: list[Tensor], finals) -> Read:
     """Bahdanau 2015, A.1.2 and A.2.2."""
     ((s, *rest),) = bridge(decoder, finals)
-    score, hidden, attention = decoder.score, [], []
+    looker, hidden, gates = Looker(decoder.attention, memory), [], []
     for token in target:
         e = decoder.embedding.weight[token]
-        energies = [score.value.weight[0] @ torch.tanh(score.query.weight @ s + score.key.weight @ h) for h in memory]
-        weights = softmax(energies)
-        c = mean(weights, memory)
-        t = dense(decoder.readout, torch.cat([s, e, c]))  # U s(i-1) + V E y(i-1) + C c(i)
-        hidden.append(torch.stack([torch.maximum(t[2 * j], t[2 * j + 1]) for j in range(len(t) // 2)]))
-        attention.append(weights)
+        c = looker.look(s)
+        hidden.append(maxout(decoder.readout, torch.cat([s, e, c])))  # U s(i-1) + V E y(i-1) + C c(i)
+        gates.append(copy_gate(decoder, c, s, e))
         if decoder.recurrence.cell == "gru-original":
             s = bahdanau_unit(decoder.recurrence, e, c, s)
         else:
             s, *rest = step(decoder.recurrence, torch.cat([e, c]), (s, *rest))
-    return Read(torch.stack(hidden), torch.stack(attention))
+    return looker.read(hidden, gates)
 
 
 def bahdanau_unit(layer, e: Tensor, c: Tensor, s: Tensor) -> Tensor:
@@ -71,3 +57,103 @@ def bahdanau_unit(layer, e: Tensor, c: Tensor, s: Tensor) -> Tensor:
     r = torch.sigmoid(Wr @ e + Ur @ s + Cr @ c + bias[0])
     candidate = torch.tanh(Ws @ e + Us @ (r * s) + Cs @ c + bias[2])
     return (1 - z) * s + z * candidate
+
+
+def gnmt(decoder: GnmtDecoder, target: list[int], memory: list[Tensor], finals) -> Read:
+    """Wu 2016, §3, eq. 4 and fig. 1: the bottom layer's last state looks, and every layer reads what it found."""
+    states, looker, hidden, gates = bridge(decoder, finals), Looker(decoder.attention, memory), [], []
+    layers = [decoder.bottom, *decoder.layers]
+    for token in target:
+        e = decoder.embedding.weight[token]
+        a = looker.look(states[0][0])
+        x, after = e, []
+        for number, (layer, state) in enumerate(zip(layers, states, strict=True)):
+            after.append(step(layer, torch.cat([x, a]), state))
+            connection = decoder.connections[number - 1] if number else None
+            name = connection.name if number else "none"
+            x = above(name, number, len(layers), connection, x, after[-1][0])
+        states = after
+        hidden.append(x)
+        gates.append(copy_gate(decoder, a, x, e))
+    return looker.read(hidden, gates)
+
+
+def copy_gate(decoder, c: Tensor, s: Tensor, x: Tensor) -> Tensor | None:
+    """See 2017, eq. 8: σ(w_c·c + w_s·s + w_x·x + b)."""
+    if decoder.copy_gate is None:
+        return None
+    w, b = decoder.copy_gate.dense.weight[0], decoder.copy_gate.dense.bias[0]
+    first, second = len(c), len(c) + len(s)
+    return torch.sigmoid(w[:first] @ c + w[first:second] @ s + w[second:] @ x + b)
+
+
+class Looker:
+    """One sentence's attention: it counts its steps and remembers what it has looked at."""
+
+    def __init__(self, attention: Attention, memory: list[Tensor]) -> None:
+        self.attention = attention
+        self.config = attention.config
+        self.memory = memory
+        self.covered = [memory[0].new_zeros(()) for _ in memory]
+        self.weights: list[Tensor] = []
+
+    def look(self, h: Tensor) -> Tensor:
+        """What a query finds."""
+        t, length = len(self.weights), len(self.memory)
+        scores = [self.score(h, place) for place in range(length)]
+        match self.config.reach:
+            case "global":
+                weights = softmax(scores)
+            case "local-m":
+                centre = min(t, length - 1)
+                weights = self.windowed(scores, lambda place: abs(place - centre) <= self.config.window)
+            case "local-p":
+                predict = self.attention.predict
+                p = length * torch.sigmoid(predict.outer.weight[0] @ torch.tanh(predict.inner.weight @ h))
+                weights = self.windowed(scores, lambda place: abs(place - float(p)) <= self.config.window)
+                sigma = self.config.window / 2
+                bell = [torch.exp(-((place - p) ** 2) / (2 * sigma**2)) for place in range(length)]
+                weights = weights * torch.stack(bell)
+        if self.config.choice == "hard":
+            weights = torch.eye(length, dtype=weights.dtype)[
+                max(range(length), key=lambda place: float(weights[place]))
+            ]
+        self.weights.append(weights)
+        self.covered = [before + now for before, now in zip(self.covered, weights, strict=True)]
+        found = mean(weights, self.memory)
+        if self.config.gated:
+            found = torch.sigmoid(dense(self.attention.gate, h)) * found
+        return found
+
+    def windowed(self, scores: list[Tensor], within) -> Tensor:
+        inside = [place for place in range(len(scores)) if within(place)]
+        weights = scores[0].new_zeros(len(scores))
+        weights[inside] = softmax([scores[place] for place in inside])
+        return weights
+
+    def score(self, h: Tensor, place: int) -> Tensor:
+        """Luong 2015, §3.1 and eq. 8; Vaswani 2017, eq. 1; Bahdanau 2015, A.1.2; with coverage See 2017, eq. 11."""
+        score, value, covered = self.attention.score, self.memory[place], self.covered[place]
+        more = score.coverage if score.coverage is not None else None
+        extra = 0 if more is None else more[0] * covered
+        match self.config.score:
+            case "dot":
+                return h @ value + extra
+            case "scaled_dot":
+                return h @ value / math.sqrt(len(h)) + extra
+            case "general":
+                return h @ (score.key.weight @ value) + extra
+            case "location":
+                return score.weight[min(place, len(score.weight) - 1)] @ h + extra
+            case "concat":
+                W = torch.cat([score.query.weight, score.key.weight], dim=1)
+                inner = W @ torch.cat([h, value])
+            case "additive":
+                inner = score.query.weight @ h + score.key.weight @ value
+        if more is not None:
+            inner = inner + more * covered
+        return score.value.weight[0] @ torch.tanh(inner)
+
+    def read(self, hidden: list[Tensor], gates: list[Tensor | None]) -> Read:
+        gate = torch.stack([each for each in gates if each is not None]) if None not in gates else None
+        return Read(torch.stack(hidden), torch.stack(self.weights), gate)

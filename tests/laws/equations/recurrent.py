@@ -6,8 +6,9 @@ A state is a list of layers, a layer's state (h,) or (h, c).
 import torch
 from torch import Tensor
 
+from calque.models.cho import ChoDecoder
 from calque.models.recurrent import RecurrentDecoder, RecurrentEncoder
-from tests.laws.equations.shared import Read, dense
+from tests.laws.equations.shared import Read, dense, maxout, normed
 
 # Cells
 
@@ -55,21 +56,84 @@ def gru_original(weights, x, state):
     return (z * h + (1 - z) * candidate,)
 
 
-CELLS = {"rnn": rnn, "lstm": lstm, "gru": gru, "gru-original": gru_original}
+def rnn_relu(weights, x, state):
+    """h' = max(0, W x + U h) (Le 2015)."""
+    W, U, b, d = weights
+    return (torch.clamp(W @ x + b + U @ state[0] + d, min=0),)
+
+
+CELLS = {"rnn": rnn, "rnn-relu": rnn_relu, "lstm": lstm, "gru": gru, "gru-original": gru_original}
+
+
+# Cells with layer normalisation (Ba 2016, §3.1 and supplement)
+
+
+def normed_rnn(weights, norms, x, state, squash):
+    W, U = weights
+    return (squash(normed(norms["total"], W @ x + U @ state[0])),)
+
+
+def normed_lstm(weights, norms, x, state):
+    W, U = weights
+    h, c = state
+    i, f, g, o = (normed(norms["inputs"], W @ x) + normed(norms["hidden"], U @ h)).chunk(4)
+    c = torch.sigmoid(f) * c + torch.sigmoid(i) * torch.tanh(g)
+    return torch.sigmoid(o) * torch.tanh(normed(norms["cell"], c)), c
+
+
+def normed_gru(weights, norms, x, state, *, original):
+    """z and r as one vector, the candidate as another; h̃ resets after the product, or before it (Cho's form)."""
+    W, U = weights
+    (h,) = state
+    n = len(h)
+    r, z = (normed(norms["inputs"], W[: 2 * n] @ x) + normed(norms["hidden"], U[: 2 * n] @ h)).sigmoid().chunk(2)
+    entering = normed(norms["candidate_inputs"], W[2 * n :] @ x)
+    if original:
+        candidate = torch.tanh(entering + normed(norms["candidate_hidden"], U[2 * n :] @ (r * h)))
+    else:
+        candidate = torch.tanh(entering + r * normed(norms["candidate_hidden"], U[2 * n :] @ h))
+    return (z * h + (1 - z) * candidate,)
 
 
 def step(layer, x: Tensor, state):
     """One layer's next state."""
-    return CELLS[layer.cell](layer.kernel.all_weights[0], x, state)
+    weights = layer.kernel.all_weights[0]
+    if not layer.norms:
+        return CELLS[layer.cell](weights, x, state)
+    match layer.cell:
+        case "rnn":
+            return normed_rnn(weights, layer.norms, x, state, torch.tanh)
+        case "rnn-relu":
+            return normed_rnn(weights, layer.norms, x, state, torch.relu)
+        case "lstm":
+            return normed_lstm(weights, layer.norms, x, state)
+        case _:
+            return normed_gru(weights, layer.norms, x, state, original=layer.cell == "gru-original")
 
 
-def steps(layers, x: Tensor, states):
-    """The next states of layers on top of each other, each reading the h of the one below."""
+# Layers on each other
+
+
+def above(name: str, number: int, layers: int, connection, x: Tensor, h: Tensor) -> Tensor:
+    """What layer number + 1 reads, from what layer `number` of so many read and gave."""
+    if name == "residual" and number > 0:
+        return x + h
+    if name == "highway" and number > 0:
+        g = torch.sigmoid(dense(connection.gate, x))
+        return g * h + (1 - g) * x
+    if name == "dense" and number < layers - 1:
+        return torch.cat([x, h])
+    return h
+
+
+def steps(stack, x: Tensor, states):
+    """The next states of layers on top of each other, and what the top one gives."""
     after = []
-    for layer, state in zip(layers, states, strict=True):
+    for number, (layer, state) in enumerate(zip(stack.layers, states, strict=True)):
         after.append(step(layer, x, state))
-        x = after[-1][0]
-    return after
+        name, count = stack.config.connection, len(stack.layers)
+        x = above(name, number, count, stack.connections[number], x, after[-1][0])
+    return x, after
 
 
 # Encoder, bridge, decoder
@@ -86,18 +150,29 @@ def run(layer, inputs: list[Tensor]):
 
 
 def recurrent_encoder(encoder: RecurrentEncoder, source: list[int]):
-    """hⱼ = [→hⱼ; ←hⱼ]; the last states are →h of the last token and ←h of the first."""
-    values = [encoder.embedding.weight[token] for token in source]
+    """hⱼ = [→hⱼ; ←hⱼ]; the last states are →h of the last token and ←h of the first.
+
+    A reversed source keeps its end mark last; what was computed for a token stays with it.
+    """
+    config = encoder.config
+    order = [*range(len(source) - 2, -1, -1), len(source) - 1] if config.reverse else [*range(len(source))]
+    values = [encoder.embedding.weight[source[place]] for place in order]
     finals = []
-    for directions in encoder.layers:
+    for number, directions in enumerate(encoder.layers):
         outputs, final = run(directions[0], values)
-        if len(directions) == 2:
+        both = config.bidirectional is True or (config.bidirectional == "first" and number == 0)
+        assert len(directions) == 1 + both
+        if both:
             backward, first = run(directions[1], values[::-1])
             outputs = [torch.cat(pair) for pair in zip(outputs, backward[::-1], strict=True)]
             final = tuple(torch.cat(pair) for pair in zip(final, first, strict=True))
-        values = outputs
+        values = [
+            above(config.connection, number, config.layers, encoder.connections[number], x, h)
+            for x, h in zip(values, outputs, strict=True)
+        ]
         finals.append(final)
-    return values, finals
+    placed = dict(zip(order, values, strict=True))
+    return [placed[place] for place in range(len(source))], finals
 
 
 def bridge(decoder, finals):
@@ -123,6 +198,23 @@ def sutskever(decoder: RecurrentDecoder, target: list[int], finals) -> Read:
     """Sutskever 2014, §2: the source is the state the decoder starts from."""
     states, hidden = bridge(decoder, finals), []
     for token in target:
-        states = steps(decoder.stack.layers, decoder.embedding.weight[token], states)
-        hidden.append(states[-1][0])
+        top, states = steps(decoder.stack, decoder.embedding.weight[token], states)
+        hidden.append(top)
+    return Read(torch.stack(hidden), None)
+
+
+def cho(decoder: ChoDecoder, target: list[int], finals) -> Read:
+    """Cho 2014, A.1.2: the summary c enters every gate, the candidate inside the reset, and the readout."""
+    c = torch.tanh(dense(decoder.summarise, finals[-1][0]))
+    h = torch.tanh(dense(decoder.first, c))
+    (Wr, Wz, W), (br, bz, b) = decoder.from_word.weight.chunk(3), decoder.from_word.bias.chunk(3)
+    (Ur, Uz, U), (Cr, Cz, C) = decoder.from_state.weight.chunk(3), decoder.from_summary.weight.chunk(3)
+    hidden = []
+    for token in target:
+        e = decoder.embedding.weight[token]
+        r = torch.sigmoid(Wr @ e + Ur @ h + Cr @ c + br)
+        z = torch.sigmoid(Wz @ e + Uz @ h + Cz @ c + bz)
+        candidate = torch.tanh(W @ e + b + r * (U @ h + C @ c))
+        h = z * h + (1 - z) * candidate
+        hidden.append(maxout(decoder.readout, torch.cat([h, e, c])))
     return Read(torch.stack(hidden), None)

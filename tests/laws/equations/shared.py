@@ -11,6 +11,7 @@ class Read(NamedTuple):
 
     hidden: Tensor  # [T,D]
     attention: Tensor | None  # [T,S]
+    gate: Tensor | None = None  # [T], how much the vocabulary counts, where words are copied
 
 
 def dense(layer, x: Tensor) -> Tensor:
@@ -24,3 +25,15 @@ def softmax(scores: list[Tensor]) -> Tensor:
 
 def mean(weights: Tensor, values: list[Tensor]) -> Tensor:
     return sum(weight * value for weight, value in zip(weights, values, strict=True))
+
+
+def maxout(layer, x: Tensor) -> Tensor:
+    """The larger of each two neighbours."""
+    t = dense(layer.dense, x)
+    return torch.stack([torch.maximum(t[2 * j], t[2 * j + 1]) for j in range(len(t) // 2)])
+
+
+def normed(norm, x: Tensor) -> Tensor:
+    """Layer normalisation (Ba 2016)."""
+    centred = x - x.sum() / len(x)
+    return norm.weight * centred / torch.sqrt((centred * centred).sum() / len(x) + 1e-5) + norm.bias

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from calque.models.transformer import TransformerDecoder, TransformerEncoder
-from tests.laws.equations.shared import Read, dense, mean, softmax
+from tests.laws.equations.shared import Read, dense, mean, normed, softmax
 
 
 def transformer_encoder(encoder: TransformerEncoder, source: list[int]) -> list[Tensor]:
@@ -83,9 +83,3 @@ def feed(layer, x: Tensor) -> Tensor:
 def last_norm(side, stream: list[Tensor]) -> list[Tensor]:
     """A pre-norm stack normalises once more at its top."""
     return [normed(side.norm, x) for x in stream] if side.blocks[0].around_feed_forward.place == "pre" else stream
-
-
-def normed(norm, x: Tensor) -> Tensor:
-    """Layer normalisation (Ba 2016)."""
-    centred = x - x.sum() / len(x)
-    return norm.weight * centred / torch.sqrt((centred * centred).sum() / len(x) + 1e-5) + norm.bias

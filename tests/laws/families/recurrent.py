@@ -1,43 +1,40 @@
-"""Recurrent encoders and decoders, without and with attention."""
+"""Recurrent encoders and decoders without attention."""
 
-from calque.models.bahdanau import BahdanauConfig
-from calque.models.luong import LuongConfig
+from calque.models.cho import ChoConfig
 from calque.models.model import ModelConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
+from tests.laws.cover import name, pairwise
 
 
-def encoder(cell="lstm", *, bidirectional=True, layers=2, width=6):
-    return RecurrentEncoderConfig(cell=cell, layers=layers, width=width, embedding=5, bidirectional=bidirectional)
+def encoder(cell="lstm", *, layers=2, width=6, **options):
+    return RecurrentEncoderConfig(cell=cell, layers=layers, width=width, embedding=5, **options)
 
 
-def _luong(cell="lstm", *, score="general", feeding=True, layers=2, bidirectional=True):
-    decoder = LuongConfig(cell=cell, layers=layers, width=6, embedding=7, score=score, input_feeding=feeding)
-    return ModelConfig(encoder=encoder(cell, bidirectional=bidirectional, layers=layers), decoder=decoder)
+def _plain(cell="lstm", *, layers=2, bidirectional=False, reverse=False, **options):
+    """The options are those of both sides."""
+    decoder = RecurrentDecoderConfig(cell=cell, layers=layers, width=6, embedding=7, **options)
+    reading = encoder(cell, layers=layers, bidirectional=bidirectional, reverse=reverse, **options)
+    return ModelConfig(encoder=reading, decoder=decoder)
 
 
-def _plain(cell="lstm", *, layers=2, bidirectional=False):
-    decoder = RecurrentDecoderConfig(cell=cell, layers=layers, width=6, embedding=7)
-    return ModelConfig(encoder=encoder(cell, bidirectional=bidirectional, layers=layers), decoder=decoder)
+def _cho(cell="gru-original", **options):
+    decoder = ChoConfig(width=9, embedding=7, readout=8)
+    return ModelConfig(encoder=encoder(cell, layers=1, bidirectional=False, **options), decoder=decoder)
 
 
-def _bahdanau(cell="gru-original"):
-    decoder = BahdanauConfig(cell=cell, width=9, embedding=7, alignment=5, readout=8)
-    return ModelConfig(encoder=encoder(cell, layers=1), decoder=decoder)
-
-
+OPTIONS = {
+    "cell": ["rnn", "rnn-relu", "lstm", "gru", "gru-original"],
+    "connection": ["none", "residual", "dense", "highway"],
+    "bidirectional": [False, "first", True],
+    "layers": [1, 3],
+    "layer_norm": [False, True],
+    "reverse": [False, True],
+}
 MODELS: dict[str, ModelConfig] = {
     "rnn": _plain("rnn"),
     "lstm": _plain("lstm"),
     "gru": _plain("gru", layers=3),
     "gru-original-bidirectional": _plain("gru-original", bidirectional=True, layers=1),
-    "luong-dot": _luong(score="dot", feeding=False),
-    "luong-dot-feeding": _luong(score="dot"),
-    "luong-general": _luong(feeding=False, bidirectional=False),
-    "luong-general-feeding": _luong(),
-    "luong-concat": _luong("gru", score="concat", feeding=False),
-    "luong-concat-feeding": _luong("gru", score="concat", layers=1),
-    "luong-rnn-feeding": _luong("rnn"),
-    "luong-gru-original-feeding": _luong("gru-original"),
-    "bahdanau": _bahdanau(),
-    "bahdanau-lstm": _bahdanau("lstm"),
-}
+    "cho": _cho(),
+    "cho-lstm-reversed": _cho("lstm", reverse=True),
+} | {f"plain {name(each)}": _plain(**each) for each in pairwise(OPTIONS)}

@@ -1,0 +1,90 @@
+"""The source as one vector that every step reads (Cho et al. 2014, "Learning Phrase Representations using RNN
+Encoder-Decoder for Statistical Machine Translation").
+
+Letters: B sentences, K beams, N = B·K hypotheses, T target, E embedding, D width, M memory width.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.config import Config
+from calque.layers.attention import fold, unfold
+from calque.layers.maxout import Maxout
+from calque.models.recurrent import WordEmbedding
+from calque.models.seam import Decoder, Memory, MemoryShape, Output
+
+
+class ChoConfig(Config):
+    """One gated layer that reads the summary of the source at every step, with a maxout readout."""
+
+    kind: Literal["cho"] = "cho"
+    width: int = Field(default=256, ge=1)
+    """Width of the recurrent layer and of the summary."""
+    embedding: int = Field(default=256, ge=1)
+    """Width of the word vectors."""
+    readout: int = Field(default=256, ge=1)
+    """How many maxout units the readout has."""
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    """On the embeddings and on the readout."""
+
+
+class ChoContext(NamedTuple):
+    summary: Tensor  # [B,1,D], c
+    gates: Tensor  # [B,1,3D], C c of each gate
+
+
+class ChoState(NamedTuple):
+    hidden: Tensor  # [N,D]
+
+
+class ChoDecoder(Decoder[ChoState, ChoContext]):
+    """c = tanh(V h), h the encoder's last state; h'₀ = tanh(V' c); then for every word y before (A.1.2):
+
+    z, r = σ(W y + U h' + C c) each; h̃ = tanh(W y + r ∘ (U h' + C c)); h' = z ∘ h' + (1 − z) ∘ h̃;
+    readout maxout(O_h h' + O_y y + O_c c).
+    """
+
+    def __init__(self, config: ChoConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
+        super().__init__()
+        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
+        self.summarise = nn.Linear(memory.width, config.width)
+        self.first = nn.Linear(config.width, config.width)
+        self.from_word = nn.Linear(config.embedding, 3 * config.width)  # gates r z h̃
+        self.from_state = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.from_summary = nn.Linear(config.width, 3 * config.width, bias=False)
+        self.readout = Maxout(2 * config.width + config.embedding, units=config.readout)
+        self.dropout = config.dropout
+        self.width = config.readout
+
+    def prepare(self, memory: Memory) -> ChoContext:
+        summary = self.summarise(memory.final[0][:, -1:]).tanh()
+        return ChoContext(summary, self.from_summary(summary))
+
+    def start(self, context: ChoContext) -> ChoState:
+        return ChoState(self.first(context.summary[:, 0]).tanh())
+
+    def forward(
+        self, tokens: Tensor, state: ChoState, context: ChoContext, *, attention: bool = False
+    ) -> tuple[Output, ChoState]:
+        embedded = self.embedding(tokens)
+        hidden, sentences = state.hidden, context.summary.shape[0]
+        states = []
+        for word in self.from_word(embedded).unbind(1):
+            recurrent = fold(self.from_state(hidden)[:, None], sentences=sentences) + context.gates
+            hidden = self._step(word, unfold(recurrent, rows=tokens.shape[0])[:, 0], hidden)
+            states.append(hidden)
+        read = torch.stack(states, dim=1)
+        summary = context.summary.repeat_interleave(tokens.shape[0] // sentences, dim=0).expand_as(read)
+        readout = self.readout(read, embedded, summary)
+        return Output(F.dropout(readout, self.dropout, self.training)), ChoState(hidden)
+
+    def _step(self, word: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
+        """h' from the word's share [N,3D] of the gates and the state's and summary's [N,3D]."""
+        width = hidden.shape[-1]
+        reset, update = (word + recurrent)[:, : 2 * width].sigmoid().chunk(2, dim=-1)
+        candidate = (word[:, 2 * width :] + reset * recurrent[:, 2 * width :]).tanh()
+        return update * hidden + (1 - update) * candidate

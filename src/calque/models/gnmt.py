@@ -1,0 +1,115 @@
+"""A deep decoder whose bottom layer attends for all (Wu et al. 2016, "Google's Neural Machine Translation System").
+
+Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, M memory width, L layers.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.config import Config
+from calque.layers.attention import Attended, Attention, AttentionConfig, AttentionContext, AttentionState, join
+from calque.layers.connections import Connection
+from calque.layers.copying import CopyGate
+from calque.layers.recurrent import CellName, Recurrence, State
+from calque.models.bridge import Bridge, BridgeName
+from calque.models.recurrent import WordEmbedding
+from calque.models.seam import Decoder, Memory, MemoryShape, Output
+
+
+class GnmtConfig(Config):
+    """Recurrent layers that all read what the bottom one's last state found in the source."""
+
+    kind: Literal["gnmt"] = "gnmt"
+    cell: CellName = "lstm"
+    """rnn, rnn-relu, lstm, gru or gru-original."""
+    layers: int = Field(default=4, ge=1, le=256)
+    """How many recurrent layers stand on each other."""
+    width: int = Field(default=256, ge=1)
+    """Width of the recurrent layers."""
+    embedding: int = Field(default=256, ge=1)
+    """Width of the word vectors."""
+    connection: Literal["none", "residual", "highway"] = "residual"
+    """Between layers, from the second on."""
+    attention: AttentionConfig = AttentionConfig(score="additive")
+    bridge: BridgeName = "copy"
+    """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    """On the embeddings, between layers and on the output."""
+    copying: bool = False
+    """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
+
+
+class GnmtContext(NamedTuple):
+    first: State  # (h,) or (h, c), each [B,L,D]
+    attention: AttentionContext
+
+
+class GnmtState(NamedTuple):
+    cells: State  # (h,) or (h, c), each [N,L,D]
+    attention: AttentionState
+
+
+class GnmtDecoder(Decoder[GnmtState, GnmtContext]):
+    """aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ] (§3, fig. 1)."""
+
+    def __init__(self, config: GnmtConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
+        super().__init__()
+        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
+        self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=config.layers, width=config.width)
+        self.bottom = Recurrence(config.cell, input_width=config.embedding + memory.width, width=config.width)
+        self.layers = nn.ModuleList(
+            Recurrence(config.cell, input_width=config.width + memory.width, width=config.width)
+            for _ in range(config.layers - 1)
+        )
+        self.connections = nn.ModuleList(
+            Connection(config.connection, layer=layer, layers=config.layers, width=config.width)
+            for layer in range(1, config.layers)
+        )
+        self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
+        self.copy_gate = (
+            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copying else None
+        )
+        self.dropout = config.dropout
+        self.width = config.width
+        self.draws = config.attention.choice == "hard"
+
+    def prepare(self, memory: Memory) -> GnmtContext:
+        return GnmtContext(self.bridge(memory), self.attention.prepare(memory.values, memory.mask))
+
+    def start(self, context: GnmtContext) -> GnmtState:
+        return GnmtState(context.first, self.attention.start(context.attention))
+
+    def forward(
+        self, tokens: Tensor, state: GnmtState, context: GnmtContext, *, attention: bool = False
+    ) -> tuple[Output, GnmtState]:
+        embedded = self.embedding(tokens)
+        hidden, found, bottom, looked = self._bottom(embedded, state, context)
+        cells = [bottom]
+        for number, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True), start=1):
+            entering = torch.cat([F.dropout(hidden, self.dropout, self.training), found.context], dim=-1)
+            outputs, cell = layer(entering, tuple(part[:, number] for part in state.cells))
+            hidden = connection(hidden, outputs)
+            cells.append(cell)
+        gate = None if self.copy_gate is None else self.copy_gate(found.context, hidden, embedded)
+        weights = found.weights if attention or gate is not None else None
+        after = tuple(torch.stack(parts, dim=1) for parts in zip(*cells, strict=True))
+        dropped = F.dropout(hidden, self.dropout, self.training)
+        return Output(dropped, weights, gate, found.chosen, found.losses), GnmtState(after, looked)
+
+    def _bottom(
+        self, embedded: Tensor, state: GnmtState, context: GnmtContext
+    ) -> tuple[Tensor, Attended, State, AttentionState]:
+        """The bottom layer, one step after the other: its outputs [N,T,D], what it found, and what it remembers."""
+        cell, looked = tuple(part[:, 0] for part in state.cells), state.attention
+        outputs, founds = [], []
+        for projected in self.bottom.project(embedded).unbind(1):
+            found, looked = self.attention(cell[0][:, None], looked, context.attention)
+            gates = projected + self.bottom.project(found.context[:, 0], start=embedded.shape[-1])
+            output, cell = self.bottom.step(gates, cell)
+            outputs.append(output)
+            founds.append(found)
+        return torch.stack(outputs, dim=1), join(founds), cell, looked

@@ -1,0 +1,79 @@
+"""Recurrent decoders with attention."""
+
+from calque.layers.attention import AttentionConfig
+from calque.models.bahdanau import BahdanauConfig
+from calque.models.gnmt import GnmtConfig
+from calque.models.luong import LuongConfig
+from calque.models.model import ModelConfig
+from tests.laws.cover import name, pairwise
+from tests.laws.families.recurrent import encoder
+
+
+def _attention(**options):
+    return AttentionConfig(**{"alignment": 5, "longest": 4, "window": 2, **options})
+
+
+def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=None, copying=False, **options):
+    """`stack` are options of the recurrent layers, `options` of the attention."""
+    decoder = LuongConfig(
+        cell=cell,
+        layers=layers,
+        width=6,
+        embedding=7,
+        input_feeding=feeding,
+        copying=copying,
+        attention=_attention(**options),
+        **(stack or {}),
+    )
+    return ModelConfig(encoder=encoder(cell, bidirectional=bidirectional, layers=layers), decoder=decoder)
+
+
+def _bahdanau(cell="gru-original", *, copying=False, width=9, **options):
+    attention = _attention(**{"score": "additive", **options})
+    decoder = BahdanauConfig(cell=cell, width=width, embedding=7, attention=attention, readout=8, copying=copying)
+    return ModelConfig(encoder=encoder(cell, layers=1), decoder=decoder)
+
+
+def _gnmt(cell="lstm", *, layers=3, connection="residual", copying=False, **options):
+    attention = _attention(**{"score": "additive", **options})
+    decoder = GnmtConfig(
+        cell=cell, layers=layers, width=6, embedding=7, connection=connection, attention=attention, copying=copying
+    )
+    return ModelConfig(encoder=encoder(cell, layers=layers, bidirectional="first"), decoder=decoder)
+
+
+def _build(family, *, copying, **options):
+    match family:
+        case "luong":
+            return _luong(feeding=False, copying=copying, **options)
+        case "feeding":
+            return _luong(copying=copying, stack={"connection": "dense"}, **options)
+        case "bahdanau":
+            return _bahdanau(copying=copying, width=6, **options)
+        case "gnmt":
+            return _gnmt(copying=copying, **options)
+
+
+OPTIONS = {
+    "family": ["luong", "feeding", "bahdanau", "gnmt"],
+    "score": ["dot", "scaled_dot", "general", "concat", "additive", "location"],
+    "reach": ["global", "local-m", "local-p"],
+    "choice": ["soft", "hard"],
+    "gated": [False, True],
+    "coverage": [False, True],
+    "copying": [False, True],
+}
+MODELS: dict[str, ModelConfig] = {
+    "luong-dot": _luong(score="dot", feeding=False),
+    "luong-dot-feeding": _luong(score="dot"),
+    "luong-general": _luong(feeding=False, bidirectional=False),
+    "luong-general-feeding": _luong(),
+    "luong-concat": _luong("gru", score="concat", feeding=False),
+    "luong-concat-feeding": _luong("gru", score="concat", layers=1),
+    "luong-rnn-feeding": _luong("rnn"),
+    "luong-gru-original-feeding": _luong("gru-original"),
+    "bahdanau": _bahdanau(),
+    "bahdanau-lstm": _bahdanau("lstm"),
+    "gnmt": _gnmt(),
+    "gnmt-one": _gnmt(layers=1),
+} | {name(each): _build(**each) for each in pairwise(OPTIONS)}
