@@ -7,7 +7,7 @@ from torch import nn
 
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
-from tests.laws.families import recurrent, transformer
+from tests.laws.families import convolutional, recurrent, transformer
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -15,7 +15,7 @@ Module = TypeVar("Module", bound=nn.Module)
 SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, joint=False)
 
 
-MODELS: dict[str, ModelConfig] = recurrent.MODELS | transformer.MODELS
+MODELS: dict[str, ModelConfig] = recurrent.MODELS | transformer.MODELS | convolutional.MODELS
 
 
 def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:

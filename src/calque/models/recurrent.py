@@ -63,7 +63,7 @@ class RecurrentEncoder(Encoder):
             for layer in range(config.layers)
         )
         self.dropout = config.dropout
-        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell))
+        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell), config.embedding)
 
     def forward(self, source: Padded) -> Memory:
         inputs = self.embedding(source.values)
