@@ -32,7 +32,7 @@ class NormalisedLinear(nn.Module):
 class GatedConvolution(nn.Module):
     """A ⊗ σ(B) where [A; B] = W [xᵢ; …; xᵢ₊ₖ₋₁] + b, W normalised (Gehring 2017, §3.2; Dauphin 2017, eq. 1).
 
-    It starts at v ~ N(0, √(4p/n)), n = k·D, b = 0: the gate then passes on the variance it was given (§3.5).
+    It starts at v ~ N(0, √(4p/n)), n = k·D, b = 0: the gate then passes on the variance of a small input (§3.5).
     """
 
     def __init__(self, width: int, *, kernel: int, retained: float = 1.0) -> None:
