@@ -276,7 +276,7 @@ BUGS: dict[str, Bug] = {
     "mask: prefix": Bug(replace(transformer, "self_mask", keeps_the_front), "transformer-post", {"prefixes"}),
     "mask: reversal": Bug(replace(recurrent, "reverse_within", flips), "luong-dot", UNMASKED),
     "convolution: tail one short": Bug(tails_are(short), "conv", {"chunk", "search"}),
-    "convolution: tail shifted": Bug(tails_are(shifted), "conv-kernel-5-2-tied", {"chunk", "search"}),
+    "convolution: tail shifted": Bug(tails_are(shifted), "conv-kernel-5-beyond-its-positions", {"chunk", "search"}),
     "convolution: padding read": Bug(replace(convolutional, "zero_behind", reads_padding), "conv", UNMASKED),
     "convolution: padding read at the top": Bug(
         replace(convolutional, "zero_behind", reads_padding), "conv-encoder-lstm-decoder", UNMASKED
