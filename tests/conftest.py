@@ -17,6 +17,7 @@ from calque.config import override
 Values = dict[str, Any]
 
 _ENCODER = {"kind": "recurrent", "layers": 1, "width": 16, "embedding": 12, "dropout": 0.2}
+_CONVOLUTIONS = {"kind": "convolutional", "layers": 2, "width": 16, "embedding": 12, "kernel": 3, "dropout": 0.2}
 _SIDE = {"kind": "transformer", "layers": 1, "width": 16, "heads": 2, "feed_forward": 32, "dropout": 0.1}
 FAMILIES: dict[str, Values] = {
     "plain": {
@@ -29,8 +30,16 @@ FAMILIES: dict[str, Values] = {
     },
     "bahdanau": {
         "encoder": {**_ENCODER, "cell": "gru-original"},
-        "decoder": {"kind": "bahdanau", "width": 16, "embedding": 12, "alignment": 8, "readout": 10, "dropout": 0.2},
+        "decoder": {
+            "kind": "bahdanau",
+            "width": 16,
+            "embedding": 12,
+            "attention": {"alignment": 8},
+            "readout": 10,
+            "dropout": 0.2,
+        },
     },
+    "convolutional": {"encoder": _CONVOLUTIONS, "decoder": _CONVOLUTIONS},
     "transformer": {"encoder": {**_SIDE, "attention_dropout": 0.1}, "decoder": {**_SIDE, "activation_dropout": 0.1}},
 }
 

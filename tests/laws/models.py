@@ -7,7 +7,7 @@ from torch import nn
 
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
-from tests.laws.families import attention, recurrent, transformer
+from tests.laws.families import attention, convolutional, recurrent, transformer
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -15,7 +15,8 @@ Module = TypeVar("Module", bound=nn.Module)
 SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, joint=False)
 
 
-MODELS: dict[str, ModelConfig] = recurrent.MODELS | attention.MODELS | transformer.MODELS
+FAMILIES = (recurrent, attention, convolutional, transformer)
+MODELS: dict[str, ModelConfig] = {name: model for family in FAMILIES for name, model in family.MODELS.items()}
 
 
 def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:

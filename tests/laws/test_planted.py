@@ -14,7 +14,8 @@ from calque import tensors
 from calque.layers import attention
 from calque.layers.recurrent import Recurrence
 from calque.layers.transformer import KeysValues
-from calque.models import recurrent, transformer
+from calque.models import convolutional, recurrent, transformer
+from calque.models.convolutional import ConvolutionalDecoder, ConvolutionalState
 from calque.models.luong import LuongDecoder, LuongState
 from calque.models.transformer import Embedding, TransformerDecoder
 from calque.search import beam
@@ -60,7 +61,7 @@ def stays(kind: type, *parts: str) -> Plant:
     def select(tree, rows: Tensor):
         chosen = {
             part: getattr(tree, part)
-            if part in parts and getattr(tree, part).shape[0] == len(rows)
+            if part in parts and first_rows(getattr(tree, part)) == len(rows)
             else select_rows(getattr(tree, part), rows)
             for part in tree._fields
         }
@@ -184,6 +185,47 @@ def flips(real):  # noqa: ARG001 - replaced altogether
     return lambda values, lengths: values.flip(1)  # noqa: ARG005
 
 
+# What a convolution must not see, and what it must
+
+
+def tails_are(change: Callable[[Tensor], Tensor]) -> Plant:
+    """What each chunk leaves for the next convolutions is changed, a zero coming in."""
+
+    def wrap(real):
+        def forward(*inputs, **options):
+            output, state = real(*inputs, **options)
+            return output, state._replace(tails=tuple(change(tail) for tail in state.tails))
+
+        return forward
+
+    return replace(ConvolutionalDecoder, "forward", wrap)
+
+
+def short(tail: Tensor) -> Tensor:
+    """The oldest input is forgotten: a tail of k − 2."""
+    return torch.cat([torch.zeros_like(tail[:, :1]), tail[:, 1:]], dim=1)
+
+
+def shifted(tail: Tensor) -> Tensor:
+    """The newest input is forgotten, and the others seem one place nearer."""
+    return torch.cat([torch.zeros_like(tail[:, :1]), tail[:, :-1]], dim=1)
+
+
+def reads_padding(real):  # noqa: ARG001 - replaced altogether
+    return lambda values, mask: values  # noqa: ARG005
+
+
+def scales_by_padded_length(real):
+    """c is multiplied by √S instead of √m."""
+
+    def prepare(self, memory):
+        context = real(self, memory)
+        ratio = memory.mask.shape[1] / memory.mask.sum(dim=1).to(context.values.dtype)
+        return context._replace(values=context.values * ratio.sqrt()[:, None, None])
+
+    return prepare
+
+
 # And one that the seam forbids: a module with a memory
 
 
@@ -207,6 +249,7 @@ BUGS: dict[str, Bug] = {
     "reorder: search": Bug(replace(beam, "_extend", beams_stay), "lstm", {"search"}),
     "reorder: feed": Bug(stays(LuongState, "feed"), "luong-general-feeding", {"row", "search"}),
     "reorder: cache": Bug(stays(KeysValues, "keys", "values"), "transformer-pre", {"row", "search"}),
+    "reorder: tail": Bug(stays(ConvolutionalState, "tails"), "conv", {"row", "search"}),
     "feeding: never": Bug(replace(Recurrence, "project", never_feeds), "luong-general-feeding", {"fidelity"}),
     "feeding: lost between chunks": Bug(
         replace(LuongDecoder, "forward", forgets_feed), "luong-dot-feeding", {"chunk", "search"}
@@ -214,11 +257,15 @@ BUGS: dict[str, Bug] = {
     "tiled: Luong beam-major": Bug(beam_major(attention), "luong-concat", TILED),
     "tiled: Bahdanau beam-major": Bug(beam_major(attention), "bahdanau", TILED),
     "tiled: Transformer beam-major": Bug(beam_major(transformer), "transformer-post", TILED),
+    "tiled: convolutional beam-major": Bug(beam_major(convolutional), "conv", TILED),
     "tiled: Luong repeat": Bug(replace(LuongDecoder, "forward", tiles), "luong-general", TILED),
     "tiled: Transformer repeat": Bug(replace(TransformerDecoder, "forward", tiles), "transformer-tied", TILED),
     "position: from one": Bug(replace(Embedding, "forward", counts_from_one), "transformer-post", {"fidelity"}),
     "position: one short": Bug(
         replace(TransformerDecoder, "forward", counts_one_short), "transformer-pre", {"chunk", "search"}
+    ),
+    "position: convolutional one short": Bug(
+        replace(ConvolutionalDecoder, "forward", counts_one_short), "conv-kernel-1", {"chunk", "search"}
     ),
     "position: of the room": Bug(
         replace(TransformerDecoder, "forward", counts_the_room), "transformer-post", {"prefixes"}
@@ -229,6 +276,15 @@ BUGS: dict[str, Bug] = {
     "mask: causal": Bug(replace(transformer, "self_mask", looks_ahead), "transformer-pre", {"chunk"}),
     "mask: prefix": Bug(replace(transformer, "self_mask", keeps_the_front), "transformer-post", {"prefixes"}),
     "mask: reversal": Bug(replace(recurrent, "reverse_within", flips), "luong-dot", UNMASKED),
+    "convolution: tail one short": Bug(tails_are(short), "conv", {"chunk", "search"}),
+    "convolution: tail shifted": Bug(tails_are(shifted), "conv-kernel-5-beyond-its-positions", {"chunk", "search"}),
+    "convolution: padding read": Bug(replace(convolutional, "zero_behind", reads_padding), "conv", UNMASKED),
+    "convolution: padding read at the top": Bug(
+        replace(convolutional, "zero_behind", reads_padding), "conv-encoder-lstm-decoder", UNMASKED
+    ),
+    "convolution: scaled by padded length": Bug(
+        replace(ConvolutionalDecoder, "prepare", scales_by_padded_length), "conv", UNMASKED
+    ),
     "state in a module": Bug(
         replace(LuongDecoder, "forward", keeps_state), "luong-concat-feeding", {"chunk", "self_ensemble"}
     ),

@@ -31,6 +31,14 @@ RECIPES = {
     "plain": Recipe(600, 0.01, 96, longest=4, bounds={"copy": 0.8, "reverse": 0.8, "sort": 0.8}),
     "luong": Recipe(450, 0.01, 48, longest=6, bounds={"copy": 0.95, "reverse": 0.95, "sort": 0.85}),
     "bahdanau": Recipe(450, 0.01, 48, longest=6, bounds={"copy": 0.95, "reverse": 0.95, "sort": 0.85}),
+    "convolutional": Recipe(
+        500,
+        0.005,
+        48,
+        longest=6,
+        bounds={"copy": 0.95, "reverse": 0.95, "sort": 0.9},
+        overrides=tuple(f"model.{side}.embedding=48" for side in ("encoder", "decoder")),
+    ),
     "transformer": Recipe(
         500,
         0.005,

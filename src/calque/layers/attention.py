@@ -40,6 +40,13 @@ class AttentionConfig(Config):
     """How much looking at the same position again costs."""
 
 
+class AdditiveAttentionConfig(AttentionConfig):
+    """The same, with Bahdanau's score unless another is asked for."""
+
+    score: ScoreName = "additive"
+    """additive, dot, scaled_dot (both need equal widths), general, concat or location (by position alone)."""
+
+
 class AttentionContext(NamedTuple):
     """What queries look at; rows are sentences."""
 

@@ -11,7 +11,14 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from calque.config import Config
-from calque.layers.attention import Attended, Attention, AttentionConfig, AttentionContext, AttentionState, join
+from calque.layers.attention import (
+    AdditiveAttentionConfig,
+    Attended,
+    Attention,
+    AttentionContext,
+    AttentionState,
+    join,
+)
 from calque.layers.copying import CopyGate
 from calque.layers.maxout import Maxout
 from calque.layers.recurrent import CellName, Recurrence, State
@@ -30,7 +37,7 @@ class BahdanauConfig(Config):
     """Width of the recurrent layer."""
     embedding: int = Field(default=256, ge=1)
     """Width of the word vectors."""
-    attention: AttentionConfig = AttentionConfig(score="additive")
+    attention: AdditiveAttentionConfig = AdditiveAttentionConfig()
     readout: int = Field(default=256, ge=1)
     """How many maxout units the deep output has."""
     bridge: BridgeName = "backward"

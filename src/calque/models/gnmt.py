@@ -11,7 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
-from calque.layers.attention import Attended, Attention, AttentionConfig, AttentionContext, AttentionState, join
+from calque.layers.attention import (
+    AdditiveAttentionConfig,
+    Attended,
+    Attention,
+    AttentionContext,
+    AttentionState,
+    join,
+)
 from calque.layers.connections import Connection
 from calque.layers.copying import CopyGate
 from calque.layers.recurrent import CellName, Recurrence, State
@@ -34,7 +41,7 @@ class GnmtConfig(Config):
     """Width of the word vectors."""
     connection: Literal["none", "residual", "highway"] = "residual"
     """Between layers, from the second on."""
-    attention: AttentionConfig = AttentionConfig(score="additive")
+    attention: AdditiveAttentionConfig = AdditiveAttentionConfig()
     bridge: BridgeName = "copy"
     """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
     dropout: float = Field(default=0.2, ge=0, lt=1)

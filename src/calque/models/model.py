@@ -13,8 +13,15 @@ from calque.errors import ConfigError
 from calque.layers.output import OutputLayer
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
 from calque.models.cho import ChoConfig, ChoDecoder
+from calque.models.convolutional import (
+    ConvolutionalDecoder,
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoder,
+    ConvolutionalEncoderConfig,
+)
 from calque.models.gnmt import GnmtConfig, GnmtDecoder
 from calque.models.luong import LuongConfig, LuongDecoder
+from calque.models.mean import MeanEncoder, MeanEncoderConfig
 from calque.models.recurrent import (
     RecurrentDecoder,
     RecurrentDecoderConfig,
@@ -25,9 +32,18 @@ from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.models.transformer import TransformerConfig, TransformerDecoder, TransformerEncoder
 from calque.tensors import Padded
 
-EncoderConfig = Annotated[RecurrentEncoderConfig | TransformerConfig, Field(discriminator="kind")]
+EncoderConfig = Annotated[
+    RecurrentEncoderConfig | ConvolutionalEncoderConfig | MeanEncoderConfig | TransformerConfig,
+    Field(discriminator="kind"),
+]
 DecoderConfig = Annotated[
-    RecurrentDecoderConfig | ChoConfig | LuongConfig | BahdanauConfig | GnmtConfig | TransformerConfig,
+    RecurrentDecoderConfig
+    | ChoConfig
+    | BahdanauConfig
+    | LuongConfig
+    | GnmtConfig
+    | ConvolutionalDecoderConfig
+    | TransformerConfig,
     Field(discriminator="kind"),
 ]
 
@@ -90,6 +106,10 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:
     match config:
         case RecurrentEncoderConfig():
             return RecurrentEncoder(config, vocabulary_size=vocabulary_size)
+        case ConvolutionalEncoderConfig():
+            return ConvolutionalEncoder(config, vocabulary_size=vocabulary_size)
+        case MeanEncoderConfig():
+            return MeanEncoder(config, vocabulary_size=vocabulary_size)
         case TransformerConfig():
             return TransformerEncoder(config, vocabulary_size=vocabulary_size)
         case _:
@@ -110,6 +130,8 @@ def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: Memory
                 return BahdanauDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case GnmtConfig():
                 return GnmtDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
+            case ConvolutionalDecoderConfig():
+                return ConvolutionalDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case TransformerConfig():
                 return TransformerDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case _:

@@ -67,7 +67,7 @@ class RecurrentEncoder(Encoder):
         )
         self.connections = nn.ModuleList(connections(config))
         self.config = config
-        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell))
+        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell), config.embedding)
 
     def forward(self, source: Padded) -> Memory:
         inputs = self.embedding(source.values)

@@ -28,6 +28,7 @@ class MemoryShape(NamedTuple):
     width: int  # D of values and final
     layers: int  # L of final
     parts: int  # len(final)
+    inputs: int  # E of inputs
 
 
 class Encoder(nn.Module):

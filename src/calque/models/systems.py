@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from calque.layers.attention import AttentionConfig
+from calque.layers.attention import AdditiveAttentionConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
@@ -62,7 +62,7 @@ SYSTEMS: dict[str, System] = {
                 embedding=620,
                 readout=500,
                 dropout=0.0,
-                attention=AttentionConfig(score="additive", alignment=1000),
+                attention=AdditiveAttentionConfig(alignment=1000),
             ),
         ),
         "GRU of 1,000 in each direction, additive attention, maxout readout of 500",

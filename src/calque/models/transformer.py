@@ -67,7 +67,7 @@ class TransformerEncoder(Encoder):
             for _ in range(config.layers)
         )
         self.norm = nn.LayerNorm(config.width) if config.norm == "pre" else nn.Identity()
-        self.shape = MemoryShape(width=config.width, layers=1, parts=1)
+        self.shape = MemoryShape(width=config.width, layers=1, parts=1, inputs=config.width)
         initialise(self)
 
     def forward(self, source: Padded) -> Memory:

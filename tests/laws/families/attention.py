@@ -1,6 +1,6 @@
 """Recurrent decoders with attention."""
 
-from calque.layers.attention import AttentionConfig
+from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.gnmt import GnmtConfig
 from calque.models.luong import LuongConfig
@@ -9,8 +9,8 @@ from tests.laws.cover import name, pairwise
 from tests.laws.families.recurrent import encoder
 
 
-def _attention(**options):
-    return AttentionConfig(**{"alignment": 5, "longest": 4, "window": 2, **options})
+def _attention(kind=AttentionConfig, **options):
+    return kind(**{"alignment": 5, "longest": 4, "window": 2, **options})
 
 
 def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=None, copying=False, **options):
@@ -29,13 +29,13 @@ def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=Non
 
 
 def _bahdanau(cell="gru-original", *, copying=False, width=9, **options):
-    attention = _attention(**{"score": "additive", **options})
+    attention = _attention(AdditiveAttentionConfig, **options)
     decoder = BahdanauConfig(cell=cell, width=width, embedding=7, attention=attention, readout=8, copying=copying)
     return ModelConfig(encoder=encoder(cell, layers=1), decoder=decoder)
 
 
 def _gnmt(cell="lstm", *, layers=3, connection="residual", copying=False, **options):
-    attention = _attention(**{"score": "additive", **options})
+    attention = _attention(AdditiveAttentionConfig, **options)
     decoder = GnmtConfig(
         cell=cell, layers=layers, width=6, embedding=7, connection=connection, attention=attention, copying=copying
     )

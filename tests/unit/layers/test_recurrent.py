@@ -5,9 +5,9 @@ import torch
 from tests.laws.models import loud
 from torch.autograd import gradcheck
 
-from calque.layers.recurrent import Recurrence, RecurrentStack, state_parts
+from calque.layers.recurrent import Recurrence, state_parts
 
-CELLS = ["rnn", "lstm", "gru", "gru-original"]
+CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 ROWS, SIZE, INPUTS, WIDTH, LAYERS = 3, 5, 7, 4, 2
 
 
@@ -50,9 +50,10 @@ def test_zero_state_is_what_pytorch_starts_from(cell: str) -> None:
         torch.testing.assert_close(layer(inputs, zero)[0], layer.kernel(inputs)[0], rtol=0, atol=1e-12)
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
 @pytest.mark.parametrize("cell", CELLS)
-def test_gradients_of_a_step(cell: str) -> None:
-    layer = loud(Recurrence(cell, input_width=INPUTS, width=WIDTH))
+def test_gradients_of_a_step(cell: str, layer_norm: bool) -> None:
+    layer = loud(Recurrence(cell, input_width=INPUTS, width=WIDTH, layer_norm=layer_norm))
     projected = layer.project(some_inputs()[:, 0]).detach().requires_grad_()
     state = tuple(part.requires_grad_() for part in some_state(cell, ROWS, WIDTH))
     assert gradcheck(lambda inputs, *state: layer.step(inputs, state)[1], (projected, *state))
@@ -64,37 +65,34 @@ def test_forward_and_steps_give_the_same_gradients(cell: str) -> None:
     state = some_state(cell, ROWS, WIDTH)
     weights = list(layer.parameters())
     at_once = torch.autograd.grad(layer(inputs, state)[0].square().sum(), weights)
-    stepped, _ = layer._unrolled(inputs, state)
+    stepped, _ = layer.unrolled(inputs, state)
     torch.testing.assert_close(torch.autograd.grad(stepped.square().sum(), weights), at_once, rtol=0, atol=1e-9)
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("cell", CELLS)
+@torch.no_grad()
+def test_with_lengths_each_row_ends_where_it_ends(cell: str, layer_norm: bool) -> None:
+    layer = loud(Recurrence(cell, input_width=INPUTS, width=WIDTH, layer_norm=layer_norm))
+    inputs, state, sizes = some_inputs(), some_state(cell, ROWS, WIDTH), [SIZE, 1, 3]
+    _, final = layer.unrolled(inputs, state, lengths=torch.tensor(sizes))
+    for row, size in enumerate(sizes):
+        _, alone = layer(inputs[[row], :size], tuple(part[[row]] for part in state))
+        for one, other in zip(final, alone, strict=True):
+            torch.testing.assert_close(one[[row]], other, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("cell", CELLS)
 @torch.no_grad()
-def test_a_stack_read_at_once_is_the_stack_stepped(cell: str) -> None:
-    stack = loud(RecurrentStack(cell, input_width=INPUTS, width=WIDTH, layers=LAYERS, dropout=0.5))
-    inputs, state = some_inputs(), some_state(cell, ROWS, LAYERS, WIDTH)
-    outputs, final = stack(inputs, state)
-    for place in range(SIZE):
-        output, state = stack.step(stack.first.project(inputs[:, place]), state)
-        torch.testing.assert_close(output, outputs[:, place], rtol=0, atol=1e-12)
-    torch.testing.assert_close(state, final, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("stepped", [False, True])
-@torch.no_grad()
-def test_a_stack_drops_between_layers_and_nowhere_else(stepped: bool) -> None:
-    inputs = some_inputs()
-
-    def read(*, layers: int, dropout: float) -> torch.Tensor:
-        stack = loud(RecurrentStack("gru", input_width=INPUTS, width=WIDTH, layers=layers, dropout=dropout)).train()
-        state = some_state("gru", ROWS, layers, WIDTH)
-        return stack.step(stack.first.project(inputs[:, 0]), state)[0] if stepped else stack(inputs, state)[0]
-
-    def dropping_matters(layers: int) -> bool:
-        torch.manual_seed(0)
-        dropped = read(layers=layers, dropout=0.9)
-        torch.manual_seed(0)
-        return not torch.equal(dropped, read(layers=layers, dropout=0.0))
-
-    assert not dropping_matters(1)
-    assert dropping_matters(2)
+def test_what_is_not_kept_does_not_recur(cell: str) -> None:
+    """A hidden unit that is dropped changes no product; an LSTM's cell and a GRU's old state still carry it on."""
+    layer, inputs = loud(Recurrence(cell, input_width=INPUTS, width=WIDTH)), some_inputs()
+    state = some_state(cell, ROWS, WIDTH)
+    keep = torch.ones(ROWS, WIDTH, dtype=torch.float64)
+    keep[:, 1] = 0
+    other = (state[0].index_fill(1, torch.tensor([1]), 7.7), *state[1:])
+    projected = layer.project(inputs[:, 0])
+    one, another = (layer.step(projected, each, keep=keep)[0] for each in (state, other))
+    untouched = [0, 2, 3]
+    assert torch.equal(one[:, untouched], another[:, untouched])
+    assert not torch.equal(one, layer.step(projected, state)[0])

@@ -5,6 +5,7 @@ import torch
 from tests.laws.models import MODELS, SIZES, source, target
 
 from calque.errors import ConfigError
+from calque.layers.attention import AttentionConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig, Sizes
@@ -87,7 +88,7 @@ REFUSED = {
     "dot between widths": (
         ModelConfig(
             encoder=RecurrentEncoderConfig(layers=2, width=6, embedding=5),
-            decoder=LuongConfig(layers=2, width=9, embedding=7, bridge="tanh", score="dot"),
+            decoder=LuongConfig(layers=2, width=9, embedding=7, bridge="tanh", attention=AttentionConfig(score="dot")),
         ),
         SIZES,
         "use score = 'general'",

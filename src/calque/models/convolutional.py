@@ -1,0 +1,195 @@
+"""ConvS2S (Gehring et al. 2017, "Convolutional Sequence to Sequence Learning").
+
+Departures: all layers of a side share one width and kernel; the output layer has no weight normalisation (§4.2 has it
+everywhere but in lookup tables); positions beyond the table share its last vector. The authors' code, where it is not
+the paper: we map c back to the layers' width as it does and attend before the residual sum as it does, but do not scale
+W h + b + g nor z + e by √0.5, and divide the encoder's gradient by the number of attentions, not by twice that.
+
+Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, k kernel.
+"""
+
+from typing import Literal, NamedTuple, Self
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.config import Config
+from calque.layers.attention import Attended, fold, masked_softmax, unfold
+from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
+from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
+from calque.tensors import Padded
+
+ROOT_HALF = 0.5**0.5  # √0.5, which keeps the variance of a sum of two (§3.4)
+
+
+class ConvolutionalConfig(Config):
+    """What both sides have."""
+
+    kind: Literal["convolutional"] = "convolutional"
+    layers: int = Field(default=4, ge=1, le=256)
+    """How many blocks."""
+    width: int = Field(default=256, ge=1)
+    """Width of the blocks."""
+    embedding: int = Field(default=256, ge=1)
+    """Width of word and position vectors, and of what leaves the last block."""
+    kernel: int = Field(default=3, ge=1)
+    """How many neighbouring positions a convolution sees."""
+    maximum_positions: int = Field(default=1024, ge=1)
+    """How many positions have a vector of their own; those beyond share the last one."""
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    """On the embeddings, on the input of each convolution and, in a decoder, before the output layer."""
+
+
+class ConvolutionalEncoderConfig(ConvolutionalConfig):
+    """Gated convolutions over the source, centred: the kernel is odd."""
+
+    @model_validator(mode="after")
+    def _odd(self) -> Self:
+        if self.kernel % 2 == 0:
+            raise ValueError(f"kernel {self.kernel} must be odd: an encoder looks equally far to both sides")
+        return self
+
+
+class ConvolutionalEncoder(Encoder):
+    """hˡ = √0.5 (v(W [hˡ⁻¹ᵢ₋ₖ/₂; …; hˡ⁻¹ᵢ₊ₖ/₂] + b) + hˡ⁻¹ᵢ), v the gated linear unit (§3.2, §3.4).
+
+    The memory's values are z, the last block mapped back to the embeddings' width; its inputs are e.
+    """
+
+    def __init__(self, config: ConvolutionalEncoderConfig, *, vocabulary_size: int) -> None:
+        super().__init__()
+        retained = 1 - config.dropout
+        self.embedding = PositionedEmbedding(config, vocabulary_size=vocabulary_size)
+        self.enter = NormalisedLinear(config.embedding, outputs=config.width, retained=retained)
+        self.convolutions = nn.ModuleList(
+            GatedConvolution(config.width, kernel=config.kernel, retained=retained) for _ in range(config.layers)
+        )
+        self.leave = NormalisedLinear(config.width, outputs=config.embedding)
+        self.reach = config.kernel // 2
+        self.dropout = config.dropout
+        self.shape = MemoryShape(width=config.embedding, layers=1, parts=1, inputs=config.embedding)
+
+    def forward(self, source: Padded) -> Memory:
+        mask = source.mask
+        inputs = self.embedding(source.values, torch.arange(mask.shape[1], device=mask.device)[None])
+        stream = self.enter(inputs)
+        for convolution in self.convolutions:
+            read = zero_behind(F.dropout(stream, self.dropout, self.training), mask)
+            stream = ROOT_HALF * (convolution(F.pad(read, (0, 0, self.reach, self.reach))) + stream)
+        values = self.leave(stream)
+        mean = zero_behind(values, mask).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        return Memory(values, mask, inputs, source.values, (mean[:, None],))
+
+
+class ConvolutionalDecoderConfig(ConvolutionalConfig):
+    """Gated convolutions over what was written, each followed by attention."""
+
+
+class ConvolutionalContext(NamedTuple):
+    keys: Tensor  # [B,S,E], z
+    values: Tensor  # [B,S,E], √m·(z + e) for m source tokens
+    mask: Tensor  # [B,S]
+
+
+class ConvolutionalState(NamedTuple):
+    """What the next convolutions will still see; zeros stand before the first token."""
+
+    tails: tuple[Tensor, ...]  # a layer, [N,k−1,D]
+    position: Tensor  # [N]
+
+
+class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
+    """hˡ = √0.5 (√0.5 (vˡ + cˡ) + hˡ⁻¹), vˡ = v(W [hˡ⁻¹ᵢ₋ₖ₊₁; …; hˡ⁻¹ᵢ] + b), cˡ the attention of vˡ (§3.2-3.4)."""
+
+    def __init__(self, config: ConvolutionalDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
+        super().__init__()
+        if not memory.width == memory.inputs == config.embedding:
+            raise ValueError(
+                "a convolutional decoder adds the memory to the source embeddings and compares it with its own: "
+                f"the memory's width {memory.width}, the encoder's embedding {memory.inputs} and the decoder's "
+                f"embedding {config.embedding} must be one number; set encoder.width (a convolutional encoder's memory "
+                "is as wide as its embedding), encoder.embedding and decoder.embedding to it"
+            )
+        retained = 1 - config.dropout
+        self.embedding = PositionedEmbedding(config, vocabulary_size=vocabulary_size)
+        self.enter = NormalisedLinear(config.embedding, outputs=config.width, retained=retained)
+        self.layers = nn.ModuleList(DecoderLayer(config) for _ in range(config.layers))
+        self.leave = NormalisedLinear(config.width, outputs=config.embedding)
+        self.dropout = config.dropout
+        self.width = config.embedding
+
+    def prepare(self, memory: Memory) -> ConvolutionalContext:
+        """§3.4: c is scaled by m·√(1/m) = √m; z's gradient is divided by the number of attentions, e's is not."""
+        keys = scale_gradient(memory.values, scale=1 / len(self.layers))
+        size = memory.mask.sum(dim=1).to(keys.dtype)[:, None, None]
+        return ConvolutionalContext(keys, size.sqrt() * (keys + memory.inputs), memory.mask)
+
+    def start(self, context: ConvolutionalContext) -> ConvolutionalState:
+        rows = context.keys.shape[0]
+        tails = tuple(
+            context.keys.new_zeros(rows, layer.convolution.kernel - 1, layer.convolution.width)
+            for layer in self._layers()
+        )
+        return ConvolutionalState(tails, torch.zeros(rows, dtype=torch.long, device=context.keys.device))
+
+    def forward(
+        self, tokens: Tensor, state: ConvolutionalState, context: ConvolutionalContext, *, attention: bool = False
+    ) -> tuple[Output, ConvolutionalState]:
+        size = tokens.shape[1]
+        embedded = self.embedding(tokens, state.position[:, None] + torch.arange(size, device=tokens.device))
+        stream = self.enter(embedded)
+        tails, weights = [], []
+        for layer, tail in zip(self._layers(), state.tails, strict=True):
+            window = torch.cat([tail, F.dropout(stream, self.dropout, self.training)], dim=1)
+            gated = layer.convolution(window)
+            found = layer.attend(gated, embedded, context)
+            stream = ROOT_HALF * (ROOT_HALF * (gated + found.context) + stream)
+            tails.append(window[:, size:])
+            weights.append(found.weights)
+        hidden = F.dropout(self.leave(stream), self.dropout, self.training)
+        looked = torch.stack(weights).mean(dim=0) if attention else None
+        return Output(hidden, looked), ConvolutionalState(tuple(tails), state.position + size)
+
+    def _layers(self) -> list["DecoderLayer"]:
+        return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
+
+
+class DecoderLayer(nn.Module):
+    """A gated convolution and the attention that belongs to it."""
+
+    def __init__(self, config: ConvolutionalDecoderConfig) -> None:
+        super().__init__()
+        self.convolution = GatedConvolution(config.width, kernel=config.kernel, retained=1 - config.dropout)
+        self.query = NormalisedLinear(config.width, outputs=config.embedding)
+        self.found = NormalisedLinear(config.embedding, outputs=config.width)
+
+    def attend(self, gated: Tensor, embedded: Tensor, context: ConvolutionalContext) -> Attended:
+        """c [N,T,D] = W_c Σⱼ aⱼ (zⱼ + eⱼ) + b_c with a [N,T,S] = softmax(d·z), d = W h + b + g (eq. 1, 2)."""
+        rows = gated.shape[0]
+        queries = fold(self.query(gated) + embedded, sentences=context.mask.shape[0])
+        weights = masked_softmax(queries @ context.keys.transpose(1, 2), context.mask[:, None])
+        return Attended(unfold(self.found(weights @ context.values), rows=rows), unfold(weights, rows=rows))
+
+
+class PositionedEmbedding(nn.Module):
+    """e = w + p: a token's vector plus the learned vector of its place, dropped out (§3.1)."""
+
+    def __init__(self, config: ConvolutionalConfig, *, vocabulary_size: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(vocabulary_size, config.embedding))
+        self.positions = nn.Parameter(torch.empty(config.maximum_positions, config.embedding))
+        self.dropout = config.dropout
+        nn.init.normal_(self.weight, std=0.1)
+        nn.init.normal_(self.positions, std=0.1)
+
+    def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
+        """[N,T,E] from [N,T] tokens at [N,T] places; those past the table take its last vector."""
+        there = F.embedding(places.clamp(max=self.positions.shape[0] - 1), self.positions)
+        return F.dropout(F.embedding(tokens, self.weight) + there, self.dropout, self.training)
+
+
+def zero_behind(values: Tensor, mask: Tensor) -> Tensor:
+    """[B,S,D] with zeros where [B,S] is false: a row's end looks like the paper's padding."""
+    return values.masked_fill(~mask[..., None], 0)

@@ -1,0 +1,44 @@
+"""An encoder that knows which words there are, not where: what order is worth shows beside it.
+
+Letters: B sentences, S source, E embedding, D width.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import nn
+
+from calque.config import Config
+from calque.models.recurrent import WordEmbedding
+from calque.models.seam import Encoder, Memory, MemoryShape
+from calque.tensors import Padded
+
+
+class MeanEncoderConfig(Config):
+    """The average of the word vectors through one layer."""
+
+    kind: Literal["mean"] = "mean"
+    width: int = Field(default=256, ge=1)
+    """Width of the memory."""
+    embedding: int = Field(default=256, ge=1)
+    """Width of the word vectors."""
+    dropout: float = Field(default=0.2, ge=0, lt=1)
+    """On the embeddings."""
+
+
+class MeanEncoder(Encoder):
+    """valuesₛ = tanh(W eₛ + b), final = tanh(W ē + b), ē the mean of the sentence's eₛ; a baseline of our own."""
+
+    def __init__(self, config: MeanEncoderConfig, *, vocabulary_size: int) -> None:
+        super().__init__()
+        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
+        self.dense = nn.Linear(config.embedding, config.width)
+        self.shape = MemoryShape(width=config.width, layers=1, parts=1, inputs=config.embedding)
+
+    def forward(self, source: Padded) -> Memory:
+        mask = source.mask
+        inputs = self.embedding(source.values)
+        mean = inputs.masked_fill(~mask[..., None], 0).sum(dim=1, keepdim=True) / mask.sum(dim=1)[:, None, None]
+        final = torch.tanh(self.dense(mean))
+        return Memory(torch.tanh(self.dense(inputs)), mask, inputs, source.values, (final,))

@@ -1,0 +1,108 @@
+"""Gated convolutions and normalised weights beside PyTorch's own, how they start, and what flows back."""
+
+import pytest
+import torch
+from tests.laws.models import loud
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+from torch.nn.utils.parametrizations import weight_norm
+
+from calque.layers.convolution import GatedConvolution, NormalisedLinear, normalised, scale_gradient
+
+ROWS, TARGET, WIDTH = 3, 7, 5
+KERNELS = [1, 2, 3, 5]
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def close(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+
+def pytorchs(kind: type, *sizes: int, like: NormalisedLinear | GatedConvolution) -> nn.Module:
+    """PyTorch's module with its weight norm and our weights."""
+    theirs = weight_norm(kind(*sizes).double())
+    theirs.parametrizations.weight.original0.copy_(like.magnitude.reshape(-1, *[1] * (like.direction.dim() - 1)))
+    theirs.parametrizations.weight.original1.copy_(like.direction)
+    theirs.bias.copy_(like.bias)
+    return theirs
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+@torch.no_grad()
+def test_gated_convolution_is_pytorchs(kernel: int) -> None:
+    ours = loud(GatedConvolution(WIDTH, kernel=kernel))
+    theirs = pytorchs(nn.Conv1d, WIDTH, 2 * WIDTH, kernel, like=ours)
+    window = random(ROWS, TARGET + kernel - 1, WIDTH)
+    found = ours(window)
+    assert found.shape == (ROWS, TARGET, WIDTH)
+    close(found, F.glu(theirs(window.transpose(1, 2)).transpose(1, 2), dim=-1))
+
+
+@torch.no_grad()
+def test_normalised_linear_is_pytorchs() -> None:
+    ours = loud(NormalisedLinear(WIDTH, outputs=4))
+    inputs = random(ROWS, TARGET, WIDTH)
+    close(ours(inputs), pytorchs(nn.Linear, WIDTH, 4, like=ours)(inputs))
+
+
+@pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)])
+def test_the_norm_of_each_outputs_weights_is_its_magnitude(shape: tuple[int, ...]) -> None:
+    direction, magnitude = random(*shape), random(shape[0])
+    weight = normalised(direction, magnitude=magnitude)
+    close(weight.flatten(1).norm(dim=1), magnitude.abs())
+    close(weight, normalised(direction * 7, magnitude=magnitude))
+
+
+def test_layers_start_with_the_papers_variance_and_without_bias() -> None:
+    torch.manual_seed(0)
+    for layer, std in (
+        (NormalisedLinear(200, outputs=300), (1 / 200) ** 0.5),
+        (NormalisedLinear(200, outputs=300, retained=0.8), (0.8 / 200) ** 0.5),
+        (GatedConvolution(100, kernel=3, retained=0.9), (4 * 0.9 / 300) ** 0.5),
+    ):
+        weight = normalised(layer.direction, magnitude=layer.magnitude)
+        torch.testing.assert_close(weight, layer.direction)
+        assert weight.std().item() == pytest.approx(std, rel=0.02)
+        assert not layer.bias.any()
+
+
+@torch.no_grad()
+def test_a_gate_passes_on_the_variance_of_a_small_input() -> None:
+    torch.manual_seed(0)
+    layer, window = GatedConvolution(256, kernel=3), torch.randn(16, 66, 256)
+    assert layer(0.05 * window).var().item() == pytest.approx(0.05**2, rel=0.05)
+
+
+@pytest.mark.parametrize("kernel", KERNELS)
+def test_gradients_of_the_gated_convolution(kernel: int) -> None:
+    layer = loud(GatedConvolution(3, kernel=kernel))
+    window = random(2, kernel + 2, 3).requires_grad_()
+    names, weights = zip(*layer.named_parameters(), strict=True)
+
+    def call(window: Tensor, *weights: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (window,))
+
+    assert gradcheck(call, (window, *weights))
+
+
+def test_gradients_of_the_normalised_linear() -> None:
+    layer = loud(NormalisedLinear(4, outputs=3))
+    inputs = random(2, 4).requires_grad_()
+    names, weights = zip(*layer.named_parameters(), strict=True)
+
+    def call(inputs: Tensor, *weights: Tensor) -> Tensor:
+        return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (inputs,))
+
+    assert gradcheck(call, (inputs, *weights))
+
+
+def test_scaled_gradients_leave_the_values_alone() -> None:
+    values = random(2, 3).requires_grad_()
+    after = scale_gradient(values, scale=0.25)
+    assert torch.equal(after, values)
+    after.square().sum().backward()
+    close(values.grad, 0.25 * 2 * values.detach())

@@ -1,0 +1,92 @@
+"""Attention scores by their formulas."""
+
+import math
+
+import pytest
+import torch
+from tests.laws.models import loud
+from torch import Tensor
+from torch.autograd import gradcheck
+
+from calque.layers.scores import AdditiveScore, Score, ScoreName, build_score
+
+SENTENCES, QUERIES, SOURCE, WIDTH, MEMORY, ALIGNMENT, LONGEST = 3, 5, 7, 6, 8, 4, 5
+SCORES: list[ScoreName] = ["dot", "scaled_dot", "general", "concat", "additive", "location"]
+
+
+def random(*shape: int) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64)
+
+
+def dot(one: Tensor, other: Tensor) -> float:
+    return sum(x * y for x, y in zip(one.tolist(), other.tolist(), strict=True))
+
+
+def memory_width(name: ScoreName) -> int:
+    return WIDTH if name in ("dot", "scaled_dot") else MEMORY
+
+
+def build(name: ScoreName, *, covered: bool = False) -> Score:
+    return loud(
+        build_score(
+            name,
+            query_width=WIDTH,
+            memory_width=memory_width(name),
+            width=ALIGNMENT,
+            longest=LONGEST,
+            covered=covered,
+        )
+    )
+
+
+def formula(name: ScoreName, score, query: Tensor, value: Tensor, *, place: int, covered: float) -> float:
+    """Luong 2015, §3.1 and eq. 8; Vaswani 2017, eq. 1; Bahdanau 2015, A.1.2; See 2017, eq. 11: in numbers."""
+    more = [0.0] * ALIGNMENT * WIDTH if score.coverage is None else score.coverage.tolist()
+    match name:
+        case "dot":
+            return dot(query, value) + more[0] * covered
+        case "scaled_dot":
+            return dot(query, value) / math.sqrt(WIDTH) + more[0] * covered
+        case "general":
+            return dot(query, value.new_tensor([dot(row, value) for row in score.key.weight])) + more[0] * covered
+        case "location":
+            return dot(score.weight[min(place, LONGEST - 1)], query) + more[0] * covered
+    rows = zip(score.query.weight, score.key.weight, more, strict=False)
+    units = [math.tanh(dot(one, query) + dot(other, value) + w * covered) for one, other, w in rows]
+    return sum(weight * unit for weight, unit in zip(score.value.weight[0].tolist(), units, strict=True))
+
+
+@pytest.mark.parametrize("covered", [False, True])
+@pytest.mark.parametrize("name", SCORES)
+@torch.no_grad()
+def test_score_is_its_formula(name: ScoreName, covered: bool) -> None:
+    score = build(name, covered=covered)
+    queries, memory = random(SENTENCES, QUERIES, WIDTH), random(SENTENCES, SOURCE, memory_width(name))
+    coverage = random(SENTENCES, QUERIES, SOURCE).abs()
+    scores = score(queries, score.keys(memory), coverage if covered else None)
+    assert scores.shape == (SENTENCES, QUERIES, SOURCE)
+    for b, q, s in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
+        expected = formula(name, score, queries[b, q], memory[b, s], place=s, covered=coverage[b, q, s].item())
+        assert scores[b, q, s].item() == pytest.approx(expected, abs=1e-12)
+
+
+@pytest.mark.parametrize(("name", "width"), [("concat", WIDTH), ("additive", ALIGNMENT)])
+def test_width_of_the_hidden_layer(name: ScoreName, width: int) -> None:
+    score = build(name)
+    assert isinstance(score, AdditiveScore)
+    assert score.query.weight.shape == (width, WIDTH)
+    assert score.key.weight.shape == (width, MEMORY)
+
+
+@pytest.mark.parametrize("name", ["dot", "scaled_dot"])
+def test_products_need_equal_widths(name: ScoreName) -> None:
+    with pytest.raises(ValueError, match="decoder has 6, the memory 8; use score = 'general'"):
+        build_score(name, query_width=WIDTH, memory_width=MEMORY, width=1, longest=1, covered=False)
+
+
+@pytest.mark.parametrize("name", SCORES)
+def test_gradients(name: ScoreName) -> None:
+    score = build(name, covered=True)
+    queries, memory = random(2, 3, WIDTH).requires_grad_(), random(2, 4, memory_width(name)).requires_grad_()
+    coverage = random(2, 3, 4).requires_grad_()
+    assert gradcheck(lambda q, m, c: score(q, score.keys(m), c), (queries, memory, coverage))

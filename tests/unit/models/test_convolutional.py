@@ -1,0 +1,120 @@
+"""What of ConvS2S and the mean encoder no law sees: gradients, positions past the table, what is refused."""
+
+import pytest
+import torch
+from pydantic import ValidationError
+from tests.laws.models import SIZES, SOURCE, loud, source, target
+from torch.autograd import gradcheck
+
+from calque.errors import ConfigError
+from calque.models import convolutional
+from calque.models.convolutional import (
+    ConvolutionalContext,
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoder,
+    ConvolutionalEncoderConfig,
+    DecoderLayer,
+)
+from calque.models.mean import MeanEncoder, MeanEncoderConfig
+from calque.models.model import Model, ModelConfig
+from calque.models.recurrent import RecurrentEncoderConfig
+from calque.models.transformer import TransformerConfig
+
+
+def model(*, layers: int = 3) -> Model:
+    encoder = ConvolutionalEncoderConfig(layers=2, width=8, embedding=6, dropout=0)
+    decoder = ConvolutionalDecoderConfig(layers=layers, width=5, embedding=6, dropout=0)
+    return loud(Model(ModelConfig(encoder=encoder, decoder=decoder), sizes=SIZES))
+
+
+def gradients(model: Model) -> tuple[torch.Tensor, dict[str, torch.Tensor | None]]:
+    """What the model says, and the encoder's gradients."""
+    model.zero_grad()
+    hidden = model(source(), target()).hidden
+    hidden.square().sum().backward()
+    return hidden.detach(), {name: one.grad for name, one in model.encoder.named_parameters()}
+
+
+@pytest.mark.parametrize("layers", [1, 3, 4])
+def test_the_encoders_gradient_is_divided_by_the_number_of_attentions_except_in_e(
+    layers: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    both = model(layers=layers)
+    said, scaled = gradients(both)
+    monkeypatch.setattr(convolutional, "scale_gradient", lambda values, *, scale: values)  # noqa: ARG005
+    said_without, whole = gradients(both)
+    monkeypatch.setattr(convolutional, "scale_gradient", lambda values, *, scale: values.detach())  # noqa: ARG005
+    _, past_z = gradients(both)
+    assert torch.equal(said, said_without)
+    for name, gradient in whole.items():
+        own = past_z[name]  # what reaches a weight beside z: nothing but the embeddings' share in e
+        assert (own is not None) == name.startswith("embedding.")
+        own = torch.zeros_like(gradient) if own is None else own
+        torch.testing.assert_close(scaled[name], own + (gradient - own) / layers, rtol=1e-9, atol=1e-9)
+
+
+@torch.no_grad()
+def test_positions_past_the_table_share_its_last_vector() -> None:
+    config = ConvolutionalEncoderConfig(layers=1, width=8, embedding=6, kernel=1, maximum_positions=3, dropout=0)
+    encoder = loud(ConvolutionalEncoder(config, vocabulary_size=SIZES.source))
+    same = source()._replace(values=torch.full_like(source().values, 5))
+    values = encoder(same).values[0]
+    assert not torch.allclose(values[1], values[2])
+    torch.testing.assert_close(values[2:], values[2].expand_as(values[2:]))
+
+
+@torch.no_grad()
+def test_the_convolutional_encoder_ends_in_the_mean_of_its_true_positions() -> None:
+    encoder = model().encoder
+    memory = encoder(source())
+    for row, size in enumerate(source().lengths.tolist()):
+        torch.testing.assert_close(memory.final[0][row, 0], memory.values[row, :size].mean(0), rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_the_mean_encoder_does_not_see_order() -> None:
+    encoder = loud(MeanEncoder(MeanEncoderConfig(width=8, embedding=5), vocabulary_size=SIZES.source))
+    whole = source(sentences=1)._replace(lengths=torch.tensor([SOURCE]))
+    order = torch.randperm(SOURCE, generator=torch.Generator().manual_seed(1))
+    one, other = encoder(whole), encoder(whole._replace(values=whole.values[:, order]))
+    torch.testing.assert_close(one.final[0], other.final[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(one.values[:, order], other.values, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_weights_go_by_stable_names(side: str) -> None:
+    names = {name.split(".")[-1] for name, _ in getattr(model(), side).named_parameters()}
+    assert names == {"weight", "positions", "direction", "magnitude", "bias"}
+
+
+def test_an_encoders_even_kernel_is_refused() -> None:
+    with pytest.raises(ValidationError, match="kernel 4 must be odd"):
+        ConvolutionalEncoderConfig(kernel=4)
+    assert ConvolutionalDecoderConfig(kernel=4).kernel == 4
+
+
+UNFIT = {
+    "embeddings of different width": (ConvolutionalEncoderConfig(embedding=6), "width 6, .* embedding 6 .* 8 must"),
+    "a memory wider than the embeddings": (RecurrentEncoderConfig(width=6, embedding=8), "width 6, .* embedding 8"),
+    "a Transformer of another width": (TransformerConfig(width=6, heads=2), "set encoder.width .* decoder.embedding"),
+}
+
+
+@pytest.mark.parametrize("name", UNFIT)
+def test_a_memory_that_does_not_fit_is_refused_with_the_way_out(name: str) -> None:
+    encoder, message = UNFIT[name]
+    with pytest.raises(ConfigError, match=f"model.decoder: .*{message}"):
+        Model(ModelConfig(encoder=encoder, decoder=ConvolutionalDecoderConfig(embedding=8)), sizes=SIZES)
+
+
+def test_gradients_of_a_layers_attention() -> None:
+    layer = loud(DecoderLayer(ConvolutionalDecoderConfig(width=3, embedding=2)))
+    shapes = [(4, 2, 3), (4, 2, 2), (2, 3, 2), (2, 3, 2)]  # two sentences, two hypotheses each
+    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
+    mask = torch.tensor([[True] * 3, [True, True, False]])
+
+    def call(gated, embedded, keys, values, *_weights):  # gradcheck changes the layer's own in place
+        return layer.attend(gated, embedded, ConvolutionalContext(keys, values, mask))
+
+    attention = [*layer.query.parameters(), *layer.found.parameters()]
+    assert gradcheck(call, (*tensors, *attention))
