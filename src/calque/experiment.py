@@ -19,6 +19,7 @@ from calque.config import Config, Values, check, given_values, override, read_to
 from calque.data.corpora import DataConfig
 from calque.data.plan import BatchConfig, Plan
 from calque.data.prepare import Prepared, prepare
+from calque.data.store import target_counts
 from calque.errors import ConfigError, FolderError, UserError
 from calque.folders import MANIFEST, sync
 from calque.models.model import Model, ModelConfig, Sizes
@@ -54,6 +55,16 @@ class Experiment(Config):
         """A text section that does not say its kind is sentencepiece, so that text.vocabulary_size=4000 is enough."""
         text = values.get("text") if isinstance(values, dict) else None
         return {**values, "text": {"kind": "sentencepiece", **text}} if isinstance(text, dict) else values
+
+    @model_validator(mode="after")
+    def _smoothed_output(self) -> "Experiment":
+        smoothing, kind = self.training.label_smoothing, self.model.output.kind
+        if smoothing > 0 and kind != "full":
+            raise ValueError(
+                f"training.label_smoothing = {smoothing} and model.output.kind = {kind!r} do not go together, as "
+                "smoothing needs the probabilities of all words; set training.label_smoothing = 0"
+            )
+        return self
 
 
 class Run(NamedTuple):
@@ -250,7 +261,9 @@ def _job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: 
     source, target = prepared.tokenizers
     sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint)
     model = build(experiment, sizes=sizes).to(choose_device(experiment.training.device))
-    parameters = sum(one.numel() for one in model.parameters())
+    if experiment.model.output.kind != "full":
+        model.output.learn_frequencies(torch.from_numpy(target_counts(prepared.train, size=sizes.target)))
+    parameters = sum(one.numel() for one in model.parameters() if one.requires_grad)
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}")
     texts = prepared.valid_text
     return Job(
@@ -352,8 +365,9 @@ def _absolute_paths(corpus: Values) -> Values:
 def _refuse_unbuildable(experiment: Experiment) -> None:
     """Raises a ConfigError for parts that do not fit each other, before a long corpus is read."""
     choose_device(experiment.training.device)
+    pieces = 1 << 24  # more than any cutoff of an output layer; on that device they take no room
     with torch.device("meta"):
-        Model(experiment.model, sizes=Sizes(8, 8, joint=getattr(experiment.text, "joint", True)))
+        Model(experiment.model, sizes=Sizes(pieces, pieces, joint=getattr(experiment.text, "joint", True)))
 
 
 def _take_back(folder: Path) -> None:

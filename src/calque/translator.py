@@ -318,6 +318,8 @@ def load_weights_into(model: Model, weights: dict[str, Tensor], *, origin: str) 
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.copy_(weights[name])
+    if fault := model.output.fault():
+        raise FolderError(f"{origin}: the weights do not fit the model: output.{fault}")
 
 
 def refuse_unfit(model: Model, weights: dict[str, Tensor], *, origin: str) -> None:
@@ -329,6 +331,11 @@ def refuse_unfit(model: Model, weights: dict[str, Tensor], *, origin: str) -> No
         f"{name} has shape {tuple(weights[name].shape)}, expected {tuple(value.shape)}"
         for name, value in expected.items()
         if name in weights and weights[name].shape != value.shape
+    ]
+    problems += [
+        f"{name} is of {weights[name].dtype}, expected {value.dtype}"
+        for name, value in expected.items()
+        if name in weights and weights[name].is_floating_point() != value.is_floating_point()
     ]
     if problems:
         raise FolderError(f"{origin}: the weights do not fit the model:\n  " + "\n  ".join(sorted(problems)))

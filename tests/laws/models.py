@@ -5,9 +5,10 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from calque.layers.output import FullOutput
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
-from tests.laws.families import attention, convolutional, recurrent, transformer
+from tests.laws.families import attention, convolutional, output, recurrent, transformer
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -15,7 +16,7 @@ Module = TypeVar("Module", bound=nn.Module)
 SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, joint=False)
 
 
-FAMILIES = (recurrent, attention, convolutional, transformer)
+FAMILIES = (recurrent, attention, convolutional, transformer, output)
 MODELS: dict[str, ModelConfig] = {name: model for family in FAMILIES for name, model in family.MODELS.items()}
 
 
@@ -25,8 +26,9 @@ def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
     What it says depends on what it reads, not on a bias: otherwise a search that mixes hypotheses up goes unseen.
     """
     model = loud(Model(MODELS[name], sizes=SIZES), dtype=dtype, seed=seed)
-    with torch.no_grad():
-        model.output.bias.zero_()
+    model.output.learn_frequencies(torch.arange(SIZES.target) * 7 % 5)
+    if isinstance(model.output, FullOutput):
+        torch.nn.init.zeros_(model.output.bias)
     return model
 
 
@@ -36,7 +38,8 @@ def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:
     module = module.to(dtype).eval()
     with torch.no_grad():
         for parameter in module.parameters():
-            parameter.copy_(torch.randn_like(parameter) * 0.7)
+            if parameter.requires_grad:
+                parameter.copy_(torch.randn_like(parameter) * 0.7)
     return module
 
 

@@ -58,22 +58,38 @@ TASKS: dict[str, Callable[[list[str]], list[str]]] = {"copy": list, "reverse": l
 @pytest.mark.parametrize("task", TASKS)
 @pytest.mark.parametrize("family", RECIPES)
 def test_it_learns(family: str, task: str, tmp_path: Path, seed: int) -> None:
-    recipe = RECIPES[family]
+    assert learnt(family, RECIPES[family], task=task, folder=tmp_path, seed=seed) >= RECIPES[family].bounds[task]
+
+
+OUTPUTS = {
+    "sampled": ("model.output.kind=sampled", "model.output.samples=6"),
+    "adaptive": ("model.output.kind=adaptive", "model.output.cutoffs=[4, 8]"),
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_it_learns_with_every_output_layer(kind: str, tmp_path: Path, seed: int) -> None:
+    recipe = RECIPES["luong"]._replace(overrides=OUTPUTS[kind])
+    assert learnt("luong", recipe, task="copy", folder=tmp_path, seed=seed) >= recipe.bounds["copy"]
+
+
+def learnt(family: str, recipe: Recipe, *, task: str, folder: Path, seed: int) -> float:
+    """The share of unseen sequences that are right after training."""
     corpus, unseen = (
-        toy_corpus(tmp_path / name, pairs=pairs, change=TASKS[task], seed=number, longest=recipe.longest)
+        toy_corpus(folder / name, pairs=pairs, change=TASKS[task], seed=number, longest=recipe.longest)
         for name, pairs, number in (("corpus", 2000, seed), ("unseen", 400, seed + 1))
     )
     settings = learning(steps=recipe.steps, rate=recipe.rate, tokens=600)
     values = toy_values(corpus, family, f"seed={seed}", *settings, *still_and(width=recipe.width), *recipe.overrides)
-    run = train(values, run=tmp_path / "run", quiet=True)
+    run = train(values, run=folder / "run", quiet=True)
     seen = set(_lines(corpus["source"]))
     pairs = zip(_lines(unseen["source"]), _lines(unseen["target"]), strict=True)
     sources, references = zip(*((source, target) for source, target in pairs if source not in seen), strict=True)
     found = load(run.folder).translate(list(sources))
     right = sum(one == other for one, other in zip(found, references, strict=True)) / len(sources)
-    print(f"{family}, {task}, seed {seed}: {right:.1%} of {len(sources)} unseen sequences")
+    print(f"{family} {' '.join(recipe.overrides)}, {task}, seed {seed}: {right:.1%} of {len(sources)} unseen sequences")
     assert len(sources) >= 100
-    assert right >= recipe.bounds[task]
+    return right
 
 
 def _lines(path: Path) -> list[str]:

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import FAMILIES, Values, toy_corpus, toy_values
+from tests.conftest import FAMILIES, Answer, Values, toy_corpus, toy_values
 
-from calque.config import check, read_toml, to_toml, to_values
+from calque.config import check, read_toml, to_toml, to_values, values_to_toml
 from calque.data.prepare import prepare
 from calque.errors import ConfigError, DataError, FolderError, UserError
 from calque.experiment import (
@@ -26,6 +26,8 @@ from calque.experiment import (
 )
 from calque.models.model import Sizes
 from calque.models.systems import SYSTEMS
+from calque.text import EOS
+from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -302,3 +304,59 @@ def test_an_experiment_leaves_open_what_it_was_not_given(corpus: dict[str, Path]
     given = check(Experiment, values, origin="test")
     run = train(given, run=tmp_path / "run", quiet=True)
     assert run.config.training.patience == 8  # chosen, where the class's own default is 0
+
+
+# --- Output layers ---
+
+
+@pytest.mark.parametrize("kind", ["sampled", "adaptive"])
+def test_smoothing_without_the_full_softmax_is_refused_with_both_keys(
+    kind: str, corpus: dict[str, Path], tmp_path: Path, command: Callable[..., Answer]
+) -> None:
+    """Smoothing is on unless it is said not to be."""
+    values = toy_values(corpus, "plain", f"model.output.kind={kind}")
+    with pytest.raises(ConfigError, match="1 problem") as caught:
+        train(values, run=tmp_path / "run", quiet=True)
+    message = f"training.label_smoothing = 0.1 and model.output.kind = '{kind}'"
+    assert message in str(caught.value)
+    assert "set training.label_smoothing = 0" in str(caught.value)
+    file = tmp_path / "config.toml"
+    file.write_text(values_to_toml({**values, "data": {}}), encoding="utf-8")
+    sides = ("--source", corpus["source"], "--target", corpus["target"])
+    answer = command("train", "--config", file, *sides, "--run", tmp_path / "run")
+    assert answer.code == 2
+    assert message in answer.err
+    assert not (tmp_path / "run").exists()
+
+
+def test_output_layers_that_do_not_fit_are_refused_with_their_key(corpus: dict[str, Path], tmp_path: Path) -> None:
+    refused = {
+        r"model: tie = 'target' and output\.kind = 'adaptive'": ("model.tie=target",),
+        r"model\.output: a width of 16 cannot shrink 2 times by 5": ("model.output.shrink=5",),
+        r"model\.output\.cutoffs: .*rise": ("model.output.cutoffs=[5, 3]",),
+        r"model\.output: cutoffs \[2, 5000\] must all be less than the 12 pieces": ("model.output.cutoffs=[2, 5000]",),
+    }
+    for number, (message, overrides) in enumerate(refused.items()):
+        values = toy_values(corpus, "plain", "model.output.kind=adaptive", "training.label_smoothing=0", *overrides)
+        with pytest.raises(ConfigError, match=message):
+            train(values, run=tmp_path / f"{number}", quiet=True)
+
+
+@pytest.mark.parametrize("kind", ["sampled", "adaptive"])
+def test_an_output_layer_learns_the_frequencies_of_the_training_pairs(
+    kind: str, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    settings = (f"model.output.kind={kind}", "training.label_smoothing=0", "training.steps=2", "training.average=0")
+    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    prepared = prepare(run.config.data, text=run.config.text, folder=run.folder / "store")
+    counts = [0] * len(prepared.tokenizers.target.vocabulary)
+    for row in range(len(prepared.train)):
+        for piece in (*prepared.train.pair(row)[1].tolist(), EOS):
+            counts[piece] += 1
+    learnt = dict(load(run.folder).model.named_parameters())
+    if kind == "sampled":
+        total = sum(counts) + len(counts)
+        assert learnt["output.proposal"].tolist() == pytest.approx([(count + 1) / total for count in counts], rel=1e-6)
+    else:
+        order = sorted(range(len(counts)), key=lambda piece: (-counts[piece], piece))
+        assert learnt["output.ranks"].argsort().tolist() == order

@@ -5,12 +5,17 @@ import random
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
+from safetensors.torch import save_file
 
 from calque import folders
 from calque.errors import ConfigError, FolderError, TextError
+from calque.layers.adaptive import AdaptiveOutputConfig
+from calque.layers.sampled import SampledOutputConfig
+from calque.models.model import Model, Sizes
 from calque.search.step import Hypothesis
 from calque.text import BOS, EOS
 from calque.translator import (
@@ -246,6 +251,51 @@ def test_what_is_saved_comes_back(translator: Translator, tmp_path: Path) -> Non
     assert (tmp_path / "model" / "README.md").read_text(encoding="utf-8") == "# a card\n"
 
 
+@pytest.mark.parametrize(
+    "output", [SampledOutputConfig(samples=3), AdaptiveOutputConfig(), AdaptiveOutputConfig(cutoffs=(2, 7), shrink=3)]
+)
+def test_every_output_layer_is_saved_and_comes_back(output: Any, translator: Translator, tmp_path: Path) -> None:
+    """With what it knows of the corpus; whole numbers must be whole."""
+    torch.manual_seed(2)
+    config = translator.config.model_copy(update={"output": output})
+    pieces = len(translator.tokenizers.target.vocabulary)
+    model = Model(config, sizes=Sizes(pieces, pieces, joint=translator.tokenizers.joint)).eval()
+    model.output.learn_frequencies(torch.randint(100, (pieces,)))
+    made = Translator(model, translator.tokenizers, config=config, search=translator.search)
+    save_model(tmp_path / "model", made, card="")
+    again = load(tmp_path / "model", device="cpu")
+    assert again.config == config
+    before, after = weights_of(model), weights_of(again.model)
+    assert {name for name, value in before.items() if torch.equal(value, after[name])} == set(before) == set(after)
+    assert [value.dtype for value in before.values()] == [value.dtype for value in after.values()]
+    assert [one.requires_grad for one in model.parameters()] == [one.requires_grad for one in again.model.parameters()]
+    assert again.translate(LINES, nbest=2) == made.translate(LINES, nbest=2)
+    assert again.loss(["a b"], ["b a"]) == made.loss(["a b"], ["b a"])
+
+
+FORGED = {
+    "not whole": (lambda ranks: ranks.float(), r"output.ranks is of torch.float32, expected torch.int64"),
+    "too high": (lambda ranks: ranks + 1, "output.ranks do not hold every rank once"),
+    "too low": (lambda ranks: ranks - 1, "output.ranks do not hold every rank once"),
+    "twice": (lambda ranks: ranks * 0, "output.ranks do not hold every rank once"),
+}
+
+
+@pytest.mark.parametrize("forgery", FORGED)
+def test_forged_ranks_are_refused(forgery: str, translator: Translator, tmp_path: Path) -> None:
+    """An index out of range would be a crash, on a device a lasting one."""
+    config = translator.config.model_copy(update={"output": AdaptiveOutputConfig()})
+    pieces = len(translator.tokenizers.target.vocabulary)
+    model = Model(config, sizes=Sizes(pieces, pieces, joint=translator.tokenizers.joint))
+    save_model(tmp_path, Translator(model, translator.tokenizers, config=config, search=translator.search), card="")
+    change, message = FORGED[forgery]
+    weights = weights_of(model)
+    save_file({**weights, "output.ranks": change(weights["output.ranks"])}, tmp_path / "weights.safetensors")
+    _reseal(tmp_path)
+    with pytest.raises(FolderError, match=message):
+        load(tmp_path)
+
+
 def test_the_same_model_is_saved_as_the_same_bytes(translator: Translator, tmp_path: Path) -> None:
     for name in "ab":
         save_model(tmp_path / name, translator, card="")
@@ -320,6 +370,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "an unknown key": (lambda folder: _edit(folder, old="joint =", new="code = 1\njoint ="), "config.toml"),
     "no config at all": (lambda folder: _edit(folder, old="[", new="]"), "config.toml"),
     "not even": (lambda folder: _edit(folder, old="width = 32", new="width = 33"), "config.toml"),
+    "another output layer": (lambda folder: _edit(folder, old='"full"', new='"sampled"'), "proposal is missing"),
     "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
     "another number of pieces": (
         lambda folder: _edit(folder, old="source_pieces = 12", new="source_pieces = 13"),

@@ -142,7 +142,7 @@ def _summary(scores: dict[str, "Scores"], *, translator: "Translator", seconds: 
             f"{name:{width}}  {found.bleu.value:5.1f}  {found.chrf.value:5.1f}  {found.exact_match.value:9.1f} %"
         )
     signature = next(iter(scores.values())).bleu.signature
-    parameters = sum(one.numel() for one in translator.model.parameters())
+    parameters = sum(one.numel() for one in translator.model.parameters() if one.requires_grad)
     typer.echo(f"BLEU {signature}; {parameters:,} parameters; {seconds:.0f} s in all")
 
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calque.errors import FolderError
+from calque.text import EOS
 
 Array = NDArray[Any]
 
@@ -86,6 +87,20 @@ def store_of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, weight: fl
     """A store in memory, of one corpus: for tests and small things."""
     source, target = (_side(pack([pair[side] for pair in pairs])) for side in (0, 1))
     return Store(source, target, (Span(0, len(pairs), weight),))
+
+
+def target_counts(store: Store, *, size: int, block: int = 1 << 22) -> NDArray[np.float64]:
+    """How often each of `size` ids is a target in an epoch, ends of sentence too; reads a block of ids at a time."""
+    counts = np.zeros(size)
+    side = store.target
+    for start, stop, weight in store.spans:
+        if start == stop:
+            continue
+        begin, end = int(side.offsets[start]), int(side.offsets[stop - 1]) + int(side.lengths[stop - 1]) - 1
+        for at in range(begin, end, block):
+            counts += weight * np.bincount(side.ids[at : min(at + block, end)], minlength=size)
+        counts[EOS] += weight * (stop - start)
+    return counts
 
 
 def open_store(folder: Path, *, spans: Sequence[Span]) -> Store:

@@ -5,12 +5,14 @@ Letters: B sentences, S source, T target, D width.
 
 from typing import Annotated, Any, Literal, NamedTuple, assert_never
 
-from pydantic import Field
+from pydantic import Field, model_validator
 from torch import Tensor, nn
 
 from calque.config import Config
 from calque.errors import ConfigError
-from calque.layers.output import OutputLayer
+from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
+from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer
+from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
 from calque.models.cho import ChoConfig, ChoDecoder
 from calque.models.convolutional import (
@@ -46,15 +48,26 @@ DecoderConfig = Annotated[
     | TransformerConfig,
     Field(discriminator="kind"),
 ]
+OutputConfig = Annotated[FullOutputConfig | SampledOutputConfig | AdaptiveOutputConfig, Field(discriminator="kind")]
 
 
 class ModelConfig(Config):
-    """An encoder, a decoder, and which of the three word matrices are one."""
+    """An encoder, a decoder, an output layer, and which of the three word matrices are one."""
 
     tie: Literal["none", "target", "all"] = "none"
     """target: the output layer is the target embedding; all: the source embedding too (needs a joint vocabulary)."""
     encoder: EncoderConfig = TransformerConfig()
     decoder: DecoderConfig = TransformerConfig()
+    output: OutputConfig = FullOutputConfig()
+
+    @model_validator(mode="after")
+    def _tied_matrix(self) -> "ModelConfig":
+        if self.tie != "none" and isinstance(self.output, AdaptiveOutputConfig):
+            raise ValueError(
+                f"tie = {self.tie!r} and output.kind = 'adaptive' do not go together, as rare words have "
+                "narrower vectors there; set model.tie = 'none'"
+            )
+        return self
 
 
 class Sizes(NamedTuple):
@@ -72,7 +85,7 @@ class Model(nn.Module):
         super().__init__()
         self.encoder = build_encoder(config.encoder, vocabulary_size=sizes.source)
         self.decoder = build_decoder(config.decoder, vocabulary_size=sizes.target, memory=self.encoder.shape)
-        self.output = OutputLayer(sizes.target, width=self.decoder.width)
+        self.output = build_output(config.output, vocabulary_size=sizes.target, width=self.decoder.width)
         if config.tie != "none":
             self._tie(self.output, self.decoder.embedding, key="target")
         if config.tie == "all":
@@ -138,3 +151,19 @@ def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: Memory
                 assert_never(config)
     except ValueError as error:
         raise ConfigError(f"model.decoder: {error}") from None
+
+
+def build_output(config: OutputConfig, *, vocabulary_size: int, width: int) -> OutputLayer:
+    """The output layer a config describes, over hidden vectors of that width."""
+    try:
+        match config:
+            case FullOutputConfig():
+                return FullOutput(vocabulary_size, width=width)
+            case SampledOutputConfig():
+                return SampledOutput(config, vocabulary_size=vocabulary_size, width=width)
+            case AdaptiveOutputConfig():
+                return AdaptiveOutput(config, vocabulary_size=vocabulary_size, width=width)
+            case _:
+                assert_never(config)
+    except ValueError as error:
+        raise ConfigError(f"model.output: {error}") from None

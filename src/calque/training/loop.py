@@ -404,11 +404,12 @@ class Trainer:
 
 
 def mean_weights(checkpoints: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight, taken in float64."""
-    first = checkpoints[0]
+    """The mean of each weight, taken in float64; whole numbers, such as ranks, are those of the first."""
     return {
-        name: torch.stack([one[name].double() for one in checkpoints]).mean(dim=0).to(first[name].dtype)
-        for name in first
+        name: torch.stack([one[name].double() for one in checkpoints]).mean(dim=0).to(value.dtype)
+        if value.is_floating_point()
+        else value
+        for name, value in checkpoints[0].items()
     }
 
 

@@ -28,8 +28,8 @@ class OptimiserConfig(Config):
 
 
 def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser over a model's parameters, in the order of their names."""
-    parameters = list(model.parameters())
+    """The optimiser over the parameters of a model that learn, in the order of their names."""
+    parameters = [one for one in model.parameters() if one.requires_grad]
     groups = [
         {"params": [one for one in parameters if one.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [one for one in parameters if one.dim() <= 1], "weight_decay": 0.0},
@@ -51,6 +51,8 @@ def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dic
 def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
     """Puts `optimiser_tensors` back."""
     for name, parameter in model.named_parameters():
+        if not parameter.requires_grad:
+            continue
         prefix = f"{name}/"
         optimiser.state[parameter] = {
             key.removeprefix(prefix): _placed(value, parameter)

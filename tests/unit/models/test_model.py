@@ -2,10 +2,14 @@
 
 import pytest
 import torch
+from pydantic import ValidationError
 from tests.laws.models import MODELS, SIZES, source, target
 
 from calque.errors import ConfigError
+from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.attention import AttentionConfig
+from calque.layers.output import FullOutputConfig
+from calque.layers.sampled import SampledOutputConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig, Sizes
@@ -55,6 +59,21 @@ def test_the_names_in_a_state_do_not_depend_on_tying(tie: str) -> None:
     names = set(Model(transformer(tie), sizes=JOINT).state_dict())
     assert names == set(Model(transformer("none"), sizes=JOINT).state_dict())
     assert {"encoder.embedding.weight", "decoder.embedding.weight", "output.weight", "output.bias"} <= names
+
+
+def test_the_output_layer_is_the_full_softmax_unless_said() -> None:
+    assert ModelConfig().output == FullOutputConfig()
+    names = {name for name, _ in Model(transformer("none"), sizes=JOINT).named_parameters()}
+    assert {name for name in names if name.startswith("output.")} == {"output.weight", "output.bias"}
+
+
+@pytest.mark.parametrize("tie", ["target", "all"])
+def test_an_adaptive_softmax_is_never_tied_and_a_sampled_one_may_be(tie: str) -> None:
+    with pytest.raises(ValidationError, match=rf"tie = '{tie}' and output.kind = 'adaptive'.*set model.tie = 'none'"):
+        ModelConfig(tie=tie, encoder=SMALL, decoder=SMALL, output=AdaptiveOutputConfig())
+    config = ModelConfig(tie=tie, encoder=SMALL, decoder=SMALL, output=SampledOutputConfig())
+    model = Model(config, sizes=JOINT)
+    assert model.output.weight is model.decoder.embedding.weight
 
 
 REFUSED = {
@@ -110,7 +129,8 @@ def test_every_parameter_learns(name: str) -> None:
     tokens = target()
     hidden = model(source(), tokens).hidden.flatten(0, 1)
     model.output.loss(hidden, tokens.flatten(), smoothing=0.0).sum().backward()
-    still = [name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
+    learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    still = [name for name, parameter in learning.items() if parameter.grad is None or not parameter.grad.any()]
     assert still == []
 
 

@@ -25,7 +25,7 @@ from calque.models.model import Model, Sizes
 from calque.text import Tokenizers, Vocabulary, WordsTokenizer
 from calque.text.vocabulary import PIECES
 from calque.training import checkpoints, loop
-from calque.training.checkpoints import load_weights, newest_checkpoint, scheduled_steps
+from calque.training.checkpoints import load_checkpoint, load_weights, newest_checkpoint, scheduled_steps
 from calque.training.journal import Journal, read_journal
 from calque.training.loop import Job, Trainer, TrainingConfig, mean_weights, stream_seed
 from calque.training.reporting import Reporter
@@ -115,6 +115,43 @@ def test_a_run_that_was_killed_ends_with_the_same_bytes(
     lines = read_journal(tmp_path / "stopped" / "metrics.jsonl")
     steps = [(line["kind"], line["step"], "averaged" in line) for line in lines]
     assert len(set(steps)) == len(steps)
+
+
+OUTPUTS = {
+    "sampled": ("model.output.kind=sampled", "model.output.samples=5", "training.label_smoothing=0"),
+    "adaptive": ("model.output.kind=adaptive", "training.label_smoothing=0"),
+}
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_a_killed_run_with_another_output_layer_ends_with_the_same_bytes(
+    kind: str, corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And what the layer knows of the corpus is what the checkpoint says, in every step and in the mean of some."""
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6, before="_step", action=kill)
+        with pytest.raises(Killed):
+            train(toy_values(corpus, "luong", *OUTPUTS[kind]), run=tmp_path / "stopped", quiet=True)
+    with monkeypatch.context() as patch:
+        patch.setattr("calque.experiment.target_counts", lambda _store, *, size: np.zeros(size))
+        resume(tmp_path / "stopped", quiet=True)
+    finished = whole("luong", *OUTPUTS[kind]).folder
+    assert digests(tmp_path / "stopped") == digests(finished)
+    name = {"sampled": "output.proposal", "adaptive": "output.ranks"}[kind]
+    folder = finished / "checkpoints"
+    kept = [load_weights(folder / f"step-{step}")[name] for step in scheduled_steps(folder)]
+    found = weights(load(finished).model)[name]
+    assert all(torch.equal(one, found) for one in kept)
+    assert not any(key.startswith(name) for key in load_checkpoint(folder / "step-14").tensors["optimiser"])
+
+
+@pytest.mark.parametrize("kind", OUTPUTS)
+def test_bfloat16_trains_every_output_layer(kind: str, corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = toy_values(
+        corpus, "transformer", *OUTPUTS[kind], "training.precision=bfloat16", "training.steps=4", "training.average=0"
+    )
+    run = train(values, run=tmp_path / "run", quiet=True)
+    assert all(0 < line["loss"] < 10 for line in read_journal(run.folder / "metrics.jsonl"))
 
 
 @pytest.mark.slow
@@ -335,6 +372,14 @@ def test_mean_weights_is_the_mean_taken_in_float64() -> None:
     parts = [{"w": torch.tensor([value])} for value in (2.0**24, 1.0, 1.0, -(2.0**24))]
     assert mean_weights(parts)["w"].tolist() == [0.5]
     assert mean_weights(parts)["w"].dtype == torch.float32
+
+
+def test_whole_numbers_have_no_mean() -> None:
+    parts = [{"w": torch.tensor([value]), "ranks": torch.tensor([2**60 + 1, 0])} for value in (1.0, 3.0)]
+    found = mean_weights(parts)
+    assert found["w"].tolist() == [2.0]
+    assert found["ranks"].tolist() == [2**60 + 1, 0]
+    assert found["ranks"].dtype == torch.int64
 
 
 def _score(

@@ -20,7 +20,7 @@ KINDS = ["adam", "adamw"]
 
 
 class Small(nn.Module):
-    """A matrix that is used twice (tied), a vector, and a part that never gets a gradient."""
+    """A matrix that is used twice (tied), a vector, a part that never gets a gradient, and one that may have none."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -29,6 +29,7 @@ class Small(nn.Module):
         self.tied = self.matrix
         self.vector = nn.Parameter(torch.randn(3, dtype=torch.float64))
         self.unused = nn.Parameter(torch.randn(4, dtype=torch.float64))
+        self.fixed = nn.Parameter(torch.arange(6).view(2, 3), requires_grad=False)
 
     def forward(self, inputs: Tensor) -> Tensor:
         return (self.matrix @ inputs + self.vector + (self.tied**2).sum()).square().sum()
@@ -104,6 +105,17 @@ def test_the_state_is_named_after_parameters_and_tied_ones_come_once() -> None:
     assert set(optimiser_tensors(optimiser, model)) == {
         f"{name}/{key}" for name in ("matrix", "vector") for key in ("step", "exp_avg", "exp_avg_sq")
     }
+
+
+def test_only_what_learns_is_given_to_it() -> None:
+    model = Small()
+    optimiser = build_optimiser(config("adamw"), model)
+    given = {id(one) for group in optimiser.param_groups for one in group["params"]}
+    assert given == {id(one) for one in (model.matrix, model.vector, model.unused)}
+    take_steps(model, optimiser, range(1, 3))
+    restore_optimiser(optimiser, model, optimiser_tensors(optimiser, model))
+    assert model.fixed not in optimiser.state
+    assert model.fixed.flatten().tolist() == list(range(6))
 
 
 def test_what_was_restored_is_independent_of_where_it_came_from() -> None:

@@ -1,0 +1,103 @@
+"""The adaptive softmax: frequent words are told apart at full width, rare ones in clusters and narrower.
+
+Letters: M positions, D width, V vocabulary, C clusters.
+"""
+
+from itertools import pairwise
+from typing import Annotated, Literal
+
+import torch
+from pydantic import Field, field_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.config import Config
+from calque.layers.output import OutputLayer, wide
+
+
+class AdaptiveOutputConfig(Config):
+    """A softmax in clusters by frequency (Grave et al. 2017); training.label_smoothing must be 0."""
+
+    kind: Literal["adaptive"] = "adaptive"
+    cutoffs: Annotated[tuple[int, ...], Field(max_length=8)] = ()
+    """Ranks of frequency at which the clusters of rarer words begin; empty: a tenth and a half of the vocabulary."""
+    shrink: float = Field(default=4.0, ge=1, le=100)
+    """Each cluster is so many times narrower than the one before it."""
+
+    @field_validator("cutoffs")
+    @classmethod
+    def _rising(cls, cutoffs: tuple[int, ...]) -> tuple[int, ...]:
+        if list(cutoffs) != sorted({*cutoffs}) or min(cutoffs, default=1) < 1:
+            raise ValueError(f"{list(cutoffs)} are no ranks that rise from 1 or more, each above the one before it")
+        return cutoffs
+
+
+class AdaptiveOutput(OutputLayer):
+    """A softmax of two levels over words sorted by frequency (Grave et al. 2017, §4).
+
+    The head tells apart the most frequent words and the C clusters of the others; a word of cluster c has
+
+        P(w | h) = P_head(c | h) · P_c(w | h),   P_c = softmax(V_c U_c h),   U_c of D / shrink^c rows
+    """
+
+    def __init__(self, config: AdaptiveOutputConfig, *, vocabulary_size: int, width: int) -> None:
+        super().__init__()
+        cutoffs = config.cutoffs or usual_cutoffs(vocabulary_size)
+        if cutoffs[-1] >= vocabulary_size:
+            raise ValueError(
+                f"cutoffs {list(cutoffs)} must all be less than the {vocabulary_size} pieces of the target"
+            )
+        if width // config.shrink ** len(cutoffs) < 1:
+            raise ValueError(
+                f"a width of {width} cannot shrink {len(cutoffs)} times by {config.shrink:g}; "
+                "set fewer cutoffs or a smaller shrink"
+            )
+        self.softmax = nn.AdaptiveLogSoftmaxWithLoss(width, vocabulary_size, cutoffs, div_value=config.shrink)
+        self.ranks = nn.Parameter(torch.arange(vocabulary_size), requires_grad=False)  # [V], the rank of each word
+
+    @torch.no_grad()
+    def learn_frequencies(self, counts: Tensor) -> None:
+        """Ranks go by count; of words that are as frequent, the lower id comes first."""
+        self.ranks.copy_(counts.argsort(descending=True, stable=True).argsort())
+
+    def fault(self) -> str | None:
+        is_permutation = torch.equal(self.ranks.sort().values, torch.arange(len(self.ranks), device=self.ranks.device))
+        return None if is_permutation else "ranks do not hold every rank once"
+
+    def log_probs(self, hidden: Tensor) -> Tensor:
+        head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
+        rare = [
+            head[..., frequent + cluster, None] + _log_softmax(tail, hidden)
+            for cluster, tail in enumerate(self.softmax.tail)
+        ]
+        return torch.cat([head[..., :frequent], *rare], dim=-1).index_select(-1, self.ranks)
+
+    def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
+        """[M]; of the clusters, each is computed only where it holds the target; 0 where the target is `ignored`.
+
+        torch's own forward gives the same, but neither in mixed precision nor normalised in float32.
+        """
+        assert smoothing == 0, "smoothing needs the probabilities of all words"
+        is_ignored = targets == ignored
+        ranks = self.ranks[targets.masked_fill(is_ignored, 0)].masked_fill(is_ignored, 0)  # rank 0 costs least
+        head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
+        places = ranks.clone()  # in the head: of the word, or of its cluster
+        log_probs = torch.zeros_like(head[:, 0])
+        for cluster, (start, stop) in enumerate(pairwise(self.softmax.cutoffs)):
+            rows = ((ranks >= start) & (ranks < stop)).nonzero().squeeze(1)
+            if len(rows):
+                within = _log_softmax(self.softmax.tail[cluster], hidden.index_select(0, rows))
+                own = within.gather(1, ranks.index_select(0, rows)[:, None] - start).squeeze(1)
+                log_probs = log_probs.index_add(0, rows, own)
+                places = places.index_fill(0, rows, frequent + cluster)
+        log_probs = log_probs + head.gather(1, places[:, None]).squeeze(1)
+        return (-log_probs).masked_fill(is_ignored, 0)
+
+
+def usual_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
+    """A tenth and a half: about four fifths of a text are of the first tenth, by Zipf's law."""
+    return tuple(sorted({max(1, vocabulary_size // 10), max(1, vocabulary_size // 2)}))
+
+
+def _log_softmax(layer: nn.Module, hidden: Tensor) -> Tensor:
+    return F.log_softmax(wide(layer(hidden)), dim=-1)

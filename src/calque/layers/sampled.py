@@ -1,0 +1,61 @@
+"""The sampled softmax: in training, a few words drawn from the corpus stand for the vocabulary.
+
+Letters: M positions, D width, V vocabulary, n samples.
+"""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.config import Config
+from calque.layers.output import FullOutput, wide
+
+
+class SampledOutputConfig(Config):
+    """The softmax over the whole vocabulary, trained on samples of it (Jean et al. 2015, §3)."""
+
+    kind: Literal["sampled"] = "sampled"
+    samples: int = Field(default=1024, ge=1)
+    """Words drawn a batch; more are closer to the full softmax, fewer are faster."""
+
+
+class SampledOutput(FullOutput):
+    """A softmax whose partition function is estimated in training and exact in evaluation.
+
+    With l the logits, y the target and w₁…wₙ drawn with replacement from the corpus's distribution of words q,
+
+        loss = −l_y + log(e^{l_y} + Σ_{s: w_s ≠ y} e^{l_{w_s}} / (n·q_{w_s}))
+
+    (Jean et al. 2015, §3; Bengio and Senécal 2008). The sum in the logarithm is an unbiased estimate of the partition
+    function Σ_w e^{l_w}: the target counts once and as it is, every other word as often as it is expected to be drawn.
+    """
+
+    def __init__(self, config: SampledOutputConfig, *, vocabulary_size: int, width: int) -> None:
+        super().__init__(vocabulary_size, width=width)
+        self.samples = config.samples
+        self.proposal = nn.Parameter(torch.full((vocabulary_size,), 1 / vocabulary_size), requires_grad=False)
+
+    @torch.no_grad()
+    def learn_frequencies(self, counts: Tensor) -> None:
+        """q is the share of each word, every one counted once more than it was seen."""
+        seen = counts.double() + 1
+        self.proposal.copy_((seen / seen.sum()).to(self.proposal.dtype))
+
+    def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
+        """[M], one set of samples for all positions; 0 where the target is `ignored`; exact in evaluation."""
+        if not self.training:
+            return super().loss(hidden, targets, smoothing=smoothing, ignored=ignored)
+        assert smoothing == 0, "smoothing needs the probabilities of all words"
+        is_ignored = targets == ignored
+        targets = targets.masked_fill(is_ignored, 0)
+        drawn = torch.multinomial(self.proposal, self.samples, replacement=True)  # [n]
+        expected = wide(self.samples * self.proposal.index_select(0, drawn))
+        others = F.linear(hidden, F.embedding(drawn, self.weight), self.bias.index_select(0, drawn))
+        others = (wide(others) - expected.log()).masked_fill(drawn == targets[:, None], -torch.inf)  # [M,n]
+        true = (hidden * F.embedding(targets, self.weight)).sum(dim=1) + self.bias.index_select(0, targets)
+        logits = torch.cat([wide(true)[:, None], others], dim=1)
+        first = torch.zeros_like(targets).masked_fill(is_ignored, -100)
+        return F.cross_entropy(logits, first, reduction="none", ignore_index=-100)
