@@ -25,7 +25,7 @@ from calque.folders import MANIFEST, sync
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS
 from calque.models.transformer import TransformerConfig
-from calque.text import SentencePieceConfig, TextConfig
+from calque.text import UNK, SentencePieceConfig, TextConfig
 from calque.training.lock import LOCK, run_lock
 from calque.training.loop import Job, Summary, TrainingConfig, stream_seed
 from calque.training.loop import train as run_loop
@@ -259,7 +259,7 @@ def _or(values: Values, *keys: str, default: Any) -> Any:
 def _job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter) -> Job:
     torch.set_num_threads(experiment.training.threads or torch.get_num_threads())
     source, target = prepared.tokenizers
-    sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint)
+    sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint, UNK)
     model = build(experiment, sizes=sizes).to(choose_device(experiment.training.device))
     if experiment.model.output.kind != "full":
         model.output.learn_frequencies(torch.from_numpy(target_counts(prepared.train, size=sizes.target)))

@@ -26,7 +26,18 @@ from calque.search.scoring import LengthNormalised
 from calque.search.step import Hypothesis, Limits, Marks, Step, StepOutput
 from calque.tasks.translation import mean_loss
 from calque.tensors import Padded
-from calque.text import BOS, EOS, PAD, Tokenizers, load_tokenizers, save_tokenizers
+from calque.text import (
+    BOS,
+    EOS,
+    PAD,
+    UNK,
+    Opened,
+    Tokenizers,
+    load_tokenizers,
+    open_source,
+    open_target,
+    save_tokenizers,
+)
 
 MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 WINDOW = 2048  # sentences that are sorted by length together
@@ -136,18 +147,21 @@ class Translator:
         """The cross-entropy of given translations in nats a piece; its exponential is the perplexity."""
         if not sources or len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs its one target")
-        source, target = self.tokenizers
+        target = self.tokenizers.target
         limit = self.search.source_limit
         longest = int(limit * self.search.maximum_ratio)
-        ids = zip(source.encode_many(sources), target.encode_many(targets), strict=True)
-        pairs = [(one[:limit], other[:longest]) for one, other in ids]  # no longer than what search would see
+        opened = self._open(sources)
+        theirs = open_target(target, targets, sources=opened) if self.model.copies else target.encode_many(targets)
+        ids = zip(opened, theirs, strict=True)
+        pairs = [(one.ids[:limit], other[:longest]) for one, other in ids]  # no longer than what search would see
         return mean_loss(self.model, store_of(pairs), batch=BatchConfig())
 
     @torch.inference_mode()
     def _window(self, lines: Sequence[str], *, search: SearchConfig, nbest: int) -> list[Translation]:
         """Sorted by length, cut into batches, decoded, and put back in order; empty lines stay empty."""
         characters = 16 * search.source_limit  # bounds the work before anything is tokenised
-        encoded = self.tokenizers.source.encode_many([line[:characters] for line in lines])
+        opened = self._open([line[:characters] for line in lines])
+        encoded = [each.ids for each in opened]
         results = [Translation([Candidate("", 0.0, 0.0, cut=False)])] * len(lines)
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
@@ -158,7 +172,8 @@ class Translator:
                 ids = [encoded[place][: search.source_limit] for place in batch]
                 for place, hypotheses in zip(batch, self._decode(ids, search=search, nbest=nbest), strict=True):
                     cut = len(encoded[place]) > search.source_limit or len(lines[place]) > characters
-                    results[place] = Translation([self._candidate(each) for each in hypotheses], cut)
+                    unknown = opened[place].unknown
+                    results[place] = Translation([self._candidate(each, unknown) for each in hypotheses], cut)
         finally:
             self.model.train(was_training)
         return results
@@ -166,8 +181,8 @@ class Translator:
     def _decode(self, ids: list[list[int]], *, search: SearchConfig, nbest: int) -> list[list[Hypothesis]]:
         source = pad_source(ids)
         limits = _limits(source.lengths, search=search)
-        context = self.model.decoder.prepare(self.model.encode(source.to(self.device)))
-        state = self.model.decoder.start(context)
+        context = self.model.prepare(source.to(self.device))
+        state = self.model.start(context)
         limits = Limits(*(each.to(self.device) for each in limits))
         step = decoding_step(self.model)
         if search.beam == 1 and search.length_penalty == 0:
@@ -183,8 +198,15 @@ class Translator:
             score=LengthNormalised(search.length_penalty),
         )
 
-    def _candidate(self, hypothesis: Hypothesis) -> Candidate:
-        text = self.tokenizers.target.decode(hypothesis.tokens)
+    def _open(self, texts: Sequence[str]) -> list[Opened]:
+        """Source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
+        source = self.tokenizers.source
+        if self.model.copies:
+            return open_source(source, texts)
+        return [Opened(ids, ()) for ids in source.encode_many(texts)]
+
+    def _candidate(self, hypothesis: Hypothesis, unknown: Sequence[str]) -> Candidate:
+        text = self.tokenizers.target.decode(hypothesis.tokens, unknown=unknown)
         return Candidate(" ".join(text.split("\n")), hypothesis.score, hypothesis.log_prob, hypothesis.cut)
 
 
@@ -192,8 +214,8 @@ def decoding_step(model: Model) -> Step:
     """The model as search sees it: one token in, the probabilities of the next out."""
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
-        output, state = model.decoder(tokens[:, None], state, context)
-        return StepOutput(model.output.log_probs(output.hidden[:, -1])), state
+        output, state = model.read(tokens[:, None], state, context)
+        return StepOutput(model.log_probs(output, context)[:, -1]), state
 
     return step
 
@@ -295,8 +317,8 @@ def _load(folder: Path, *, device: DeviceName) -> Translator:
 
 def _fill(described: ModelFolder, tokenizers: Tokenizers, *, folder: Path) -> Model:
     """The model that a folder describes, with its weights; nothing is allocated before all sizes fit."""
-    sizes = Sizes(described.source_pieces, described.target_pieces, described.joint)
-    if (len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint) != sizes:
+    sizes = Sizes(described.source_pieces, described.target_pieces, described.joint, UNK)
+    if (len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint) != sizes[:3]:
         raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
     weights = _read_weights(folder / WEIGHTS)
     origin = str(folder / WEIGHTS)

@@ -12,7 +12,7 @@ from calque.data.corpora import Block, DataConfig, read_blocks
 from calque.data.hashes import Hashes, text_hashes
 from calque.data.pairs import Pair, Parsed, Tally, parse
 from calque.data.store import Rows, pack
-from calque.text import Tokenizers, load_tokenizers
+from calque.text import Tokenizers, load_tokenizers, open_source, open_target
 
 Role = Literal["train", "valid"]
 ROLES: tuple[Role, Role] = ("train", "valid")
@@ -84,8 +84,7 @@ def _scan(task: Task, *, data: DataConfig) -> Scanned:
 
 def _encode(task: Task, *, data: DataConfig, tokenizers: Tokenizers, held_out: Hashes) -> Encoded:
     parsed = _parse(task, data=data)
-    sources = tokenizers.source.encode_many([pair.source for pair in parsed.pairs])
-    targets = tokenizers.target.encode_many([pair.target for pair in parsed.pairs])
+    sources, targets = _ids(parsed.pairs, tokenizers=tokenizers)
     validates = _validates(parsed.pairs, role=task.role, held_out=held_out)
     kept: dict[bool, list[int]] = {False: [], True: []}
     long = empty = 0
@@ -103,6 +102,15 @@ def _encode(task: Task, *, data: DataConfig, tokenizers: Tokenizers, held_out: H
     text = [(parsed.pairs[place].source, parsed.pairs[place].target) for place in kept[True]]
     tally = replace(parsed.tally, empty=parsed.tally.empty + empty, long=parsed.tally.long + long)
     return Encoded(task.role, task.corpus, train, valid, text, tally)
+
+
+def _ids(pairs: list[Pair], *, tokenizers: Tokenizers) -> tuple[list[list[int]], list[list[int]]]:
+    """The ids of both sides; with one vocabulary, words outside it are numbered so that they can be copied."""
+    sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
+    if not tokenizers.joint:
+        return tokenizers.source.encode_many(sources), tokenizers.target.encode_many(targets)
+    opened = open_source(tokenizers.source, sources)
+    return [each.ids for each in opened], open_target(tokenizers.target, targets, sources=opened)
 
 
 def _validates(pairs: list[Pair], *, role: Role, held_out: Hashes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

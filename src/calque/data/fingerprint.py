@@ -10,7 +10,7 @@ from calque.data.corpora import DataConfig, paths
 from calque.errors import DataError
 from calque.text import TextConfig
 
-FORMAT = 1
+FORMAT = 2
 _MATTERS_NOT = ("data.store",)
 
 

@@ -165,7 +165,8 @@ def _write(
     report: Callable[[int], None],
 ) -> dict[str, Any]:
     """Writes ids and validation text; where each corpus ends, and the tallies."""
-    sizes = len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary)
+    beyond = 0 if tokenizers.source.is_closed or not tokenizers.joint else data.maximum_length  # numbered words
+    sizes = len(tokenizers.source.vocabulary) + beyond, len(tokenizers.target.vocabulary) + beyond
     train, valid = (StoreWriter(folder / role, sizes=sizes, longest=data.maximum_length) for role in ROLES)
     rows = [0] * len(data.train)
     tallies = dict.fromkeys(ROLES, Tally())

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calque.errors import FolderError
-from calque.text import EOS
+from calque.text import EOS, UNK
 
 Array = NDArray[Any]
 
@@ -98,7 +98,8 @@ def target_counts(store: Store, *, size: int, block: int = 1 << 22) -> NDArray[n
             continue
         begin, end = int(side.offsets[start]), int(side.offsets[stop - 1]) + int(side.lengths[stop - 1]) - 1
         for at in range(begin, end, block):
-            counts += weight * np.bincount(side.ids[at : min(at + block, end)], minlength=size)
+            ids = side.ids[at : min(at + block, end)]
+            counts += weight * np.bincount(np.where(ids < size, ids, UNK), minlength=size)
         counts[EOS] += weight * (stop - start)
     return counts
 

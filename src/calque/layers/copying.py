@@ -1,10 +1,11 @@
 """Words taken from the source: a gate, and the mixture of what is written and what is copied (See 2017, §2.2).
 
-Letters: B sentences, K beams, N = B·K, S source, T target, V vocabulary, X unknown words a sentence has at most.
+Letters: B sentences, K beams, N = B·K, S source, T target, V vocabulary.
 """
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 
 class CopyGate(nn.Module):
@@ -19,6 +20,21 @@ class CopyGate(nn.Module):
         return self.dense(torch.cat([context, state, inputs], dim=-1)).squeeze(-1).sigmoid()  # type: ignore[no-any-return]
 
 
+def mixture(log_probs: Tensor, *, gate: Tensor, attention: Tensor, tokens: Tensor) -> Tensor:
+    """[N,T,V+S] log-probabilities: p·P(w) + (1 − p)·(the attention on all places of w) (eq. 9).
+
+    From log_probs [N,T,V], gate [N,T], attention [N,T,S] and tokens [B,S]. Words outside the vocabulary are numbered
+    from V on within their sentence, which has at most S of them; −∞ where a number has no word.
+    """
+    vocabulary, floor = log_probs.shape[-1], _floor(log_probs)
+    gate, attention = gate.to(log_probs.dtype), attention.to(log_probs.dtype)
+    wide = F.pad(log_probs, (0, tokens.shape[1]), value=floor)
+    copied = copy_probs(attention, tokens, size=wide.shape[-1])
+    mixed = torch.logaddexp(wide + _log(gate)[..., None], _log(copied) + _log(1 - gate)[..., None])
+    is_word = (torch.arange(wide.shape[-1], device=copied.device) < vocabulary) | (copied > 0)
+    return mixed.masked_fill(~is_word, -torch.inf)
+
+
 def copy_probs(attention: Tensor, tokens: Tensor, *, size: int) -> Tensor:
     """[N,T,size], how much each word is looked at: the sum of attention [N,T,S] over its places in tokens [B,S]."""
     rows, steps, source = attention.shape
@@ -26,19 +42,21 @@ def copy_probs(attention: Tensor, tokens: Tensor, *, size: int) -> Tensor:
     return attention.new_zeros(rows, steps, size).scatter_add(2, places, attention)
 
 
-def mixture(log_probs: Tensor, *, gate: Tensor, attention: Tensor, tokens: Tensor, unknown: int) -> Tensor:
-    """[N,T,V+X] log-probabilities: p·P(w) + (1 − p)·Σ a over the places of w (eq. 9).
+def mixture_loss(mixed: Tensor, targets: Tensor, *, smoothing: float, vocabulary: int) -> Tensor:
+    """[N,T], the cross-entropy of targets [N,T] under mixed [N,T,V+S], smoothed over the vocabulary.
 
-    From log_probs [N,T,V], gate [N,T], attention [N,T,S] and tokens [B,S], which are V and more for words outside the
-    vocabulary, numbered within their sentence; X is `unknown`. −∞ where a word is in neither.
+    A word that could only be copied from where attention did not look costs as much as numbers can say.
     """
-    wide = torch.nn.functional.pad(log_probs, (0, unknown), value=-torch.inf)
-    copied = copy_probs(attention, tokens, size=wide.shape[-1])
-    written = wide + _log(gate)[..., None]
-    seen = torch.where(copied > 0, _log(copied) + _log(1 - gate)[..., None], -torch.inf)
-    return torch.where(copied > 0, torch.logaddexp(written, seen), written)
+    finite = mixed.clamp(min=_floor(mixed))
+    losses = -finite.gather(-1, targets[..., None]).squeeze(-1)
+    return losses if not smoothing else (1 - smoothing) * losses - smoothing * finite[..., :vocabulary].mean(dim=-1)
 
 
 def _log(values: Tensor) -> Tensor:
     """The logarithm, finite and with a finite gradient at zero."""
     return values.clamp(min=torch.finfo(values.dtype).tiny).log()
+
+
+def _floor(values: Tensor) -> float:
+    """The logarithm of the smallest number."""
+    return float(torch.tensor(torch.finfo(values.dtype).tiny, dtype=torch.float64).log())

@@ -42,7 +42,7 @@ class BahdanauConfig(Config):
     """How many maxout units the deep output has."""
     bridge: BridgeName = "backward"
     """The paper's first state is tanh(W ←h₁), from the backward direction; also copy, tanh, zero."""
-    copying: bool = False
+    copies: bool = False
     """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings and on the readout."""
@@ -69,7 +69,7 @@ class BahdanauDecoder(Decoder[BahdanauState, BahdanauContext]):
         self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
         self.readout = Maxout(config.width + config.embedding + memory.width, units=config.readout)
         self.copy_gate = (
-            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copying else None
+            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copies else None
         )
         self.dropout = config.dropout
         self.width = config.readout

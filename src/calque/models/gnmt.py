@@ -46,7 +46,7 @@ class GnmtConfig(Config):
     """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings, between layers and on the output."""
-    copying: bool = False
+    copies: bool = False
     """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
 
 
@@ -78,7 +78,7 @@ class GnmtDecoder(Decoder[GnmtState, GnmtContext]):
         )
         self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
         self.copy_gate = (
-            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copying else None
+            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copies else None
         )
         self.dropout = config.dropout
         self.width = config.width

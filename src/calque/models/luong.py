@@ -28,7 +28,7 @@ class LuongConfig(StackConfig):
     """Give each step the attentional vector of the one before (§3.3)."""
     bridge: BridgeName = "copy"
     """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
-    copying: bool = False
+    copies: bool = False
     """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
 
 
@@ -64,7 +64,7 @@ class LuongDecoder(Decoder[LuongState, LuongContext]):
         self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
         self.combine = nn.Linear(memory.width + config.width, config.width, bias=False)
         self.copy_gate = (
-            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copying else None
+            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copies else None
         )
         self.input_feeding = config.input_feeding
         self.width = config.width

@@ -11,7 +11,9 @@ from torch import Tensor, nn
 from calque.config import Config
 from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
+from calque.layers.copying import mixture, mixture_loss
 from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer
+from calque.layers.reinforce import MovingBaseline
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
 from calque.models.cho import ChoConfig, ChoDecoder
@@ -61,11 +63,16 @@ class ModelConfig(Config):
     output: OutputConfig = FullOutputConfig()
 
     @model_validator(mode="after")
-    def _tied_matrix(self) -> "ModelConfig":
+    def _fitting(self) -> "ModelConfig":
         if self.tie != "none" and isinstance(self.output, AdaptiveOutputConfig):
             raise ValueError(
                 f"tie = {self.tie!r} and output.kind = 'adaptive' do not go together, as rare words have "
                 "narrower vectors there; set model.tie = 'none'"
+            )
+        if getattr(self.decoder, "copies", False) and self.output.kind != "full":
+            raise ValueError(
+                f"decoder.copies and output.kind = {self.output.kind!r} do not go together, as copying mixes the "
+                "probabilities of all words in training too; set model.output.kind = 'full'"
             )
         return self
 
@@ -76,6 +83,14 @@ class Sizes(NamedTuple):
     source: int
     target: int
     joint: bool
+    unknown: int = 3  # the piece that ids from there on are read as: words that can only be copied
+
+
+class Context(NamedTuple):
+    """What a model knows of its sources; rows are sentences."""
+
+    decoder: Any
+    tokens: Tensor | None  # [B,S], to copy from
 
 
 class Model(nn.Module):
@@ -86,6 +101,11 @@ class Model(nn.Module):
         self.encoder = build_encoder(config.encoder, vocabulary_size=sizes.source)
         self.decoder = build_decoder(config.decoder, vocabulary_size=sizes.target, memory=self.encoder.shape)
         self.output = build_output(config.output, vocabulary_size=sizes.target, width=self.decoder.width)
+        self.baseline = MovingBaseline() if self.decoder.draws else None
+        self.sizes = sizes
+        self.copies: bool = getattr(config.decoder, "copies", False)
+        if self.copies and not sizes.joint:
+            raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
         if config.tie != "none":
             self._tie(self.output, self.decoder.embedding, key="target")
         if config.tie == "all":
@@ -94,16 +114,54 @@ class Model(nn.Module):
             self._tie(self.encoder.embedding, self.decoder.embedding, key="all")
 
     def forward(self, source: Padded, target: Tensor) -> Output:
-        """The hidden vectors [B,T,D] of target inputs [B,T], every token given (teacher forcing)."""
-        context = self.decoder.prepare(self.encode(source))
-        output: Output
-        output, _ = self.decoder(target, self.decoder.start(context), context)
+        """What the decoder makes of target inputs [B,T], every token given (teacher forcing)."""
+        context = self.prepare(source)
+        output, _ = self.read(target, self.start(context), context)
         return output
 
     def encode(self, source: Padded) -> Memory:
         """The memory of [B,S] source ids."""
-        memory: Memory = self.encoder(source)
+        memory: Memory = self.encoder(source._replace(values=self._known(source.values, size=self.sizes.source)))
         return memory
+
+    def prepare(self, source: Padded) -> Context:
+        """What is computed once a sentence."""
+        return Context(self.decoder.prepare(self.encode(source)), source.values if self.copies else None)
+
+    def start(self, context: Context) -> Any:
+        """The state before any token; one row a sentence."""
+        return self.decoder.start(context.decoder)
+
+    def read(self, tokens: Tensor, state: Any, context: Context, *, attention: bool = False) -> tuple[Output, Any]:
+        """What the decoder makes of tokens [N,T], and the state after them."""
+        known = self._known(tokens, size=self.sizes.target)
+        output: Output
+        output, state = self.decoder(known, state, context.decoder, attention=attention)
+        return output, state
+
+    def log_probs(self, output: Output, context: Context) -> Tensor:
+        """[N,T,V] of what a decoder gave; a model that copies has S more, for words outside the vocabulary."""
+        log_probs = self.output.log_probs(output.hidden)
+        if context.tokens is None:
+            return log_probs
+        assert output.gate is not None and output.attention is not None
+        return mixture(log_probs, gate=output.gate, attention=output.attention, tokens=context.tokens)
+
+    def losses(self, output: Output, source: Tensor, targets: Tensor, *, smoothing: float, ignored: int) -> Tensor:
+        """[B,T], the cross-entropy of targets [B,T] given source ids [B,S]; 0 where the target is `ignored`."""
+        if self.copies:
+            losses = mixture_loss(
+                self.log_probs(output, Context(None, source)),
+                targets,
+                smoothing=smoothing,
+                vocabulary=self.sizes.target,
+            )
+            return losses.masked_fill(targets == ignored, 0)
+        hidden, flat = output.hidden.flatten(0, 1), self._known(targets, size=self.sizes.target).flatten()
+        return self.output.loss(hidden, flat, smoothing=smoothing, ignored=ignored).view_as(targets)
+
+    def _known(self, tokens: Tensor, *, size: int) -> Tensor:
+        return tokens.where(tokens < size, self.sizes.unknown)
 
     def _tie(self, one: Any, other: Any, *, key: str) -> None:
         if one.weight.shape != other.weight.shape:

@@ -6,14 +6,42 @@ from torch import Tensor
 from calque.data.batch import Batch, collate
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store
+from calque.layers.reinforce import reinforced
 from calque.models.model import Model
+from calque.models.seam import Output
 from calque.text import PAD
 
 
 def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Tensor:
-    """The cross-entropy of all target tokens of a batch, summed."""
-    hidden, targets = counted(model(batch.source, batch.target_input).hidden, batch.target_output)
-    return model.output.loss(hidden, targets, smoothing=smoothing, ignored=PAD).sum()
+    """What training makes small: the cross-entropy of all target tokens of a batch, summed, and what else costs."""
+    output = model(batch.source, batch.target_input)
+    if output.chosen is None:
+        total = _cross_entropy(model, output, batch, smoothing=smoothing)
+    else:
+        total = _drawn_loss(model, output, batch, smoothing=smoothing)
+    counts = batch.target_output != PAD
+    for extra in output.losses.values():
+        total = total + (extra * counts).sum()
+    return total
+
+
+def _cross_entropy(model: Model, output: Output, batch: Batch, *, smoothing: float) -> Tensor:
+    if model.copies or batch.target_output.device.type != "cpu":
+        losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
+        return losses.sum()
+    hidden, targets = counted(output.hidden, batch.target_output)
+    flat = output._replace(hidden=hidden[None])
+    return model.losses(flat, batch.source.values, targets[None], smoothing=smoothing, ignored=PAD).sum()
+
+
+def _drawn_loss(model: Model, output: Output, batch: Batch, *, smoothing: float) -> Tensor:
+    """With hard attention: the loss of what was drawn, and what teaches it to draw better."""
+    assert model.baseline is not None and output.chosen is not None
+    counts = batch.target_output != PAD
+    losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
+    taught = reinforced(output.chosen, losses=losses, counts=counts, baseline=model.baseline.value.clone())
+    model.baseline.follow(-losses.detach(), counts)
+    return losses.sum() + taught
 
 
 @torch.inference_mode()
@@ -26,20 +54,17 @@ def mean_loss(model: Model, store: Store, *, batch: BatchConfig) -> float:
     plan = Plan(store, config=batch.model_copy(update={"shapes": "exact"}), seed=0)
     for planned in plan.batches(0):
         pairs = collate(store, planned=planned)
-        total += translation_loss(model, pairs.to(device), smoothing=0.0)
+        placed = pairs.to(device)
+        total += _cross_entropy(model, model(placed.source, placed.target_input), placed, smoothing=0.0)
         tokens += pairs.tokens
     model.train(was_training)
     return float(total) / tokens
 
 
 def counted(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """[M,D] and [M]: on a CPU the positions that count, on a device all of them.
+    """[M,D] and [M], the positions that count: padding is left out before the vocabulary layer.
 
-    Padding is left out before the vocabulary layer, a quarter of a small model's work; a device would have to wait
-    to learn how many positions are left, and gives ignored ones a loss of zero instead.
+    That is a quarter of a small model's work on a CPU; a device would have to wait to learn how many are left.
     """
-    hidden, targets = hidden.flatten(0, 1), targets.flatten()
-    if hidden.device.type != "cpu":
-        return hidden, targets
-    places = (targets != PAD).nonzero().squeeze(1)
-    return hidden.index_select(0, places), targets.index_select(0, places)
+    places = (targets.flatten() != PAD).nonzero().squeeze(1)
+    return hidden.flatten(0, 1).index_select(0, places), targets.flatten().index_select(0, places)

@@ -8,6 +8,7 @@ from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.cleaning import strip_bom, strip_return
 from calque.text.folder import load_tokenizers, save_tokenizers
+from calque.text.opening import Opened, open_source, open_target
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
@@ -23,6 +24,7 @@ __all__ = [
     "BytesTokenizer",
     "CharactersConfig",
     "CharactersTokenizer",
+    "Opened",
     "SentencePieceConfig",
     "SentencePieceTokenizer",
     "TextConfig",
@@ -33,6 +35,8 @@ __all__ = [
     "WordsTokenizer",
     "load_tokenizers",
     "normalise",
+    "open_source",
+    "open_target",
     "save_tokenizers",
     "strip_bom",
     "strip_return",

@@ -20,6 +20,7 @@ class BytesTokenizer(Tokenizer):
     """The 256 bytes behind the special pieces, shared by both sides."""
 
     kind = "bytes"
+    is_closed = True
 
     def __init__(self) -> None:
         self.vocabulary = Vocabulary([*PIECES, *BYTE_PIECES])

@@ -47,6 +47,7 @@ class SentencePieceTokenizer(Tokenizer):
     """Subwords with byte fallback: exact for every text, in pieces and in ids."""
 
     kind = "sentencepiece"
+    is_closed = True
     suffix = "model"
 
     def __init__(self, model: bytes) -> None:

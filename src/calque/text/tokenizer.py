@@ -30,6 +30,8 @@ class Tokenizer(ABC):
 
     kind: ClassVar[str]
     suffix: ClassVar[str] = "vocabulary"
+    is_closed: ClassVar[bool] = False
+    """Whether every text has only pieces of the vocabulary."""
     vocabulary: Vocabulary
 
     @abstractmethod
@@ -52,9 +54,14 @@ class Tokenizer(ABC):
         """`encode` of each text."""
         return [self.encode(text) for text in texts]
 
-    def decode(self, ids: Sequence[int]) -> str:
-        """The text that the ids spell: padding, begin and end are dropped, the unknown piece reads `<unk>`."""
-        return self.detokenise([self.vocabulary.piece(id) for id in ids if id not in (PAD, BOS, EOS)])
+    def decode(self, ids: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
+        """The text that the ids spell: padding, begin and end are dropped, the unknown piece reads `<unk>`.
+
+        Ids behind the vocabulary stand for the pieces in `unknown` (calque/text/opening.py).
+        """
+        size = len(self.vocabulary)
+        kept = (id for id in ids if id not in (PAD, BOS, EOS))
+        return self.detokenise([self.vocabulary.piece(id) if id < size else unknown[id - size] for id in kept])
 
     def unknown_characters(self, text: str) -> Counter[str]:
         """How often each character occurs that no piece has: lost, or spelled in bytes where there is byte fallback."""

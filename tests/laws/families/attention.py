@@ -13,7 +13,7 @@ def _attention(kind=AttentionConfig, **options):
     return kind(**{"alignment": 5, "longest": 4, "window": 2, **options})
 
 
-def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=None, copying=False, **options):
+def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=None, copies=False, **options):
     """`stack` are options of the recurrent layers, `options` of the attention."""
     decoder = LuongConfig(
         cell=cell,
@@ -21,37 +21,37 @@ def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=Non
         width=6,
         embedding=7,
         input_feeding=feeding,
-        copying=copying,
+        copies=copies,
         attention=_attention(**options),
         **(stack or {}),
     )
     return ModelConfig(encoder=encoder(cell, bidirectional=bidirectional, layers=layers), decoder=decoder)
 
 
-def _bahdanau(cell="gru-original", *, copying=False, width=9, **options):
+def _bahdanau(cell="gru-original", *, copies=False, width=9, **options):
     attention = _attention(AdditiveAttentionConfig, **options)
-    decoder = BahdanauConfig(cell=cell, width=width, embedding=7, attention=attention, readout=8, copying=copying)
+    decoder = BahdanauConfig(cell=cell, width=width, embedding=7, attention=attention, readout=8, copies=copies)
     return ModelConfig(encoder=encoder(cell, layers=1), decoder=decoder)
 
 
-def _gnmt(cell="lstm", *, layers=3, connection="residual", copying=False, **options):
+def _gnmt(cell="lstm", *, layers=3, connection="residual", copies=False, **options):
     attention = _attention(AdditiveAttentionConfig, **options)
     decoder = GnmtConfig(
-        cell=cell, layers=layers, width=6, embedding=7, connection=connection, attention=attention, copying=copying
+        cell=cell, layers=layers, width=6, embedding=7, connection=connection, attention=attention, copies=copies
     )
     return ModelConfig(encoder=encoder(cell, layers=layers, bidirectional="first"), decoder=decoder)
 
 
-def _build(family, *, copying, **options):
+def _build(family, *, copies, **options):
     match family:
         case "luong":
-            return _luong(feeding=False, copying=copying, **options)
+            return _luong(feeding=False, copies=copies, **options)
         case "feeding":
-            return _luong(copying=copying, stack={"connection": "dense"}, **options)
+            return _luong(copies=copies, stack={"connection": "dense"}, **options)
         case "bahdanau":
-            return _bahdanau(copying=copying, width=6, **options)
+            return _bahdanau(copies=copies, width=6, **options)
         case "gnmt":
-            return _gnmt(copying=copying, **options)
+            return _gnmt(copies=copies, **options)
 
 
 OPTIONS = {
@@ -61,7 +61,7 @@ OPTIONS = {
     "choice": ["soft", "hard"],
     "gated": [False, True],
     "coverage": [False, True],
-    "copying": [False, True],
+    "copies": [False, True],
 }
 MODELS: dict[str, ModelConfig] = {
     "luong-dot": _luong(score="dot", feeding=False),
