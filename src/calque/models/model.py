@@ -20,12 +20,17 @@ from calque.models.recurrent import (
     RecurrentEncoderConfig,
 )
 from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
-from calque.models.transformer import TransformerConfig, TransformerDecoder, TransformerEncoder
+from calque.models.transformer import (
+    TransformerDecoder,
+    TransformerDecoderConfig,
+    TransformerEncoder,
+    TransformerEncoderConfig,
+)
 from calque.tensors import Padded
 
-EncoderConfig = Annotated[RecurrentEncoderConfig | TransformerConfig, Field(discriminator="kind")]
+EncoderConfig = Annotated[RecurrentEncoderConfig | TransformerEncoderConfig, Field(discriminator="kind")]
 DecoderConfig = Annotated[
-    RecurrentDecoderConfig | LuongConfig | BahdanauConfig | TransformerConfig, Field(discriminator="kind")
+    RecurrentDecoderConfig | LuongConfig | BahdanauConfig | TransformerDecoderConfig, Field(discriminator="kind")
 ]
 
 
@@ -34,8 +39,8 @@ class ModelConfig(Config):
 
     tie: Literal["none", "target", "all"] = "none"
     """target: the output layer is the target embedding; all: the source embedding too (needs a joint vocabulary)."""
-    encoder: EncoderConfig = TransformerConfig()
-    decoder: DecoderConfig = TransformerConfig()
+    encoder: EncoderConfig = TransformerEncoderConfig()
+    decoder: DecoderConfig = TransformerDecoderConfig()
 
 
 class Sizes(NamedTuple):
@@ -87,7 +92,7 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:
     match config:
         case RecurrentEncoderConfig():
             return RecurrentEncoder(config, vocabulary_size=vocabulary_size)
-        case TransformerConfig():
+        case TransformerEncoderConfig():
             return TransformerEncoder(config, vocabulary_size=vocabulary_size)
         case _:
             assert_never(config)
@@ -103,7 +108,7 @@ def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: Memory
                 return LuongDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case BahdanauConfig():
                 return BahdanauDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
-            case TransformerConfig():
+            case TransformerDecoderConfig():
                 return TransformerDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case _:
                 assert_never(config)

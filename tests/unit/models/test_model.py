@@ -9,14 +9,15 @@ from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
-from calque.models.transformer import TransformerConfig
+from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
 JOINT = Sizes(11, 11, joint=True)
-SMALL = TransformerConfig(layers=1, width=6, heads=2, feed_forward=10)
+SMALL = TransformerEncoderConfig(layers=1, width=6, heads=2, feed_forward=10)
+SMALL_DECODER = TransformerDecoderConfig(layers=1, width=6, heads=2, feed_forward=10)
 
 
-def transformer(tie: str, *, encoder: TransformerConfig = SMALL) -> ModelConfig:
-    return ModelConfig(tie=tie, encoder=encoder, decoder=SMALL)
+def transformer(tie: str, *, encoder: TransformerEncoderConfig = SMALL) -> ModelConfig:
+    return ModelConfig(tie=tie, encoder=encoder, decoder=SMALL_DECODER)
 
 
 def matrices(model: Model) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -107,8 +108,9 @@ def test_every_parameter_learns(name: str) -> None:
     torch.manual_seed(0)
     model = Model(MODELS[name], sizes=SIZES).double()
     tokens = target()
-    hidden = model(source(), tokens).hidden.flatten(0, 1)
-    model.output.loss(hidden, tokens.flatten(), smoothing=0.0).sum().backward()
+    output = model(source(), tokens)
+    loss = model.output.loss(output.hidden.flatten(0, 1), tokens.flatten(), smoothing=0.0).sum()
+    (loss if output.gate is None else loss + output.gate.sum()).backward()
     still = [name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()]
     assert still == []
 
@@ -124,10 +126,10 @@ def test_dropout_rests_in_evaluation(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_attention_comes_only_when_asked_for_and_changes_nothing(name: str) -> None:
+def test_attention_comes_only_when_asked_for_or_copied_by_and_changes_nothing(name: str) -> None:
     model = Model(MODELS[name], sizes=SIZES).double().eval()
     context = model.decoder.prepare(model.encode(source()))
     quiet, _ = model.decoder(target(), model.decoder.start(context), context)
     asked, _ = model.decoder(target(), model.decoder.start(context), context, attention=True)
-    assert quiet.attention is None
+    assert (quiet.attention is None) == (quiet.gate is None)
     assert torch.equal(quiet.hidden, asked.hidden)
