@@ -50,6 +50,8 @@ def chunk(model: Model, *, tolerance: float) -> None:
         close(torch.cat([part.hidden for part in parts], 1), whole.hidden, tolerance=tolerance)
         if whole.attention is not None:
             close(torch.cat([part.attention for part in parts], 1), whole.attention, tolerance=tolerance)
+        if whole.gate is not None:
+            close(torch.cat([part.gate for part in parts], 1), whole.gate, tolerance=tolerance)
         close(flat(state), flat(final), tolerance=tolerance)
 
 
@@ -264,6 +266,9 @@ def fidelity(model: Model, *, tolerance: float) -> None:
         assert (output.attention is None) == (plain.attention is None)
         if plain.attention is not None:
             close(output.attention[sentence, :, :size], plain.attention, tolerance=tolerance)
+        assert (output.gate is None) == (plain.gate is None)
+        if plain.gate is not None:
+            close(output.gate[sentence], plain.gate, tolerance=tolerance)
 
 
 LAWS = {

@@ -11,6 +11,7 @@ class Read(NamedTuple):
 
     hidden: Tensor  # [T,D]
     attention: Tensor | None  # [T,S]
+    gate: Tensor | None = None  # [T]
 
 
 def dense(layer, x: Tensor) -> Tensor:
