@@ -11,7 +11,7 @@ from calque.layers.multihead import Chunk
 
 
 class Carrying(nn.Module):
-    """Reads a chunk with what was carried so far."""
+    """Reads a chunk with what was carried so far; what is carried gathers many tokens, and is float32 at least."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -19,7 +19,8 @@ class Carrying(nn.Module):
 
     def start(self, rows: int, *, like: Tensor) -> Tensor:
         """[N,D], what is carried before any token."""
-        return like.new_zeros(rows, self.width)
+        wide = torch.promote_types(like.dtype, torch.float32)
+        return like.new_zeros(rows, self.width, dtype=wide)
 
     def read(self, inputs: Tensor, carried: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
         """[N,T,D] from [N,T,D], and [N,D] what is carried on."""
@@ -41,7 +42,7 @@ class SSRU(Carrying):
     def read(self, inputs: Tensor, carried: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
         forget = self.forget(inputs).sigmoid()
         cells = recur(forget, (1 - forget) * self.candidate(inputs), start=carried)
-        return cells.relu(), cells[:, -1]
+        return cells.relu().to(inputs.dtype), cells[:, -1]
 
 
 class AverageAttention(Carrying):
@@ -58,7 +59,8 @@ class AverageAttention(Carrying):
 
     def read(self, inputs: Tensor, carried: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
         sums = carried[:, None] + inputs.cumsum(dim=1)
-        found = self.feed_forward(sums / (chunk.places + 1)[..., None])
+        means = sums / (chunk.places + 1)[..., None]
+        found = self.feed_forward(means.to(inputs.dtype))
         enter, forget = self.gates(torch.cat([inputs, found], dim=-1)).sigmoid().chunk(2, dim=-1)
         return enter * inputs + forget * found, sums[:, -1]
 
@@ -67,7 +69,7 @@ def recur(decay: Tensor, inputs: Tensor, *, start: Tensor) -> Tensor:
     """[N,T,D], all c_t = decay_t ⊙ c_{t−1} + inputs_t, c_0 = `start` [N,D].
 
     One cheap operation a token. Doubling the reach log₂ T times gives the same without a loop, but copies everything
-    each time: on a CPU it took 4 to 10 times as long (8 to 100 tokens, width 256 and 512).
+    each time: on a CPU it took 4 to 16 times as long (8 to 100 tokens, width 256 and 512).
     """
     cell, cells = start, []
     for kept, new in zip(decay.unbind(1), inputs.unbind(1), strict=True):

@@ -66,7 +66,8 @@ def rotate(vectors: Tensor, turn: Tensor) -> Tensor:
     """
     sines, cosines = turn[:, None].chunk(2, dim=-1)
     first, second = vectors.chunk(2, dim=-1)
-    return torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+    turned = torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+    return turned.to(vectors.dtype)
 
 
 def distances(queries: int, *, keys: int, device: torch.device) -> Tensor:

@@ -140,3 +140,26 @@ def test_a_model_that_copies_gives_gate_and_attention_with_gradients_in_training
     output.attention[..., 0].sum().backward()
     assert model.decoder.blocks[-1].cross_attention.query.weight.grad.any()
     assert Model(ModelConfig(), sizes=SIZES).decoder.copy_gate is None
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@torch.no_grad()
+def test_half_precision_comes_near(name: str) -> None:
+    """With weights in bfloat16 and under autocast, all at once and a token at a time."""
+    torch.manual_seed(0)
+    model = Model(VARIANTS[name], sizes=SIZES).eval()
+    exact = model(source(), target()).hidden
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        both = [model(source(), target()).hidden, one_by_one(model)]
+    model.bfloat16()
+    for found in [*both, model(source(), target()).hidden, one_by_one(model)]:
+        assert (found.float() - exact).abs().max() < 0.15
+
+
+def one_by_one(model: Model) -> torch.Tensor:
+    context = model.decoder.prepare(model.encode(source()))
+    state, found = model.decoder.start(context), []
+    for token in target().split(1, dim=1):
+        output, state = model.decoder(token, state, context)
+        found.append(output.hidden)
+    return torch.cat(found, dim=1)
