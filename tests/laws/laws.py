@@ -5,7 +5,7 @@ import itertools
 import torch
 from torch.nn import functional as F
 
-from calque.models.model import Model
+from calque.models.model import Context, Model
 from calque.search.beam import beam_search
 from calque.search.greedy import greedy_search
 from calque.search.scoring import LengthNormalised
@@ -22,14 +22,13 @@ def close(one, other, *, tolerance):
 
 
 def read(model: Model, tokens, state, context):
-    output, state = model.decoder(tokens, state, context, attention=True)
-    return output, state
+    return model.read(tokens, state, context, attention=True)
 
 
 def begin(model: Model, *, seed=0):
     """The context of the list's source sentences and the state before any token."""
-    context = model.decoder.prepare(model.encode(source(seed)))
-    return context, model.decoder.start(context)
+    context = model.prepare(source(seed))
+    return context, model.start(context)
 
 
 def beams_of(state):
@@ -50,6 +49,8 @@ def chunk(model: Model, *, tolerance: float) -> None:
         close(torch.cat([part.hidden for part in parts], 1), whole.hidden, tolerance=tolerance)
         if whole.attention is not None:
             close(torch.cat([part.attention for part in parts], 1), whole.attention, tolerance=tolerance)
+        if whole.gate is not None:
+            close(torch.cat([part.gate for part in parts], 1), whole.gate, tolerance=tolerance)
         close(flat(state), flat(final), tolerance=tolerance)
 
 
@@ -72,8 +73,8 @@ def padding(model: Model, *, tolerance: float) -> None:
     memory = model.encode(clean)
     dirty = memory._replace(values=torch.where(true[..., None], memory.values, 7.7))
     for one in (memory, dirty):
-        context = model.decoder.prepare(one)
-        output, _ = read(model, tokens, model.decoder.start(context), context)
+        context = Context(model.decoder.prepare(one), clean.values)
+        output, _ = read(model, tokens, model.start(context), context)
         close(output.hidden, expected, tolerance=tolerance)
         if output.attention is not None:
             assert not output.attention.masked_select(~true[:, None].expand_as(output.attention)).any()
@@ -155,8 +156,8 @@ def step_of(model: Model):
     """The model as search sees it."""
 
     def step(tokens, state, context):
-        output, state = model.decoder(tokens[:, None], state, context)
-        return StepOutput(model.output.log_probs(output.hidden[:, -1])), state
+        output, state = model.read(tokens[:, None], state, context)
+        return StepOutput(model.log_probs(output, context)[:, -1]), state
 
     return step
 
@@ -167,10 +168,10 @@ def recomputing_step(model: Model):
     def step(tokens, prefix, context):
         prefix = torch.cat([prefix, tokens[:, None]], dim=1)
         sentences = first_rows(context)
-        start = model.decoder.start(context)
+        start = model.start(context)
         state = select_rows(start, torch.arange(sentences).repeat_interleave(len(tokens) // sentences))
-        output, _ = model.decoder(prefix, state, context)
-        return StepOutput(model.output.log_probs(output.hidden[:, -1])), prefix
+        output, _ = model.read(prefix, state, context)
+        return StepOutput(model.log_probs(output, context)[:, -1]), prefix
 
     return step
 
@@ -227,8 +228,8 @@ def log_prob(model: Model, hypothesis: Hypothesis, *, row, context) -> torch.Ten
     own = select_rows(context, row)
     tokens = torch.tensor([*hypothesis.tokens] if hypothesis.cut else [*hypothesis.tokens, MARKS.end])
     inputs = torch.tensor([[MARKS.start, *tokens[:-1].tolist()]])
-    output, _ = model.decoder(inputs, model.decoder.start(own), own)
-    return model.output.log_probs(output.hidden[0]).gather(1, tokens[:, None]).sum().double()
+    output, _ = model.read(inputs, model.start(own), own)
+    return model.log_probs(output, own)[0].gather(1, tokens[:, None]).sum().double()
 
 
 def self_ensemble(model: Model, *, tolerance: float) -> None:
@@ -247,11 +248,11 @@ def batch(model: Model, *, tolerance: float) -> None:
     for sentence in range(SENTENCES):
         size = int(everyone.lengths[sentence])
         alone = everyone._replace(values=everyone.values[[sentence], :size], lengths=everyone.lengths[[sentence]])
-        own = model.decoder.prepare(model.encode(alone))
+        own = model.prepare(alone)
         one = Limits(*(part[[sentence]] for part in limits()))
         found = beam_search(
             step_of(model),
-            model.decoder.start(own),
+            model.start(own),
             own,
             beams=BEAMS,
             nbest=BEAMS,
@@ -268,7 +269,9 @@ def fidelity(model: Model, *, tolerance: float) -> None:
     sentences, tokens = source(), target()
     output, _ = read(model, tokens, start, context)
     for sentence, size in enumerate(sentences.lengths.tolist()):
-        plain = equations.read(model, sentences.values[sentence, :size].tolist(), tokens[sentence].tolist())
+        known = model.sizes.source  # words outside the vocabulary are read as the unknown one
+        row = [token if token < known else model.sizes.unknown for token in sentences.values[sentence, :size].tolist()]
+        plain = equations.read(model, row, tokens[sentence].tolist())
         close(output.hidden[sentence], plain.hidden, tolerance=tolerance)
         assert (output.attention is None) == (plain.attention is None)
         if plain.attention is not None:

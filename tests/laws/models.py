@@ -14,6 +14,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 # Sizes share no factor with each other, so that a tensor folded the wrong way cannot pass.
 SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, joint=False)
+JOINT = Sizes(11, 11, joint=True)
 
 
 FAMILIES = (recurrent, attention, convolutional, transformer, output)
@@ -25,11 +26,16 @@ def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
 
     What it says depends on what it reads, not on a bias: otherwise a search that mixes hypotheses up goes unseen.
     """
-    model = loud(Model(MODELS[name], sizes=SIZES), dtype=dtype, seed=seed)
+    model = loud(Model(MODELS[name], sizes=sizes(name)), dtype=dtype, seed=seed)
     model.output.learn_frequencies(torch.arange(SIZES.target) * 7 % 5)
     if isinstance(model.output, FullOutput):
         torch.nn.init.zeros_(model.output.bias)
     return model
+
+
+def sizes(name: str) -> Sizes:
+    """A model that copies needs one vocabulary; the sources hold words outside it."""
+    return JOINT if getattr(MODELS[name].decoder, "copies", False) else SIZES
 
 
 def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:

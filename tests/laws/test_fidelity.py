@@ -10,7 +10,7 @@ from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoder, RecurrentEncoderConfig
-from calque.models.transformer import TransformerConfig
+from calque.models.transformer import TransformerEncoderConfig
 from tests.laws import equations
 from tests.laws.laws import close, fidelity
 from tests.laws.models import SIZES, loud, source
@@ -44,7 +44,7 @@ BRIDGES = {
     "lstm after gru": (GRU, LuongConfig(cell="lstm", layers=3, width=6, embedding=7)),
     "gru after lstm": (LSTM, BahdanauConfig(cell="gru", width=9, embedding=7, readout=8)),
     "after a transformer": (
-        TransformerConfig(layers=1, width=8, heads=2, feed_forward=10),
+        TransformerEncoderConfig(layers=1, width=8, heads=2, feed_forward=10),
         BahdanauConfig(cell="lstm", width=9, embedding=7, readout=8, bridge="tanh"),
     ),
 }

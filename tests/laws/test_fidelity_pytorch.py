@@ -5,9 +5,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from calque.layers.transformer import MultiHead
+from calque.layers.multihead import MultiHead
 from calque.models.recurrent import RecurrentEncoder, RecurrentEncoderConfig
-from calque.models.transformer import TransformerConfig, TransformerDecoder, TransformerEncoder
+from calque.models.transformer import (
+    TransformerConfig,
+    TransformerDecoder,
+    TransformerDecoderConfig,
+    TransformerEncoder,
+    TransformerEncoderConfig,
+)
 from tests.laws.laws import close
 from tests.laws.models import SIZES, SOURCE, TARGET, loud, source, target
 
@@ -57,17 +63,22 @@ def copy_block(theirs: nn.Module, ours: nn.Module, *, attentions: list[str], aro
 
 
 def their_layer(kind: type, config: TransformerConfig) -> nn.Module:
-    return kind(config.width, config.heads, config.feed_forward, 0.0, batch_first=True, norm_first=config.norm == "pre")
+    return kind(
+        config.width,
+        config.heads,
+        config.feed_forward,
+        0.0,
+        activation=config.activation,
+        batch_first=True,
+        norm_first=config.norm == "pre",
+    )
 
 
-def config(norm: str) -> TransformerConfig:
-    return TransformerConfig(layers=2, width=6, heads=3, feed_forward=10, norm=norm)
-
-
-def encoder_pair(norm: str) -> tuple[TransformerEncoder, nn.TransformerEncoder]:
-    ours = loud(TransformerEncoder(config(norm), vocabulary_size=SIZES.source))
+def encoder_pair(norm: str, activation: str) -> tuple[TransformerEncoder, nn.TransformerEncoder]:
+    config = TransformerEncoderConfig(layers=2, width=6, heads=3, feed_forward=10, norm=norm, activation=activation)
+    ours = loud(TransformerEncoder(config, vocabulary_size=SIZES.source))
     last = nn.LayerNorm(6) if norm == "pre" else None
-    layer = their_layer(nn.TransformerEncoderLayer, config(norm))
+    layer = their_layer(nn.TransformerEncoderLayer, config)
     theirs = nn.TransformerEncoder(layer, 2, norm=last, enable_nested_tensor=False).double().eval()
     for mine, block in zip(ours.blocks, theirs.layers, strict=True):
         copy_block(block, mine, attentions=["attention"], arounds=["around_attention", "around_feed_forward"])
@@ -76,22 +87,26 @@ def encoder_pair(norm: str) -> tuple[TransformerEncoder, nn.TransformerEncoder]:
     return ours, theirs
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @torch.no_grad()
-def test_transformer_encoder_is_pytorchs(norm: str) -> None:
-    ours, theirs = encoder_pair(norm)
+def test_transformer_encoder_is_pytorchs(norm: str, activation: str) -> None:
+    ours, theirs = encoder_pair(norm, activation)
     memory = ours(source())
     expected = theirs(memory.inputs, src_key_padding_mask=~memory.mask)
     close(memory.values[memory.mask], expected[memory.mask], tolerance=1e-9)
 
 
+@pytest.mark.parametrize("activation", ["relu", "gelu"])
 @pytest.mark.parametrize("norm", ["pre", "post"])
 @torch.no_grad()
-def test_transformer_decoder_is_pytorchs(norm: str) -> None:
-    memory = encoder_pair(norm)[0](source())
-    ours = loud(TransformerDecoder(config(norm), vocabulary_size=SIZES.target, memory=encoder_pair(norm)[0].shape))
+def test_transformer_decoder_is_pytorchs(norm: str, activation: str) -> None:
+    encoder, _ = encoder_pair(norm, activation)
+    memory = encoder(source())
+    config = TransformerDecoderConfig(layers=2, width=6, heads=3, feed_forward=10, norm=norm, activation=activation)
+    ours = loud(TransformerDecoder(config, vocabulary_size=SIZES.target, memory=encoder.shape))
     last = nn.LayerNorm(6) if norm == "pre" else None
-    layer = their_layer(nn.TransformerDecoderLayer, config(norm))
+    layer = their_layer(nn.TransformerDecoderLayer, config)
     theirs = nn.TransformerDecoder(layer, 2, norm=last).double().eval()
     for mine, block in zip(ours.blocks, theirs.layers, strict=True):
         copy_block(

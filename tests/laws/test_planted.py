@@ -12,12 +12,14 @@ from torch import Tensor
 
 from calque import tensors
 from calque.layers import attention
+from calque.layers.mixers import AverageAttention
+from calque.layers.multihead import KeysValues, MultiHead
+from calque.layers.positions import sinusoids
 from calque.layers.recurrent import Recurrence
-from calque.layers.transformer import KeysValues
 from calque.models import convolutional, recurrent, transformer
 from calque.models.convolutional import ConvolutionalDecoder, ConvolutionalState
 from calque.models.luong import LuongDecoder, LuongState
-from calque.models.transformer import Embedding, TransformerDecoder
+from calque.models.transformer import Embedding, TransformerDecoder, TransformerState
 from calque.search import beam
 from calque.tensors import select_rows
 from tests.laws.laws import LAWS, first_rows
@@ -149,6 +151,26 @@ def counts_the_room(real):
     return forward
 
 
+def turns_keys_from_the_chunks_start(real):
+    """Rotary keys stand where they stand in their chunk, not where they stand in the text."""
+
+    def remember(self, memory, *, turn=None):
+        local = None if turn is None else sinusoids(memory.shape[1], width=turn.shape[2]).expand_as(turn)
+        return real(self, memory, turn=local)
+
+    return remember
+
+
+def divides_by_the_room(real):
+    """The average is taken over as many tokens as the longest row has read."""
+
+    def read(self, inputs, carried, chunk):
+        longest = chunk.places.amax(dim=0, keepdim=True).expand_as(chunk.places)
+        return real(self, inputs, carried, chunk._replace(places=longest))
+
+    return read
+
+
 # A mask on the wrong side
 
 
@@ -250,6 +272,7 @@ BUGS: dict[str, Bug] = {
     "reorder: feed": Bug(stays(LuongState, "feed"), "luong-general-feeding", {"row", "search"}),
     "reorder: cache": Bug(stays(KeysValues, "keys", "values"), "transformer-pre", {"row", "search"}),
     "reorder: tail": Bug(stays(ConvolutionalState, "tails"), "conv", {"row", "search"}),
+    "reorder: carried": Bug(stays(TransformerState, "carried"), "transformer-ssru", {"row", "search"}),
     "feeding: never": Bug(replace(Recurrence, "project", never_feeds), "luong-general-feeding", {"fidelity"}),
     "feeding: lost between chunks": Bug(
         replace(LuongDecoder, "forward", forgets_feed), "luong-dot-feeding", {"chunk", "search"}
@@ -272,6 +295,12 @@ BUGS: dict[str, Bug] = {
     ),
     "mask: Luong": Bug(replace(attention, "masked_softmax", looks_at_padding), "luong-general-feeding", UNMASKED),
     "mask: Bahdanau": Bug(replace(attention, "masked_softmax", looks_at_padding), "bahdanau-lstm", UNMASKED),
+    "position: of the chunk": Bug(
+        replace(MultiHead, "remember", turns_keys_from_the_chunks_start), "transformer-rotary", {"chunk", "search"}
+    ),
+    "position: average of the room": Bug(
+        replace(AverageAttention, "read", divides_by_the_room), "transformer-average", {"prefixes"}
+    ),
     "mask: lengths": Bug(replace(tensors, "length_mask", counts_from_the_end), "transformer-pre", UNMASKED),
     "mask: causal": Bug(replace(transformer, "self_mask", looks_ahead), "transformer-pre", {"chunk"}),
     "mask: prefix": Bug(replace(transformer, "self_mask", keeps_the_front), "transformer-post", {"prefixes"}),
@@ -289,7 +318,9 @@ BUGS: dict[str, Bug] = {
         replace(LuongDecoder, "forward", keeps_state), "luong-concat-feeding", {"chunk", "self_ensemble"}
     ),
 }
-ONE_LAW_SEES = ["feeding: never", "position: from one", "position: of the room", "mask: prefix"]
+ONE_LAW_SEES = [
+    *("feeding: never", "position: from one", "position: of the room", "position: average of the room", "mask: prefix")
+]
 
 
 @torch.no_grad()

@@ -166,8 +166,8 @@ def test_batch_size_and_order_change_no_translation(translator: Translator, sear
 def rescore(translator: Translator, source: str, target: str) -> float:
     """log P(target | source), one step after the other."""
     ids = translator.tokenizers.source.encode(source)
-    context = translator.model.decoder.prepare(translator.model.encode(pad_source([ids])))
-    state, step, total = translator.model.decoder.start(context), decoding_step(translator.model), 0.0
+    context = translator.model.prepare(pad_source([ids]))
+    state, step, total = translator.model.start(context), decoding_step(translator.model), 0.0
     wanted = translator.tokenizers.target.encode(target)
     for read, said in zip([BOS, *wanted], [*wanted, EOS], strict=True):
         output, state = step(torch.tensor([read]), state, context)
@@ -234,7 +234,7 @@ def test_a_batch_has_no_more_padded_positions_than_asked(
 def test_a_translation_with_an_end_of_line_is_still_one_line(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translator.tokenizers.target, "decode", lambda _ids: "a\nb")
+    monkeypatch.setattr(translator.tokenizers.target, "decode", lambda *_, **__: "a\nb")
     assert translator.translate("a") == "a b"
 
 

@@ -1,7 +1,15 @@
-"""Where a token stands, as a vector. Letters: D width."""
+"""Where a token stands: as a vector that is added, as a turn of queries and keys, or as a distance.
+
+Letters: N rows, H heads, T queries, S keys, D width, d head width.
+"""
+
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
+
+PositionsName = Literal["sinusoidal", "learned", "rotary", "relative"]
 
 
 def sinusoids(size: int, *, width: int) -> Tensor:
@@ -10,9 +18,7 @@ def sinusoids(size: int, *, width: int) -> Tensor:
     PE(p, j) = sin(p·10000^(−2j/D)), PE(p, D/2 + j) = cos(p·10000^(−2j/D)) (Vaswani 2017, §3.5, with the halves
     split instead of interleaved: the same vectors under a fixed permutation).
     """
-    rates = 10000 ** (-2 * torch.arange(width // 2, dtype=torch.float64) / width)
-    angles = torch.arange(size, dtype=torch.float64)[:, None] * rates
-    return torch.cat([angles.sin(), angles.cos()], dim=1)
+    return _waves(torch.arange(size), width=width)
 
 
 class Sinusoids(nn.Module):
@@ -25,10 +31,52 @@ class Sinusoids(nn.Module):
         self.width = width
         self.register_buffer("table", sinusoids(ready, width=width).float(), persistent=False)
 
-    def forward(self, positions: Tensor, *, size: int, like: Tensor) -> Tensor:
-        """[...,D] for integer positions, all of them below `size`, in the type of `like`."""
+    def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
+        """[...,D] for integer positions, all of them below `size`, in the type of `like`.
+
+        Without a size, which only a device may know, each is computed from its formula.
+        """
+        if size is None:
+            return _waves(positions, width=self.width).to(like.dtype)
         if size <= self.table.shape[0] and like.dtype != torch.float64:
             table = self.table
         else:  # past the table, or where its precision is not enough
             table = sinusoids(size, width=self.width).to(like.dtype).to(self.table.device)
-        return nn.functional.embedding(positions, table).to(like.dtype)
+        return F.embedding(positions, table).to(like.dtype)
+
+
+class LearnedPositions(nn.Module):
+    """A learned vector for each of the first positions (Gehring 2017, §3.1); those beyond share the last one."""
+
+    def __init__(self, width: int, *, maximum: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.empty(maximum, width))
+        nn.init.normal_(self.weight, std=width**-0.5)
+
+    def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
+        """[...,D] for integer positions, in the type of `like`."""
+        return F.embedding(positions.clamp(max=self.weight.shape[0] - 1), self.weight).to(like.dtype)
+
+
+def rotate(vectors: Tensor, turn: Tensor) -> Tensor:
+    """[N,H,T,d], each vector turned by its position's angles; `turn` [N,T,d] holds their sines, then their cosines.
+
+    Pair j of the vector at position p is turned by p·θⱼ, θⱼ = 10000^(−2j/d) (Su 2021, eq. 14-15 and 34):
+    (x cos − y sin, y cos + x sin). A pair is (j, d/2 + j) instead of (2j, 2j + 1): a permutation of the projections.
+    """
+    sines, cosines = turn[:, None].chunk(2, dim=-1)
+    first, second = vectors.chunk(2, dim=-1)
+    turned = torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+    return turned.to(vectors.dtype)
+
+
+def distances(queries: int, *, keys: int, device: torch.device) -> Tensor:
+    """[T,S], how far behind (negative) or ahead each key stands of each query, the queries being the last T of S."""
+    places = torch.arange(keys, device=device)
+    return places - places[keys - queries :, None]
+
+
+def _waves(positions: Tensor, *, width: int) -> Tensor:
+    rates = 10000 ** (-2 * torch.arange(width // 2, dtype=torch.float64, device=positions.device) / width)
+    angles = positions[..., None].double() * rates
+    return torch.cat([angles.sin(), angles.cos()], dim=-1)

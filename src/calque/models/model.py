@@ -33,11 +33,16 @@ from calque.models.recurrent import (
     RecurrentEncoderConfig,
 )
 from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
-from calque.models.transformer import TransformerConfig, TransformerDecoder, TransformerEncoder
+from calque.models.transformer import (
+    TransformerDecoder,
+    TransformerDecoderConfig,
+    TransformerEncoder,
+    TransformerEncoderConfig,
+)
 from calque.tensors import Padded
 
 EncoderConfig = Annotated[
-    RecurrentEncoderConfig | ConvolutionalEncoderConfig | MeanEncoderConfig | TransformerConfig,
+    RecurrentEncoderConfig | ConvolutionalEncoderConfig | MeanEncoderConfig | TransformerEncoderConfig,
     Field(discriminator="kind"),
 ]
 DecoderConfig = Annotated[
@@ -47,7 +52,7 @@ DecoderConfig = Annotated[
     | LuongConfig
     | GnmtConfig
     | ConvolutionalDecoderConfig
-    | TransformerConfig,
+    | TransformerDecoderConfig,
     Field(discriminator="kind"),
 ]
 OutputConfig = Annotated[FullOutputConfig | SampledOutputConfig | AdaptiveOutputConfig, Field(discriminator="kind")]
@@ -58,8 +63,8 @@ class ModelConfig(Config):
 
     tie: Literal["none", "target", "all"] = "none"
     """target: the output layer is the target embedding; all: the source embedding too (needs a joint vocabulary)."""
-    encoder: EncoderConfig = TransformerConfig()
-    decoder: DecoderConfig = TransformerConfig()
+    encoder: EncoderConfig = TransformerEncoderConfig()
+    decoder: DecoderConfig = TransformerDecoderConfig()
     output: OutputConfig = FullOutputConfig()
 
     @model_validator(mode="after")
@@ -181,7 +186,7 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:
             return ConvolutionalEncoder(config, vocabulary_size=vocabulary_size)
         case MeanEncoderConfig():
             return MeanEncoder(config, vocabulary_size=vocabulary_size)
-        case TransformerConfig():
+        case TransformerEncoderConfig():
             return TransformerEncoder(config, vocabulary_size=vocabulary_size)
         case _:
             assert_never(config)
@@ -203,7 +208,7 @@ def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: Memory
                 return GnmtDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case ConvolutionalDecoderConfig():
                 return ConvolutionalDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
-            case TransformerConfig():
+            case TransformerDecoderConfig():
                 return TransformerDecoder(config, vocabulary_size=vocabulary_size, memory=memory)
             case _:
                 assert_never(config)

@@ -7,7 +7,7 @@ from calque.models.bahdanau import BahdanauConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
 from calque.models.recurrent import RecurrentEncoderConfig
-from calque.models.transformer import TransformerConfig
+from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
 
 class System(NamedTuple):
@@ -20,8 +20,11 @@ class System(NamedTuple):
 
 
 def _transformer(*, layers: int, width: int, feed_forward: int, heads: int) -> ModelConfig:
-    side = TransformerConfig(layers=layers, width=width, feed_forward=feed_forward, heads=heads)
-    return ModelConfig(tie="all", encoder=side, decoder=side)
+    return ModelConfig(
+        tie="all",
+        encoder=TransformerEncoderConfig(layers=layers, width=width, feed_forward=feed_forward, heads=heads),
+        decoder=TransformerDecoderConfig(layers=layers, width=width, feed_forward=feed_forward, heads=heads),
+    )
 
 
 SYSTEMS: dict[str, System] = {

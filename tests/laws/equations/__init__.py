@@ -64,5 +64,5 @@ def inputs(encoder, source: list[int]):
         case ConvolutionalEncoder():
             return convolutional_encoder(encoder, source)[1]
         case TransformerEncoder():
-            return transformer_embed(encoder.embedding.weight, source)
+            return transformer_embed(encoder.embedding, source)
     return [encoder.embedding.weight[token] for token in source]

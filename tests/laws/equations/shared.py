@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 class Read(NamedTuple):
@@ -34,6 +34,8 @@ def maxout(layer, x: Tensor) -> Tensor:
 
 
 def normed(norm, x: Tensor) -> Tensor:
-    """Layer normalisation (Ba 2016)."""
+    """Layer normalisation (Ba 2016), or by the root of the mean square (Zhang and Sennrich 2019)."""
+    if isinstance(norm, nn.RMSNorm):
+        return norm.weight * x / torch.sqrt((x * x).sum() / len(x) + 1e-6)
     centred = x - x.sum() / len(x)
     return norm.weight * centred / torch.sqrt((centred * centred).sum() / len(x) + 1e-5) + norm.bias

@@ -1,47 +1,72 @@
-"""The Transformer (Vaswani 2017)."""
+"""The Transformer (Vaswani 2017) and its variants; which variant a model is, its parts' types tell."""
 
 import math
 
 import torch
 from torch import Tensor
 
+from calque.layers.feed_forward import GELUFeedForward, SwiGLUFeedForward
+from calque.layers.mixers import SSRU, AverageAttention
+from calque.layers.multihead import RelativeMultiHead
+from calque.layers.positions import LearnedPositions, Sinusoids
 from calque.models.transformer import TransformerDecoder, TransformerEncoder
 from tests.laws.equations.shared import Read, dense, mean, normed, softmax
 
 
 def transformer_encoder(encoder: TransformerEncoder, source: list[int]) -> list[Tensor]:
     """Vaswani 2017, §3.1: every position looks at every position."""
-    stream = embed(encoder.embedding.weight, source)
+    stream = embed(encoder.embedding, source)
     for block in encoder.blocks:
-        stream = sublayer(block.around_attention, stream, lambda xs, b=block: [look(b.attention, x, xs)[0] for x in xs])
+
+        def around(xs, attention=block.attention):
+            return [among(attention, xs, i, upto=len(xs), rotary=encoder.rotary is not None) for i in range(len(xs))]
+
+        stream = sublayer(block.around_attention, stream, around)
         stream = sublayer(block.around_feed_forward, stream, lambda xs, b=block: [feed(b.feed_forward, x) for x in xs])
     return last_norm(encoder, stream)
 
 
 def transformer_decoder(decoder: TransformerDecoder, target: list[int], memory: list[Tensor]) -> Read:
     """Vaswani 2017, §3.1: position t looks at positions up to t, then at the memory."""
-    stream, weights = embed(decoder.embedding.weight, target), []
+    inputs = embed(decoder.embedding, target)
+    stream, weights, contexts = inputs, [], []
 
     for block in decoder.blocks:
 
-        def back(xs, block=block):
-            return [look(block.self_attention, x, xs[: t + 1])[0] for t, x in enumerate(xs)]
+        def back(xs, mixer=block.self_attention):
+            match mixer:
+                case SSRU():
+                    return ssru(mixer, xs)
+                case AverageAttention():
+                    return average(mixer, xs)
+            rotary = decoder.rotary is not None
+            return [among(mixer, xs, i, upto=i + 1, rotary=rotary) for i in range(len(xs))]
 
         def across(xs, block=block):
             looked = [look(block.cross_attention, x, memory) for x in xs]
             weights[:] = [each for _, each in looked]
-            return [found for found, _ in looked]
+            contexts[:] = [found for found, _ in looked]
+            return contexts
 
         stream = sublayer(block.around_self, stream, back)
         stream = sublayer(block.around_cross, stream, across)
         stream = sublayer(block.around_feed_forward, stream, lambda xs, b=block: [feed(b.feed_forward, x) for x in xs])
-    return Read(torch.stack(last_norm(decoder, stream)), torch.stack(weights))
+    hidden = last_norm(decoder, stream)
+    gate = None if decoder.copy_gate is None else copied(decoder.copy_gate, contexts, hidden, inputs)
+    return Read(torch.stack(hidden), torch.stack(weights), gate)
 
 
-def embed(weight: Tensor, tokens: list[int]) -> list[Tensor]:
+def embed(embedding, tokens: list[int]) -> list[Tensor]:
     """√D times the token's vector plus its position's, positions from 0 (§3.4, §3.5)."""
-    width = weight.shape[1]
-    return [math.sqrt(width) * weight[token] + sinusoid(place, width) for place, token in enumerate(tokens)]
+    width = embedding.weight.shape[1]
+    vectors = [math.sqrt(width) * embedding.weight[token] for token in tokens]
+    match embedding.positions:
+        case Sinusoids():
+            return [vector + sinusoid(place, width) for place, vector in enumerate(vectors)]
+        case LearnedPositions():
+            table = embedding.positions.weight
+            return [vector + table[min(place, len(table) - 1)] for place, vector in enumerate(vectors)]
+    return vectors
 
 
 def sinusoid(place: int, width: int) -> Tensor:
@@ -50,22 +75,91 @@ def sinusoid(place: int, width: int) -> Tensor:
     return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
 
 
+def rotated(vector: Tensor, place: int) -> Tensor:
+    """Su 2021, eq. 13-15: pair j turned by the matrix of the angle p·10000^(−2j/d); the pairs are (j, d/2 + j)."""
+    half = len(vector) // 2
+    turned = [None] * len(vector)
+    for j in range(half):
+        angle = place * 10000 ** (-2 * j / len(vector))
+        matrix = torch.tensor(
+            [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64
+        )
+        turned[j], turned[half + j] = matrix @ torch.stack([vector[j], vector[half + j]])
+    return torch.stack(turned)
+
+
+def parts_of(attention, head: int) -> tuple[slice, slice, slice]:
+    """The rows of the query matrix and of the key-value matrix that belong to a head; neighbours may share keys."""
+    d = attention.query.weight.shape[0] // attention.heads
+    groups = attention.key_value.weight.shape[0] // (2 * d)
+    group = head // (attention.heads // groups)
+    keys, values = group * d, (groups + group) * d
+    return slice(head * d, (head + 1) * d), slice(keys, keys + d), slice(values, values + d)
+
+
+def rows(layer, part: slice, x: Tensor) -> Tensor:
+    return layer.weight[part] @ x + layer.bias[part]
+
+
 def look(attention, x: Tensor, memory: list[Tensor]) -> tuple[Tensor, Tensor]:
     """§3.2.2: Concat(head₁, …) W, head = softmax(q·k/√d) v; and the weights, their mean over heads."""
-    width, heads = len(x), attention.heads
-    d = width // heads
-    query, key, value = attention.query, attention.key_value, attention.key_value
     found, looked = [], []
-    for head in range(heads):
-        mine = slice(head * d, (head + 1) * d)
-        values_of = slice(width + head * d, width + (head + 1) * d)
-        q = query.weight[mine] @ x + query.bias[mine]
-        ks = [key.weight[mine] @ m + key.bias[mine] for m in memory]
-        vs = [value.weight[values_of] @ m + value.bias[values_of] for m in memory]
-        weights = softmax([q @ k / math.sqrt(d) for k in ks])
-        found.append(mean(weights, vs))
+    for head in range(attention.heads):
+        mine, keys, values = parts_of(attention, head)
+        q = rows(attention.query, mine, x)
+        ks = [rows(attention.key_value, keys, m) for m in memory]
+        weights = softmax([q @ k / math.sqrt(len(q)) for k in ks])
+        found.append(mean(weights, [rows(attention.key_value, values, m) for m in memory]))
         looked.append(weights)
-    return dense(attention.out, torch.cat(found)), sum(looked) / heads
+    return dense(attention.out, torch.cat(found)), sum(looked) / attention.heads
+
+
+def among(attention, xs: list[Tensor], i: int, *, upto: int, rotary: bool) -> Tensor:
+    """Self-attention of position i over the first `upto` positions, with what Su 2021 and Shaw 2018 (eq. 3-5) add."""
+    found = []
+    for head in range(attention.heads):
+        mine, keys, values = parts_of(attention, head)
+        q = rows(attention.query, mine, xs[i])
+        q = rotated(q, i) if rotary else q
+        scores, vs = [], []
+        for j in range(upto):
+            k, v = rows(attention.key_value, keys, xs[j]), rows(attention.key_value, values, xs[j])
+            k = rotated(k, j) if rotary else k
+            if isinstance(attention, RelativeMultiHead):
+                reach = len(attention.key_distances) // 2
+                clipped = max(-reach, min(reach, j - i))
+                k, v = k + attention.key_distances[clipped + reach], v + attention.value_distances[clipped + reach]
+            scores.append(q @ k / math.sqrt(len(q)))
+            vs.append(v)
+        found.append(mean(softmax(scores), vs))
+    return dense(attention.out, torch.cat(found))
+
+
+def ssru(layer, xs: list[Tensor]) -> list[Tensor]:
+    """Kim 2019, §3.1."""
+    cell, found = torch.zeros_like(xs[0]), []
+    for x in xs:
+        forget = logistic(dense(layer.forget, x))
+        cell = forget * cell + (1 - forget) * (layer.candidate.weight @ x)
+        found.append(cell.clamp(min=0))
+    return found
+
+
+def average(layer, ys: list[Tensor]) -> list[Tensor]:
+    """Zhang, Xiong and Su 2018, §3.1."""
+    found = []
+    for j, y in enumerate(ys, start=1):
+        g = feed(layer.feed_forward, sum(ys[:j]) / j)
+        gates = logistic(layer.gates.weight @ torch.cat([y, g]))
+        found.append(gates[: len(y)] * y + gates[len(y) :] * g)
+    return found
+
+
+def copied(gate, contexts: list[Tensor], hidden: list[Tensor], inputs: list[Tensor]) -> Tensor:
+    """See 2017, eq. 8: σ(w_c·c + w_s·s + w_x·x + b)."""
+    w_c, w_s, w_x = gate.dense.weight[0].chunk(3)
+    vectors = zip(contexts, hidden, inputs, strict=True)
+    return torch.stack([logistic(w_c @ c + w_s @ s + w_x @ x + gate.dense.bias[0]) for c, s, x in vectors])
 
 
 def sublayer(around, stream: list[Tensor], function) -> list[Tensor]:
@@ -76,8 +170,20 @@ def sublayer(around, stream: list[Tensor], function) -> list[Tensor]:
 
 
 def feed(layer, x: Tensor) -> Tensor:
-    """Eq. 2: max(0, x W₁ + b₁) W₂ + b₂."""
-    return dense(layer.leave, dense(layer.enter, x).clamp(min=0))
+    """Eq. 2: max(0, x W₁ + b₁) W₂ + b₂, or GELU for max (Hendrycks 2016), or Swish(x W) ⊗ x V (Shazeer 2020)."""
+    inside = dense(layer.enter, x)
+    match layer:
+        case GELUFeedForward():
+            inside = torch.stack([each * (1 + math.erf(float(each) / math.sqrt(2))) / 2 for each in inside])
+        case SwiGLUFeedForward():
+            inside = inside * logistic(inside) * dense(layer.scale, x)
+        case _:
+            inside = inside.clamp(min=0)
+    return dense(layer.leave, inside)
+
+
+def logistic(x: Tensor) -> Tensor:
+    return 1 / (1 + torch.exp(-x))
 
 
 def last_norm(side, stream: list[Tensor]) -> list[Tensor]:

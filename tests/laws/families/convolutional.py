@@ -5,7 +5,7 @@ from calque.models.luong import LuongConfig
 from calque.models.mean import MeanEncoderConfig
 from calque.models.model import ModelConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
-from calque.models.transformer import TransformerConfig
+from calque.models.transformer import TransformerEncoderConfig
 
 
 def _encoder(*, kernel=3, layers=2, places=1024):
@@ -34,7 +34,7 @@ MODELS: dict[str, ModelConfig] = {
         encoder=RecurrentEncoderConfig(layers=1, width=6, embedding=6), decoder=_decoder()
     ),
     "transformer-encoder-conv-decoder": ModelConfig(
-        encoder=TransformerConfig(layers=1, width=6, heads=2, feed_forward=10), decoder=_decoder(kernel=2)
+        encoder=TransformerEncoderConfig(layers=1, width=6, heads=2, feed_forward=10), decoder=_decoder(kernel=2)
     ),
     "mean-encoder-lstm-decoder": ModelConfig(encoder=MeanEncoderConfig(width=8, embedding=5), decoder=_RECURRENT),
     "mean-encoder-luong-decoder": ModelConfig(encoder=MeanEncoderConfig(width=8, embedding=5), decoder=_LUONG),

@@ -4,7 +4,7 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.sampled import SampledOutputConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
-from calque.models.transformer import TransformerConfig
+from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 from tests.laws.families import recurrent
 
 SAMPLED = SampledOutputConfig(samples=4)
@@ -17,8 +17,8 @@ def _luong(output):
 
 
 def _transformer(output, *, tie="none"):
-    encoder = TransformerConfig(layers=1, width=8, heads=2, feed_forward=10)
-    decoder = TransformerConfig(layers=1, width=6, heads=3, feed_forward=10)
+    encoder = TransformerEncoderConfig(layers=1, width=8, heads=2, feed_forward=10)
+    decoder = TransformerDecoderConfig(layers=1, width=6, heads=3, feed_forward=10)
     return ModelConfig(tie=tie, encoder=encoder, decoder=decoder, output=output)
 
 

@@ -1,28 +1,87 @@
-"""Transformers, whole or on one side."""
+"""Transformers, whole or on one side, and their variants."""
 
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
-from calque.models.transformer import TransformerConfig
+from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 from tests.laws.families import recurrent
 
 
 def _transformer(*, norm="pre", tie="none", heads=2, encoder_width=6):
     return ModelConfig(
         tie=tie,
-        encoder=TransformerConfig(layers=2, width=encoder_width, heads=heads, feed_forward=10, norm=norm),
-        decoder=TransformerConfig(layers=2, width=6, heads=heads, feed_forward=10, norm=norm),
+        encoder=TransformerEncoderConfig(layers=2, width=encoder_width, heads=heads, feed_forward=10, norm=norm),
+        decoder=TransformerDecoderConfig(layers=2, width=6, heads=heads, feed_forward=10, norm=norm),
     )
 
 
-MODELS: dict[str, ModelConfig] = {
+def _variant(
+    positions,
+    activation="relu",
+    *,
+    normalisation="layer",
+    norm="pre",
+    key_value_heads=None,
+    mixer="attention",
+    copies=False,
+    heads=4,
+    width=8,
+    encoder_width=8,
+):
+    """Two layers a side; distances are clipped and learned positions run out within the sentences of the list."""
+    both = {
+        "layers": 2,
+        "heads": heads,
+        "feed_forward": 10,
+        "positions": positions,
+        "maximum_positions": 4,
+        "relative_reach": 2,
+        "activation": activation,
+        "normalisation": normalisation,
+        "norm": norm,
+        "key_value_heads": key_value_heads,
+    }
+    return ModelConfig(
+        encoder=TransformerEncoderConfig(width=encoder_width, **both),
+        decoder=TransformerDecoderConfig(width=width, mixer=mixer, copies=copies, **both),
+    )
+
+
+# Every value of an option meets every value of every other: tests/unit/models/test_transformer.py counts them.
+VARIANTS: dict[str, ModelConfig] = {
+    "transformer-grouped": _variant("sinusoidal", normalisation="rms", norm="post", key_value_heads=2),
+    "transformer-learned": _variant("learned", "gelu", normalisation="rms", norm="post", key_value_heads=1),
+    "transformer-rotary": _variant("rotary", "gelu", normalisation="rms", key_value_heads=2, encoder_width=16),
+    "transformer-rotary-multi-query-copy": _variant("rotary", norm="post", key_value_heads=1, copies=True),
+    "transformer-rotary-swiglu-copy": _variant(
+        "rotary", "swiglu", normalisation="rms", norm="post", copies=True, heads=3, width=12, encoder_width=6
+    ),
+    "transformer-relative": _variant(
+        "relative", "swiglu", normalisation="rms", copies=True, heads=3, width=6, encoder_width=12
+    ),
+    "transformer-relative-grouped": _variant("relative", "gelu", norm="post", key_value_heads=2, width=12),
+    "transformer-relative-multi-query-copy": _variant("relative", norm="post", key_value_heads=1, copies=True),
+    "transformer-ssru": _variant("learned", normalisation="rms", mixer="ssru", heads=3, width=6, encoder_width=12),
+    "transformer-ssru-copy": _variant("learned", "swiglu", norm="post", key_value_heads=2, mixer="ssru", copies=True),
+    "transformer-ssru-multi-query": _variant("sinusoidal", "gelu", key_value_heads=1, mixer="ssru"),
+    "transformer-average": _variant(
+        "sinusoidal", "gelu", norm="post", mixer="average", copies=True, heads=2, width=6, encoder_width=10
+    ),
+    "transformer-average-grouped": _variant(
+        "learned", normalisation="rms", norm="post", key_value_heads=2, mixer="average"
+    ),
+    "transformer-average-multi-query": _variant(
+        "sinusoidal", "swiglu", normalisation="rms", key_value_heads=1, mixer="average", width=12
+    ),
+}
+MODELS: dict[str, ModelConfig] = VARIANTS | {
     "transformer-pre": _transformer(),
     "transformer-post": _transformer(norm="post"),
     "transformer-tied": _transformer(tie="target", heads=3, encoder_width=12),
     "transformer-encoder-lstm-decoder": ModelConfig(
-        encoder=TransformerConfig(layers=1, width=8, heads=2, feed_forward=10),
+        encoder=TransformerEncoderConfig(layers=1, width=8, heads=2, feed_forward=10),
         decoder=LuongConfig(layers=1, width=6, embedding=7, bridge="tanh"),
     ),
     "lstm-encoder-transformer-decoder": ModelConfig(
-        encoder=recurrent.encoder(), decoder=TransformerConfig(layers=1, width=8, heads=2, feed_forward=10)
+        encoder=recurrent.encoder(), decoder=TransformerDecoderConfig(layers=1, width=8, heads=2, feed_forward=10)
     ),
 }

@@ -65,7 +65,8 @@ def test_gradients(options: dict) -> None:
     def look(queries: Tensor, values: Tensor):
         context = attention.prepare(values, mask)
         found, state = attention(queries, attention.start(context), context)
-        return found.context, found.weights, *found.losses.values(), *(part for part in state if part is not None)
+        covered = () if state.coverage is None else (state.coverage,)
+        return found.context, found.weights, *found.losses.values(), *covered
 
     assert gradcheck(look, (queries, values))
 
@@ -78,7 +79,7 @@ def test_a_window_holds_as_many_positions_as_asked(reach: str) -> None:
     context = attention.prepare(values, torch.ones(1, 31, dtype=torch.bool))
     found, _ = attention(random(1, 40, WIDTH), attention.start(context), context)
     seen = (found.weights > 0).sum(dim=-1)[0]
-    assert seen.max() == 5
+    assert seen.max() == (5 if reach == "local-m" else 4)  # a predicted position stands between two
     assert seen.min() >= 2  # at an edge
     if reach == "local-m":
         assert (found.weights[0, 10] > 0).nonzero().squeeze(1).tolist() == [8, 9, 10, 11, 12]

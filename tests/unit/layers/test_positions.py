@@ -1,11 +1,11 @@
-"""Sinusoids by their formula, however far and in whatever type they are asked for."""
+"""Sinusoids by their formula, however far and in whatever type they are asked for; the other positions by theirs."""
 
 import math
 
 import pytest
 import torch
 
-from calque.layers.positions import Sinusoids, sinusoids
+from calque.layers.positions import LearnedPositions, Sinusoids, distances, rotate, sinusoids
 
 WIDTH = 6
 
@@ -31,6 +31,15 @@ def test_positions_are_the_same_inside_and_past_the_table(size: int, dtype: torc
     torch.testing.assert_close(found, sinusoids(size, width=WIDTH)[positions].to(dtype), rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_positions_need_no_size(dtype: torch.dtype) -> None:
+    positions = torch.tensor([[0, 3, 1], [700, 2, 2]])
+    like = torch.zeros(1, dtype=dtype)
+    found = Sinusoids(WIDTH, ready=8)(positions, size=None, like=like)
+    assert found.dtype == dtype
+    assert torch.equal(found, sinusoids(701, width=WIDTH)[positions].to(dtype))
+
+
 def test_double_precision_is_kept() -> None:
     found = Sinusoids(WIDTH)(torch.tensor([5]), size=6, like=torch.zeros(1, dtype=torch.float64))
     assert torch.equal(found[0], sinusoids(6, width=WIDTH)[5])
@@ -38,3 +47,28 @@ def test_double_precision_is_kept() -> None:
 
 def test_the_table_is_not_saved() -> None:
     assert Sinusoids(WIDTH).state_dict() == {}
+
+
+def test_learned_positions_beyond_the_table_share_the_last_one() -> None:
+    learned = LearnedPositions(WIDTH, maximum=3)
+    found = learned(torch.tensor([[0, 2, 3, 90]]), size=91, like=torch.zeros(1))
+    assert torch.equal(found[0], learned.weight[[0, 2, 2, 2]])
+
+
+def test_rotated_products_depend_on_the_distance_alone_and_keep_lengths() -> None:
+    """Su 2021, eq. 11: what a query and a key have in common depends on how far apart they stand."""
+    query, key = torch.randn(2, 1, 3, 1, WIDTH, dtype=torch.float64)
+    waves = sinusoids(50, width=WIDTH)[None]
+
+    def product(here: int, there: int) -> torch.Tensor:
+        return (rotate(query, waves[:, [here]]) * rotate(key, waves[:, [there]])).sum(-1)
+
+    torch.testing.assert_close(product(3, 1), product(49, 47), rtol=0, atol=1e-12)
+    assert not torch.allclose(product(3, 1), product(3, 2))
+    turned = rotate(query, waves[:, [31]])
+    torch.testing.assert_close(turned.norm(dim=-1), query.norm(dim=-1), rtol=0, atol=1e-12)
+    assert torch.equal(rotate(query, waves[:, [0]]), query)
+
+
+def test_distances_are_from_the_last_places() -> None:
+    assert distances(2, keys=4, device=torch.device("cpu")).tolist() == [[-2, -1, 0, 1], [-3, -2, -1, 0]]

@@ -4,7 +4,9 @@ import torch
 from tests.laws.models import loud
 from torch import Tensor
 
-from calque.layers.transformer import Dropouts, EncoderBlock, FeedForward, MultiHead, Residual
+from calque.layers.feed_forward import FeedForward
+from calque.layers.multihead import MultiHead
+from calque.layers.transformer import BlockShape, Dropouts, EncoderBlock, Residual
 
 SENTENCES, QUERIES, SOURCE, WIDTH, MEMORY, HEADS = 2, 5, 7, 6, 8, 3
 
@@ -55,7 +57,7 @@ def test_each_dropout_works_in_training_and_rests_in_evaluation() -> None:
     inputs, mask = random(SENTENCES, SOURCE, WIDTH), torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
     for place in Dropouts._fields:
         dropouts = Dropouts(0.0, 0.0, 0.0)._replace(**{place: 0.5})
-        block = loud(EncoderBlock(WIDTH, heads=HEADS, inner=9, norm="pre", dropouts=dropouts))
+        block = loud(EncoderBlock(BlockShape(WIDTH, HEADS, inner=9, dropouts=dropouts)))
         rested = block(inputs, mask)
         assert torch.equal(block(inputs, mask), rested)
         assert not torch.allclose(block.train()(inputs, mask), rested), place
@@ -64,7 +66,8 @@ def test_each_dropout_works_in_training_and_rests_in_evaluation() -> None:
 @torch.no_grad()
 def test_norm_stands_before_the_sublayer_or_after_the_sum() -> None:
     stream, found = random(SENTENCES, SOURCE, WIDTH), random(SENTENCES, SOURCE, WIDTH)
-    pre, post = (loud(Residual(WIDTH, place=place, dropout=0.0)) for place in ("pre", "post"))
+    shape = BlockShape(WIDTH, HEADS, inner=9, dropouts=Dropouts(0.0, 0.0, 0.0))
+    pre, post = (loud(Residual(shape._replace(place=place))) for place in ("pre", "post"))
     assert torch.equal(pre.enter(stream), pre.norm(stream))
     assert torch.equal(pre.leave(stream, found), stream + found)
     assert torch.equal(post.enter(stream), stream)

@@ -1,16 +1,28 @@
-"""Who may look at what in the Transformer's decoder, and how it starts.
+"""Who may look at what in the Transformer's decoder, how it starts, which variants there are and what is refused.
 
 That prefixes of different length share a batch is the law `prefixes` in tests/laws/laws.py.
 """
+
+import itertools
+from typing import get_args
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from tests.laws.models import SIZES, source
+from tests.laws.families.transformer import VARIANTS
+from tests.laws.models import SIZES, sizes, source, target
 
-from calque.models.transformer import TransformerConfig, TransformerEncoder, self_mask
+from calque.models.model import Model, ModelConfig
+from calque.models.transformer import (
+    Embedding,
+    TransformerConfig,
+    TransformerDecoderConfig,
+    TransformerEncoder,
+    TransformerEncoderConfig,
+    self_mask,
+)
 
 
 @settings(max_examples=50, deadline=None)
@@ -27,7 +39,7 @@ def test_a_token_sees_its_rows_own_past_and_the_chunk_up_to_itself(past: int, si
 
 @torch.no_grad()
 def test_an_encoder_without_recurrence_ends_in_the_mean_of_its_true_positions() -> None:
-    config = TransformerConfig(layers=1, width=6, heads=2, feed_forward=10)
+    config = TransformerEncoderConfig(layers=1, width=6, heads=2, feed_forward=10)
     encoder = TransformerEncoder(config, vocabulary_size=SIZES.source).double().eval()
     memory = encoder(source())
     for row, size in enumerate(source().lengths.tolist()):
@@ -38,3 +50,116 @@ def test_an_encoder_without_recurrence_ends_in_the_mean_of_its_true_positions() 
 def test_a_width_that_does_not_divide_is_refused(width: int, heads: int) -> None:
     with pytest.raises(ValidationError, match=f"width {width} must be even and a multiple of heads {heads}"):
         TransformerConfig(width=width, heads=heads)
+
+
+REFUSED = {
+    "heads that do not divide": ({"heads": 4, "key_value_heads": 3}, "heads 4 must be a multiple of key_value_heads 3"),
+    "pairs that do not come out even": (
+        {"width": 12, "heads": 4, "positions": "rotary"},
+        "positions 'rotary' turn pairs: width / heads is 3 and must be even",
+    ),
+    "rotary without self-attention": (
+        {"positions": "rotary", "mixer": "ssru"},
+        "positions 'rotary' are part of self-attention, which mixer 'ssru' replaces; use positions = 'sinusoidal'",
+    ),
+    "relative without self-attention": ({"positions": "relative", "mixer": "average"}, "mixer 'average' replaces"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_meant_is_refused_with_the_way_out(name: str) -> None:
+    values, message = REFUSED[name]
+    with pytest.raises(ValidationError, match=message):
+        TransformerDecoderConfig(**values)
+
+
+OPTIONS = ["positions", "activation", "normalisation", "norm", "mixer"]
+
+
+def choices(config: TransformerConfig) -> dict[str, object]:
+    """What a variant is, key-value heads as how they are shared."""
+    shared = {None: "all", 1: "one"}.get(config.key_value_heads, "some")
+    chosen = {name: getattr(config, name) for name in [*OPTIONS, "copies"] if name in type(config).model_fields}
+    return chosen | {"key_value_heads": shared}
+
+
+@pytest.mark.parametrize("side", ["encoder", "decoder"])
+def test_in_the_list_of_variants_every_value_meets_every_other(side: str) -> None:
+    found = [choices(getattr(model, side)) for model in VARIANTS.values()]
+    fields = type(getattr(VARIANTS["transformer-ssru"], side)).model_fields
+    values = {name: get_args(fields[name].annotation) for name in OPTIONS if name in fields}
+    values |= {"key_value_heads": ("all", "some", "one")}
+    values |= {"copies": (False, True)} if side == "decoder" else {}
+    impossible = {("rotary", "ssru"), ("rotary", "average"), ("relative", "ssru"), ("relative", "average")}
+    missing = [
+        (first, one, second, other)
+        for first, second in itertools.combinations(values, 2)
+        for one, other in itertools.product(values[first], values[second])
+        if (one, other) not in impossible and not any(each[first] == one and each[second] == other for each in found)
+    ]
+    assert missing == []
+
+
+def test_embeddings_drop_as_residuals_do_unless_they_are_told_otherwise() -> None:
+    def dropped(**dropouts: float) -> float:
+        return Embedding(TransformerConfig(width=6, heads=2, **dropouts), vocabulary_size=5).dropout
+
+    assert dropped(dropout=0.3) == 0.3
+    assert dropped(dropout=0.3, embedding_dropout=0.0) == 0.0
+    assert dropped(dropout=0.0, embedding_dropout=0.2) == 0.2
+
+
+@torch.no_grad()
+def test_grouped_keys_are_kept_once_a_group() -> None:
+    model = Model(VARIANTS["transformer-rotary"], sizes=sizes("transformer-rotary")).double().eval()
+    context = model.decoder.prepare(model.encode(source()))
+    _, state = model.decoder(target(), model.decoder.start(context), context)
+    assert {layer.keys.shape for layer in state.past} == {(3, 2, 5, 2)}
+    assert {layer.values.shape for layer in context.memory} == {(3, 2, 7, 2)}
+
+
+@pytest.mark.parametrize("name", ["transformer-ssru", "transformer-average"])
+@torch.no_grad()
+def test_what_a_mixer_carries_does_not_grow(name: str) -> None:
+    model = Model(VARIANTS[name], sizes=sizes(name)).double().eval()
+    context = model.decoder.prepare(model.encode(source()))
+    state = model.decoder.start(context)
+    for size in (1, 2, 3):
+        _, state = model.decoder(target(size=size), state, context)
+        assert state.past == ()
+        assert state.carried.shape == (3, 2, 6)
+    assert state.position.tolist() == [6, 6, 6]
+
+
+def test_a_model_that_copies_gives_gate_and_attention_with_gradients_in_training() -> None:
+    model = Model(VARIANTS["transformer-relative"], sizes=sizes("transformer-relative")).double()
+    output = model(source(), target())
+    assert output.gate.shape == target().shape
+    assert ((output.gate > 0) & (output.gate < 1)).all()
+    torch.testing.assert_close(output.attention.sum(-1), torch.ones_like(output.gate))
+    output.attention[..., 0].sum().backward()
+    assert model.decoder.blocks[-1].cross_attention.query.weight.grad.any()
+    assert Model(ModelConfig(), sizes=SIZES).decoder.copy_gate is None
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+@torch.no_grad()
+def test_half_precision_comes_near(name: str) -> None:
+    """With weights in bfloat16 and under autocast, all at once and a token at a time."""
+    torch.manual_seed(0)
+    model = Model(VARIANTS[name], sizes=sizes(name)).eval()
+    exact = model(source(), target()).hidden
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        both = [model(source(), target()).hidden, one_by_one(model)]
+    model.bfloat16()
+    for found in [*both, model(source(), target()).hidden, one_by_one(model)]:
+        assert (found.float() - exact).abs().max() < 0.15
+
+
+def one_by_one(model: Model) -> torch.Tensor:
+    context = model.decoder.prepare(model.encode(source()))
+    state, found = model.decoder.start(context), []
+    for token in target().split(1, dim=1):
+        output, state = model.decoder(token, state, context)
+        found.append(output.hidden)
+    return torch.cat(found, dim=1)

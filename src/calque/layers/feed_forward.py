@@ -1,0 +1,60 @@
+"""What a Transformer block does at each position apart. Letters: D width, F inner width."""
+
+from typing import Literal, assert_never
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+ActivationName = Literal["relu", "gelu", "swiglu"]
+
+
+class FeedForward(nn.Module):
+    """max(0, x W₁ + b₁) W₂ + b₂ (Vaswani 2017, eq. 2)."""
+
+    def __init__(self, width: int, *, inner: int, dropout: float) -> None:
+        super().__init__()
+        self.enter = nn.Linear(width, inner)
+        self.leave = nn.Linear(inner, width)
+        self.dropout = dropout
+
+    def inside(self, inputs: Tensor) -> Tensor:
+        """[...,F] from [...,D]."""
+        return self.enter(inputs).relu()  # type: ignore[no-any-return]
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return self.leave(F.dropout(self.inside(inputs), self.dropout, self.training))  # type: ignore[no-any-return]
+
+
+class GELUFeedForward(FeedForward):
+    """GELU(x W₁ + b₁) W₂ + b₂, GELU(x) = x·Φ(x), Φ the normal distribution's (Hendrycks and Gimpel 2016, §2)."""
+
+    def inside(self, inputs: Tensor) -> Tensor:
+        return F.gelu(self.enter(inputs))
+
+
+class SwiGLUFeedForward(FeedForward):
+    """(Swish(x W) ⊗ x V) W₂, Swish(x) = x·σ(x) (Shazeer 2020, eq. 6).
+
+    Each product has a bias, where the paper has none. The paper makes the inner width a third smaller, so that the
+    parameters stay as many; here it is as wide as it is told to be.
+    """
+
+    def __init__(self, width: int, *, inner: int, dropout: float) -> None:
+        super().__init__(width, inner=inner, dropout=dropout)
+        self.scale = nn.Linear(width, inner)
+
+    def inside(self, inputs: Tensor) -> Tensor:
+        return F.silu(self.enter(inputs)) * self.scale(inputs)  # type: ignore[no-any-return]
+
+
+def build_feed_forward(name: ActivationName, *, width: int, inner: int, dropout: float) -> FeedForward:
+    """The feed-forward layer with that activation."""
+    match name:
+        case "relu":
+            return FeedForward(width, inner=inner, dropout=dropout)
+        case "gelu":
+            return GELUFeedForward(width, inner=inner, dropout=dropout)
+        case "swiglu":
+            return SwiGLUFeedForward(width, inner=inner, dropout=dropout)
+        case _:
+            assert_never(name)

@@ -1,0 +1,90 @@
+"""The mixture of what is written and what is copied, by See's equations."""
+
+import pytest
+import torch
+from tests.laws.models import loud
+from torch.autograd import gradcheck
+
+from calque.layers.copying import CopyGate, copy_probs, mixture, mixture_loss
+
+SENTENCES, BEAMS, STEPS, SOURCE, WORDS = 2, 3, 4, 5, 7
+TOKENS = torch.tensor([[1, 3, 1, 7, 8], [6, 7, 7, 0, 0]])  # 7 and 8 are outside the vocabulary
+
+
+def parts(*, rows: int = SENTENCES * BEAMS, steps: int = STEPS):
+    log_probs = torch.randn(rows, steps, WORDS, dtype=torch.float64).log_softmax(dim=-1)
+    gate = torch.rand(rows, steps, dtype=torch.float64)
+    attention = torch.randn(rows, steps, SOURCE, dtype=torch.float64).softmax(dim=-1)
+    return log_probs, gate, attention
+
+
+def test_it_is_eq_9_for_every_word() -> None:
+    log_probs, gate, attention = parts()
+    mixed = mixture(log_probs, gate=gate, attention=attention, tokens=TOKENS).exp()
+    assert mixed.shape == (SENTENCES * BEAMS, STEPS, WORDS + SOURCE)
+    for row in range(SENTENCES * BEAMS):
+        source = TOKENS[row // BEAMS].tolist()
+        for step in range(STEPS):
+            p = gate[row, step].item()
+            for word in range(WORDS + SOURCE):
+                written = log_probs[row, step, word].exp().item() if word < WORDS else 0.0
+                looked = sum(attention[row, step, s].item() for s, there in enumerate(source) if there == word)
+                assert mixed[row, step, word].item() == pytest.approx(p * written + (1 - p) * looked, abs=1e-12)
+    torch.testing.assert_close(mixed.sum(dim=-1), torch.ones_like(gate))
+
+
+def test_a_number_without_a_word_is_impossible() -> None:
+    log_probs, gate, attention = parts()
+    mixed = mixture(log_probs, gate=gate, attention=attention, tokens=TOKENS)
+    assert mixed[BEAMS:, :, 8].eq(-torch.inf).all(), "the second sentence has one unknown word"
+    assert mixed[:BEAMS, :, 8].isfinite().all()
+    assert mixed[..., 9:].eq(-torch.inf).all()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_gradients(smoothing: float) -> None:
+    log_probs, gate, attention = (part.requires_grad_() for part in parts(rows=SENTENCES, steps=2))
+    targets = torch.tensor([[8, 1], [7, 2]])
+
+    def loss(log_probs, gate, attention):
+        mixed = mixture(log_probs, gate=gate, attention=attention, tokens=TOKENS)
+        return mixture_loss(mixed, targets, smoothing=smoothing, vocabulary=WORDS)
+
+    assert gradcheck(loss, (log_probs, gate, attention))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("gate", [0.0, 1.0])
+def test_extremes_are_finite(gate: float, dtype: torch.dtype) -> None:
+    """A gate that is all or nothing, a word that attention never saw: the loss is large, its gradient a number."""
+    log_probs = torch.randn(1, 2, WORDS, dtype=dtype).log_softmax(dim=-1).requires_grad_()
+    gates = torch.full((1, 2), gate, dtype=dtype, requires_grad=True)
+    attention = torch.tensor([[[1.0, 0, 0, 0, 0]] * 2], dtype=dtype, requires_grad=True)
+    mixed = mixture(log_probs, gate=gates, attention=attention, tokens=TOKENS[:1])
+    losses = mixture_loss(mixed, torch.tensor([[8, 2]]), smoothing=0.1, vocabulary=WORDS)
+    losses.sum().backward()
+    assert losses.isfinite().all()
+    for part in (log_probs, gates, attention):
+        assert part.grad.isfinite().all()
+
+
+def test_loss_is_minus_the_log_probability() -> None:
+    log_probs, gate, attention = parts(rows=SENTENCES)
+    mixed = mixture(log_probs, gate=gate, attention=attention, tokens=TOKENS)
+    targets = torch.tensor([[1, 7, 8, 2], [6, 7, 3, 0]])
+    expected = -mixed.gather(-1, targets[..., None]).squeeze(-1)
+    torch.testing.assert_close(mixture_loss(mixed, targets, smoothing=0.0, vocabulary=WORDS), expected)
+    smooth = 0.9 * expected - 0.1 * mixed[..., :WORDS].mean(dim=-1)
+    torch.testing.assert_close(mixture_loss(mixed, targets, smoothing=0.1, vocabulary=WORDS), smooth)
+
+
+def test_copy_probs_belong_to_their_sentence() -> None:
+    attention = torch.eye(SOURCE)[None].repeat(SENTENCES * BEAMS, 1, 1)
+    copied = copy_probs(attention, TOKENS, size=WORDS + SOURCE)
+    assert torch.equal(copied.argmax(dim=-1), TOKENS.repeat_interleave(BEAMS, dim=0))
+
+
+def test_gradients_of_the_gate() -> None:
+    gate = loud(CopyGate(context=3, state=4, inputs=2))
+    inputs = [torch.randn(2, 3, size, dtype=torch.float64, requires_grad=True) for size in (3, 4, 2)]
+    assert gradcheck(gate, inputs)

@@ -1,0 +1,90 @@
+"""Hard attention's estimator: unbiased, by enumerating everything it could have drawn."""
+
+import itertools
+
+import pytest
+import torch
+from tests.laws.families.attention import MODELS
+from tests.laws.models import SIZES, loud, source, target
+
+from calque.layers import attention as module
+from calque.layers.reinforce import MovingBaseline, reinforced
+from calque.models.luong import LuongConfig
+from calque.models.model import Model, ModelConfig
+from calque.tensors import Padded
+
+SOURCE, TARGET = 3, 3
+FEEDING = MODELS["feeding general global hard gated"]
+FAMILIES = {
+    "luong": FEEDING.model_copy(update={"decoder": FEEDING.decoder.model_copy(update={"input_feeding": False})}),
+    "feeding": FEEDING,
+    "bahdanau": MODELS["bahdanau concat local-p hard gated"],
+    "gnmt": MODELS["gnmt location local-m hard coverage"],
+}
+
+
+def still(config: ModelConfig) -> ModelConfig:
+    """Without dropout, so that draws are all that is random."""
+    encoder, decoder = (part.model_copy(update={"dropout": 0.0}) for part in (config.encoder, config.decoder))
+    return config.model_copy(update={"encoder": encoder, "decoder": decoder})
+
+
+def one_sentence() -> tuple[Padded, torch.Tensor]:
+    sentences = source()
+    return Padded(sentences.values[:1, :SOURCE], torch.tensor([SOURCE])), target()[:1, :TARGET]
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_expected_gradient_is_the_gradient_of_the_expected_loss(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Σ π(draws)·estimate(draws) = ∇ Σ π(draws)·loss(draws), over all draws, with a baseline that is not zero."""
+    model = loud(Model(still(FAMILIES[family]), sizes=SIZES)).train()
+    sentence, tokens = one_sentence()
+    weights = [one for one in model.parameters() if one.requires_grad]
+    counts = torch.ones(1, TARGET, dtype=torch.bool)
+    expected_loss, estimate = torch.zeros((), dtype=torch.float64), [torch.zeros_like(one) for one in weights]
+    total = 0.0
+    for places in itertools.product(range(SOURCE), repeat=TARGET):
+        output = drawing(model, sentence, tokens, places, monkeypatch)
+        losses = model.losses(output, sentence.values, tokens, smoothing=0.0, ignored=-1)
+        likely = output.chosen.sum().exp()
+        if likely.item() < 1e-200:
+            continue  # outside a window: never drawn
+        total += likely.item()
+        taught = reinforced(output.chosen, losses=losses, counts=counts, baseline=torch.tensor(-0.7))
+        gradient = torch.autograd.grad(losses.sum() + taught, weights, retain_graph=True, allow_unused=True)
+        estimate = [
+            so_far if each is None else so_far + likely.detach() * each
+            for so_far, each in zip(estimate, gradient, strict=True)
+        ]
+        expected_loss = expected_loss + likely * losses.sum()
+    assert total == pytest.approx(1.0)
+    true = torch.autograd.grad(expected_loss, weights, allow_unused=True)
+    assert any(each is not None and each.abs().max() > 1e-3 for each in true)
+    for ours, theirs in zip(estimate, true, strict=True):
+        torch.testing.assert_close(ours, torch.zeros_like(ours) if theirs is None else theirs, rtol=1e-9, atol=1e-9)
+
+
+def drawing(model, sentence, tokens, places, monkeypatch):
+    """What the model makes of tokens when it draws these places, one a step."""
+    remaining = iter(places)
+
+    def draw(shares: torch.Tensor) -> torch.Tensor:
+        return torch.tensor([[next(remaining) for _ in range(shares.shape[1])]])
+
+    monkeypatch.setattr(module, "draw", draw)
+    return model(sentence, tokens)
+
+
+def test_the_baseline_moves_towards_what_is_usual() -> None:
+    baseline = MovingBaseline()
+    rewards, counts = torch.tensor([[-2.0, -4.0, -100.0]]), torch.tensor([[True, True, False]])
+    for _ in range(100):
+        baseline.follow(rewards, counts)
+    assert baseline.value.item() == pytest.approx(-3.0, abs=1e-3)
+
+
+def test_the_baseline_is_saved_with_the_weights() -> None:
+    names = {name for name, _ in Model(FEEDING, sizes=SIZES).named_parameters()}
+    assert "baseline.value" in names
+    soft = ModelConfig(encoder=FEEDING.encoder, decoder=LuongConfig(layers=2, width=6, embedding=7))
+    assert "baseline.value" not in {name for name, _ in Model(soft, sizes=SIZES).named_parameters()}

@@ -1,0 +1,51 @@
+"""Words outside the vocabulary, numbered from source to target and back."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calque.text import (
+    UNK,
+    BytesTokenizer,
+    CharactersConfig,
+    CharactersTokenizer,
+    WordsConfig,
+    WordsTokenizer,
+    open_source,
+    open_target,
+)
+
+WORDS = WordsTokenizer.train(WordsConfig(), lines=["the cat sat", "on the mat ."])
+SIZE = len(WORDS.vocabulary)
+TEXTS = st.lists(st.sampled_from(["the", "cat", "Zork", "Quux", "mat", "Blorb"]), min_size=1).map(" ".join)
+
+
+def test_unknown_words_are_numbered_by_their_first_place() -> None:
+    (opened,) = open_source(WORDS, ["Zork the Quux Zork"])
+    assert opened.unknown == ("Zork", "Quux")
+    assert opened.ids == [SIZE, WORDS.vocabulary.id("the"), SIZE + 1, SIZE]
+
+
+def test_a_target_uses_its_sources_numbers() -> None:
+    sources = open_source(WORDS, ["Quux Zork", "the cat"])
+    targets = open_target(WORDS, ["Zork sat Blorb", "Zork sat"], sources=sources)
+    assert targets == [[SIZE + 1, WORDS.vocabulary.id("sat"), UNK], [UNK, WORDS.vocabulary.id("sat")]]
+
+
+@given(TEXTS)
+def test_a_source_comes_back_whole(text: str) -> None:
+    (opened,) = open_source(WORDS, [text])
+    assert WORDS.decode(opened.ids, unknown=opened.unknown) == text
+
+
+@given(TEXTS)
+def test_with_the_numbers_closed_it_is_the_plain_encoding(text: str) -> None:
+    (opened,) = open_source(WORDS, [text])
+    assert [UNK if id >= SIZE else id for id in opened.ids] == WORDS.encode(text)
+
+
+def test_characters_can_be_unknown_too_and_bytes_cannot() -> None:
+    characters = CharactersTokenizer.train(CharactersConfig(), lines=["abc"])
+    (opened,) = open_source(characters, ["cab日"])
+    assert opened.unknown == ("日",)
+    (closed,) = open_source(BytesTokenizer(), ["cab日"])
+    assert closed.unknown == ()
