@@ -20,10 +20,10 @@ from calque.data.corpora import DataConfig
 from calque.data.plan import BatchConfig, Plan
 from calque.data.prepare import Prepared, prepare
 from calque.data.store import target_counts
-from calque.errors import ConfigError, FolderError, UserError
+from calque.errors import FolderError, UserError
 from calque.folders import MANIFEST, sync
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.models.systems import SYSTEMS
+from calque.models.systems import SYSTEMS, system_model
 from calque.models.transformer import TransformerConfig
 from calque.text import UNK, SentencePieceConfig, TextConfig
 from calque.training.lock import LOCK, run_lock
@@ -162,21 +162,14 @@ def build(experiment: Experiment, *, sizes: Sizes) -> Model:
 
 
 def experiment_values(
-    *, config: Path | None, system: str | None, corpora: Values, assignments: Sequence[str]
+    *, config: Path | None, system: str | None, corpora: Values, assignments: Sequence[str], scale: float = 1.0
 ) -> Values:
     """The values of an experiment from what a command line gives: later ones lie over earlier ones."""
     values = read_toml(config) if config else {}
     if system is not None:
-        values = {**values, "model": to_values(system_model(system))}
+        values = {**values, "model": to_values(system_model(system, scale=scale))}
     values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
     return override(values, assignments)
-
-
-def system_model(name: str) -> ModelConfig:
-    """The model of a named system."""
-    if name not in SYSTEMS:
-        raise ConfigError(f"system {name!r} is not known; there are: {', '.join(SYSTEMS)}")
-    return SYSTEMS[name].model
 
 
 def new_run_folder(folder: Path | None) -> Path:

@@ -8,7 +8,7 @@ from torch import nn
 from calque.layers.output import FullOutput
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
-from tests.laws.families import attention, convolutional, output, recurrent, transformer
+from tests.laws.families import attention, convolutional, output, recurrent, systems, transformer
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -17,7 +17,7 @@ SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, j
 JOINT = Sizes(11, 11, joint=True)
 
 
-FAMILIES = (recurrent, attention, convolutional, transformer, output)
+FAMILIES = (recurrent, attention, convolutional, transformer, output, systems)
 MODELS: dict[str, ModelConfig] = {name: model for family in FAMILIES for name, model in family.MODELS.items()}
 
 
@@ -34,8 +34,9 @@ def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
 
 
 def sizes(name: str) -> Sizes:
-    """A model that copies needs one vocabulary; the sources hold words outside it."""
-    return JOINT if getattr(MODELS[name].decoder, "copies", False) else SIZES
+    """A model that copies or is tied needs one vocabulary; the sources hold words outside it."""
+    model = MODELS[name]
+    return JOINT if model.tie == "all" or getattr(model.decoder, "copies", False) else SIZES
 
 
 def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:

@@ -21,7 +21,6 @@ from calque.experiment import (
     follow_corpus,
     new_run_folder,
     resume,
-    system_model,
     train,
 )
 from calque.models.model import Sizes
@@ -161,8 +160,8 @@ def test_systems_lie_under_overrides_and_over_the_file(tmp_path: Path) -> None:
 
 
 def test_an_unknown_system_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'tinny' is not known; there are: tiny, small"):
-        system_model("tinny")
+    with pytest.raises(ConfigError, match=r"'tinny' is not known; there are: cho2014, sutskever2014"):
+        experiment_values(config=None, system="tinny", corpora={}, assignments=[])
 
 
 def test_the_seed_draws_the_weights(corpus: dict[str, Path]) -> None:

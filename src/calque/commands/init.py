@@ -19,6 +19,7 @@ HEADER = """\
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
     system: Annotated[str, typer.Option(help="The model to begin with; `calque systems` lists them.")] = "tiny",
+    scale: Annotated[float, typer.Option(help="Make the system's widths, heads and layers smaller.")] = 1.0,
     source: Annotated[Path, typer.Option(help="Source sentences.")] = Path("train.source"),
     target: Annotated[Path, typer.Option(help="Target sentences.")] = Path("train.target"),
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,
@@ -40,7 +41,7 @@ def init(
     if path.exists():
         raise FolderError(f"{path}: is there already; choose another name")
     corpora = {"train": [{"kind": "files", "source": str(source), "target": str(target)}]}
-    values = experiment_values(config=None, system=system, corpora=corpora, assignments=[])
+    values = experiment_values(config=None, system=system, corpora=corpora, assignments=[], scale=scale)
     text = to_toml(check(Experiment, values, origin="init"), comments=True)
     path.write_text(HEADER + _left_open(text, keys=FOLLOWING), encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)

@@ -7,18 +7,20 @@ import typer
 
 def systems(
     name: Annotated[str | None, typer.Argument(help="Print this system's whole config.")] = None,
+    scale: Annotated[float, typer.Option(help="Make its widths, heads and layers smaller, e.g. 0.25.")] = 1.0,
 ) -> None:
-    """List the named systems, or print one's config.
+    """List the named systems with their papers, or print one's config.
 
     Examples:
 
         calque systems
 
-        calque systems luong2015
+        calque systems luong2015-local-p
+
+        calque systems gnmt2016 --scale 0.25 > model.toml
     """
     from calque.config import to_toml
-    from calque.experiment import system_model
-    from calque.models.systems import SYSTEMS
+    from calque.models.systems import SYSTEMS, system_model
 
     if name is None:
         width = max(map(len, SYSTEMS))
@@ -26,8 +28,8 @@ def systems(
             typer.echo(f"{key:{width}}  {system.summary}")
             typer.echo(f"{'':{width}}  {system.paper}; departs: {system.departures or 'nowhere'}")
         return
-    model = system_model(name)
+    model = system_model(name, scale=scale)
     system = SYSTEMS[name]
-    typer.echo(f"# {name}: {system.summary}")
+    typer.echo(f"# {name}{f', scaled by {scale}' if scale != 1 else ''}: {system.summary}")
     typer.echo(f"# {system.paper}; departs: {system.departures or 'nowhere'}")
     typer.echo(to_toml(model, section="model", comments=True), nl=False)

@@ -18,6 +18,7 @@ def train(
     valid_source: Annotated[Path | None, typer.Option(help="Validation sources; else 1 % is held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
     system: Annotated[str | None, typer.Option(help="A named model; `calque systems` lists them.")] = None,
+    scale: Annotated[float | None, typer.Option(help="Make the system's widths, heads and layers smaller.")] = None,
     run: Annotated[Path | None, typer.Option(help="The run folder; else the next number in runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run; needs nothing else.")] = None,
 ) -> None:
@@ -30,17 +31,21 @@ def train(
 
         calque train --source train.de --target train.en --system small
 
+        calque train --source train.de --target train.en --system gnmt2016 --scale 0.25
+
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --resume runs/first
     """
     if resume is not None:
-        given = (overrides, config, source, target, valid_source, valid_target, system, run)
+        given = (overrides, config, source, target, valid_source, valid_target, system, scale, run)
         if any(given):
             raise ConfigError(
                 "--resume takes no other setting: a run goes on as it was begun; to train longer, raise "
                 "training.steps in its config.toml"
             )
+    if scale is not None and config is not None and system is None:
+        raise ConfigError("--scale is for --system: a config says its own sizes")
     corpora: dict[str, Any] = {}
     if resume is None:
         corpora = _corpora(source, target, role="train") | _corpora(valid_source, valid_target, role="valid")
@@ -57,6 +62,7 @@ def train(
             system=system or (None if config else "tiny"),
             corpora=corpora,
             assignments=overrides or [],
+            scale=1.0 if scale is None else scale,
         )
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     summary = done.summary

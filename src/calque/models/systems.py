@@ -1,12 +1,17 @@
-"""Named systems: a model config under the name of its paper, or under a size of our own."""
+"""Named systems: a model config under the name of its paper, or under a size of our own; and the same, smaller."""
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from calque.layers.attention import AdditiveAttentionConfig
+from calque.config import check, to_values
+from calque.errors import ConfigError
+from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
 from calque.models.bahdanau import BahdanauConfig
+from calque.models.cho import ChoConfig
+from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
+from calque.models.gnmt import GnmtConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
-from calque.models.recurrent import RecurrentEncoderConfig
+from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
 
@@ -15,19 +20,118 @@ class System(NamedTuple):
 
     model: ModelConfig
     summary: str
-    paper: str = ""
+    paper: str
     departures: str = ""  # where it is not what the paper has
 
 
-def _transformer(*, layers: int, width: int, feed_forward: int, heads: int) -> ModelConfig:
+def _transformer(*, layers: int, width: int, feed_forward: int, heads: int, **options: Any) -> ModelConfig:
+    side = {"layers": layers, "width": width, "feed_forward": feed_forward, "heads": heads, **options}
+    return ModelConfig(tie="all", encoder=TransformerEncoderConfig(**side), decoder=TransformerDecoderConfig(**side))
+
+
+def _luong(**attention: Any) -> ModelConfig:
+    sizes: dict[str, Any] = {"layers": 4, "width": 1000, "embedding": 1000}
     return ModelConfig(
-        tie="all",
-        encoder=TransformerEncoderConfig(layers=layers, width=width, feed_forward=feed_forward, heads=heads),
-        decoder=TransformerDecoderConfig(layers=layers, width=width, feed_forward=feed_forward, heads=heads),
+        encoder=RecurrentEncoderConfig(**sizes, bidirectional=False, reverse=True),
+        decoder=LuongConfig(**sizes, attention=AttentionConfig(**attention)),
     )
 
 
+SUBWORDS = "subwords instead of words"
+
 SYSTEMS: dict[str, System] = {
+    "cho2014": System(
+        ModelConfig(
+            encoder=RecurrentEncoderConfig(
+                cell="gru-original", layers=1, width=1000, embedding=100, bidirectional=False, dropout=0.0
+            ),
+            decoder=ChoConfig(width=1000, embedding=100, readout=500, dropout=0.0),
+        ),
+        "GRU of 1,000, the source as one vector that every step reads, maxout readout of 500",
+        "Cho et al. 2014, §2, §4.1, A.1",
+        f"{SUBWORDS}; the output matrix is not factored to rank 100",
+    ),
+    "sutskever2014": System(
+        ModelConfig(
+            encoder=RecurrentEncoderConfig(
+                layers=4, width=1000, embedding=1000, bidirectional=False, reverse=True, dropout=0.0
+            ),
+            decoder=RecurrentDecoderConfig(layers=4, width=1000, embedding=1000, dropout=0.0),
+        ),
+        "LSTM, 4 layers of 1,000, the source reversed, known by the decoder's first state alone",
+        "Sutskever et al. 2014, §2, §3.3, §3.4",
+        SUBWORDS,
+    ),
+    "bahdanau2015": System(
+        ModelConfig(
+            encoder=RecurrentEncoderConfig(
+                cell="gru-original", layers=1, width=2000, embedding=620, bidirectional=True, dropout=0.0
+            ),
+            decoder=BahdanauConfig(
+                width=1000, embedding=620, readout=500, dropout=0.0, attention=AdditiveAttentionConfig(alignment=1000)
+            ),
+        ),
+        "GRU of 1,000 in each direction, additive attention, maxout readout of 500",
+        "Bahdanau et al. 2015, §3, A.1, A.2",
+        SUBWORDS,
+    ),
+    "luong2015": System(
+        _luong(),
+        "LSTM, 4 layers of 1,000, global attention (general), input feeding, the source reversed",
+        "Luong et al. 2015, §3.1, §3.3, §4.1",
+        SUBWORDS,
+    ),
+    "luong2015-local-m": System(
+        _luong(reach="local-m"),
+        "the same with attention to 21 positions around the current one",
+        "Luong et al. 2015, §3.2",
+        SUBWORDS,
+    ),
+    "luong2015-local-p": System(
+        _luong(reach="local-p"),
+        "the same with attention to 21 positions around a predicted one",
+        "Luong et al. 2015, §3.2, eq. 9, 10",
+        SUBWORDS,
+    ),
+    "luong2015-hard": System(
+        _luong(choice="hard"),
+        "the same with attention to one position, drawn in training",
+        "Luong et al. 2015; Xu et al. 2015, §4.1",
+        f"{SUBWORDS}; a draw's reward is the loss from its own step on, not the whole sentence's; every sentence draws",
+    ),
+    "gnmt2016": System(
+        ModelConfig(
+            encoder=RecurrentEncoderConfig(
+                layers=8, width=1024, embedding=1024, bidirectional="first", connection="residual"
+            ),
+            decoder=GnmtConfig(layers=8, width=1024, embedding=1024, attention=AdditiveAttentionConfig(alignment=1024)),
+        ),
+        "LSTM, 8+8 layers of 1,024 with residual connections, the bottom decoder layer attends",
+        "Wu et al. 2016, §3",
+        "residual connections from the second layer on, not the third; the two directions of the first encoder layer "
+        "have half the width each",
+    ),
+    "gehring2017": System(
+        ModelConfig(
+            encoder=ConvolutionalEncoderConfig(layers=20, width=512, embedding=512, kernel=3),
+            decoder=ConvolutionalDecoderConfig(layers=20, width=512, embedding=512, kernel=3),
+        ),
+        "ConvS2S, 20+20 layers of 512, kernel 3: the paper's English-Romanian model",
+        "Gehring et al. 2017, §3, §4.3",
+        "the output layer has no weight normalisation; positions beyond the table share its last vector",
+    ),
+    "vaswani2017-base": System(
+        _transformer(layers=6, width=512, feed_forward=2048, heads=8, norm="post"),
+        "Transformer, 6+6 layers, width 512",
+        "Vaswani et al. 2017, §3, table 3",
+        "sines and cosines in halves instead of interleaved",
+    ),
+    "vaswani2017-big": System(
+        _transformer(layers=6, width=1024, feed_forward=4096, heads=16, norm="post", dropout=0.3),
+        "Transformer, 6+6 layers, width 1,024",
+        "Vaswani et al. 2017, §3, table 3",
+        "sines and cosines in halves instead of interleaved",
+    ),
     "tiny": System(
         _transformer(layers=2, width=128, feed_forward=512, heads=4),
         "Transformer, 2+2 layers, width 128: minutes on a laptop",
@@ -46,30 +150,48 @@ SYSTEMS: dict[str, System] = {
         "Vaswani et al. 2017, §3",
         "pre-norm where the paper has post-norm",
     ),
-    "luong2015": System(
+    "fast": System(
         ModelConfig(
-            encoder=RecurrentEncoderConfig(layers=4, width=1000, embedding=1000, bidirectional=False),
-            decoder=LuongConfig(layers=4, width=1000, embedding=1000),
+            tie="all",
+            encoder=TransformerEncoderConfig(layers=8, width=256, feed_forward=1024, heads=4),
+            decoder=TransformerDecoderConfig(layers=2, width=256, feed_forward=1024, heads=4, mixer="ssru"),
         ),
-        "LSTM, 4 layers of 1,000, global attention (general), input feeding",
-        "Luong et al. 2015, §3.1, §3.3, §4.1",
-        "subwords instead of 50,000 words; the source is not reversed",
-    ),
-    "bahdanau2015": System(
-        ModelConfig(
-            encoder=RecurrentEncoderConfig(
-                cell="gru-original", layers=1, width=2000, embedding=620, bidirectional=True, dropout=0.0
-            ),
-            decoder=BahdanauConfig(
-                width=1000,
-                embedding=620,
-                readout=500,
-                dropout=0.0,
-                attention=AdditiveAttentionConfig(alignment=1000),
-            ),
-        ),
-        "GRU of 1,000 in each direction, additive attention, maxout readout of 500",
-        "Bahdanau et al. 2015, §3, A.1, A.2",
-        "subwords instead of 30,000 words",
+        "Transformer, 8 encoder and 2 decoder layers, width 256, SSRU in the decoder: quick to translate",
+        "Kim et al. 2019, §3; Kasai et al. 2021",
+        "our own size",
     ),
 }
+
+_WIDTHS = ("width", "embedding", "feed_forward", "alignment", "readout")
+
+
+def system_model(name: str, *, scale: float = 1.0) -> ModelConfig:
+    """The model of a named system, made smaller or larger."""
+    if name not in SYSTEMS:
+        raise ConfigError(f"system {name!r} is not known; there are: {', '.join(SYSTEMS)}")
+    if not 0 < scale <= 4:
+        raise ConfigError(f"scale is {scale}: it must be above 0 and at most 4")
+    return scaled(SYSTEMS[name].model, scale=scale)
+
+
+def scaled(model: ModelConfig, *, scale: float) -> ModelConfig:
+    """The model with its widths, heads and layers multiplied by `scale`.
+
+    Widths come out as multiples of 8, what was equal stays equal; two layers stay two, and heads divide the width.
+    """
+    return model if scale == 1 else check(ModelConfig, _scaled(to_values(model), scale=scale), origin="scale")
+
+
+def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
+    changed: dict[str, Any] = {
+        key: _scaled(value, scale=scale) if isinstance(value, dict) else value for key, value in values.items()
+    }
+    for key in _WIDTHS:
+        if key in values:
+            changed[key] = max(8, 8 * round(values[key] * scale / 8))
+    if "layers" in values:
+        changed["layers"] = max(min(values["layers"], 2), round(values["layers"] * scale))
+    if "heads" in values:
+        wanted = max(1, round(values["heads"] * scale))
+        changed["heads"] = max(heads for heads in range(1, wanted + 1) if changed["width"] % (2 * heads) == 0)
+    return changed

@@ -1,0 +1,56 @@
+"""Named systems: as large as their papers say, and smaller when scaled."""
+
+import pytest
+import torch
+
+from calque.errors import ConfigError
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.models.systems import SYSTEMS, scaled, system_model
+
+
+def parameters(model: ModelConfig, sizes: Sizes, *, leaving_out: tuple[str, ...] = ()) -> int:
+    with torch.device("meta"):
+        built = Model(model, sizes=sizes)
+    return sum(one.numel() for name, one in built.named_parameters() if not any(part in name for part in leaving_out))
+
+
+def test_sutskevers_384_million() -> None:
+    """§3.4: 384M parameters with 160,000 source and 80,000 target words, 64M of them recurrent (without biases)."""
+    sizes = Sizes(160_000, 80_000, joint=False)
+    model = SYSTEMS["sutskever2014"].model
+    assert parameters(model, sizes, leaving_out=("bias",)) == 384_000_000
+    assert parameters(model, sizes, leaving_out=("bias", "embedding", "output")) == 64_000_000
+
+
+@pytest.mark.parametrize(("name", "millions"), [("vaswani2017-base", 65), ("vaswani2017-big", 213)])
+def test_vaswanis_table_3(name: str, millions: int) -> None:
+    """Table 3, with the 37,000 shared pieces of §5.1; the paper does not say what it counts."""
+    found = parameters(SYSTEMS[name].model, Sizes(37_000, 37_000, joint=True))
+    assert found / 1e6 == pytest.approx(millions, rel=0.04)
+
+
+@pytest.mark.parametrize("scale", [0.01, 0.1, 0.25, 0.5, 2.0])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_every_system_can_be_scaled_and_built(name: str, scale: float) -> None:
+    sizes = Sizes(50, 50, joint=True)
+    whole, other = parameters(SYSTEMS[name].model, sizes), parameters(system_model(name, scale=scale), sizes)
+    assert other < whole if scale < 1 else other > whole
+
+
+def test_what_a_scale_changes() -> None:
+    small = system_model("vaswani2017-base", scale=0.25)
+    assert (small.encoder.width, small.encoder.feed_forward, small.encoder.heads) == (128, 512, 2)
+    assert (small.encoder.layers, small.encoder.norm, small.tie) == (2, "post", "all")
+    assert system_model("bahdanau2015", scale=0.25).decoder.attention.alignment == 248
+    assert system_model("cho2014", scale=0.25).encoder.layers == 1
+    assert scaled(SYSTEMS["tiny"].model, scale=1.0) is SYSTEMS["tiny"].model
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, 5.0, float("nan")])
+def test_a_scale_that_makes_no_sense_is_refused(scale: float) -> None:
+    with pytest.raises(ConfigError, match="scale is"):
+        system_model("tiny", scale=scale)
+
+
+def test_every_system_says_where_it_comes_from() -> None:
+    assert all(system.paper and system.summary for system in SYSTEMS.values())
