@@ -18,7 +18,7 @@ import calque
 from calque.commands.main import app
 from calque.config import check, read_toml, to_toml, to_values
 from calque.experiment import Experiment
-from calque.models.systems import SYSTEMS
+from calque.models.systems import SYSTEMS, system_model
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -103,8 +103,24 @@ def test_a_system_is_printed_as_toml_that_reads_back(name: str, command: Command
     assert check(type(model), tomllib.loads(answer.out)["model"], origin=name) == model
 
 
+def test_a_system_can_be_made_small(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+    answer = command("systems", "gnmt2016", "--scale", 0.25)
+    assert tomllib.loads(answer.out)["model"] == to_values(system_model("gnmt2016", scale=0.25))
+    assert "scaled by 0.25" in answer.out
+    done = command(
+        *("train", *sides(corpus), "--system", "gnmt2016", "--scale", 0.01, "--run", tmp_path / "run", *SHORT)
+    )
+    assert done.code == 0, done.err
+    assert read_toml(tmp_path / "run" / "config.toml")["model"]["decoder"]["width"] == 8
+    refused(command("systems", "tiny", "--scale", 0), "scale is 0.0")
+    config = tmp_path / "config.toml"
+    command("init", config, *sides(corpus), "--scale", 0.5)
+    assert read_toml(config)["model"]["decoder"]["width"] == 64
+    refused(command("train", "--config", config, "--scale", 0.5), "--scale is for --system")
+
+
 def test_an_unknown_system_is_refused(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
-    refused(command("systems", "large"), "'large' is not known; there are: tiny")
+    refused(command("systems", "large"), "'large' is not known. There are: cho2014")
     refused(command("init", tmp_path / "a.toml", "--system", "large"), "'large'")
     refused(command("train", *sides(corpus), "--system", "large"), "'large'")
 

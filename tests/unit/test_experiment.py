@@ -160,7 +160,9 @@ def test_systems_lie_under_overrides_and_over_the_file(tmp_path: Path) -> None:
 
 
 def test_an_unknown_system_is_refused_with_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match=r"'tinny' is not known; there are: cho2014, sutskever2014"):
+    with pytest.raises(
+        ConfigError, match=r"'tinny' is not known; did you mean 'tiny'\? There are: cho2014, sutskever2014"
+    ):
         experiment_values(config=None, system="tinny", corpora={}, assignments=[])
 
 

@@ -1,5 +1,6 @@
 """Named systems: a model config under the name of its paper, or under a size of our own; and the same, smaller."""
 
+import difflib
 from typing import Any, NamedTuple
 
 from calque.config import check, to_values
@@ -168,7 +169,9 @@ _WIDTHS = ("width", "embedding", "feed_forward", "alignment", "readout")
 def system_model(name: str, *, scale: float = 1.0) -> ModelConfig:
     """The model of a named system, made smaller or larger."""
     if name not in SYSTEMS:
-        raise ConfigError(f"system {name!r} is not known; there are: {', '.join(SYSTEMS)}")
+        close = difflib.get_close_matches(name, SYSTEMS, n=1)
+        meant = f"; did you mean {close[0]!r}?" if close else "."
+        raise ConfigError(f"system {name!r} is not known{meant} There are: {', '.join(SYSTEMS)}")
     if not 0 < scale <= 4:
         raise ConfigError(f"scale is {scale}: it must be above 0 and at most 4")
     return scaled(SYSTEMS[name].model, scale=scale)
