@@ -3,8 +3,11 @@
 import pytest
 import torch
 
-from tests.laws.laws import LAWS
-from tests.laws.models import MODELS, build
+from calque.models.luong import LuongConfig
+from calque.models.model import Model, ModelConfig
+from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
+from tests.laws.laws import LAWS, begin, chunk, read
+from tests.laws.models import MODELS, SIZES, build, loud, target
 
 
 @pytest.mark.parametrize("law", LAWS)
@@ -19,3 +22,19 @@ def test_law(name: str, law: str) -> None:
 @torch.no_grad()
 def test_law_in_float32(name: str, law: str) -> None:
     LAWS[law](build(name, dtype=torch.float32), tolerance=1e-4)
+
+
+@pytest.mark.parametrize("connection", ["none", "dense"])
+@pytest.mark.parametrize("decoder", ["recurrent", "luong", "feeding"])
+@torch.no_grad()
+def test_chunks_drop_the_same_when_dropout_is_variational(decoder: str, connection: str) -> None:
+    """The chunk law in training mode: the masks are part of the state."""
+    options = {"layers": 2, "width": 6, "embedding": 7, "variational": True, "dropout": 0.4, "connection": connection}
+    config = RecurrentDecoderConfig(**options)
+    if decoder != "recurrent":
+        config = LuongConfig(**options, input_feeding=decoder == "feeding")
+    model = loud(Model(ModelConfig(encoder=RecurrentEncoderConfig(width=6), decoder=config), sizes=SIZES)).train()
+    chunk(model, tolerance=1e-9)
+    context, start = begin(model)
+    (one, _), (other, _) = (read(model, target(), state, context) for state in (start, model.start(context)))
+    assert not torch.equal(one.hidden, other.hidden), "two starts draw two sets of masks"
