@@ -20,9 +20,9 @@ from calque.data.store import store_of
 from calque.errors import ConfigError, FolderError, TextError
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.search.beam import beam_search
+from calque.search.beam import Widest, beam_search
 from calque.search.greedy import greedy_search
-from calque.search.scoring import LengthNormalised
+from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis, Limits, Marks, Step, StepOutput
 from calque.tasks.translation import mean_loss
 from calque.tensors import Padded
@@ -191,11 +191,12 @@ class Translator:
             step,
             state,
             context,
-            beams=search.beam,
+            expansion=Widest(search.beam),
             nbest=nbest,
             limits=limits,
             marks=MARKS,
-            score=LengthNormalised(search.length_penalty),
+            score=Scoring(search.length_penalty),
+            source_lengths=source.lengths.to(self.device),
         )
 
     def _open(self, texts: Sequence[str]) -> list[Opened]:

@@ -6,10 +6,11 @@ import torch
 from torch.nn import functional as F
 
 from calque.models.model import Context, Model
-from calque.search.beam import beam_search
+from calque.search.beam import Widest, beam_search
+from calque.search.combine import ensemble
 from calque.search.greedy import greedy_search
-from calque.search.scoring import LengthNormalised
-from calque.search.step import Hypothesis, Limits, Marks, StepOutput, ensemble
+from calque.search.scoring import Scoring
+from calque.search.step import Hypothesis, Limits, Marks, StepOutput
 from calque.tensors import map_rows, select_rows
 from tests.laws import equations
 from tests.laws.models import BEAMS, SENTENCES, SIZES, SOURCE, TARGET, source, target
@@ -188,8 +189,17 @@ def limits() -> Limits:
 
 
 def decode(step, state, context, *, beams=BEAMS, nbest=BEAMS, alpha=0.7):
-    score = LengthNormalised(alpha)
-    return beam_search(step, state, context, beams=beams, nbest=nbest, limits=limits(), marks=MARKS, score=score)
+    return beam_search(
+        step,
+        state,
+        context,
+        expansion=Widest(beams),
+        nbest=nbest,
+        limits=limits(),
+        marks=MARKS,
+        score=Scoring(alpha),
+        source_lengths=source().lengths,
+    )
 
 
 def same(one, other, *, tolerance: float) -> None:
@@ -254,11 +264,12 @@ def batch(model: Model, *, tolerance: float) -> None:
             step_of(model),
             model.start(own),
             own,
-            beams=BEAMS,
+            expansion=Widest(BEAMS),
             nbest=BEAMS,
             limits=one,
             marks=MARKS,
-            score=LengthNormalised(0.7),
+            score=Scoring(0.7),
+            source_lengths=alone.lengths,
         )
         same(found, [together[sentence]], tolerance=tolerance)
 

@@ -1,14 +1,15 @@
 """Beam search over a batch of sentences, with an exact stopping rule.
 
-Letters: B sentences still going, K beams, N = B·K, V vocabulary, F finished hypotheses kept a sentence, M longest.
+Letters: B sentences still going, K beams, N = B·K, V vocabulary, F finished hypotheses kept a sentence, M longest,
+S source, C candidates.
 """
 
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from calque.search.scoring import Score
+from calque.search.scoring import Known, Score
 from calque.search.step import Hypothesis, Limits, Marks, Step, forbid
 from calque.tensors import select_rows
 
@@ -18,6 +19,7 @@ class Live(NamedTuple):
 
     log_probs: Tensor  # [B,K]
     tokens: Tensor  # [B,K,t]
+    covered: Tensor | None = None  # [B,K,S], the sum of attention so far, where the score needs it
 
 
 class Finished(NamedTuple):
@@ -29,35 +31,93 @@ class Finished(NamedTuple):
     tokens: Tensor  # [B,F,M]
 
 
+class Extended(NamedTuple):
+    """What a step makes of live hypotheses."""
+
+    live: Live
+    parents: Tensor  # [B,K], which hypothesis each comes from
+    ended: Live  # [B,K], those that end now; −∞ where a place is not an end
+
+
+class Expansion(Protocol):
+    """How live hypotheses grow by a token and which of them are kept: the K best, K diverse ones, ..."""
+
+    def start(self, sentences: Tensor) -> Any:
+        """What it remembers, before any token, of sentences [B]; a tree of tensors with B rows."""
+        ...
+
+    def extend(self, live: Live, log_probs: Tensor, memory: Any, *, end: int) -> tuple[Extended, Any]:
+        """From the log-probabilities [B,K,V] of their next tokens, −∞ where a token may not stand."""
+        ...
+
+
+class Widest:
+    """The K best of all candidates."""
+
+    def __init__(self, beams: int) -> None:
+        self.beams = beams
+
+    def start(self, sentences: Tensor) -> None:
+        return None
+
+    def extend(self, live: Live, log_probs: Tensor, memory: None, *, end: int) -> tuple[Extended, None]:
+        return extend(live, log_probs, beams=self.beams, end=end), None
+
+
 def beam_search(
-    step: Step, state: Any, context: Any, *, beams: int, nbest: int, limits: Limits, marks: Marks, score: Score
+    step: Step,
+    state: Any,
+    context: Any,
+    *,
+    expansion: Expansion,
+    nbest: int,
+    limits: Limits,
+    marks: Marks,
+    score: Score,
+    source_lengths: Tensor,
+    stop_after: int | None = None,
 ) -> list[list[Hypothesis]]:
     """The `nbest` best hypotheses of each sentence, best first.
 
     A hypothesis may end only from the K best candidates of a step. A sentence is over when no live hypothesis can
-    still beat its n-th best finished one, whatever follows; at its maximum length live ones are closed unfinished
-    and stand after all finished ones, flagged `cut`. Equal scores go to the lower token. `state` has one row a
-    sentence; finished sentences are dropped from the batch.
+    still beat its n-th best finished one, whatever follows, or earlier, when `stop_after` have finished; at its
+    maximum length live ones are closed unfinished and stand after all finished ones, flagged `cut`. Equal scores go
+    to the lower token. `state` has one row a sentence; finished sentences are dropped from the batch.
     """
     maximum, minimum = limits
+    memory = expansion.start(source_lengths)
+    known = Known(source_lengths, maximum)
     sentences = torch.arange(maximum.shape[0], device=maximum.device)
     live = Live(torch.zeros_like(maximum[:, None], dtype=torch.float32), sentences.new_zeros(len(sentences), 1, 0))
     finished = _nothing(live.log_probs, nbest=nbest, longest=int(maximum.max()))
+    counts = torch.zeros_like(sentences)
     last = torch.full_like(sentences, marks.start)
     results: dict[int, list[Hypothesis]] = {}
     for length in range(1, int(maximum.max()) + 1):
         output, state = step(last, state, context)
         log_probs = output.log_probs.view(*live.log_probs.shape, -1)
         steps = forbid(log_probs, marks=marks, length=length, minimum=minimum)
-        live, parents, ended = _extend(live, steps, beams=beams, end=marks.end)
-        finished = _merge(finished, ended, scores=score.finished(ended.log_probs, length=length), length=length)
-        bound = score.bound(live.log_probs.max(dim=1).values, maximum=maximum)
-        over = (bound <= finished.scores[:, -1]) | (length >= maximum)
+        if score.needs_coverage:
+            live = live._replace(covered=_cover(live, output.attention))
+        (live, parents, ended), memory = expansion.extend(live, steps, memory, end=marks.end)
+        scores = score.finished(ended.log_probs, length=length, covered=ended.covered, known=known)
+        finished = _merge(finished, ended, scores=scores, length=length)
+        counts = counts + (ended.log_probs > -torch.inf).sum(dim=1)
+        over = length >= known.maximum
+        if stop_after is None:
+            bound = score.bound(live.log_probs.max(dim=1).values, length=length, known=known)
+            over = over | (bound <= finished.scores[:, -1])
+        else:
+            over = over | (counts >= stop_after) | (live.log_probs == -torch.inf).all(dim=1)
         if bool(over.any()):
             for row in over.nonzero().squeeze(1).tolist():
-                closed = Live(*(part[row] for part in live)) if length >= int(maximum[row]) else None
+                is_cut = length >= int(known.maximum[row])
                 results[int(sentences[row])] = _close(
-                    Finished(*(part[row] for part in finished)), closed, score=score, length=length, nbest=nbest
+                    *(_row(part, row) for part in (finished, live, known)),
+                    is_cut=is_cut,
+                    score=score,
+                    length=length,
+                    nbest=nbest,
                 )
         going = (~over).nonzero().squeeze(1)
         if len(going) == 0:
@@ -65,8 +125,8 @@ def beam_search(
         width = log_probs.shape[1]
         state = select_rows(state, (going[:, None] * width + parents[going]).flatten())
         if len(going) < len(sentences):
-            context, live, finished = select_rows((context, live, finished), going)
-            sentences, maximum, minimum = sentences[going], maximum[going], minimum[going]
+            context, live, finished, known, memory = select_rows((context, live, finished, known, memory), going)
+            sentences, minimum, counts = sentences[going], minimum[going], counts[going]
         last = live.tokens[:, :, -1].flatten()
     return [results[sentence] for sentence in sorted(results)]
 
@@ -84,18 +144,43 @@ def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     return ordered.values, places.gather(1, ordered.indices)
 
 
-def _extend(live: Live, log_probs: Tensor, *, beams: int, end: int) -> tuple[Live, Tensor, Live]:
-    """The next live hypotheses with their parents [B,K], and those that end now (−∞ where a place is not an end)."""
+def extend(live: Live, log_probs: Tensor, *, beams: int, end: int, bonus: Tensor | None = None) -> Extended:
+    """The K best of all that live hypotheses can become by one token of log_probs [B,K,V].
+
+    A `bonus` that broadcasts to [B,K,V] counts when they are compared, and not in what they are worth.
+    """
     vocabulary = log_probs.shape[-1]
     totals = live.log_probs[..., None] + log_probs
-    values, places = best_candidates(totals.flatten(1), count=2 * beams)  # at most K of them are ends
+    compared = totals if bonus is None else totals + bonus
+    values, places = best_candidates(compared.flatten(1), count=2 * beams)  # at most K of them are ends
+    if bonus is not None:
+        values = totals.flatten(1).gather(1, places)
     parents, tokens = places // vocabulary, places % vocabulary
+    return keep(live, values, parents=parents, tokens=tokens, beams=beams, end=end)
+
+
+def keep(live: Live, values: Tensor, *, parents: Tensor, tokens: Tensor, beams: int, end: int) -> Extended:
+    """Of candidates [B,C], best first: the first K that go on, and the ends among the first K."""
     is_end = tokens == end
     grown = torch.cat([_along(live.tokens, parents), tokens[..., None]], dim=2)
-    ended = Live(values.masked_fill(~is_end, -torch.inf)[:, :beams], grown[:, :beams])
+    covered = None if live.covered is None else _along(live.covered, parents)
+    ended = Live(
+        values.masked_fill(~is_end, -torch.inf)[:, :beams],
+        grown[:, :beams],
+        None if covered is None else covered[:, :beams],
+    )
     chosen = is_end.long().sort(dim=1, stable=True).indices[:, :beams]  # the first K that do not end
     going = values.masked_fill(is_end, -torch.inf).gather(1, chosen)
-    return Live(going, _along(grown, chosen)), parents.gather(1, chosen), ended
+    after = Live(going, _along(grown, chosen), None if covered is None else _along(covered, chosen))
+    return Extended(after, parents.gather(1, chosen), ended)
+
+
+def _cover(live: Live, attention: Tensor | None) -> Tensor:
+    """[B,K,S], what hypotheses have looked at when this step's attention [N,S] is counted."""
+    if attention is None:
+        raise ValueError("coverage needs a model with attention; set search.coverage = 0")
+    now = attention.view(*live.log_probs.shape, -1)
+    return now if live.covered is None else live.covered + now
 
 
 def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> Finished:
@@ -112,23 +197,28 @@ def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> F
     return Finished(*(_along(part, order) for part in together))
 
 
-def _close(finished: Finished, live: Live | None, *, score: Score, length: int, nbest: int) -> list[Hypothesis]:
+def _close(
+    finished: Finished, live: Live, known: Known, *, is_cut: bool, score: Score, length: int, nbest: int
+) -> list[Hypothesis]:
     """One sentence's answers: the finished ones, then, at its maximum length, live ones cut off."""
     answers = [
         Hypothesis(tuple(tokens[: size - 1]), value, log_prob, cut=False)
-        for value, log_prob, size, tokens in zip(*(part.tolist() for part in finished), strict=True)
+        for value, log_prob, size, tokens in zip(*(part[0].tolist() for part in finished), strict=True)
         if value > -torch.inf
     ]
-    if live is not None:
-        scores = score.finished(live.log_probs, length=length)
-        answers += [
-            Hypothesis(tuple(tokens), value, log_prob, cut=True)
-            for value, log_prob, tokens in zip(
-                scores.tolist(), live.log_probs.tolist(), live.tokens.tolist(), strict=True
-            )
-            if value > -torch.inf
+    if is_cut:
+        scores = score.finished(live.log_probs, length=length, covered=live.covered, known=known)
+        rows = (scores[0].tolist(), live.log_probs[0].tolist(), live.tokens[0].tolist())
+        cut = [
+            Hypothesis(tuple(tokens), each, log_prob, cut=True) for each, log_prob, tokens in zip(*rows, strict=True)
         ]
+        answers += sorted((each for each in cut if each.score > -torch.inf), key=lambda each: -each.score)
     return answers[:nbest]
+
+
+def _row(tree: Any, row: int) -> Any:
+    """One sentence of a tree, as a batch of one."""
+    return type(tree)(*(None if part is None else part[row : row + 1] for part in tree))
 
 
 def _nothing(like: Tensor, *, nbest: int, longest: int) -> Finished:

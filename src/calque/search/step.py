@@ -3,7 +3,7 @@
 Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), V vocabulary, S source.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -43,18 +43,6 @@ class Hypothesis(NamedTuple):
     score: float  # what hypotheses are ranked by
     log_prob: float  # of all tokens, the end mark's included
     cut: bool  # reached the maximum length before its end
-
-
-def ensemble(steps: Sequence[Step]) -> Step:
-    """The step whose probabilities are the mean of the steps' own; states and contexts are tuples, one a step."""
-
-    def step(tokens: Tensor, states: Any, contexts: Any) -> tuple[StepOutput, Any]:
-        results = [one(tokens, state, context) for one, state, context in zip(steps, states, contexts, strict=True)]
-        stacked = torch.stack([output.log_probs for output, _ in results])
-        mean = stacked.logsumexp(dim=0) - torch.log(torch.tensor(len(steps), dtype=stacked.dtype))
-        return StepOutput(mean), tuple(state for _, state in results)
-
-    return step
 
 
 def forbid(log_probs: Tensor, *, marks: Marks, length: int, minimum: Tensor) -> Tensor:

@@ -5,7 +5,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.search.beam import best_candidates
-from calque.search.step import Marks, StepOutput, ensemble, forbid
+from calque.search.combine import ensemble
+from calque.search.step import Marks, StepOutput, forbid
 
 scores = st.sampled_from([0.0, -0.5, -1.0, -float("inf")]) | st.floats(-9, 0)
 

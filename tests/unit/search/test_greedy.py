@@ -23,7 +23,7 @@ def plain_greedy(sentence: Sentence) -> tuple[tuple[int, ...], bool]:
 @patient
 @given(task=tasks(longest=8, sentences=5, impossible=False))
 def test_greedy_search_is_the_best_token_of_every_step(task: Task) -> None:
-    found = greedy_search(trigram, start(task), task.tables, limits=task.limits, marks=MARKS)
+    found = greedy_search(trigram, start(task), (task.tables, task.looks), limits=task.limits, marks=MARKS)
     for hypothesis, sentence in zip(found, task.sentences, strict=True):
         assert (hypothesis.tokens, hypothesis.cut) == plain_greedy(sentence)
         tokens = hypothesis.tokens if hypothesis.cut else (*hypothesis.tokens, MARKS.end)
