@@ -1,0 +1,158 @@
+"""Phrases that must appear: dynamic beam allocation (Post and Vilar 2018; batched after Hu et al. 2019).
+
+Letters: B sentences, K beams, V vocabulary, P phrases a sentence, L longest phrase, C candidates.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from calque.search.beam import Extended, Live, best_candidates
+
+NONE = -1  # where there is no phrase, or no token
+
+
+class Progress(NamedTuple):
+    """How far hypotheses are with their phrases."""
+
+    met: Tensor  # [B,C,P]
+    active: Tensor  # [B,C], the phrase that is being said, or none
+    said: Tensor  # [B,C], how many tokens of it
+    complete: Tensor  # [B,C], whether the last token completed a phrase
+
+
+class Phrases(NamedTuple):
+    """What the sentences still going must say, and how far they are."""
+
+    tokens: Tensor  # [B,P,L], padded with none
+    lengths: Tensor  # [B,P], 0 where there is no phrase
+    progress: Progress  # of the live hypotheses
+
+
+class Required:
+    """Beams are shared out among hypotheses that have said as much of their phrases, so that none crowds out another.
+
+    Candidates are the best of all, the best of each hypothesis, and each hypothesis with the next token of a phrase.
+    Those with as many phrase tokens said stand in one bank; the K places go to the best of each bank in turn, fullest
+    bank first. No hypothesis ends before it has said everything. `follows` [V] is true for tokens that may come
+    after a phrase: those that do not go on with its last word.
+    """
+
+    def __init__(self, beams: int, phrases: Sequence[Sequence[Sequence[int]]], *, follows: Tensor) -> None:
+        self.beams = beams
+        self.follows = follows
+        count = max(1, *(len(row) for row in phrases))
+        longest = max((len(phrase) for row in phrases for phrase in row), default=1)
+        self.tokens = torch.full((len(phrases), count, longest), NONE)
+        self.lengths = torch.zeros(len(phrases), count, dtype=torch.long)
+        for sentence, row in enumerate(phrases):
+            for place, phrase in enumerate(row):
+                self.tokens[sentence, place, : len(phrase)] = torch.tensor(phrase)
+                self.lengths[sentence, place] = len(phrase)
+
+    def start(self, sentences: Tensor) -> Phrases:
+        tokens, lengths = self.tokens.to(sentences.device), self.lengths.to(sentences.device)
+        self.follows = self.follows.to(sentences.device)
+        none = torch.full_like(lengths[:, :1], NONE)
+        progress = Progress((lengths == 0)[:, None], none, torch.zeros_like(none), torch.zeros_like(none).bool())
+        return Phrases(tokens, lengths, progress)
+
+    def extend(self, live: Live, log_probs: Tensor, memory: Phrases, *, end: int) -> tuple[Extended, Phrases]:
+        vocabulary = log_probs.shape[-1]
+        totals = live.log_probs[..., None] + self._allowed(log_probs, memory.progress, end=end)
+        values, places = self._candidates(totals, memory)
+        parents, tokens = places // vocabulary, places % vocabulary
+        progress = advance(_of(memory.progress, parents), tokens, memory)
+        bank = (progress.met * memory.lengths[:, None]).sum(dim=-1) + progress.said
+        is_end = tokens == end
+        place = _place_in_bank(bank, values)
+        banks = int(memory.lengths.sum(dim=1).max()) + 1
+        turn = torch.where(is_end | (values == -torch.inf), values.shape[1], place) * banks + (banks - 1 - bank)
+        chosen = turn.sort(dim=1, stable=True).indices[:, : self.beams].sort(dim=1).values  # best first again
+        ending = is_end & (place < self.beams)
+        ends = (~ending).long().sort(dim=1, stable=True).indices[:, : self.beams]
+        grown = torch.cat([_along(live.tokens, parents), tokens[..., None]], dim=2)
+        covered = None if live.covered is None else _along(live.covered, parents)
+        after = _live(values.masked_fill(is_end, -torch.inf), grown, covered, chosen)
+        ended = _live(values.masked_fill(~ending, -torch.inf), grown, covered, ends)
+        memory = memory._replace(progress=_of(progress, chosen))
+        return Extended(after, parents.gather(1, chosen), ended), memory
+
+    def _allowed(self, log_probs: Tensor, progress: Progress, *, end: int) -> Tensor:
+        """[B,K,V] with −∞ for an end before the last phrase, and for what would go on with the word of a phrase."""
+        known = self.follows.shape[0]
+        goes_on = torch.zeros(log_probs.shape[-1], dtype=torch.bool, device=log_probs.device)
+        goes_on[:known] = ~self.follows
+        allowed = log_probs.masked_fill(progress.complete[..., None] & goes_on, -torch.inf)
+        early = ~progress.met.all(dim=-1)
+        allowed[..., end] = allowed[..., end].masked_fill(early, -torch.inf)
+        return allowed
+
+    def _candidates(self, totals: Tensor, memory: Phrases) -> tuple[Tensor, Tensor]:
+        """[B,C] values and places in [K·V], best first."""
+        sentences, beams, vocabulary = totals.shape
+        wanted = _next_tokens(memory)
+        looked_at = torch.zeros(sentences, beams, vocabulary + 1, dtype=torch.bool, device=totals.device)
+        looked_at.scatter_(2, torch.where(wanted == NONE, vocabulary, wanted), True)
+        looked_at.scatter_(2, totals.argmax(dim=-1, keepdim=True), True)
+        looked_at = looked_at[..., :vocabulary].flatten(1)
+        _, best = best_candidates(totals.flatten(1), count=2 * self.beams)
+        looked_at.scatter_(1, best, True)
+        count = min(2 * self.beams + beams * (wanted.shape[2] + 1), beams * vocabulary)
+        return best_candidates(totals.flatten(1).masked_fill(~looked_at, -torch.inf), count=count)
+
+
+def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
+    """The progress after one more token [B,C] each.
+
+    A token that goes on with the active phrase does so; any other gives it up, and may begin a phrase that is not met.
+    """
+    longest = phrases.tokens.shape[2]
+    active = progress.active.clamp(min=0)
+    place = active * longest + progress.said.clamp(max=longest - 1)
+    expected = phrases.tokens.flatten(1).gather(1, place)
+    goes_on = (progress.active != NONE) & (tokens == expected)
+    completes = goes_on & (progress.said + 1 == phrases.lengths.gather(1, active))
+    numbers = torch.arange(phrases.lengths.shape[1], device=tokens.device)
+    met = progress.met | (completes[..., None] & (numbers == active[..., None]))
+    begins = (tokens[..., None] == phrases.tokens[:, None, :, 0]) & ~met & ~goes_on[..., None]
+    first = begins.long().argmax(dim=-1)
+    begun = begins.any(dim=-1)
+    whole = begun & (phrases.lengths.gather(1, first) == 1)
+    met = met | (whole[..., None] & (numbers == first[..., None]))
+    still, starts = goes_on & ~completes, begun & ~whole
+    now = torch.where(still, active, torch.where(starts, first, NONE))
+    said = torch.where(still, progress.said + 1, starts.long())
+    return Progress(met, now, said, completes | whole)
+
+
+def _next_tokens(phrases: Phrases) -> Tensor:
+    """[B,K,P+1], the tokens that would bring hypotheses on: of the active phrase, and the first of each not yet met."""
+    progress, longest = phrases.progress, phrases.tokens.shape[2]
+    place = progress.active.clamp(min=0) * longest + progress.said.clamp(max=longest - 1)
+    now = phrases.tokens.flatten(1).gather(1, place).masked_fill(progress.active == NONE, NONE)
+    firsts = phrases.tokens[:, None, :, 0].expand_as(progress.met).masked_fill(progress.met, NONE)
+    return torch.cat([now[..., None], firsts], dim=-1)
+
+
+def _place_in_bank(bank: Tensor, values: Tensor) -> Tensor:
+    """[B,C], how many candidates of the same bank stand before each; impossible ones do not count."""
+    same = (bank[:, :, None] == bank[:, None]) & (values > -torch.inf)[:, None]
+    before = torch.ones(bank.shape[1], bank.shape[1], dtype=torch.bool, device=bank.device).tril(-1)
+    return (same & before).sum(dim=-1)
+
+
+def _of(progress: Progress, places: Tensor) -> Progress:
+    return Progress(*(_along(part, places) for part in progress))
+
+
+def _live(values: Tensor, tokens: Tensor, covered: Tensor | None, places: Tensor) -> Live:
+    return Live(values.gather(1, places), _along(tokens, places), None if covered is None else _along(covered, places))
+
+
+def _along(values: Tensor, places: Tensor) -> Tensor:
+    """Values [B,C] or [B,C,X] at places [B,P] of their second dimension."""
+    index = places if values.dim() == 2 else places[..., None].expand(-1, -1, values.shape[2])
+    return values.gather(1, index)
