@@ -1,0 +1,114 @@
+"""Words that must not appear, however they would be cut into pieces.
+
+Letters: N hypotheses, V vocabulary, t tokens so far.
+"""
+
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+
+class Forbidden:
+    """No hypothesis spells one of the words between boundaries: the text's ends, spaces and punctuation.
+
+    In a word of a script without spaces (Chinese, Japanese, Thai) there are none: it is forbidden wherever it stands.
+    `surfaces` [V] is what each token adds to the text, in UTF-8; marks add nothing. It is a constraint as those in
+    constraints.py are, and looks at the text that tokens spell, so that no other spelling in pieces gets past it.
+    """
+
+    def __init__(self, words: Sequence[str], *, surfaces: Sequence[bytes], end: int) -> None:
+        self.words = [word.encode() for word in words if word]
+        self.bounded = {word.encode(): not any(map(_is_unspaced, word)) for word in words}
+        self.surfaces = surfaces
+        self.end = end
+        self.begins_apart = torch.tensor([_begins_apart(surface) for surface in surfaces])
+        self.begins_apart[end] = True
+        self.inner = [token for token, surface in enumerate(surfaces) if _parts(surface)]
+        self._banned = lru_cache(maxsize=1 << 14)(self._banned_after)
+
+    def start(self, sentences: int, *, device: torch.device) -> Tensor:
+        """[N,t], what was said."""
+        return torch.zeros(sentences, 0, dtype=torch.long, device=device)
+
+    def read(self, tokens: Tensor, state: Tensor) -> Tensor:
+        return torch.cat([state, tokens[:, None]], dim=1)
+
+    def allow(self, log_probs: Tensor, state: Tensor, *, sentence: Tensor) -> Tensor:
+        masks = [self._banned(self._text(row)) for row in state.tolist()]
+        if all(mask is None for mask in masks):
+            return log_probs
+        size = len(self.surfaces)
+        nothing = torch.zeros(size, dtype=torch.bool)
+        banned = torch.stack([nothing if mask is None else mask for mask in masks])
+        wide = torch.nn.functional.pad(banned, (0, log_probs.shape[-1] - size))
+        return log_probs.masked_fill(wide.to(log_probs.device), -torch.inf)
+
+    def _text(self, tokens: Sequence[int]) -> bytes:
+        """The end of what tokens spell: as much as a word and what stands before it can need."""
+        text = b"".join(self.surfaces[token] for token in tokens if token < len(self.surfaces))
+        keep = max(map(len, self.words), default=0) + 4
+        return text if len(text) <= keep else b"\0" + text[-keep:]  # the mark: this is not where the text begins
+
+    def _banned_after(self, text: bytes) -> Tensor | None:
+        """[V], which tokens may not come after a text; None for none."""
+        found = torch.zeros(len(self.surfaces), dtype=torch.bool)
+        for word in self.words:
+            if self.bounded[word]:
+                if self._stands_at_the_end(text, word):
+                    found |= self.begins_apart
+                tokens: Iterator[int] | Sequence[int] = self.inner
+            else:
+                tokens = range(len(self.surfaces))
+            ends = [text.endswith(word[:size]) for size in range(1, len(word) + 1)]
+            if any(ends) or not text:
+                tokens = [token for token in tokens if self._completes(text, self.surfaces[token], word)]
+            else:
+                tokens = [token for token in tokens if word in self.surfaces[token]]
+                tokens = [token for token in tokens if self._completes(text, self.surfaces[token], word)]
+            found[list(tokens)] = True
+        return found if bool(found.any()) else None
+
+    def _completes(self, text: bytes, surface: bytes, word: bytes) -> bool:
+        """Whether the word stands in text + surface, the end of it (or its boundary) in the surface."""
+        whole, begin = text + surface, len(text)
+        place = whole.find(word, max(0, begin - len(word)))
+        while place != -1:
+            after = place + len(word)
+            if not self.bounded[word]:
+                if after > begin:
+                    return True
+            elif (
+                after < len(whole) and after >= begin and self._is_apart(whole, place) and _begins_apart(whole[after:])
+            ):
+                return True
+            place = whole.find(word, place + 1)
+        return False
+
+    def _stands_at_the_end(self, text: bytes, word: bytes) -> bool:
+        return text.endswith(word) and self._is_apart(text, len(text) - len(word))
+
+    def _is_apart(self, text: bytes, place: int) -> bool:
+        """Whether what stands before a place of the text is its beginning or no letter."""
+        if place == 0:
+            return True
+        before = text[max(0, place - 4) : place].decode(errors="ignore")
+        return bool(before) and not before[-1].isalnum() and before[-1] != "\0"
+
+
+def _begins_apart(surface: bytes) -> bool:
+    """Whether a text that goes on like this has ended its last word."""
+    text = surface.decode(errors="ignore")
+    return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
+
+
+def _parts(surface: bytes) -> bool:
+    """Whether a word ends within a token."""
+    text = surface.decode(errors="ignore")
+    return any(one.isalnum() and not other.isalnum() for one, other in pairwise(text))
+
+
+def _is_unspaced(character: str) -> bool:
+    return "\u0e00" <= character <= "\u0eff" or "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff"
