@@ -22,7 +22,8 @@ from calque.errors import (
 
 if TYPE_CHECKING:
     from calque.experiment import Experiment, Run, resume, train
-    from calque.translator import Candidate, SearchConfig, Translation, Translator, load
+    from calque.search.settings import SearchConfig
+    from calque.translator import Candidate, Request, Translation, Translator, load
 
 __version__ = "0.1.0"
 
@@ -34,6 +35,7 @@ __all__ = [
     "Experiment",
     "FolderError",
     "Interrupted",
+    "Request",
     "Run",
     "SearchConfig",
     "TextError",
@@ -49,7 +51,8 @@ __all__ = [
 
 _HOMES = {
     **dict.fromkeys(["Experiment", "Run", "resume", "train"], "calque.experiment"),
-    **dict.fromkeys(["Candidate", "SearchConfig", "Translation", "Translator", "load"], "calque.translator"),
+    "SearchConfig": "calque.search.settings",
+    **dict.fromkeys(["Candidate", "Request", "Translation", "Translator", "load"], "calque.translator"),
 }
 
 

@@ -25,6 +25,7 @@ from calque.folders import MANIFEST, sync
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS, system_model
 from calque.models.transformer import TransformerConfig
+from calque.search.settings import SearchConfig
 from calque.text import UNK, SentencePieceConfig, TextConfig
 from calque.training.lock import LOCK, run_lock
 from calque.training.loop import Job, Summary, TrainingConfig, stream_seed
@@ -32,7 +33,7 @@ from calque.training.loop import train as run_loop
 from calque.training.plots import draw_curves
 from calque.training.reporting import Reporter
 from calque.training.validation import ValidationSet
-from calque.translator import SearchConfig, Translator, choose_device
+from calque.translator import Translator, choose_device
 
 CONFIG, RECORD = "config.toml", "run.json"
 RUN_FORMAT = 1

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Literal, NamedTuple, overload
 
 import torch
-from pydantic import Field
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
@@ -18,12 +17,13 @@ from calque.config import Config, check, read_toml, to_toml
 from calque.data.plan import BatchConfig
 from calque.data.store import store_of
 from calque.errors import ConfigError, FolderError, TextError
+from calque.evaluation.risk import minimum_risk
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.search.beam import Widest, beam_search
-from calque.search.greedy import greedy_search
-from calque.search.scoring import Scoring
-from calque.search.step import Hypothesis, Limits, Marks, Step, StepOutput
+from calque.search.decode import Rules, decode
+from calque.search.forbidden import Forbidden, begins_apart, is_unspaced
+from calque.search.settings import SearchConfig
+from calque.search.step import Hypothesis, Marks, Step, StepOutput
 from calque.tasks.translation import mean_loss
 from calque.tensors import Padded
 from calque.text import (
@@ -34,6 +34,7 @@ from calque.text import (
     Opened,
     Tokenizers,
     load_tokenizers,
+    normalise,
     open_source,
     open_target,
     save_tokenizers,
@@ -47,25 +48,6 @@ WEIGHTS = "weights.safetensors"
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 
 
-class SearchConfig(Config):
-    """How translations are searched for."""
-
-    beam: int = Field(default=5, ge=1)
-    """How many hypotheses are kept a step; 1 is greedy search when length_penalty is 0."""
-    length_penalty: float = Field(default=0.6, ge=0)
-    """α of GNMT's length normalisation ((5 + |Y|) / 6)^α; 0 ranks by plain log-probability."""
-    maximum_ratio: float = Field(default=4.0, gt=0)
-    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces."""
-    maximum_extra: int = Field(default=20, ge=1)
-    """See maximum_ratio."""
-    minimum: int = Field(default=0, ge=0)
-    """A translation has at least this many pieces."""
-    source_limit: int = Field(default=512, ge=1)
-    """A source with more pieces is cut there, and said to be."""
-    batch_tokens: int = Field(default=4000, ge=1)
-    """Padded source positions decoded together; it changes the speed, not the translation."""
-
-
 class ModelFolder(Config):
     """What a model folder says of itself, in its config.toml."""
 
@@ -74,6 +56,14 @@ class ModelFolder(Config):
     joint: bool
     model: ModelConfig
     search: SearchConfig
+
+
+class Request(NamedTuple):
+    """A text to translate, and what its translation must say."""
+
+    text: str
+    prefix: str = ""  # what it begins with
+    required: tuple[str, ...] = ()  # phrases that appear in it
 
 
 class Candidate(NamedTuple):
@@ -133,15 +123,26 @@ class Translator:
         return results[0] if isinstance(text, str) else results
 
     def stream(
-        self, lines: Iterable[str], *, search: SearchConfig | None = None, nbest: int = 1
+        self,
+        lines: Iterable[str | Request],
+        *,
+        search: SearchConfig | None = None,
+        nbest: int = 1,
+        forbidden: Sequence[str] = (),
+        first: int = 0,
     ) -> Iterator[Translation]:
-        """One translation for each line, in order; reads ahead one window of lines at the most."""
+        """One translation for each line, in order; reads ahead one window of lines at the most.
+
+        No translation has one of the `forbidden` words. `first` is the number of the first line, which what is drawn
+        for each depends on.
+        """
         search = search or self.search
-        if not 1 <= nbest <= search.beam:
-            raise TextError(f"nbest is {nbest} and beam is {search.beam}: nbest must be 1 or more, and beam no less")
-        remaining = iter(lines)
-        while window := list(islice(remaining, WINDOW)):
-            yield from self._window(window, search=search, nbest=nbest)
+        _refuse_search(search, nbest=nbest)
+        banned = self._forbid(forbidden) if forbidden else None
+        requests = (Request(line) if isinstance(line, str) else line for line in lines)
+        while window := list(islice(requests, WINDOW)):
+            yield from self._window(window, search=search, nbest=nbest, forbidden=banned, first=first)
+            first += len(window)
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
         """The cross-entropy of given translations in nats a piece; its exponential is the perplexity."""
@@ -157,8 +158,17 @@ class Translator:
         return mean_loss(self.model, store_of(pairs), batch=BatchConfig())
 
     @torch.inference_mode()
-    def _window(self, lines: Sequence[str], *, search: SearchConfig, nbest: int) -> list[Translation]:
+    def _window(
+        self,
+        requests: Sequence[Request],
+        *,
+        search: SearchConfig,
+        nbest: int,
+        forbidden: Forbidden | None,
+        first: int,
+    ) -> list[Translation]:
         """Sorted by length, cut into batches, decoded, and put back in order; empty lines stay empty."""
+        lines = [request.text for request in requests]
         characters = 16 * search.source_limit  # bounds the work before anything is tokenised
         opened = self._open([line[:characters] for line in lines])
         encoded = [each.ids for each in opened]
@@ -170,34 +180,49 @@ class Translator:
         try:
             for batch in _batches(order, [min(len(ids), search.source_limit) + 1 for ids in encoded], search=search):
                 ids = [encoded[place][: search.source_limit] for place in batch]
-                for place, hypotheses in zip(batch, self._decode(ids, search=search, nbest=nbest), strict=True):
+                streams = [(search.seed << 32) + first + place for place in batch]
+                rules = self._rules([requests[place] for place in batch], forbidden)
+                found = self._decode(ids, search=search, nbest=nbest, streams=streams, rules=rules)
+                for place, hypotheses in zip(batch, found, strict=True):
                     cut = len(encoded[place]) > search.source_limit or len(lines[place]) > characters
-                    unknown = opened[place].unknown
-                    results[place] = Translation([self._candidate(each, unknown) for each in hypotheses], cut)
+                    candidates = [self._candidate(each, opened[place].unknown) for each in hypotheses]
+                    results[place] = Translation(_chosen(candidates, search=search, nbest=nbest), cut)
         finally:
             self.model.train(was_training)
         return results
 
-    def _decode(self, ids: list[list[int]], *, search: SearchConfig, nbest: int) -> list[list[Hypothesis]]:
+    def _decode(
+        self, ids: list[list[int]], *, search: SearchConfig, nbest: int, streams: Sequence[int], rules: Rules
+    ) -> list[list[Hypothesis]]:
         source = pad_source(ids)
-        limits = _limits(source.lengths, search=search)
         context = self.model.prepare(source.to(self.device))
-        state = self.model.start(context)
-        limits = Limits(*(each.to(self.device) for each in limits))
-        step = decoding_step(self.model)
-        if search.beam == 1 and search.length_penalty == 0:
-            return [[each] for each in greedy_search(step, state, context, limits=limits, marks=MARKS)]
-        return beam_search(
-            step,
-            state,
+        return decode(
+            decoding_step(self.model, attention=search.coverage > 0),
+            self.model.start(context),
             context,
-            expansion=Widest(search.beam),
-            nbest=nbest,
-            limits=limits,
-            marks=MARKS,
-            score=Scoring(search.length_penalty),
             source_lengths=source.lengths.to(self.device),
+            search=search,
+            marks=MARKS,
+            rules=rules,
+            nbest=nbest,
+            streams=torch.tensor(streams, device=self.device),
         )
+
+    def _rules(self, requests: Sequence[Request], forbidden: Forbidden | None) -> Rules:
+        """The wishes of a batch, in ids."""
+        target = self.tokenizers.target
+        prefixes = [target.encode(each.prefix) if each.prefix else [] for each in requests]
+        required = [[target.encode(phrase) for phrase in each.required if phrase] for each in requests]
+        follows = None
+        if any(required):
+            follows = torch.tensor([begins_apart(surface) for surface in target.surfaces()])
+            follows[EOS] = True
+            if any(map(is_unspaced, "".join(phrase for each in requests for phrase in each.required))):
+                follows.fill_(True)
+        return Rules(prefixes, required, follows, forbidden)
+
+    def _forbid(self, words: Sequence[str]) -> Forbidden:
+        return Forbidden([normalise(word) for word in words], surfaces=self.tokenizers.target.surfaces(), end=EOS)
 
     def _open(self, texts: Sequence[str]) -> list[Opened]:
         """Source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
@@ -211,12 +236,13 @@ class Translator:
         return Candidate(" ".join(text.split("\n")), hypothesis.score, hypothesis.log_prob, hypothesis.cut)
 
 
-def decoding_step(model: Model) -> Step:
-    """The model as search sees it: one token in, the probabilities of the next out."""
+def decoding_step(model: Model, *, attention: bool = False) -> Step:
+    """The model as search sees it: one token in, the probabilities of the next out, and where it looked if asked."""
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
-        output, state = model.read(tokens[:, None], state, context)
-        return StepOutput(model.log_probs(output, context)[:, -1]), state
+        output, state = model.read(tokens[:, None], state, context, attention=attention)
+        looked = None if output.attention is None else output.attention[:, -1]
+        return StepOutput(model.log_probs(output, context)[:, -1], looked), state
 
     return step
 
@@ -230,13 +256,6 @@ def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
     return Padded(values, lengths)
 
 
-def _limits(lengths: Tensor, *, search: SearchConfig) -> Limits:
-    """Lengths count end marks: a source of n pieces has length n + 1, and a translation is cut at so many pieces."""
-    minimum = torch.full_like(lengths, search.minimum + 1)
-    maximum = ((lengths - 1) * search.maximum_ratio).long() + search.maximum_extra
-    return Limits(torch.maximum(maximum, minimum), minimum)
-
-
 def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConfig) -> Iterator[list[int]]:
     """Places, longest first, cut so that a batch has at most `batch_tokens` padded source positions."""
     start = 0
@@ -244,6 +263,24 @@ def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConf
         count = max(1, search.batch_tokens // lengths[order[start]])
         yield list(order[start : start + count])
         start += count
+
+
+def _refuse_search(search: SearchConfig, *, nbest: int) -> None:
+    """Raises a TextError for more answers than search will have."""
+    most = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
+    if not 1 <= nbest <= most:
+        key = "samples" if search.method == "risk" else "beam"
+        raise TextError(f"nbest is {nbest} and {key} is {most}: nbest must be 1 or more, and {key} no less")
+
+
+def _chosen(candidates: list[Candidate], *, search: SearchConfig, nbest: int) -> list[Candidate]:
+    """The candidates to give: by minimum Bayes risk, scored with their utility, where that was asked for."""
+    if search.method != "risk":
+        return candidates
+    ranked = minimum_risk([each.text for each in candidates], utility=search.utility)
+    best = {candidates[each.place].text: each for each in reversed(ranked)}  # each text once, by its first place
+    order = sorted(best.values(), key=lambda each: (-each.utility, each.place))[:nbest]
+    return [candidates[each.place]._replace(score=each.utility) for each in order]
 
 
 def choose_device(name: DeviceName) -> torch.device:

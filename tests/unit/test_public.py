@@ -17,6 +17,7 @@ PUBLIC = {
     "Experiment",
     "FolderError",
     "Interrupted",
+    "Request",
     "Run",
     "SearchConfig",
     "TextError",

@@ -16,11 +16,11 @@ from calque.errors import ConfigError, FolderError, TextError
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.sampled import SampledOutputConfig
 from calque.models.model import Model, Sizes
+from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.text import BOS, EOS
 from calque.translator import (
     KIND,
-    SearchConfig,
     Translator,
     choose_device,
     decoding_step,
@@ -220,9 +220,9 @@ def test_a_batch_has_no_more_padded_positions_than_asked(
     sizes: list[tuple[int, int]] = []
     decode = translator._decode
 
-    def spy(ids: list[list[int]], *, search: SearchConfig, nbest: int) -> list[list[Hypothesis]]:
+    def spy(ids: list[list[int]], **options: Any) -> list[list[Hypothesis]]:
         sizes.append((len(ids), max(map(len, ids)) + 1))
-        return decode(ids, search=search, nbest=nbest)
+        return decode(ids, **options)
 
     monkeypatch.setattr(translator, "_decode", spy)
     list(translator.stream(sentences(100), search=SearchConfig(beam=2, batch_tokens=40)))

@@ -15,7 +15,8 @@ from calque.errors import DataError, TextError
 
 if TYPE_CHECKING:
     from calque.data.lines import Line
-    from calque.translator import SearchConfig, Translation, Translator
+    from calque.search.settings import SearchConfig
+    from calque.translator import Translation, Translator
 
 LINE_LIMIT = 1 << 16  # bytes of a line that are read; a model reads far less
 WINDOW = 2048  # lines translated together

@@ -21,11 +21,11 @@ class Forbidden:
 
     def __init__(self, words: Sequence[str], *, surfaces: Sequence[bytes], end: int) -> None:
         self.words = [word.encode() for word in words if word]
-        self.bounded = {word.encode(): not any(map(_is_unspaced, word)) for word in words}
+        self.bounded = {word.encode(): not any(map(is_unspaced, word)) for word in words}
         self.surfaces = surfaces
         self.end = end
-        self.begins_apart = torch.tensor([_begins_apart(surface) for surface in surfaces])
-        self.begins_apart[end] = True
+        self.apart = torch.tensor([begins_apart(surface) for surface in surfaces])
+        self.apart[end] = True
         self.inner = [token for token, surface in enumerate(surfaces) if _parts(surface)]
         self._banned = lru_cache(maxsize=1 << 14)(self._banned_after)
 
@@ -58,7 +58,7 @@ class Forbidden:
         for word in self.words:
             if self.bounded[word]:
                 if self._stands_at_the_end(text, word):
-                    found |= self.begins_apart
+                    found |= self.apart
                 tokens: Iterator[int] | Sequence[int] = self.inner
             else:
                 tokens = range(len(self.surfaces))
@@ -80,9 +80,7 @@ class Forbidden:
             if not self.bounded[word]:
                 if after > begin:
                     return True
-            elif (
-                after < len(whole) and after >= begin and self._is_apart(whole, place) and _begins_apart(whole[after:])
-            ):
+            elif after < len(whole) and after >= begin and self._is_apart(whole, place) and begins_apart(whole[after:]):
                 return True
             place = whole.find(word, place + 1)
         return False
@@ -98,7 +96,7 @@ class Forbidden:
         return bool(before) and not before[-1].isalnum() and before[-1] != "\0"
 
 
-def _begins_apart(surface: bytes) -> bool:
+def begins_apart(surface: bytes) -> bool:
     """Whether a text that goes on like this has ended its last word."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
@@ -110,5 +108,6 @@ def _parts(surface: bytes) -> bool:
     return any(one.isalnum() and not other.isalnum() for one, other in pairwise(text))
 
 
-def _is_unspaced(character: str) -> bool:
+def is_unspaced(character: str) -> bool:
+    """Whether words of its script stand without spaces."""
     return "\u0e00" <= character <= "\u0eff" or "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff"

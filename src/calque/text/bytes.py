@@ -31,6 +31,9 @@ class BytesTokenizer(Tokenizer):
     def detokenise(self, pieces: Sequence[str]) -> str:
         return spell(pieces)
 
+    def surface(self, piece: str) -> bytes:
+        return _BYTES.get(piece, b"")
+
     def represents(self, character: str) -> bool:
         return True
 
@@ -47,4 +50,9 @@ class BytesTokenizer(Tokenizer):
 
 def spell(pieces: Iterable[str]) -> str:
     """The text of byte pieces and of plain pieces; bytes that are no UTF-8 read as U+FFFD."""
-    return b"".join(_BYTES.get(piece) or piece.encode() for piece in pieces).decode(errors="replace")
+    return b"".join(map(spelled, pieces)).decode(errors="replace")
+
+
+def spelled(piece: str) -> bytes:
+    """A byte piece's byte, and the UTF-8 of any other piece."""
+    return _BYTES.get(piece) or piece.encode()

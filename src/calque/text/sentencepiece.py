@@ -10,7 +10,7 @@ from pydantic import Field
 
 from calque.config import Config
 from calque.errors import TextError
-from calque.text.bytes import BYTE_PIECES, spell
+from calque.text.bytes import BYTE_PIECES, spell, spelled
 from calque.text.escape import Escape
 from calque.text.tokenizer import Tokenizer, normalise
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
@@ -102,6 +102,9 @@ class SentencePieceTokenizer(Tokenizer):
         threads = -1 if len(texts) >= _MANY else 1
         ids: list[list[int]] = self._processor.encode([_respelled(text) for text in texts], num_threads=threads)
         return ids
+
+    def surface(self, piece: str) -> bytes:
+        return spelled(_ESCAPE.undo(piece.replace(SPACE, " ")))
 
     def represents(self, character: str) -> bool:
         return self._characters.issuperset(_ESCAPE.apply(character))

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 from unicodedata import normalize
 
 from calque.errors import TextError
-from calque.text.vocabulary import BOS, EOS, PAD, Vocabulary
+from calque.text.vocabulary import BOS, EOS, PAD, PIECES, Vocabulary
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -45,6 +45,16 @@ class Tokenizer(ABC):
     @abstractmethod
     def represents(self, character: str) -> bool:
         """Whether the vocabulary has a piece with this character in it."""
+
+    def surface(self, piece: str) -> str | bytes:
+        """What a piece adds to a text that goes on, where that does not depend on its neighbours."""
+        return piece
+
+    def surfaces(self) -> list[bytes]:
+        """What each id adds to a text, in UTF-8; the special pieces add nothing."""
+        found = [self.surface(piece) for piece in self.vocabulary.pieces]
+        spelled = [each.encode() if isinstance(each, str) else each for each in found]
+        return [b"" if id < len(PIECES) else each for id, each in enumerate(spelled)]
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text's pieces, without begin and end."""

@@ -66,6 +66,10 @@ class WordsTokenizer(Tokenizer):
         spaced = " ".join(pieces)
         return _ESCAPE.undo(spaced.replace(f" {JOINER}", "").replace(f"{JOINER} ", "").replace(JOINER, ""))
 
+    def surface(self, piece: str) -> str:
+        space = "" if piece.startswith(JOINER) else " "
+        return space + _ESCAPE.undo(piece.replace(JOINER, ""))
+
     def represents(self, character: str) -> bool:
         return self._characters.issuperset(_ESCAPE.apply(character))
 

@@ -7,8 +7,9 @@ from typing import NamedTuple
 from calque.data.plan import BatchConfig
 from calque.data.store import Store
 from calque.evaluation.metrics import bleu, exact_match
+from calque.search.settings import SearchConfig
 from calque.tasks.translation import mean_loss
-from calque.translator import SearchConfig, Translator
+from calque.translator import Translator
 
 
 class ValidationSet(NamedTuple):

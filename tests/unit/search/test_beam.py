@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.search.beam import best_candidates
-from calque.search.combine import ensemble
-from calque.search.step import Marks, StepOutput, forbid
+from calque.search.step import Marks, forbid
 
 scores = st.sampled_from([0.0, -0.5, -1.0, -float("inf")]) | st.floats(-9, 0)
 
@@ -34,19 +33,3 @@ def test_forbid_hides_marks_everywhere_and_the_end_where_it_comes_early() -> Non
         for token in range(5):
             expected = torch.full((2,), -torch.inf) if token in hidden else log_probs[sentence, :, token]
             assert torch.equal(allowed[sentence, :, token], expected)
-
-
-def test_an_ensemble_means_probabilities_and_gives_each_step_its_own_state() -> None:
-    def member(shift: int):
-        def step(tokens, state, context):
-            return StepOutput((context + shift * state[:, None]).log_softmax(-1)), state + tokens
-
-        return step
-
-    tokens, states = torch.tensor([3, 4]), (torch.tensor([0.5, 1.0]), torch.tensor([-2.0, 0.0]))
-    contexts = (torch.randn(2, 5), torch.randn(2, 5))
-    both, after = ensemble([member(1), member(2)])(tokens, states, contexts)
-    alone = [member(n + 1)(tokens, states[n], contexts[n]) for n in range(2)]
-    mean = sum(output.log_probs.exp() for output, _ in alone) / 2
-    torch.testing.assert_close(both.log_probs.exp(), mean)
-    assert all(torch.equal(one, state) for one, (_, state) in zip(after, alone, strict=True))

@@ -22,6 +22,7 @@ from calque.data.store import Store, store_of
 from calque.errors import FolderError, Interrupted, TrainingError
 from calque.experiment import Experiment, Run, build, resume, train
 from calque.models.model import Model, Sizes
+from calque.search.settings import SearchConfig
 from calque.text import Tokenizers, Vocabulary, WordsTokenizer
 from calque.text.vocabulary import PIECES
 from calque.training import checkpoints, loop
@@ -31,7 +32,7 @@ from calque.training.loop import Job, Trainer, TrainingConfig, mean_weights, str
 from calque.training.reporting import Reporter
 from calque.training.schedules import rate_at
 from calque.training.validation import Validation, ValidationSet
-from calque.translator import SearchConfig, Translator, load
+from calque.translator import Translator, load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 

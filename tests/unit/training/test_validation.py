@@ -8,8 +8,9 @@ import pytest
 from calque.data.plan import BatchConfig
 from calque.data.store import store_of
 from calque.evaluation.metrics import bleu
+from calque.search.settings import SearchConfig
 from calque.training.validation import Validation, ValidationSet, validate
-from calque.translator import SearchConfig, load
+from calque.translator import load
 
 LINES = ["a b c", "h g", "d d d d"]
 REFERENCES = ["a b c", "g h", "d d d"]

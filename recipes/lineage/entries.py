@@ -1,0 +1,123 @@
+"""The entries of the line: which system, how small, what is changed, and which claim of a paper it serves.
+
+    python recipes/lineage/entries.py
+
+prints them with their sizes. Scales are chosen so that each has about 8 million parameters with 8,000 joint pieces.
+"""
+
+from typing import Literal, NamedTuple
+
+import torch
+
+from calque.config import check, override, to_values
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.models.systems import system_model
+
+TARGET_PARAMETERS, TOLERANCE = 8_000_000, 0.15
+PIECES = 8000
+
+Family = Literal["recurrent", "convolutional", "transformer"]
+
+RATES: dict[Family, float] = {"recurrent": 0.002, "convolutional": 0.001, "transformer": 0.003}
+DROPOUT = 0.3
+
+
+class Entry(NamedTuple):
+    """One line of the table: a named system, made small."""
+
+    name: str
+    system: str
+    scale: float
+    family: Family
+    claim: str  # what of a paper is looked at with it
+    changes: tuple[str, ...] = ()  # laid over the system
+
+    @property
+    def assignments(self) -> list[str]:
+        """Its settings on a command line of `calque train`, beside the system and its scale."""
+        dropouts = [f"model.{side}.dropout={DROPOUT}" for side in ("encoder", "decoder")]
+        return [*self.changes, *dropouts, f"training.optimiser.learning_rate={RATES[self.family]}"]
+
+
+_EIGHT = ("model.encoder.layers=8", "model.decoder.layers=8")
+
+
+def _connected(name: str) -> tuple[str, ...]:
+    return (*_EIGHT, *(f"model.{side}.connection={name}" for side in ("encoder", "decoder")))
+
+
+ENTRIES: tuple[Entry, ...] = (
+    Entry("cho2014", "cho2014", 0.59, "recurrent", "b: one vector for the source, read at every step"),
+    Entry("sutskever2014", "sutskever2014", 0.25, "recurrent", "a, b: one vector for the source, read reversed"),
+    Entry(
+        "sutskever2014-forward",
+        "sutskever2014",
+        0.25,
+        "recurrent",
+        "a: the same, the source read forwards",
+        ("model.encoder.reverse=false",),
+    ),
+    Entry("bahdanau2015", "bahdanau2015", 0.34, "recurrent", "b: attention keeps long sentences"),
+    Entry("luong2015", "luong2015", 0.24, "recurrent", "b, c: global attention, input feeding"),
+    Entry(
+        "luong2015-unfed",
+        "luong2015",
+        0.24,
+        "recurrent",
+        "c: the same without input feeding",
+        ("model.decoder.input_feeding=false",),
+    ),
+    Entry("luong2015-local-m", "luong2015-local-m", 0.24, "recurrent", "c: a window that moves with the target"),
+    Entry("luong2015-local-p", "luong2015-local-p", 0.24, "recurrent", "c: a window at a predicted place"),
+    Entry("luong2015-hard", "luong2015-hard", 0.24, "recurrent", "one position, drawn"),
+    Entry("gnmt2016", "gnmt2016", 0.25, "recurrent", "the bottom decoder layer attends for all"),
+    Entry(
+        "lstm8-residual",
+        "luong2015",
+        0.17,
+        "recurrent",
+        "d: 8+8 layers of luong2015, with residual connections",
+        _connected("residual"),
+    ),
+    Entry("lstm8-plain", "luong2015", 0.17, "recurrent", "d: the same without", _connected("none")),
+    Entry("gehring2017", "gehring2017", 0.35, "convolutional", "convolutions instead of recurrence"),
+    Entry("vaswani2017-base", "vaswani2017-base", 0.5, "transformer", "attention instead of recurrence, post-norm"),
+    Entry("vaswani2017-big", "vaswani2017-big", 0.3, "transformer", "the wider one, post-norm"),
+    Entry("base", "base", 0.5, "transformer", "pre-norm"),
+    Entry("fast", "fast", 0.92, "transformer", "a deep encoder, a shallow decoder of SSRU"),
+    Entry(
+        "mean",
+        "luong2015",
+        0.28,
+        "recurrent",
+        "the encoder knows no order: words by themselves and their mean",
+        (
+            'model.encoder={kind = "mean", width = 280, embedding = 280}',
+            "model.decoder.layers=1",
+            "model.decoder.bridge=tanh",
+        ),
+    ),
+)
+
+
+def entry_model(entry: Entry, *, factor: float = 1.0) -> ModelConfig:
+    """The model that is trained for an entry, its scale multiplied by `factor`."""
+    values = {"model": to_values(system_model(entry.system, scale=entry.scale * factor))}
+    return check(ModelConfig, override(values, entry.assignments)["model"], origin=entry.name)
+
+
+def parameters(model: ModelConfig, *, pieces: int = PIECES) -> int:
+    """How many numbers a model learns with so many joint pieces; nothing is allocated."""
+    with torch.device("meta"):
+        built = Model(model, sizes=Sizes(pieces, pieces, joint=True))
+    return sum(one.numel() for one in built.parameters() if one.requires_grad)
+
+
+def _main() -> None:
+    for entry in ENTRIES:
+        found = parameters(entry_model(entry))
+        print(f"{entry.name:22} {entry.scale:5} {found:10,} {found / TARGET_PARAMETERS - 1:+6.1%}  {entry.claim}")
+
+
+if __name__ == "__main__":
+    _main()

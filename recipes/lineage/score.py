@@ -1,0 +1,147 @@
+"""Scores one trained run and writes RUN/result.json: the test set, the same by length, and how fast it trained.
+
+    python recipes/lineage/score.py RUN --name luong2015 --seed 1 --source test.en --reference test.de
+
+Neighbouring test sentences joined by two, three and four stand beside the single ones where length is looked at.
+"""
+
+import argparse
+import json
+import re
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from corpus import read_lines
+from lengths import JOINED, by_length, join_neighbours
+
+import calque
+from calque.config import read_toml
+from calque.evaluation.metrics import bleu, score_translations
+from calque.training.journal import read_journal
+from calque.translator import Translator
+
+RESULT = "result.json"
+BEAM = 5
+
+
+class Pairs(NamedTuple):
+    """Sentences with their references."""
+
+    sources: list[str]
+    references: list[str]
+
+
+class Speed(NamedTuple):
+    """How a run trained: its target tokens, and how many of them a second."""
+
+    tokens: int
+    tokens_per_second: float
+
+    @property
+    def seconds(self) -> float:
+        """What all steps took, validations and checkpoints left out."""
+        return self.tokens / self.tokens_per_second
+
+
+def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: str) -> dict[str, Any]:
+    """All that result.json tells, except what the run is called."""
+    translator = calque.load(run, device=device)
+    started = time.monotonic()
+    scored = {size: _translated(translator, joined(test, size=size, languages=languages)) for size in (1, *JOINED)}
+    seconds = time.monotonic() - started
+    _, references, translations = zip(*scored[1], strict=True)
+    scores = score_translations(translations, references)
+    told = {"bleu_lowercased": scores.bleu_lowercased, "bleu": scores.bleu, "chrf": scores.chrf}
+    rows = [row for each in scored.values() for row in each]
+    lengths = by_length(rows, language=languages[0], score=lowercased_bleu)
+    config, made = read_toml(run / "config.toml"), json.loads((run / "run.json").read_bytes())
+    speed = training_speed(
+        read_journal(run / "metrics.jsonl"),
+        read_journal(run / "timing.jsonl"),
+        resumed=resumed_steps((run / "log.txt").read_text(encoding="utf-8").splitlines()),
+    )
+    return {
+        **{name: metric.value for name, metric in told.items()},
+        "signatures": {name: metric.signature for name, metric in told.items()},
+        "joined": {str(size): lowercased_bleu(*_columns(each)) for size, each in scored.items()},
+        "lengths": {name: {"sentences": count, "bleu_lowercased": found} for name, (count, found) in lengths.items()},
+        "longer": len(rows) - sum(count for count, _ in lengths.values()),
+        "parameters": sum(one.numel() for one in translator.model.parameters() if one.requires_grad),
+        "steps": config["training"]["steps"],
+        "learning_rate": config["training"]["optimiser"]["learning_rate"],
+        "training_tokens": speed.tokens,
+        "training_seconds": speed.seconds,
+        "tokens_per_second": speed.tokens_per_second,
+        "translating_seconds": seconds,
+        "search": {**config["search"], "beam": BEAM},
+        "data": made["data"],
+        "calque": made["calque"],
+        "torch": made["torch"],
+        "device": made["machine"],
+    }
+
+
+def joined(test: Pairs, *, size: int, languages: tuple[str, str]) -> Pairs:
+    """Every `size` neighbours of a test set as one."""
+    return Pairs(*(join_neighbours(side, size=size, language=each) for side, each in zip(test, languages, strict=True)))
+
+
+def lowercased_bleu(translations: Sequence[str], references: Sequence[str]) -> float:
+    """BLEU of text in small letters: what sacreBLEU's own option does."""
+    return bleu([line.lower() for line in translations], [line.lower() for line in references])
+
+
+def training_speed(
+    metrics: Iterable[dict[str, Any]], timing: Sequence[dict[str, Any]], *, resumed: Iterable[int]
+) -> Speed:
+    """From a run's journals. The first line after a resume is left out: its seconds are those of some of its tokens."""
+    after = {min((line["step"] for line in timing if line["step"] > step), default=0) for step in resumed}
+    whole = [line for line in timing if line["step"] not in after] or timing
+    tokens = sum(line["tokens_per_second"] * line["seconds"] for line in whole)
+    total = sum(line["tokens"] for line in metrics if line["kind"] == "train")
+    return Speed(total, tokens / sum(line["seconds"] for line in whole))
+
+
+def resumed_steps(log: Iterable[str]) -> list[int]:
+    """The steps at which a run went on, by its log."""
+    return [int(found[1]) for line in log if (found := re.search(r" going on from step (\d+)$", line))]
+
+
+def write_json(path: Path, values: Any) -> None:
+    """Whole or not at all."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    temporary.replace(path)
+
+
+def _translated(translator: Translator, pairs: Pairs) -> list[tuple[str, str, str]]:
+    translations = translator.translate(pairs.sources, beam=BEAM)
+    return list(zip(pairs.sources, pairs.references, translations, strict=True))
+
+
+def _columns(rows: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
+    return [row[2] for row in rows], [row[1] for row in rows]
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--name", required=True)
+    parser.add_argument("--seed", type=int, required=True)
+    parser.add_argument("--source", type=Path, required=True)
+    parser.add_argument("--reference", type=Path, required=True)
+    parser.add_argument("--languages", nargs=2, default=("en", "de"), metavar=("SOURCE", "TARGET"))
+    parser.add_argument("--device", default="auto")
+    given = parser.parse_args()
+    test = Pairs(read_lines(given.source), read_lines(given.reference))
+    if len(test.sources) != len(test.references):
+        sys.exit(f"{given.source} has {len(test.sources):,} lines, {given.reference} {len(test.references):,}")
+    found = score_run(given.run, test, languages=tuple(given.languages), device=given.device)
+    write_json(given.run / RESULT, {"name": given.name, "seed": given.seed, **found})
+
+
+if __name__ == "__main__":
+    _main()

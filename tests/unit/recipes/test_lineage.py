@@ -1,0 +1,243 @@
+"""The line's recipe, without training: sizes, joining, lengths, speed, commands, table, claims and figure."""
+
+import gzip
+import importlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FOLDER = Path(__file__).parents[3] / "recipes" / "lineage"
+sys.path.insert(0, str(FOLDER))
+claims, corpus, entries, figure, lengths, report, run, score = map(
+    importlib.import_module, ("claims", "corpus", "entries", "figure", "lengths", "report", "run", "score")
+)
+sys.path.remove(str(FOLDER))
+
+NAMES = [entry.name for entry in entries.ENTRIES]
+
+
+@pytest.fixture
+def plan(tmp_path: Path) -> Any:
+    """What run.py makes of a command line with training.steps=7; its corpus is not there."""
+    sides = [corpus.Side(language, *(tmp_path / f"{role}.{language}" for role in "abc")) for language in ("en", "de")]
+    return run.Plan(corpus.Corpus(*sides), tmp_path, 1.0, "cpu", ["training.steps=7"])
+
+
+def result(name: str, seed: int, *, bleu: float, short: float = 30.0, long: float = 30.0) -> dict[str, Any]:
+    """What score.py would have written."""
+    by_length = dict(zip(lengths.BUCKET_NAMES, (short, short, short, long, long), strict=True))
+    return {
+        "name": name,
+        "seed": seed,
+        "bleu_lowercased": bleu,
+        "bleu": bleu - 0.5,
+        "chrf": 60.0,
+        "signatures": {"bleu_lowercased": "case:lc", "bleu": "case:mixed", "chrf": "nc:6"},
+        "lengths": {each: {"sentences": 9, "bleu_lowercased": value} for each, value in by_length.items()},
+        "longer": 2,
+        "parameters": 8_000_000,
+        "steps": 2500,
+        "tokens_per_second": 51_234.0,
+        "search": {"beam": 5, "length_penalty": 1.0},
+        "calque": "0.1.0",
+        "torch": "2.11.0",
+        "device": "a GPU",
+    }
+
+
+def results(**bleu: tuple[float, ...]) -> dict[str, dict[int, dict[str, Any]]]:
+    """Results by entry and seed; names have underscores for hyphens."""
+    return {
+        name.replace("_", "-"): {
+            seed: result(name.replace("_", "-"), seed, bleu=value) for seed, value in enumerate(values, start=1)
+        }
+        for name, values in bleu.items()
+    }
+
+
+def found(measured: Any, *, claim: str) -> Any:
+    return next(one for one in claims.findings(measured) if claim in one.claim)
+
+
+@pytest.mark.parametrize("entry", entries.ENTRIES, ids=lambda entry: entry.name)
+def test_entries_are_of_one_size(entry: Any) -> None:
+    model = entries.entry_model(entry)
+    assert entries.parameters(model) == pytest.approx(entries.TARGET_PARAMETERS, rel=entries.TOLERANCE)
+    assert model.encoder.dropout == model.decoder.dropout == entries.DROPOUT
+
+
+def test_entries_have_names_of_their_own() -> None:
+    assert len(set(NAMES)) == len(NAMES)
+    assert set(figure.MAIN) <= set(NAMES)
+
+
+@pytest.mark.parametrize("entry", entries.ENTRIES, ids=lambda entry: entry.name)
+def test_every_entry_is_a_config_that_calque_takes(entry: Any, plan: Any) -> None:
+    experiment = run.experiment_of(entry, plan)
+    assert experiment.model == entries.entry_model(entry)
+    assert experiment.training.optimiser.learning_rate == entries.RATES[entry.family]
+    assert experiment.training.steps == 7
+
+
+def test_neighbours_are_joined_once() -> None:
+    lines = ["a b", "c", "d", "e", "f"]
+    assert lengths.join_neighbours(lines, size=1, language="en") == lines
+    assert lengths.join_neighbours(lines, size=2, language="en") == ["a b c", "d e"]
+    assert lengths.join_neighbours(lines, size=3, language="zh") == ["a bcd"]
+    assert lengths.join_neighbours(lines, size=6, language="en") == []
+
+
+def test_sources_and_references_stay_together() -> None:
+    test = score.Pairs(["你好。", "再见。"], ["Hello .", "Bye ."])
+    assert score.joined(test, size=2, languages=("zh", "en")) == (["你好。再见。"], ["Hello . Bye ."])
+
+
+def test_every_length_up_to_the_longest_has_its_bucket() -> None:
+    names = [lengths.bucket_of(size) for size in range(62)]
+    assert names[0] is None and names[61] is None and None not in names[1:61]
+    assert [names[size] for size in (1, 10, 11, 40, 41, 60)] == ["1-10", "1-10", "11-20", "31-40", "41-60", "41-60"]
+
+
+def test_length_is_of_words_or_of_characters() -> None:
+    assert lengths.length(" two  words ", language="en") == 2
+    assert lengths.length("你好。 再见", language="zh") == 5
+
+
+def test_scores_by_length_see_their_own_rows_only() -> None:
+    rows = [("a", "right", "right"), ("a b", "right", "wrong"), ("a " * 15, "right", "right"), ("a " * 99, "x", "y")]
+    equal = lengths.by_length(rows, language="en", score=lambda ones, others: sum(map(str.__eq__, ones, others)))
+    assert equal == {"1-10": (2, 1), "11-20": (1, 1), "21-30": (0, None), "31-40": (0, None), "41-60": (0, None)}
+
+
+def test_small_letters_beforehand_are_sacrebleus_option() -> None:
+    from calque.evaluation.metrics import score_translations
+
+    ones, others = ["The Cat sat on THE mat .", "a dog"], ["the cat Sat on the Mat .", "A dog !"]
+    assert score.lowercased_bleu(ones, others) == score_translations(ones, others).bleu_lowercased.value
+
+
+def test_speed_leaves_out_the_line_after_a_resume() -> None:
+    """Step 20 counts the tokens since step 10, but only the seconds since the resume at 15."""
+    metrics = [{"kind": "train", "step": step, "tokens": 1000} for step in (10, 20, 30)] + [{"kind": "valid"}]
+    timing = [
+        {"step": 10, "seconds": 10.0, "tokens_per_second": 100.0},
+        {"step": 20, "seconds": 1.0, "tokens_per_second": 1000.0},
+        {"step": 30, "seconds": 10.0, "tokens_per_second": 100.0},
+    ]
+    resumed = score.resumed_steps(["2026-01-01T00:00:00 going on from step 15", "2026-01-01T00:00:00 step 20 · loss"])
+    assert resumed == [15]
+    speed = score.training_speed(metrics, timing, resumed=resumed)
+    assert (speed.tokens, speed.tokens_per_second, speed.seconds) == (3000, 100.0, 30.0)
+
+
+def test_dialogues_give_their_own_test_set(tmp_path: Path) -> None:
+    for language in ("zh", "en"):
+        for name in ("train", "dev"):
+            lines = "".join(f"{name} {language} {number}\n" for number in range(2500))
+            (tmp_path / f"{name}.{language}.gz").write_bytes(gzip.compress(lines.encode()))
+    source, target = corpus.open_corpus(tmp_path, kind="dialog", held_out=tmp_path / "out")
+    assert (source.language, target.language) == ("zh", "en")
+    valid, test = (corpus.read_lines(path) for path in (target.valid, target.test))
+    assert (len(valid), valid[0], len(test), test[-1]) == (1000, "dev en 0", 1000, "dev en 2499")
+
+
+def test_a_corpus_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError, match=r"val\.de\.gz"):
+        corpus.open_corpus(tmp_path, kind="multi30k", held_out=tmp_path)
+
+
+def test_a_run_begins_and_goes_on(tmp_path: Path, plan: Any) -> None:
+    one = run.runs_of(entries.ENTRIES, seeds=[3, 4], out=tmp_path)[4]
+    assert one.label == "luong2015-3"
+    begin = run.train_command(one, plan)
+    assert begin[-1] == "training.steps=7" and "seed=3" in begin and "--resume" not in begin
+    one.folder.mkdir()
+    (one.folder / "config.toml").touch()
+    assert run.train_command(one, plan)[-2:] == ["--resume", str(one.folder)]
+
+
+def test_runs_go_seed_by_seed(tmp_path: Path) -> None:
+    runs = run.runs_of(entries.ENTRIES[:2], seeds=[2, 1], out=tmp_path)
+    assert [one.label for one in runs] == ["cho2014-2", "sutskever2014-2", "cho2014-1", "sutskever2014-1"]
+
+
+def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
+    path = tmp_path / "settings.json"
+    run.keep_settings(path, {"factor": 1.0})
+    run.keep_settings(path, {"factor": 1.0})
+    with pytest.raises(ValueError, match=r"factor was 1\.0, now 0\.5"):
+        run.keep_settings(path, {"factor": 0.5})
+
+
+def test_claims_need_more_than_the_seeds_spread() -> None:
+    claim = "input feeding"
+    clear = found(results(luong2015=(34.0, 34.4), luong2015_unfed=(32.0, 32.2)), claim=claim)
+    assert (clear.difference, clear.low, clear.high) == pytest.approx((2.1, 2.0, 2.2))
+    assert clear.spread == pytest.approx(0.4) and clear.verdict == "shown"
+    assert found(results(luong2015=(34.0, 36.4), luong2015_unfed=(32.0, 34.2)), claim=claim).verdict == "not shown"
+    assert found(results(luong2015=(30.0, 30.1), luong2015_unfed=(32.0, 32.1)), claim=claim).verdict == "not shown"
+
+
+def test_one_seed_shows_nothing_and_no_entry_is_said() -> None:
+    assert found(results(luong2015=(34.0,), luong2015_unfed=(1.0,)), claim="input feeding").verdict == "not shown"
+    assert found(results(luong2015=(34.0, 34.1)), claim="input feeding").verdict == "not measured"
+
+
+def test_only_common_seeds_are_compared() -> None:
+    measured = results(lstm8_residual=(30.0, 31.0, 99.0), lstm8_plain=(10.0, 11.0))
+    assert found(measured, claim="residual").difference == pytest.approx(20.0)
+    assert found(measured, claim="residual").seeds == 2
+
+
+def test_long_sentences() -> None:
+    """Attention that keeps its BLEU is shown to; the fixed vector that loses 20 points is shown to."""
+    measured = {
+        name: {seed: result(name, seed, bleu=30.0, short=30.0, long=long + seed / 10) for seed in (1, 2)}
+        for name, long in (("cho2014", 10.0), ("bahdanau2015", 29.85), ("luong2015", 20.0))
+    }
+    verdicts = {one.claim: one.verdict for one in claims.findings(measured) if one.letter == "b"}
+    assert verdicts == {
+        "cho2014 loses on long sentences": "shown",
+        "sutskever2014 loses on long sentences": "not measured",
+        "bahdanau2015 loses less than cho2014": "shown",
+        "luong2015 loses less than sutskever2014": "not measured",
+        "bahdanau2015 does not lose on long sentences": "shown",
+        "luong2015 does not lose on long sentences": "not shown",
+    }
+
+
+def test_the_table_has_means_and_ranges() -> None:
+    rows = report.table(results(cho2014=(20.0, 21.0), base=(40.0,))).splitlines()
+    assert len({row.count("|") for row in rows}) == 1
+    assert rows[2].startswith(
+        "| cho2014 | 8,000,000 | 2 | **20.50** (20.00 to 21.00) | 20.00 | 60.00 | 51,200 | 30.0 |"
+    )
+    assert len(rows) == 4
+
+
+def test_results_are_collected_and_none_twice(tmp_path: Path) -> None:
+    for folder, seed in (("one", 1), ("two", 2)):
+        (tmp_path / folder / f"base-{seed}").mkdir(parents=True)
+        score.write_json(tmp_path / folder / f"base-{seed}" / "result.json", result("base", seed, bleu=40.0))
+    collected = report.collect([tmp_path / "two", tmp_path / "one"])
+    assert {name: list(seeds) for name, seeds in collected.items()} == {"base": [1, 2]}
+    (tmp_path / "two" / "base-2" / "result.json").replace(tmp_path / "two" / "result.json")
+    score.write_json(tmp_path / "two" / "base-2" / "result.json", result("base", 1, bleu=40.0))
+    with pytest.raises(ValueError, match="same entry and seed"):
+        report.collect([tmp_path / "one", tmp_path / "two"])
+
+
+def test_the_readme_has_a_place_for_results() -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    once = report.filled(text, results="new\n")
+    assert "new" in once and report.filled(once, results="new\n") == once
+    with pytest.raises(ValueError, match="no place"):
+        report.filled("nothing", results="new")
+
+
+@pytest.mark.parametrize("names", [NAMES, ["mean"]], ids=["all", "none of the main ones"])
+def test_the_figure_is_drawn(tmp_path: Path, names: list[str]) -> None:
+    figure.draw_line(tmp_path / "line.png", results(**{name.replace("-", "_"): (30.0, 31.0) for name in names}))
+    assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")

@@ -1,0 +1,215 @@
+"""Several steps as one, against the formulas in plain numbers and against a search of the joined tables."""
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.laws.test_oracle import MARKS, Task, patient, start, tasks, trigram
+from torch import Tensor
+
+from calque.search.beam import Widest, beam_search
+from calque.search.combine import MeanName, ensemble, fused
+from calque.search.scoring import Scoring
+from calque.search.step import Hypothesis, Step, StepOutput
+
+MEANS: list[MeanName] = ["probabilities", "log-probabilities"]
+WEIGHTS = st.sampled_from([0.0, 0.25, 1.0]) | st.floats(0, 3)
+
+Rows = list[list[float]]  # [N,V] logits, one member's
+numbers = st.floats(-8, 8)
+logits = st.tuples(st.integers(1, 3), st.integers(1, 3), st.integers(1, 5)).flatmap(
+    lambda sizes: st.lists(
+        st.lists(
+            st.lists(numbers, min_size=sizes[2], max_size=sizes[2]),
+            min_size=sizes[1],
+            max_size=sizes[1],
+        ),
+        min_size=sizes[0],
+        max_size=sizes[0],
+    )
+)  # [members,N,V]
+
+
+def fixed(rows: Rows, attention: Rows | None = None) -> Step:
+    """A step that always says the same."""
+    log_probs = torch.tensor(rows, dtype=torch.float64).log_softmax(-1)
+    looked = None if attention is None else torch.tensor(attention, dtype=torch.float64)
+
+    def step(tokens: Tensor, state: Tensor, context: Tensor) -> tuple[StepOutput, Tensor]:
+        return StepOutput(log_probs, looked), state + tokens * context
+
+    return step
+
+
+def once(step: Step, *, members: int, rows: int) -> StepOutput:
+    nothing = torch.zeros(rows, dtype=torch.long)
+    return step(nothing, (nothing,) * members, (nothing,) * members)[0]
+
+
+def plain_softmax(row: list[float]) -> list[float]:
+    return [math.exp(each) / sum(math.exp(other) for other in row) for each in row]
+
+
+def mirrored(tokens: Tensor, state: Tensor, context: tuple[Tensor, Tensor]) -> tuple[StepOutput, Tensor]:
+    """The trigram step with its state the other way round: given to another step, it would lead astray."""
+    output, after = trigram(tokens, state.flip(1), context)
+    return output, after.flip(1)
+
+
+def found_by(
+    step: Step, task: Task, *, states: object, contexts: object, score: Scoring, beams: int = 3
+) -> list[list[Hypothesis]]:
+    return beam_search(
+        step,
+        states,
+        contexts,
+        expansion=Widest(beams),
+        nbest=2,
+        limits=task.limits,
+        marks=MARKS,
+        score=score,
+        source_lengths=torch.tensor(task.sources),
+    )
+
+
+@st.composite
+def pairs(draw: Callable, *, impossible: bool = True) -> tuple[Task, Tensor, Tensor]:
+    """A task, and another model's tables and attention for it."""
+    task = draw(tasks(longest=6, sentences=4, impossible=impossible))
+    places = torch.arange(task.tables[0].numel()).roll(draw(st.integers(1, 124))).view(task.tables[0].shape)
+    tables = task.tables.flatten(1)[:, places.flatten()].view(task.tables.shape)
+    return task, tables, task.looks.transpose(1, 2)
+
+
+@patient
+@given(members=logits)
+def test_the_mean_of_probabilities(members: list[Rows]) -> None:
+    output = once(ensemble([fixed(rows) for rows in members]), members=len(members), rows=len(members[0]))
+    for found, *rows in zip(output.log_probs.tolist(), *members, strict=True):
+        together = [sum(each) / len(members) for each in zip(*map(plain_softmax, rows), strict=True)]
+        assert [math.exp(each) for each in found] == pytest.approx(together, rel=1e-9)
+        assert sum(map(math.exp, found)) == pytest.approx(1, rel=1e-9)
+
+
+@patient
+@given(members=logits)
+def test_the_mean_of_log_probabilities_is_the_normalised_geometric_mean(members: list[Rows]) -> None:
+    step = ensemble([fixed(rows) for rows in members], mean="log-probabilities")
+    output = once(step, members=len(members), rows=len(members[0]))
+    for found, *rows in zip(output.log_probs.tolist(), *members, strict=True):
+        roots = [math.prod(each) ** (1 / len(members)) for each in zip(*map(plain_softmax, rows), strict=True)]
+        assert [math.exp(each) for each in found] == pytest.approx([each / sum(roots) for each in roots], rel=1e-9)
+        assert sum(map(math.exp, found)) == pytest.approx(1, rel=1e-9)
+
+
+@pytest.mark.parametrize("mean", MEANS)
+@patient
+@given(members=logits, count=st.integers(1, 4))
+def test_a_model_beside_itself_is_itself(mean: MeanName, members: list[Rows], count: int) -> None:
+    alone = fixed(members[0], attention=members[0])
+    output = once(ensemble([alone] * count, mean=mean), members=count, rows=len(members[0]))
+    nothing = torch.zeros(len(members[0]), dtype=torch.long)
+    expected, _ = alone(nothing, nothing, nothing)
+    torch.testing.assert_close(output.log_probs, expected.log_probs, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(output.attention, expected.attention, rtol=1e-12, atol=1e-12)
+
+
+def test_what_a_member_holds_impossible_is_halved_or_stays_impossible() -> None:
+    steps = [fixed([[0.0, -math.inf]]), fixed([[0.0, 0.0]])]
+    mean = once(ensemble(steps), members=2, rows=1).log_probs
+    torch.testing.assert_close(mean.exp(), torch.tensor([[0.75, 0.25]], dtype=torch.float64))
+    product = once(ensemble(steps, mean="log-probabilities"), members=2, rows=1).log_probs
+    torch.testing.assert_close(product.exp(), torch.tensor([[1.0, 0.0]], dtype=torch.float64))
+
+
+@pytest.mark.parametrize("mean", MEANS)
+def test_attention_is_the_mean_of_those_that_have_one(mean: MeanName) -> None:
+    one, other, without = (
+        fixed([[0.0, 1.0]], attention=[[1.0, 0.0, 0.0]]),
+        fixed([[2.0, 1.0]], attention=[[0.0, 0.5, 0.5]]),
+        fixed([[2.0, 1.0]]),
+    )
+    both = once(ensemble([one, without, other], mean=mean), members=3, rows=1)
+    torch.testing.assert_close(both.attention, torch.tensor([[0.5, 0.25, 0.25]], dtype=torch.float64))
+    assert once(ensemble([without, without], mean=mean), members=2, rows=1).attention is None
+
+
+def test_an_ensemble_means_probabilities_and_gives_each_step_its_own_state() -> None:
+    def member(shift: int) -> Step:
+        def step(tokens, state, context):
+            return StepOutput((context + shift * state[:, None]).log_softmax(-1)), state + tokens
+
+        return step
+
+    tokens, states = torch.tensor([3, 4]), (torch.tensor([0.5, 1.0]), torch.tensor([-2.0, 0.0]))
+    contexts = (torch.randn(2, 5), torch.randn(2, 5))
+    both, after = ensemble([member(1), member(2)])(tokens, states, contexts)
+    alone = [member(n + 1)(tokens, states[n], contexts[n]) for n in range(2)]
+    mean = sum(output.log_probs.exp() for output, _ in alone) / 2
+    torch.testing.assert_close(both.log_probs.exp(), mean)
+    assert all(torch.equal(one, state) for one, (_, state) in zip(after, alone, strict=True))
+
+
+@patient
+@given(members=logits, data=st.data())
+def test_fused_steps_are_a_weighted_sum(members: list[Rows], data: st.DataObject) -> None:
+    weights = data.draw(st.lists(WEIGHTS, min_size=len(members), max_size=len(members)).filter(any))
+    steps = [fixed(rows, attention=rows) for rows in members]
+    output = once(fused(steps, weights=weights), members=len(members), rows=len(members[0]))
+    for found, *rows in zip(output.log_probs.tolist(), *members, strict=True):
+        logs = [[math.log(each) for each in plain_softmax(row)] for row in rows]
+        expected = [
+            sum(weight * log for weight, log in zip(weights, each, strict=True)) for each in zip(*logs, strict=True)
+        ]
+        assert found == pytest.approx(expected, rel=1e-9, abs=1e-9)
+    assert output.attention is not None
+    assert output.attention.tolist() == members[0]
+
+
+@patient
+@given(pair=pairs(), score=st.sampled_from([Scoring(), Scoring(0.6, 0.2)]))
+def test_a_second_model_that_weighs_nothing_changes_nothing(pair: tuple[Task, Tensor, Tensor], score: Scoring) -> None:
+    task, tables, looks = pair
+    own, other = (task.tables, task.looks), (tables, looks)
+    alone = found_by(trigram, task, states=start(task), contexts=own, score=score)
+    states, contexts = (start(task), start(task)), (own, other)
+    assert alone == found_by(
+        fused([trigram, mirrored], weights=(1, 0)), task, states=states, contexts=contexts, score=score
+    )
+
+
+@patient
+@given(pair=pairs(), weights=st.tuples(WEIGHTS, WEIGHTS).filter(any), beams=st.integers(1, 4))
+def test_a_search_of_fused_steps_is_a_search_of_the_summed_tables(
+    pair: tuple[Task, Tensor, Tensor], weights: tuple[float, float], beams: int
+) -> None:
+    task, tables, looks = pair
+    parts = [weight * each for weight, each in zip(weights, (task.tables, tables), strict=True) if weight]
+    score, summed = Scoring(0.6, 0.2), (sum(parts[1:], parts[0]), task.looks)
+    expected = found_by(trigram, task, states=start(task), contexts=summed, score=score, beams=beams)
+    states, contexts = (start(task), start(task)), ((task.tables, task.looks), (tables, looks))
+    step = fused([trigram, mirrored], weights=weights)
+    assert found_by(step, task, states=states, contexts=contexts, score=score, beams=beams) == expected
+
+
+@pytest.mark.parametrize("mean", MEANS)
+@patient
+@given(pair=pairs(impossible=False), beams=st.integers(1, 4))
+def test_a_search_of_an_ensemble_is_a_search_of_the_mean_tables(
+    mean: MeanName, pair: tuple[Task, Tensor, Tensor], beams: int
+) -> None:
+    task, tables, looks = pair
+    both = torch.stack([task.tables, tables]).log_softmax(dim=-1)
+    arithmetic, geometric = both.exp().mean(dim=0).log(), both.mean(dim=0).log_softmax(dim=-1)
+    joined = arithmetic if mean == "probabilities" else geometric
+    score, attention = Scoring(0.6, 0.2), torch.stack([task.looks, looks]).mean(dim=0)
+    expected = found_by(trigram, task, states=start(task), contexts=(joined, attention), score=score, beams=beams)
+    states, contexts = (start(task), start(task)), ((both[0], task.looks), (both[1], looks))
+    step = ensemble([trigram, mirrored], mean=mean)
+    found = found_by(step, task, states=states, contexts=contexts, score=score, beams=beams)
+    for one, other in zip(found, expected, strict=True):
+        assert [each.cut for each in one] == [each.cut for each in other]
+        assert [each.score for each in one] == pytest.approx([each.score for each in other], rel=1e-9, abs=1e-9)

@@ -1,0 +1,234 @@
+"""Search under constraints against plain searches that leave out what may not be said."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.laws.test_oracle import (
+    IMPOSSIBLE,
+    MARKS,
+    SCORINGS,
+    VOCABULARY,
+    WORDS,
+    Sentence,
+    Task,
+    patient,
+    plain_beam,
+    same,
+    start,
+    tasks,
+    trigram,
+)
+
+from calque.search.beam import Widest, beam_search
+from calque.search.constraints import Constraint, NoRepeat, Prefix, begin, constrained
+from calque.search.greedy import greedy_search
+from calque.search.scoring import Scoring
+from calque.search.step import Hypothesis
+
+Words = tuple[int, ...]
+Rule = Callable[[Words], bool]
+
+
+class Ruled(NamedTuple):
+    """A sentence in which some hypotheses are impossible: it answers like a Sentence where plain searches ask."""
+
+    sentence: Sentence
+    may: Rule  # the end mark is a token here
+
+    @property
+    def maximum(self) -> int:
+        return self.sentence.maximum
+
+    @property
+    def minimum(self) -> int:
+        return self.sentence.minimum
+
+    @property
+    def looks(self) -> list[list[list[float]]]:
+        return self.sentence.looks
+
+    @property
+    def source(self) -> int:
+        return self.sentence.source
+
+    def totals(self, tokens: Words) -> list[float]:
+        totals = self.sentence.totals(tokens)
+        return [total if self.may(tokens[: size + 1]) else IMPOSSIBLE for size, total in enumerate(totals)]
+
+
+def begins_with(prefix: Words) -> Rule:
+    return lambda tokens: all(one == other for one, other in zip(tokens, prefix, strict=False))
+
+
+def repeats_nothing(size: int) -> Rule:
+    def may(tokens: Words) -> bool:
+        grams = [tokens[place : place + size] for place in range(len(tokens) - size + 1)]
+        return len(set(grams)) == len(grams)
+
+    return may
+
+
+def both(one: Rule, other: Rule) -> Rule:
+    return lambda tokens: one(tokens) and other(tokens)
+
+
+def beam(
+    task: Task, rules: list[Constraint], *, beams: int, nbest: int, score: Scoring, stop_after: int | None = None
+) -> list[list[Hypothesis]]:
+    state, context = bound(task, rules)
+    return beam_search(
+        constrained(trigram, rules),
+        state,
+        context,
+        expansion=Widest(beams),
+        nbest=nbest,
+        limits=task.limits,
+        marks=MARKS,
+        score=score,
+        source_lengths=torch.tensor(task.sources),
+        stop_after=stop_after,
+    )
+
+
+def greedy(task: Task, rules: list[Constraint]) -> list[Hypothesis]:
+    state, context = bound(task, rules)
+    return greedy_search(constrained(trigram, rules), state, context, limits=task.limits, marks=MARKS)
+
+
+def bound(task: Task, rules: list[Constraint]) -> tuple[object, object]:
+    count, model = len(task.tables), (task.tables, task.looks)
+    state, context = begin(rules, state=start(task), context=model, sentences=count, device=torch.device("cpu"))
+    return state, context
+
+
+def plain_greedy(sentence: Ruled) -> Hypothesis | None:
+    """The best token of every step; none where nothing may be said."""
+    tokens: Words = ()
+    for length in range(1, sentence.maximum + 1):
+        allowed = sorted([*WORDS, MARKS.end] if length >= sentence.minimum else WORDS)
+        totals = {token: sentence.totals((*tokens, token))[-1] for token in allowed}
+        best = max(allowed, key=lambda token, totals=totals: totals[token])
+        if totals[best] == IMPOSSIBLE:
+            return None
+        tokens = (*tokens, best)
+        if best == MARKS.end:
+            return Hypothesis(tokens[:-1], totals[best], totals[best], cut=False)
+    return Hypothesis(tokens, sentence.totals(tokens)[-1], sentence.totals(tokens)[-1], cut=True)
+
+
+@st.composite
+def prefixed(draw: Callable, *, impossible: bool = True) -> tuple[Task, list[Words]]:
+    """A task and a prefix for each sentence: some empty, some longer than the sentence may be."""
+    task = draw(tasks(longest=6, sentences=5, impossible=impossible))
+    prefix = st.lists(st.sampled_from(WORDS), max_size=7).map(tuple) | st.just(())
+    count = len(task.maximum)
+    return task, draw(st.lists(prefix, min_size=count, max_size=count))
+
+
+@patient
+@given(asked=prefixed(), beams=st.integers(1, 5), nbest=st.integers(1, 6), score=SCORINGS)
+def test_hypotheses_with_a_prefix_are_the_plain_beams(
+    asked: tuple[Task, list[Words]], beams: int, nbest: int, score: Scoring
+) -> None:
+    task, prefixes = asked
+    found = beam(task, [Prefix(prefixes)], beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence, prefix in zip(found, task.sentences, prefixes, strict=True):
+        ruled = Ruled(sentence, begins_with(prefix))
+        same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
+        for each in hypotheses:
+            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum]
+            tokens = each.tokens if each.cut else (*each.tokens, MARKS.end)
+            assert each.log_prob == pytest.approx(sentence.totals(tokens)[-1], rel=1e-12)  # the prefix is not free
+
+
+@patient
+@given(task=tasks(longest=6, sentences=3), beams=st.integers(1, 5))
+def test_empty_prefixes_change_nothing(task: Task, beams: int) -> None:
+    rule = Prefix([()] * len(task.maximum))
+    assert beam(task, [rule], beams=beams, nbest=3, score=Scoring(0.6)) == beam(
+        task, [], beams=beams, nbest=3, score=Scoring(0.6)
+    )
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+@patient
+@given(task=tasks(longest=9, sentences=4), beams=st.integers(1, 5), nbest=st.integers(1, 6), score=SCORINGS)
+def test_hypotheses_that_repeat_nothing_are_the_plain_beams(
+    size: int, task: Task, beams: int, nbest: int, score: Scoring
+) -> None:
+    found = beam(task, [NoRepeat(size)], beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+        assert all(repeats_nothing(size)(each.tokens) for each in hypotheses)
+        ruled = Ruled(sentence, repeats_nothing(size))
+        same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
+
+
+@patient
+@given(
+    asked=prefixed(),
+    size=st.integers(1, 3),
+    beams=st.integers(1, 5),
+    nbest=st.integers(1, 6),
+    score=SCORINGS,
+    turned=st.booleans(),
+)
+def test_constraints_together_all_hold_in_any_order(
+    asked: tuple[Task, list[Words]], size: int, beams: int, nbest: int, score: Scoring, turned: bool
+) -> None:
+    task, prefixes = asked
+    rules: list[Constraint] = [NoRepeat(size), Prefix(prefixes)]
+    found = beam(task, rules[::-1] if turned else rules, beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence, prefix in zip(found, task.sentences, prefixes, strict=True):
+        ruled = Ruled(sentence, both(begins_with(prefix), repeats_nothing(size)))
+        same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
+
+
+@patient
+@given(asked=prefixed(), size=st.integers(1, 3), beams=st.integers(1, 4))
+def test_a_search_that_stops_after_some_keeps_its_constraints(
+    asked: tuple[Task, list[Words]], size: int, beams: int
+) -> None:
+    task, prefixes = asked
+    rules: list[Constraint] = [Prefix(prefixes), NoRepeat(size)]
+    found = beam(task, rules, beams=beams, nbest=2, score=Scoring(1.0), stop_after=1)
+    for hypotheses, sentence, prefix in zip(found, task.sentences, prefixes, strict=True):
+        for each in hypotheses:
+            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum]
+            assert repeats_nothing(size)(each.tokens)
+
+
+@patient
+@given(asked=prefixed(), size=st.integers(1, 3))
+def test_greedy_search_keeps_constraints_too(asked: tuple[Task, list[Words]], size: int) -> None:
+    task, prefixes = asked
+    rules: list[Constraint] = [Prefix(prefixes), NoRepeat(size)]
+    expected = [
+        plain_greedy(Ruled(sentence, both(begins_with(prefix), repeats_nothing(size))))
+        for sentence, prefix in zip(task.sentences, prefixes, strict=True)
+    ]
+    assume(any(expected))
+    for found, one in zip(greedy(task, rules), expected, strict=True):
+        if one is not None:
+            assert (found.tokens, found.cut) == (one.tokens, one.cut)
+            assert found.score == found.log_prob == pytest.approx(one.log_prob, rel=1e-12)
+
+
+def test_greedy_search_holds_no_mark_and_repeats_nothing_where_no_word_is_left() -> None:
+    """All words are said and the end comes too early: whatever it answers, its rules and marks hold."""
+    tables = torch.full((1, VOCABULARY, VOCABULARY, VOCABULARY), -1.0, dtype=torch.float64)
+    task = Task(tables, [6], [6], torch.zeros(1, VOCABULARY, VOCABULARY, 1), [1])
+    (found,) = greedy(task, [NoRepeat(1)])
+    assert set(found.tokens) <= set(WORDS)
+    assert repeats_nothing(1)(found.tokens)
+
+
+def test_a_prefix_that_holds_a_forbidden_token_has_no_hypotheses_and_disturbs_no_other_sentence() -> None:
+    tables = torch.full((2, VOCABULARY, VOCABULARY, VOCABULARY), -1.0, dtype=torch.float64)
+    task = Task(tables, [4, 4], [0, 0], torch.zeros(2, VOCABULARY, VOCABULARY, 1), [1, 1])
+    none, some = beam(task, [Prefix([(MARKS.never[0],), (3,)])], beams=2, nbest=2, score=Scoring())
+    assert none == []
+    assert [each.tokens for each in some] == [(3,), (3, 1)]

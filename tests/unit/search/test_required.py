@@ -1,0 +1,324 @@
+"""Phrases that must appear: against full enumeration, a beam allocation of plain lists, and a second matcher."""
+
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import pytest
+import torch
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from tests.laws.test_oracle import (
+    IMPOSSIBLE,
+    MARKS,
+    SCORINGS,
+    VOCABULARY,
+    WORDS,
+    Sentence,
+    Task,
+    enumerate_all,
+    patient,
+    rank,
+    same,
+    search,
+    start,
+    tasks,
+    trigram,
+    wide,
+)
+from tests.unit.search.test_constraints import Rule, Ruled, Words
+
+from calque.search.beam import beam_search
+from calque.search.required import NONE, Phrases, Progress, Required, advance
+from calque.search.scoring import Scoring
+from calque.search.step import Hypothesis
+
+EVERYTHING = 500
+Said = list[Words]  # a sentence's phrases
+
+phrases = st.lists(st.sampled_from(WORDS), min_size=1, max_size=3).map(tuple)
+
+
+class Match(NamedTuple):
+    """How far a sequence is with its phrases."""
+
+    met: frozenset[int]
+    active: int | None
+    said: int
+    complete: bool
+
+
+def matched(words: Sequence[int], phrases: Said) -> Match:
+    """Word after word: on with the phrase that was begun, or the first phrase still missing that begins so."""
+    met: set[int] = set()
+    active, said, complete = None, 0, False
+    for word in words:
+        if active is None or phrases[active][said] != word:
+            missing = [number for number, phrase in enumerate(phrases) if number not in met and phrase[0] == word]
+            active, said = (missing[0] if missing else None), 0
+        if active is not None:
+            said += 1
+        complete = active is not None and said == len(phrases[active])
+        if complete:
+            met.add(active)
+            active, said = None, 0
+    return Match(frozenset(met), active, said, complete)
+
+
+def size(phrases: Said) -> int:
+    return sum(map(len, phrases))
+
+
+def bank(words: Sequence[int], phrases: Said) -> int:
+    """How many words of phrases it has said."""
+    match = matched(words, phrases)
+    return sum(len(phrases[number]) for number in match.met) + match.said
+
+
+def allowed(phrases: Said, follows: set[int]) -> Rule:
+    """No end before all is said, and after a phrase only what follows."""
+
+    def may(tokens: Words) -> bool:
+        before = matched(tokens[:-1], phrases)
+        early = tokens[-1] == MARKS.end and len(before.met) < len(phrases)
+        return not early and not (before.complete and tokens[-1] not in follows)
+
+    return may
+
+
+def holds(words: Words, phrases: Said, follows: set[int]) -> bool:
+    """Whether the phrases stand in it apart from each other, each before its end or something that follows."""
+    if not phrases:
+        return True
+    first, *rest = phrases
+    for place in range(len(words) - len(first) + 1):
+        after = place + len(first)
+        if words[place:after] == first and (after == len(words) or words[after] in follows):
+            # What is taken becomes a mark that no phrase holds and everything may stand before.
+            taken = (*words[:place], *[MARKS.end] * len(first), *words[after:])
+            if holds(taken, rest, {*follows, MARKS.end}):
+                return True
+    return False
+
+
+def plain_required(sentence: Ruled, phrases: Said, *, beams: int, nbest: int, score: Scoring) -> list[Hypothesis]:
+    """Dynamic beam allocation of one sentence in lists, always to its maximum length."""
+    live: list[Words] = [()]
+    ended: list[Words] = []
+    for length in range(1, sentence.maximum + 1):
+        grown = [tokens for before in live for tokens in grow(sentence, before, length)]
+        grown.sort(key=lambda tokens: -sentence.totals(tokens)[-1])
+        looked_at = {*grown[: 2 * beams]}
+        for before in live:
+            match = matched(before, phrases)
+            nexts = {phrase[0] for number, phrase in enumerate(phrases) if number not in match.met}
+            nexts |= {phrases[match.active][match.said]} if match.active is not None else set()
+            mine = [tokens for tokens in grown if tokens[:-1] == before]
+            looked_at |= {*mine[:1], *(tokens for tokens in mine if tokens[-1] in nexts)}
+        candidates = [tokens for tokens in grown if tokens in looked_at]
+        banks = [bank(tokens, phrases) for tokens in candidates]
+        turns = {tokens: (banks[:n].count(banks[n]), -banks[n]) for n, tokens in enumerate(candidates)}
+        ended += [tokens for tokens in candidates if tokens[-1] == MARKS.end and turns[tokens][0] < beams]
+        going = [tokens for tokens in candidates if tokens[-1] != MARKS.end]
+        kept = sorted(going, key=turns.__getitem__)[:beams]
+        live = [tokens for tokens in going if tokens in kept]
+    return answers(sentence, ended=ended, cut=live, score=score)[:nbest]
+
+
+def grow(sentence: Ruled, before: Words, length: int) -> list[Words]:
+    tokens = sorted([*WORDS, MARKS.end] if length >= sentence.minimum else WORDS)
+    return [(*before, token) for token in tokens if sentence.totals((*before, token))[-1] > IMPOSSIBLE]
+
+
+def answers(sentence: Ruled, *, ended: list[Words], cut: list[Words], score: Scoring) -> list[Hypothesis]:
+    found = []
+    for group, is_cut in ((ended, False), (cut, True)):
+        scored = [(rank(sentence, tokens, score), sentence.totals(tokens)[-1], tokens) for tokens in group]
+        ordered = sorted(scored, key=lambda each: -each[0])
+        found += [Hypothesis(tokens if is_cut else tokens[:-1], *rest, cut=is_cut) for *rest, tokens in ordered]
+    return found
+
+
+def required(
+    task: Task, asked: list[Said], follows: set[int], *, beams: int, nbest: int, score: Scoring, known: int = VOCABULARY
+) -> list[list[Hypothesis]]:
+    return beam_search(
+        trigram,
+        start(task),
+        (task.tables, task.looks),
+        expansion=Required(beams, asked, follows=torch.tensor([token in follows for token in range(known)])),
+        nbest=nbest,
+        limits=task.limits,
+        marks=MARKS,
+        score=score,
+        source_lengths=torch.tensor(task.sources),
+    )
+
+
+class Asked(NamedTuple):
+    """A task, the phrases of each of its sentences, and what may follow a phrase: always the end."""
+
+    task: Task
+    phrases: list[Said]
+    follows: set[int]
+
+    @property
+    def ruled(self) -> list[Ruled]:
+        sentences: list[Sentence] = self.task.sentences
+        return [
+            Ruled(sentence, allowed(phrases, self.follows))
+            for sentence, phrases in zip(sentences, self.phrases, strict=True)
+        ]
+
+
+@st.composite
+def asked(draw: Callable, *, longest: int, sentences: int = 4, most: int = 3, impossible: bool = True) -> Asked:
+    """Some sentences want nothing; phrases share their first words, come twice, are one word."""
+    task = draw(tasks(longest=longest, sentences=sentences, impossible=impossible))
+    count = len(task.maximum)
+    some = st.lists(phrases, max_size=most)
+    twice = phrases.map(lambda phrase: [phrase, phrase])
+    wanted = draw(st.lists(some | twice | st.just([]), min_size=count, max_size=count))
+    follows = draw(st.sets(st.sampled_from(WORDS)) | st.just(set(WORDS)))
+    return Asked(task, wanted, {*follows, MARKS.end})
+
+
+def ends(found: list[Hypothesis]) -> list[Words]:
+    return [each.tokens for each in found if not each.cut]
+
+
+@patient
+@given(ask=asked(longest=4, sentences=3), score=SCORINGS, nbest=st.sampled_from([1, 2, EVERYTHING]))
+def test_a_wide_beam_is_full_enumeration_of_what_says_its_phrases(ask: Asked, score: Scoring, nbest: int) -> None:
+    found = required(ask.task, ask.phrases, ask.follows, beams=wide(4), nbest=nbest, score=score)
+    for hypotheses, ruled in zip(found, ask.ruled, strict=True):
+        same(hypotheses, enumerate_all(ruled, nbest=nbest, score=score), sentence=ruled, score=score)
+
+
+@patient
+@given(ask=asked(longest=8), score=SCORINGS, beams=st.integers(1, 6), nbest=st.sampled_from([1, 3, EVERYTHING]))
+def test_a_batch_is_the_plain_allocation_of_each_sentence(ask: Asked, score: Scoring, beams: int, nbest: int) -> None:
+    found = required(ask.task, ask.phrases, ask.follows, beams=beams, nbest=nbest, score=score)
+    for hypotheses, ruled, wanted in zip(found, ask.ruled, ask.phrases, strict=True):
+        expected = plain_required(ruled, wanted, beams=beams, nbest=nbest, score=score)
+        same(hypotheses, expected, sentence=ruled, score=score)
+
+
+@patient
+@given(ask=asked(longest=9), score=SCORINGS, beams=st.integers(1, 6))
+def test_nothing_ends_before_it_has_said_its_phrases_apart_and_as_whole_words(
+    ask: Asked, score: Scoring, beams: int
+) -> None:
+    found = required(ask.task, ask.phrases, ask.follows, beams=beams, nbest=EVERYTHING, score=score)
+    for hypotheses, wanted in zip(found, ask.phrases, strict=True):
+        assert all(holds(words, wanted, ask.follows) for words in ends(hypotheses))
+
+
+@patient
+@given(ask=asked(longest=9, impossible=False), score=SCORINGS, beams=st.integers(1, 6))
+def test_with_room_for_them_the_phrases_are_said(ask: Asked, score: Scoring, beams: int) -> None:
+    """Something has gone on with a phrase at every step, so all is said after as many words as the phrases have."""
+    follows = {*ask.follows, *(phrase[0] for wanted in ask.phrases for phrase in wanted)}
+    room = [max(maximum, size(wanted)) for maximum, wanted in zip(ask.task.maximum, ask.phrases, strict=True)]
+    task = ask.task._replace(maximum=room)
+    found = required(task, ask.phrases, follows, beams=beams, nbest=EVERYTHING, score=score)
+    for hypotheses, wanted in zip(found, ask.phrases, strict=True):
+        assert any(holds(each.tokens, wanted, follows) for each in hypotheses)
+
+
+@patient
+@given(ask=asked(longest=8), score=SCORINGS, beams=st.integers(1, 6), nbest=st.integers(1, 6))
+def test_a_sentence_without_phrases_is_searched_as_ever(ask: Asked, score: Scoring, beams: int, nbest: int) -> None:
+    assume([] in ask.phrases)
+    found = required(ask.task, ask.phrases, ask.follows, beams=beams, nbest=nbest, score=score)
+    plain = search(ask.task, beams=beams, nbest=nbest, score=score)
+    for one, other, wanted in zip(found, plain, ask.phrases, strict=True):
+        if not wanted:
+            assert one == other
+
+
+@patient
+@given(ask=asked(longest=9, impossible=False), beams=st.integers(1, 6))
+def test_where_there_is_no_room_everything_is_cut(ask: Asked, beams: int) -> None:
+    found = required(ask.task, ask.phrases, ask.follows, beams=beams, nbest=beams, score=Scoring(0.6))
+    for hypotheses, wanted, maximum in zip(found, ask.phrases, ask.task.maximum, strict=True):
+        if maximum <= size(wanted):  # the end counts
+            assert all(each.cut and len(each.tokens) == maximum for each in hypotheses)
+
+
+def uniform(*, maximum: int, **words: float) -> Task:
+    """One sentence whose words always cost the same: `end=−0.1` says that of the end."""
+    tables = torch.full((1, VOCABULARY, VOCABULARY, VOCABULARY), -1.0, dtype=torch.float64)
+    for name, value in words.items():
+        tables[..., MARKS.end if name == "end" else int(name.removeprefix("word"))] = value
+    return Task(tables, [maximum], [0], torch.zeros(1, VOCABULARY, VOCABULARY, 1), [1])
+
+
+@pytest.mark.parametrize(
+    ("wanted", "best"),
+    [
+        ([(3,)], (3,)),
+        ([(3,), (3,)], (3, 3)),
+        ([(3, 1), (3, 1)], (3, 1, 3, 1)),
+        ([(3, 1), (3, 4)], (3, 1, 3, 4)),
+        ([(3,), (3, 4)], (3, 3, 4)),
+        ([(3, 4), (3,)], (3, 4, 3)),
+        ([(1, 3), (3, 4)], (1, 3, 3, 4)),
+        ([(1, 3, 4), (1,)], (1, 3, 4, 1)),
+    ],
+)
+@pytest.mark.parametrize("beams", [1, 2, 5, 20])
+def test_phrases_alike_are_each_said_once(wanted: Said, best: Words, beams: int) -> None:
+    (found,) = required(
+        uniform(maximum=8, end=-0.1), [wanted], {*WORDS, MARKS.end}, beams=beams, nbest=1, score=Scoring()
+    )
+    assert (found[0].cut, bank(found[0].tokens, wanted)) == (False, size(wanted))
+    assert len(found[0].tokens) == size(wanted)
+    assert found[0].tokens == best or len(set(wanted)) == len(wanted) > 1  # whole phrases may change places
+
+
+def test_what_would_go_on_with_a_phrases_last_word_does_not_come_after_it() -> None:
+    task = uniform(maximum=6, word4=-0.1, end=-3.0)
+    (loose,) = required(task, [[(3,)]], {*WORDS, MARKS.end}, beams=4, nbest=1, score=Scoring(1.0))
+    (tight,) = required(task, [[(3,)]], {1, 3, MARKS.end}, beams=4, nbest=1, score=Scoring(1.0))
+    assert (3, 4) in zip(loose[0].tokens, loose[0].tokens[1:], strict=False)
+    before = tight[0].tokens.index(3)
+    assert tight[0].tokens[before + 1 :][:1] in ((), (1,), (3,))
+
+
+@patient
+@given(ask=asked(longest=6), known=st.integers(0, VOCABULARY), beams=st.integers(1, 4))
+def test_tokens_beyond_those_known_may_follow_anything(ask: Asked, known: int, beams: int) -> None:
+    """A copying model's vocabulary is longer than the one that `follows` knows."""
+    short = required(ask.task, ask.phrases, ask.follows, beams=beams, nbest=3, score=Scoring(), known=known)
+    beyond = {*ask.follows, *range(known, VOCABULARY)}
+    assert short == required(ask.task, ask.phrases, beyond, beams=beams, nbest=3, score=Scoring())
+
+
+@patient
+@given(
+    sentences=st.lists(
+        st.tuples(
+            st.lists(phrases, max_size=4),
+            st.lists(st.lists(st.sampled_from(WORDS), min_size=12, max_size=12), min_size=2, max_size=2),
+        ),
+        min_size=1,
+        max_size=3,
+    )
+)
+def test_advance_is_the_plain_matcher(sentences: list[tuple[Said, list[list[int]]]]) -> None:
+    """Two hypotheses for each sentence, word after word."""
+    begun = Required(2, [wanted for wanted, _ in sentences], follows=torch.ones(VOCABULARY, dtype=torch.bool))
+    memory: Phrases = begun.start(torch.ones(len(sentences), dtype=torch.long))
+    progress = Progress(*(torch.cat([part, part], dim=1) for part in memory.progress))
+    words = torch.tensor([rows for _, rows in sentences])  # [B,2,T]
+    for length in range(words.shape[2] + 1):
+        for number, (wanted, rows) in enumerate(sentences):
+            for beam, row in enumerate(rows):
+                expected = matched(row[:length], wanted)
+                met, active, said, complete = (part[number, beam].tolist() for part in progress)
+                assert {place for place in range(len(wanted)) if met[place]} == expected.met
+                assert all(met[len(wanted) :])
+                assert (active, said) == (NONE if expected.active is None else expected.active, expected.said)
+                assert complete == expected.complete
+        if length < words.shape[2]:
+            progress = advance(progress, words[..., length], memory)
