@@ -78,12 +78,12 @@ def test_one_line_out_for_each_line_in_and_empty_gives_empty(translator: Transla
 def test_nothing_is_lost_over_the_edge_of_a_window(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [*sentences(9), "", *sentences(4, seed=5)]
     whole = translator.translate(lines)
-    monkeypatch.setattr("calque.translator.WINDOW", 5)
+    monkeypatch.setattr("calque.translator.translating.WINDOW", 5)
     assert translator.translate(lines) == whole
 
 
 def test_lines_are_read_a_window_at_a_time(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calque.translator.WINDOW", 3)
+    monkeypatch.setattr("calque.translator.translating.WINDOW", 3)
     read: list[str] = []
     stream = translator.stream(line for line in sentences(9) if not read.append(line))  # type: ignore[func-returns-value]
     next(stream)
@@ -234,7 +234,7 @@ def test_a_batch_has_no_more_padded_positions_than_asked(
 def test_a_translation_with_an_end_of_line_is_still_one_line(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(translator.tokenizers.target, "decode", lambda *_, **__: "a\nb")
+    monkeypatch.setattr(translator.tokenizers.target, "detokenise", lambda _pieces: "a\nb")
     assert translator.translate("a") == "a b"
 
 

@@ -8,7 +8,7 @@ import sys
 import typer
 
 from calque import __version__
-from calque.commands import data, doctor, evaluate, init, quickstart, systems, train, translate
+from calque.commands import data, doctor, evaluate, init, quickstart, score, systems, train, translate
 from calque.errors import CalqueError, Interrupted, UserError
 
 app = typer.Typer(
@@ -23,6 +23,7 @@ app = typer.Typer(
 app.command()(quickstart.quickstart)
 app.command()(train.train)
 app.command()(translate.translate)
+app.command()(score.score)
 app.command()(evaluate.evaluate)
 app.add_typer(data.app, name="data")
 app.command()(init.init)

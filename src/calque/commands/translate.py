@@ -1,9 +1,6 @@
 """`calque translate`."""
 
-import queue
 import sys
-import threading
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.inputs import input_lines, input_name, refuse_unreadable
+from calque.commands.windows import WINDOW, windows
 from calque.errors import DataError, TextError
 
 if TYPE_CHECKING:
@@ -19,24 +17,40 @@ if TYPE_CHECKING:
     from calque.translator import Translation, Translator
 
 LINE_LIMIT = 1 << 16  # bytes of a line that are read; a model reads far less
-WINDOW = 2048  # lines translated together
+FORMATS = ("text", "tsv", "jsonl")
 
 
 def translate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. coverage=0.2 method=sample"),
+    ] = None,
     input: Annotated[Path | None, typer.Option(help="Sentences, one a line (plain or .gz); else stdin.")] = None,
     output: Annotated[Path | None, typer.Option(help="Where translations go; else stdout.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step; fewer is quicker.")] = None,
-    nbest: Annotated[
-        int, typer.Option(min=1, help="Print the N best: line number, score and text, tab-separated.")
-    ] = 1,
+    nbest: Annotated[int, typer.Option(min=1, help="Give the N best of each line.")] = 1,
+    format: Annotated[
+        str | None, typer.Option(help="text, tsv (line, score, text) or jsonl (all there is to know).")
+    ] = None,
+    attention: Annotated[bool, typer.Option("--attention", help="Attention weights too, in jsonl.")] = False,
+    prefixes: Annotated[Path | None, typer.Option(help="How each translation begins, line by line.")] = None,
+    terms: Annotated[
+        Path | None, typer.Option(help="Source term, tab, phrase that must appear when the term does.")
+    ] = None,
+    forbid: Annotated[Path | None, typer.Option(help="Words that must not appear, one a line.")] = None,
+    replace_unknown: Annotated[
+        bool, typer.Option("--replace-unknown", help="Unknown words become the source words they come from.")
+    ] = False,
+    dictionary: Annotated[Path | None, typer.Option(help="Source word, tab, what replaces it when unknown.")] = None,
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions decoded together.")] = None,
     invalid: Annotated[str, typer.Option(help="A line that is not UTF-8: fail, skip (empty) or replace.")] = "fail",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
 ) -> None:
     """Translate a file, standard input, or what you type; one line out for each line in.
 
-    An empty line stays empty; one that is too long is cut and reported on standard error.
+    An empty line stays empty; one that is too long is cut and reported on standard error. Settings are those of the
+    config's search section; `calque init` explains them. A file that was cut off is finished by the same command.
 
     Examples:
 
@@ -44,103 +58,95 @@ def translate(
 
         echo "Guten Morgen!" | calque translate runs/1
 
-        calque translate runs/1 --nbest 5 --beam 10 < test.de
+        calque translate runs/1 --nbest 5 --beam 10 --format jsonl < test.de
+
+        calque translate runs/1 method=sample temperature=0.7 < test.de
+
+        calque translate runs/1 --terms terms.tsv --forbid words.txt --input test.de
     """
+    from calque.commands import wishes
     from calque.commands.choices import choice
     from calque.commands.progress import counting
+    from calque.commands.rendering import Rendering, render
+    from calque.commands.resuming import Part
     from calque.translator import load
 
     policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
-    refuse_unreadable(input)
+    chosen = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
+    if attention and chosen != "jsonl":
+        raise DataError("--attention goes with --format jsonl")
+    refuse_unreadable(input, prefixes, terms, forbid, dictionary)
     if input and output and output.exists() and output.samefile(input):
         raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
     translator = load(model, device=choice(device, ("auto", "cpu", "cuda", "mps"), option="--device"))
-    search = _search(translator, beam=beam, nbest=nbest, batch_tokens=batch_tokens)
+    search = _search(translator, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
+    asked = wishes.read(forbid=forbid, replace_unknown=replace_unknown, dictionary=dictionary, detail=chosen == "jsonl")
     if input is None and sys.stdin.isatty():
         _converse(translator, search, nbest=nbest)
         return
-    name = input_name(input)
+    name, rendering = input_name(input), Rendering(chosen, nbest=nbest, attention=attention)
+    requests = wishes.Requests(prefixes=prefixes, terms=terms)
+    part = None
+    if output is not None:
+        ways = [search.model_dump(), rendering._asdict(), policy, replace_unknown, WINDOW]
+        part = Part(output, model=model, inputs=(input, prefixes, terms, forbid, dictionary), settings=ways)
+        if part.lines:
+            typer.echo(f"{output}: going on behind line {part.lines:,}", err=True)
+    done = part.lines if part else 0
     lines = input_lines(input, limit=LINE_LIMIT, invalid=policy)
-    with (
-        output.open("wb") if output else nullcontext(sys.stdout.buffer) as sink,
-        counting("translating", total=None) as more,
-    ):
-        for window in _windows(lines, live=input is None):
-            found = list(translator.stream([line.text for line in window], search=search, nbest=nbest))
+    with part or nullcontext(sys.stdout.buffer) as sink, counting("translating", total=None) as more:
+        for window in windows(lines, live=input is None, skip=done):
+            asking = requests.of(window)
+            found = translator.stream(asking, search=search, nbest=nbest, wishes=asked, first=window[0].number - 1)
             for line, translation in zip(window, found, strict=True):
                 _report(line, translation, name=name, limit=search.source_limit)
-                sink.write(_render(translation, number=line.number, nbest=nbest))
+                sink.write(render(translation, line=line, rendering=rendering))
             sink.flush()
             more(len(window))
+            if part is not None:
+                part.reached(window[-1].number)
 
 
-def _search(translator: "Translator", *, beam: int | None, nbest: int, batch_tokens: int | None) -> "SearchConfig":
-    changes = {"beam": beam or max(translator.search.beam, nbest), "batch_tokens": batch_tokens}
-    return translator.search.model_copy(update={key: value for key, value in changes.items() if value})
+def _search(
+    translator: "Translator", settings: list[str], *, beam: int | None, nbest: int, batch_tokens: int | None
+) -> "SearchConfig":
+    from calque.config import check, override, to_values
+    from calque.search.settings import SearchConfig
 
-
-def _render(translation: "Translation", *, number: int, nbest: int) -> bytes:
-    if nbest == 1:
-        return f"{translation.text}\n".encode()
-    return "".join(f"{number}\t{each.score:.4f}\t{each.text}\n" for each in translation.candidates).encode()
+    least = max(translator.search.beam, nbest)
+    values = {**to_values(translator.search), "beam": beam or least}
+    if batch_tokens:
+        values["batch_tokens"] = batch_tokens
+    return check(SearchConfig, override(values, settings), origin="search settings")
 
 
 def _report(line: "Line", translation: "Translation", *, name: str, limit: int) -> None:
-    """Says on standard error what of a line was not translated."""
+    """Says on standard error what of a line was not translated, or looks wrong."""
+    where = f"{name}: line {line.number}"
     if line.invalid is not None:
-        typer.echo(f"{name}: line {line.number}: byte {line.invalid} is not UTF-8", err=True)
+        typer.echo(f"{where}: byte {line.invalid} is not UTF-8", err=True)
+    best = translation.candidates[0]
     if line.cut or translation.source_cut:
-        typer.echo(f"{name}: line {line.number}: too long; only its beginning ({limit} pieces) was read", err=True)
-    elif translation.candidates[0].cut:
-        typer.echo(f"{name}: line {line.number}: the translation reached its maximum length", err=True)
-
-
-def _windows(lines: Iterator["Line"], *, live: bool) -> Iterator[list["Line"]]:
-    """Lines to translate together: WINDOW of them from a file; from a pipe whatever is there, so nobody waits."""
-    ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
-
-    def read() -> None:
-        try:
-            for line in lines:
-                ready.put(line)
-        except Exception as error:  # raised again by who reads the queue
-            ready.put(error)
-        ready.put(None)
-
-    threading.Thread(target=read, daemon=True).start()
-    window: list[Line] = []
-    while True:
-        must_wait = not window or (not live and len(window) < WINDOW)
-        try:
-            line = ready.get(block=must_wait)
-        except queue.Empty:
-            line = None
-            yield window
-            window = []
-            continue
-        if line is None or isinstance(line, Exception):
-            if window:
-                yield window
-            if line is not None:
-                raise line
-            return
-        window.append(line)
-        if len(window) >= WINDOW:
-            yield window
-            window = []
+        typer.echo(f"{where}: too long; only its beginning ({limit} pieces) was read", err=True)
+    elif best.cut:
+        typer.echo(f"{where}: the translation reached its maximum length", err=True)
+    if "loop" in best.oddities:
+        typer.echo(f"{where}: the translation repeats itself", err=True)
 
 
 def _converse(translator: "Translator", search: "SearchConfig", *, nbest: int) -> None:
     typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
     prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
+    number = 0
     while True:
         try:
-            found = list(translator.stream([input(prompt)], search=search, nbest=nbest))
+            found = list(translator.stream([input(prompt)], search=search, nbest=nbest, first=number))
         except EOFError:
             return
         except (TextError, UnicodeDecodeError) as error:
             typer.echo(f"that line is not text: {error}", err=True)
             continue
+        number += 1
         for translation in found:
             if translation.source_cut:
                 typer.echo(f"too long: only the first {search.source_limit} pieces were read", err=True)

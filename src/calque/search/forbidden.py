@@ -10,6 +10,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
+from calque.text.scripts import begins_apart, is_unspaced
+
 
 class Forbidden:
     """No hypothesis spells one of the words between boundaries: the text's ends, spaces and punctuation.
@@ -96,18 +98,7 @@ class Forbidden:
         return bool(before) and not before[-1].isalnum() and before[-1] != "\0"
 
 
-def begins_apart(surface: bytes) -> bool:
-    """Whether a text that goes on like this has ended its last word."""
-    text = surface.decode(errors="ignore")
-    return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
-
-
 def _parts(surface: bytes) -> bool:
     """Whether a word ends within a token."""
     text = surface.decode(errors="ignore")
     return any(one.isalnum() and not other.isalnum() for one, other in pairwise(text))
-
-
-def is_unspaced(character: str) -> bool:
-    """Whether words of its script stand without spaces."""
-    return "\u0e00" <= character <= "\u0eff" or "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff"

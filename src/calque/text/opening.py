@@ -15,17 +15,18 @@ class Opened(NamedTuple):
 
     ids: list[int]
     unknown: tuple[str, ...]
+    text: str = ""
 
 
 def open_source(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
     """The ids of each source, its unknown pieces numbered."""
     if tokenizer.is_closed:
-        return [Opened(ids, ()) for ids in tokenizer.encode_many(texts)]
+        return [Opened(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
     size, opened = len(tokenizer.vocabulary), []
     for text in texts:
         pieces = tokenizer.tokenise(text)
         unknown = tuple(dict.fromkeys(piece for piece in pieces if piece not in tokenizer.vocabulary))
-        opened.append(Opened(_ids(tokenizer, pieces, unknown=unknown, size=size), unknown))
+        opened.append(Opened(_ids(tokenizer, pieces, unknown=unknown, size=size), unknown, text))
     return opened
 
 

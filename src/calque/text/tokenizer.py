@@ -8,6 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 from unicodedata import normalize
 
 from calque.errors import TextError
+from calque.text.scripts import is_unspaced
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, Vocabulary
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -49,6 +50,12 @@ class Tokenizer(ABC):
     def surface(self, piece: str) -> str | bytes:
         """What a piece adds to a text that goes on, where that does not depend on its neighbours."""
         return piece
+
+    def starts_word(self, piece: str) -> bool:
+        """Whether a piece begins a word: where there are spaces, one that has one before it; elsewhere, every piece."""
+        surface = self.surface(piece)
+        text = surface.decode(errors="ignore") if isinstance(surface, bytes) else surface
+        return text[:1] == " " or any(map(is_unspaced, text[:1]))
 
     def surfaces(self) -> list[bytes]:
         """What each id adds to a text, in UTF-8; the special pieces add nothing."""

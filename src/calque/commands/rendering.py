@@ -1,0 +1,59 @@
+"""Translations as lines of text, TSV or JSON."""
+
+import json
+from typing import Any, NamedTuple
+
+from calque.data.lines import Line
+from calque.evaluation.alignment import pharaoh
+from calque.translator import Candidate, Translation
+
+
+class Rendering(NamedTuple):
+    """How translations are written."""
+
+    format: str  # text, tsv or jsonl
+    nbest: int
+    attention: bool
+
+
+def render(translation: Translation, *, line: Line, rendering: Rendering) -> bytes:
+    """What is written for one line, its end included."""
+    match rendering.format:
+        case "text":
+            return "".join(f"{each.text}\n" for each in translation.candidates[: rendering.nbest]).encode()
+        case "tsv":
+            rows = ((line.number, f"{each.score:.4f}", _field(each.text)) for each in translation.candidates)
+            return "".join("\t".join(map(str, row)) + "\n" for row in rows).encode()
+        case _:
+            values = {
+                "line": line.number,
+                "source": line.text,
+                "source_cut": translation.source_cut or line.cut,
+                "candidates": [_values(each, attention=rendering.attention) for each in translation.candidates],
+            }
+            return f"{json.dumps(values, ensure_ascii=False)}\n".encode()
+
+
+def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
+    values: dict[str, Any] = {
+        "text": candidate.text,
+        "score": candidate.score,
+        "log_prob": candidate.log_prob,
+        "cut": candidate.cut,
+        "oddities": list(candidate.oddities),
+    }
+    detail = candidate.detail
+    if detail is not None:
+        values |= {
+            "pieces": detail.pieces,
+            "log_probs": detail.log_probs,
+            "alignment": None if detail.alignment is None else pharaoh(detail.alignment),
+        }
+        if attention:
+            values |= {"source_pieces": detail.source, "attention": detail.attention}
+    return values
+
+
+def _field(text: str) -> str:
+    """The text as one field: a tab in it becomes a space."""
+    return text.replace("\t", " ")

@@ -1,0 +1,63 @@
+"""Files that say what translations must and must not have."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from calque.commands.inputs import input_lines
+from calque.data.lines import Line
+from calque.errors import DataError
+from calque.text.scripts import is_unspaced
+from calque.translator import Request, Wishes
+
+LINE_LIMIT = 1 << 16
+
+
+def read(*, forbid: Path | None, replace_unknown: bool, dictionary: Path | None, detail: bool) -> Wishes:
+    """What holds for all lines."""
+    words = [line.text.strip() for line in _lines(forbid)] if forbid else []
+    replacing = dict(_pairs(dictionary)) if dictionary else {} if replace_unknown else None
+    return Wishes(tuple(word for word in words if word), replacing, detail)
+
+
+class Requests:
+    """Makes requests of lines: with the prefix of the same line, and the phrases for terms that occur in it."""
+
+    def __init__(self, *, prefixes: Path | None, terms: Path | None) -> None:
+        self.prefixes = [line.text for line in _lines(prefixes)] if prefixes else None
+        self.file = prefixes
+        self.terms = [(_pattern(term), phrase) for term, phrase in _pairs(terms)] if terms else []
+
+    def of(self, lines: Sequence[Line]) -> list[Request]:
+        """One request a line."""
+        return [Request(line.text, self._prefix(line), self._phrases(line.text)) for line in lines]
+
+    def _prefix(self, line: Line) -> str:
+        if self.prefixes is None:
+            return ""
+        if line.number > len(self.prefixes):
+            raise DataError(f"{self.file}: has {len(self.prefixes)} lines, and the input has more; they must line up")
+        return self.prefixes[line.number - 1]
+
+    def _phrases(self, text: str) -> tuple[str, ...]:
+        return tuple(phrase for pattern, phrase in self.terms if pattern.search(text))
+
+
+def _pattern(term: str) -> re.Pattern[str]:
+    """Finds a term as whole words; in a script without spaces, anywhere."""
+    escaped = re.escape(term)
+    return re.compile(escaped if any(map(is_unspaced, term)) else rf"(?<!\w){escaped}(?!\w)")
+
+
+def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+    for line in _lines(path):
+        if not line.text.strip():
+            continue
+        parts = [part.strip() for part in line.text.split("\t")]
+        if len(parts) != 2 or not all(parts):
+            raise DataError(f"{path}: line {line.number}: expected two fields with a tab between them: {line.text!r}")
+        yield parts[0], parts[1]
+
+
+def _lines(path: Path) -> list[Line]:
+    return list(input_lines(path, limit=LINE_LIMIT, invalid="fail"))

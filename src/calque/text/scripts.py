@@ -1,0 +1,12 @@
+"""What scripts do with spaces."""
+
+
+def is_unspaced(character: str) -> bool:
+    """Whether words of its script stand without spaces: Thai and Lao, kana, Chinese characters."""
+    return "\u0e00" <= character <= "\u0eff" or "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff"
+
+
+def begins_apart(surface: bytes) -> bool:
+    """Whether a text that goes on like this, in UTF-8, has ended its last word."""
+    text = surface.decode(errors="ignore")
+    return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()

@@ -1,0 +1,32 @@
+"""Joins text, model and search: raw text in, raw text out. What `calque.load` gives.
+
+Everything below may enter: models, search, text, the loss of a task, the utility of an evaluation.
+"""
+
+from calque.translator.answers import Candidate, Detail, Request, Scored, Translation, Wishes
+from calque.translator.devices import DeviceName, choose_device
+from calque.translator.folder import KIND, WEIGHTS, load, load_weights_into, refuse_unfit, save_model, weights_of
+from calque.translator.steps import MARKS, decoding_step, pad_source
+from calque.translator.translating import Translator
+
+__all__ = [
+    "KIND",
+    "MARKS",
+    "WEIGHTS",
+    "Candidate",
+    "Detail",
+    "DeviceName",
+    "Request",
+    "Scored",
+    "Translation",
+    "Translator",
+    "Wishes",
+    "choose_device",
+    "decoding_step",
+    "load",
+    "load_weights_into",
+    "pad_source",
+    "refuse_unfit",
+    "save_model",
+    "weights_of",
+]

@@ -1,0 +1,67 @@
+"""What is asked for, and what is answered."""
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+
+class Request(NamedTuple):
+    """A text to translate, and what its translation must say."""
+
+    text: str
+    prefix: str = ""  # what it begins with
+    required: tuple[str, ...] = ()  # phrases that appear in it
+
+
+class Wishes(NamedTuple):
+    """What holds for all lines of a text."""
+
+    forbidden: tuple[str, ...] = ()  # words that no translation has
+    replace_unknown: Mapping[str, str] | None = None  # unknown words become the source's, or what is said here for it
+    detail: bool = False  # say how each translation came about
+
+
+NOTHING = Wishes()
+
+
+class Detail(NamedTuple):
+    """How a translation came about."""
+
+    source: list[str]  # its pieces
+    pieces: list[str]  # of the translation
+    log_probs: list[float]  # of each of them, and of the end unless the translation was cut
+    attention: list[list[float]] | None  # a row for each log-probability, a column for each source piece and the end
+    alignment: list[tuple[int, int]] | None  # (source word, target word)
+
+
+class Candidate(NamedTuple):
+    """One translation of a sentence."""
+
+    text: str
+    score: float
+    log_prob: float
+    cut: bool  # search reached its maximum length
+    oddities: tuple[str, ...] = ()  # loop, short or long: signs that it went wrong
+    detail: Detail | None = None  # where it was asked for
+
+
+class Scored(NamedTuple):
+    """What a model makes of a translation that was given."""
+
+    pieces: list[str]
+    log_probs: list[float]  # of each piece, and of the end
+
+    @property
+    def log_prob(self) -> float:
+        """Of all of it."""
+        return sum(self.log_probs)
+
+
+class Translation(NamedTuple):
+    """What became of one sentence: its candidates, best first (at least one)."""
+
+    candidates: list[Candidate]
+    source_cut: bool = False  # longer than the model reads
+
+    @property
+    def text(self) -> str:
+        return self.candidates[0].text

@@ -1,0 +1,34 @@
+"""A model as search sees it. Letters: B sentences, S source, N hypotheses."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calque.models.model import Model
+from calque.search.step import Marks, Step, StepOutput
+from calque.tensors import Padded
+from calque.text import BOS, EOS, PAD
+
+MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
+
+
+def decoding_step(model: Model, *, attention: bool = False) -> Step:
+    """The model as search sees it: one token in, the probabilities of the next out, and where it looked if asked."""
+
+    def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
+        output, state = model.read(tokens[:, None], state, context, attention=attention)
+        looked = None if output.attention is None else output.attention[:, -1]
+        return StepOutput(model.log_probs(output, context)[:, -1], looked), state
+
+    return step
+
+
+def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
+    """Source rows with their end mark, padded to the longest."""
+    lengths = torch.tensor([len(row) + 1 for row in ids])
+    values = torch.full((len(ids), int(lengths.max())), PAD)
+    for row, sentence in enumerate(ids):
+        values[row, : len(sentence) + 1] = torch.tensor([*sentence, EOS])
+    return Padded(values, lengths)
