@@ -1,0 +1,199 @@
+"""`calque translate` and `calque score`: formats, wishes, sampling, and files that are finished after a kill."""
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Answer, environment
+
+import calque
+
+Command = Callable[..., Answer]
+LINES = ["a b c", "", "h g f e", "b b a", "c d e f g"]
+
+
+@pytest.fixture
+def sentences(tmp_path: Path) -> Path:
+    path = tmp_path / "input"
+    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    return path
+
+
+def rows(answer: Answer) -> list[dict[str, Any]]:
+    assert answer.code == 0, answer.err
+    return [json.loads(line) for line in answer.out.splitlines()]
+
+
+def test_jsonl_says_all_there_is_to_know(command: Command, trained: Path, sentences: Path) -> None:
+    plain = command("translate", trained, "--input", sentences).out.splitlines()
+    found = rows(command("translate", trained, "--input", sentences, "--nbest", 2, "--format", "jsonl", "--attention"))
+    assert [row["line"] for row in found] == [1, 2, 3, 4, 5]
+    assert [row["source"] for row in found] == LINES
+    assert [row["candidates"][0]["text"] for row in found] == plain
+    for row in found:
+        for each in row["candidates"] if row["source"] else []:
+            assert sum(each["log_probs"]) == pytest.approx(each["log_prob"], abs=1e-4)
+            assert len(each["log_probs"]) == len(each["pieces"]) + (not each["cut"])
+            assert len(each["attention"]) == len(each["log_probs"])
+            links = [tuple(map(int, link.split("-"))) for link in each["alignment"].split()]
+            assert all(0 <= one < len(row["source"].split()) for one, _ in links)
+
+
+def test_a_copying_model_is_aligned_with_itself(command: Command, trained: Path, sentences: Path) -> None:
+    """The trained model has learnt to copy: most words come from their own place."""
+    found = rows(command("translate", trained, "--input", sentences, "--format", "jsonl"))
+    right = total = 0
+    for row in found:
+        best = row["candidates"][0]
+        if row["source"] and best["text"] == row["source"]:
+            links = best["alignment"].split()
+            right += sum(one == other for one, other in (link.split("-") for link in links))
+            total += len(links)
+    assert total > 0
+    assert right / total > 0.7
+
+
+def test_tsv_has_line_score_and_text(command: Command, trained: Path, sentences: Path) -> None:
+    answer = command("translate", trained, "--input", sentences, "--nbest", 3)
+    first = [line.split("\t") for line in answer.out.splitlines() if line.startswith("1\t")]
+    assert len(first) == 3
+    scores = [float(score) for _, score, _ in first]
+    assert scores == sorted(scores, reverse=True)
+
+
+def test_settings_are_those_of_the_config(command: Command, trained: Path, sentences: Path) -> None:
+    answer = command("translate", trained, "coverage=0.3", "stopping=first", "no_repeat=1", "--input", sentences)
+    assert answer.code == 0, answer.err
+    for line in answer.out.splitlines():
+        assert len(set(line.split())) == len(line.split())
+    wrong = command("translate", trained, "covarage=0.3", "--input", sentences)
+    assert wrong.code == 2
+    assert "did you mean" in wrong.err
+    assert command("translate", trained, "beam=4", "groups=3", "--input", sentences).code == 2
+
+
+def test_prefixes_terms_and_forbidden_words(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
+    files = {"prefixes": "h h\n\ng\n\n\n", "terms": "b c\th a\n\ne\tb b\n", "forbid": "c\nd\n"}
+    for name, text in files.items():
+        (tmp_path / name).write_text(text, encoding="utf-8")
+    options = [part for name in files for part in (f"--{name}", tmp_path / name)]
+    found = command("translate", trained, "--input", sentences, *options).out.splitlines()
+    assert len(found) == len(LINES)
+    assert found[0].startswith("h h")
+    assert found[2].startswith("g")
+    assert " h a" in f" {found[0]}"
+    assert " b b" in f" {found[2]}"
+    assert " b b" in f" {found[4]}"
+    assert not {"c", "d"} & set(" ".join(found).split())
+
+
+def test_a_terms_file_that_is_not_pairs_is_refused(
+    command: Command, trained: Path, sentences: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "terms").write_text("a\tb\nno tab\n", encoding="utf-8")
+    answer = command("translate", trained, "--input", sentences, "--terms", tmp_path / "terms")
+    assert answer.code == 2
+    assert "line 2" in answer.err
+    (tmp_path / "prefixes").write_text("a\n", encoding="utf-8")
+    answer = command("translate", trained, "--input", sentences, "--prefixes", tmp_path / "prefixes")
+    assert answer.code == 2
+    assert "has 1 lines" in answer.err
+
+
+def test_what_is_drawn_depends_on_seed_and_line_alone(trained: Path) -> None:
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"method": "sample", "temperature": 2.0, "batch_tokens": 30})
+    lines = [line for line in LINES if line] * 5
+
+    def drawn(**changes: Any) -> list[str]:
+        return [one.text for one in translator.stream(lines, search=search.model_copy(update=changes))]
+
+    assert drawn() == drawn(batch_tokens=4000)
+    assert drawn() != drawn(seed=2)
+    alone = [
+        next(iter(translator.stream([line], search=search, first=number))).text for number, line in enumerate(lines)
+    ]
+    assert alone == drawn()
+
+
+def test_minimum_risk_gives_the_most_typical(trained: Path) -> None:
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"method": "risk", "samples": 16})
+    (found,) = translator.stream(["a b c d"], search=search, nbest=3)
+    utilities = [each.score for each in found.candidates]
+    assert utilities == sorted(utilities, reverse=True)
+    assert all(0 <= each <= 1 for each in utilities)
+    assert len({each.text for each in found.candidates}) == len(found.candidates)
+
+
+def test_score_agrees_with_search(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
+    found = rows(command("translate", trained, "--input", sentences, "--format", "jsonl"))
+    kept = [(row["source"], row["candidates"][0]) for row in found if row["source"] and not row["candidates"][0]["cut"]]
+    for name, lines in (("s", [one for one, _ in kept]), ("t", [best["text"] for _, best in kept])):
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    answer = command("score", trained, "--source", tmp_path / "s", "--target", tmp_path / "t")
+    assert answer.code == 0, answer.err
+    assert "perplexity" in answer.err
+    for line, (_, best) in zip(answer.out.splitlines(), kept, strict=True):
+        log_prob, each = map(float, line.split("\t"))
+        assert log_prob == pytest.approx(best["log_prob"], abs=2e-3)
+        assert each == pytest.approx(log_prob / len(best["log_probs"]), abs=1e-3)
+    detailed = rows(
+        command("score", trained, "--source", tmp_path / "s", "--target", tmp_path / "t", "--format", "jsonl")
+    )
+    assert all(math.isclose(sum(row["log_probs"]), row["log_prob"], rel_tol=1e-9) for row in detailed)
+    (tmp_path / "t").write_text("a\n", encoding="utf-8")
+    assert command("score", trained, "--source", tmp_path / "s", "--target", tmp_path / "t").code == 2
+
+
+def test_an_output_that_is_whole_is_made_anew(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
+    output = tmp_path / "output"
+    output.write_text("old\n", encoding="utf-8")
+    assert command("translate", trained, "--input", sentences, "--output", output).code == 0
+    assert output.read_text(encoding="utf-8") == command("translate", trained, "--input", sentences).out
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "output"]
+
+
+@pytest.mark.slow
+def test_a_killed_translation_is_finished_to_the_same_bytes(trained: Path, tmp_path: Path, seed: int) -> None:
+    """kill -9 at any moment, several times; another input begins anew."""
+    generator = random.Random(seed)
+    lines = [" ".join(generator.choices("abcdefgh", k=generator.randint(1, 6))) for _ in range(9000)]
+    source = tmp_path / "input"
+    source.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    whole, output = tmp_path / "whole", tmp_path / "output"
+
+    def start(path: Path) -> "subprocess.Popen[bytes]":
+        command = ["translate", trained, "--input", source, "--output", path, "--beam", 2]
+        called = [sys.executable, "-m", "calque", *map(str, command)]
+        return subprocess.Popen(called, env=environment(), stderr=subprocess.DEVNULL)
+
+    began = time.monotonic()
+    assert start(whole).wait(timeout=300) == 0
+    took = time.monotonic() - began
+    kills = 0
+    for _ in range(40):
+        process = start(output)
+        try:
+            process.wait(timeout=generator.uniform(0.3, 0.9) * took)
+        except subprocess.TimeoutExpired:
+            os.kill(process.pid, signal.SIGKILL)
+            process.wait()
+            kills += 1
+            if output.exists():  # killed behind its last step
+                break
+        else:
+            break
+    print(f"{kills} kills, a whole run takes {took:.1f} s")
+    assert kills > 0
+    assert output.read_bytes() == whole.read_bytes()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "output", "whole"]
