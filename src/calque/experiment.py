@@ -26,7 +26,7 @@ from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS, system_model
 from calque.models.transformer import TransformerConfig
 from calque.search.settings import SearchConfig
-from calque.text import UNK, SentencePieceConfig, TextConfig
+from calque.text import UNK, GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.lock import LOCK, run_lock
 from calque.training.loop import Job, Summary, TrainingConfig, stream_seed
 from calque.training.loop import train as run_loop
@@ -346,7 +346,10 @@ def _absolute(values: Values, experiment: Experiment) -> Values:
             data[role] = [_absolute_paths(to_values(corpus)) for corpus in corpora]
     if experiment.data.store is not None:
         data["store"] = experiment.data.store.absolute()
-    return {**values, "data": data}
+    text = values.get("text", {})
+    if isinstance(experiment.text, GivenConfig):
+        text = {**text, "path": str(experiment.text.path.absolute())}
+    return {**values, "data": data, **({"text": text} if text else {})}
 
 
 def _absolute_paths(corpus: Values) -> Values:

@@ -19,10 +19,12 @@ class Part:
     the same files is gone on with from there, any other is begun anew; FILE appears when all is there, or not at all.
     """
 
-    def __init__(self, path: Path, *, model: Path, inputs: Sequence[Path | None], settings: list[Any]) -> None:
+    def __init__(
+        self, path: Path, *, models: Sequence[Path], inputs: Sequence[Path | None], settings: list[Any]
+    ) -> None:
         self.path = path
         self.part, self.note = (path.with_name(f"{path.name}.{end}") for end in ("part", "part.json"))
-        self.made_from = _fingerprint(model, inputs, settings) if inputs[0] is not None else None
+        self.made_from = _fingerprint(models, inputs, settings) if inputs[0] is not None else None
         self.lines, self._bytes = self._found()
 
     def _found(self) -> tuple[int, int]:
@@ -70,10 +72,10 @@ class Part:
             self.note.unlink(missing_ok=True)
 
 
-def _fingerprint(model: Path, inputs: Sequence[Path | None], settings: list[Any]) -> str:
+def _fingerprint(models: Sequence[Path], inputs: Sequence[Path | None], settings: list[Any]) -> str:
     """A SHA-256 of everything the output depends on."""
-    folder = model / "model" if (model / "model").is_dir() else model
-    parts: list[Any] = [__version__, settings, _sha256(folder / MANIFEST)]
+    folders = [model / "model" if (model / "model").is_dir() else model for model in models]
+    parts: list[Any] = [__version__, settings, [_sha256(folder / MANIFEST) for folder in folders]]
     parts += [None if path is None else _sha256(path) for path in inputs]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 

@@ -15,6 +15,7 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
     source: Annotated[Path | None, typer.Option(help="Source sentences, one a line (plain or .gz).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Text alone, for a language model (--system language).")] = None,
     valid_source: Annotated[Path | None, typer.Option(help="Validation sources; else 1 % is held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
     system: Annotated[str | None, typer.Option(help="A named model; `calque systems` lists them.")] = None,
@@ -33,12 +34,14 @@ def train(
 
         calque train --source train.de --target train.en --system gnmt2016 --scale 0.25
 
+        calque train --text news.en --system language --run runs/english
+
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --resume runs/first
     """
     if resume is not None:
-        given = (overrides, config, source, target, valid_source, valid_target, system, scale, run)
+        given = (overrides, config, source, target, text, valid_source, valid_target, system, scale, run)
         if any(given):
             raise ConfigError(
                 "--resume takes no other setting: a run goes on as it was begun; to train longer, raise "
@@ -46,11 +49,14 @@ def train(
             )
     if scale is not None and config is not None and system is None:
         raise ConfigError("--scale is for --system: a config says its own sizes")
+    if text is not None and (source or target):
+        raise ConfigError("--text is for a language model, and stands alone; --source and --target are for translation")
+    source, target = (text, text) if text else (source, target)
     corpora: dict[str, Any] = {}
     if resume is None:
         corpora = _corpora(source, target, role="train") | _corpora(valid_source, valid_target, role="valid")
         if config is None and "train" not in corpora:
-            raise ConfigError("nothing to train on: give --source and --target, or --config, or --resume")
+            raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
     from calque import experiment
     from calque.commands.progress import preparing
 
@@ -59,7 +65,7 @@ def train(
     else:
         values = experiment.experiment_values(
             config=config,
-            system=system or (None if config else "tiny"),
+            system=system or (None if config else "language" if text else "tiny"),
             corpora=corpora,
             assignments=overrides or [],
             scale=1.0 if scale is None else scale,

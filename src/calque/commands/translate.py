@@ -34,6 +34,15 @@ def translate(
         str | None, typer.Option(help="text, tsv (line, score, text) or jsonl (all there is to know).")
     ] = None,
     attention: Annotated[bool, typer.Option("--attention", help="Attention weights too, in jsonl.")] = False,
+    ensemble: Annotated[
+        list[Path] | None, typer.Option(help="Another run whose probabilities are averaged with the first's.")
+    ] = None,
+    language: Annotated[
+        Path | None, typer.Option(help="A language model that counts at each step; see language_weight.")
+    ] = None,
+    reverse: Annotated[
+        Path | None, typer.Option(help="A model of the other direction that ranks the beam again (noisy channel).")
+    ] = None,
     prefixes: Annotated[Path | None, typer.Option(help="How each translation begins, line by line.")] = None,
     terms: Annotated[
         Path | None, typer.Option(help="Source term, tab, phrase that must appear when the term does.")
@@ -70,6 +79,7 @@ def translate(
     from calque.commands.rendering import Rendering, render
     from calque.commands.resuming import Part
     from calque.translator import load
+    from calque.translator.channel import ranked_again
 
     policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
     chosen = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
@@ -78,7 +88,13 @@ def translate(
     refuse_unreadable(input, prefixes, terms, forbid, dictionary)
     if input and output and output.exists() and output.samefile(input):
         raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
-    translator = load(model, device=choice(device, ("auto", "cpu", "cuda", "mps"), option="--device"))
+    where = choice(device, ("auto", "cpu", "cuda", "mps"), option="--device")
+    translator = load(model, device=where)
+    others = [load(each, device=where) for each in ensemble or []]
+    prior = load(language, device=where) if language else None
+    channel = load(reverse, device=where) if reverse else None
+    if others or (prior and not channel):
+        translator = translator.beside(others, language=None if channel else prior)
     search = _search(translator, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
     asked = wishes.read(forbid=forbid, replace_unknown=replace_unknown, dictionary=dictionary, detail=chosen == "jsonl")
     if input is None and sys.stdin.isatty():
@@ -89,7 +105,8 @@ def translate(
     part = None
     if output is not None:
         ways = [search.model_dump(), rendering._asdict(), policy, replace_unknown, WINDOW]
-        part = Part(output, model=model, inputs=(input, prefixes, terms, forbid, dictionary), settings=ways)
+        models = [model, *(ensemble or []), *(each for each in (language, reverse) if each)]
+        part = Part(output, models=models, inputs=(input, prefixes, terms, forbid, dictionary), settings=ways)
         if part.lines:
             typer.echo(f"{output}: going on behind line {part.lines:,}", err=True)
     done = part.lines if part else 0
@@ -97,7 +114,13 @@ def translate(
     with part or nullcontext(sys.stdout.buffer) as sink, counting("translating", total=None) as more:
         for window in windows(lines, live=input is None, skip=done):
             asking = requests.of(window)
-            found = translator.stream(asking, search=search, nbest=nbest, wishes=asked, first=window[0].number - 1)
+            first = window[0].number - 1
+            given = nbest if channel is None else search.beam
+            found = translator.stream(asking, search=search, nbest=given, wishes=asked, first=first)
+            if channel is not None:
+                texts = [line.text for line in window]
+                again = ranked_again(list(found), texts, reverse=channel, language=prior, search=search)
+                found = (each._replace(candidates=each.candidates[:nbest]) for each in again)
             for line, translation in zip(window, found, strict=True):
                 _report(line, translation, name=name, limit=search.source_limit)
                 sink.write(render(translation, line=line, rendering=rendering))

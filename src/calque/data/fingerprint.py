@@ -8,7 +8,8 @@ from pathlib import Path
 from calque.config import Config
 from calque.data.corpora import DataConfig, paths
 from calque.errors import DataError
-from calque.text import TextConfig
+from calque.text import GivenConfig, TextConfig
+from calque.text.folder import DESCRIPTION
 
 FORMAT = 2
 _MATTERS_NOT = ("data.store",)
@@ -22,6 +23,8 @@ def fingerprint(data: DataConfig, *, text: TextConfig) -> dict[str, str]:
     files = corpus_files(data)
     _refuse_unreadable(files)
     settings = dict(_flatten("data", data.model_dump(mode="json"))) | dict(_flatten("text", _values(text)))
+    if isinstance(text, GivenConfig):
+        settings["text.path"] = sha256(text.folder / DESCRIPTION)  # which names its files by their SHA-256
     if data.valid:  # then nothing is held out
         settings = {key: value for key, value in settings.items() if not key.startswith("data.validation.")}
     hashes = {key: sha256(path) for key, path in files.items()}

@@ -26,6 +26,7 @@ from calque.models.convolutional import (
 from calque.models.gnmt import GnmtConfig, GnmtDecoder
 from calque.models.luong import LuongConfig, LuongDecoder
 from calque.models.mean import MeanEncoder, MeanEncoderConfig
+from calque.models.none import NoneEncoder, NoneEncoderConfig
 from calque.models.recurrent import (
     RecurrentDecoder,
     RecurrentDecoderConfig,
@@ -42,7 +43,11 @@ from calque.models.transformer import (
 from calque.tensors import Padded
 
 EncoderConfig = Annotated[
-    RecurrentEncoderConfig | ConvolutionalEncoderConfig | MeanEncoderConfig | TransformerEncoderConfig,
+    RecurrentEncoderConfig
+    | ConvolutionalEncoderConfig
+    | MeanEncoderConfig
+    | NoneEncoderConfig
+    | TransformerEncoderConfig,
     Field(discriminator="kind"),
 ]
 DecoderConfig = Annotated[
@@ -113,7 +118,7 @@ class Model(nn.Module):
             raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
         if config.tie != "none":
             self._tie(self.output, self.decoder.embedding, key="target")
-        if config.tie == "all":
+        if config.tie == "all" and not isinstance(config.encoder, NoneEncoderConfig):
             if not sizes.joint:
                 raise ConfigError("model.tie = 'all' needs one vocabulary for both sides: set text.joint = true")
             self._tie(self.encoder.embedding, self.decoder.embedding, key="all")
@@ -186,6 +191,8 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:
             return ConvolutionalEncoder(config, vocabulary_size=vocabulary_size)
         case MeanEncoderConfig():
             return MeanEncoder(config, vocabulary_size=vocabulary_size)
+        case NoneEncoderConfig():
+            return NoneEncoder(config)
         case TransformerEncoderConfig():
             return TransformerEncoder(config, vocabulary_size=vocabulary_size)
         case _:

@@ -12,6 +12,7 @@ from calque.models.convolutional import ConvolutionalDecoderConfig, Convolutiona
 from calque.models.gnmt import GnmtConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
+from calque.models.none import NoneEncoderConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
@@ -162,6 +163,14 @@ SYSTEMS: dict[str, System] = {
         "our own size",
     ),
 }
+
+_LANGUAGE = TransformerDecoderConfig(layers=4, width=256, feed_forward=1024, heads=4)
+SYSTEMS["language"] = System(
+    ModelConfig(tie="target", encoder=NoneEncoderConfig(width=256), decoder=_LANGUAGE),
+    "a language model: a Transformer's decoder that knows no source, width 256; train it with --text",
+    "Vaswani et al. 2017, §3; used as in Gulcehre et al. 2015, §4.1",
+    "our own size; its attention over the source sees one zero",
+)
 
 _WIDTHS = ("width", "embedding", "feed_forward", "alignment", "readout")
 

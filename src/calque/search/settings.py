@@ -34,6 +34,14 @@ class SearchConfig(Config):
     """How strongly groups are pushed apart."""
     no_repeat: int = Field(default=0, ge=0)
     """No so many pieces in a row stand twice in a translation; 0 lets them."""
+    ensemble: Literal["probabilities", "log-probabilities"] = "probabilities"
+    """What the mean of several models is taken of."""
+    language_weight: float = Field(default=0.2, ge=0)
+    """How much a language model beside the translation model counts at each step (shallow fusion)."""
+    channel_weight: float = Field(default=0.5, ge=0)
+    """λ: how much a reverse model counts in P(x|y)^λ P(y)^μ P(y|x), by which n-best lists are ranked again."""
+    prior_weight: float = Field(default=0.2, ge=0)
+    """μ: how much a language model counts there."""
     temperature: float = Field(default=1.0, gt=0)
     """Of sampling: below 1 the likely get likelier."""
     top_k: int = Field(default=0, ge=0)

@@ -8,6 +8,7 @@ from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.cleaning import strip_bom, strip_return
 from calque.text.folder import load_tokenizers, save_tokenizers
+from calque.text.given import GivenConfig
 from calque.text.opening import Opened, open_source, open_target
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
@@ -24,6 +25,7 @@ __all__ = [
     "BytesTokenizer",
     "CharactersConfig",
     "CharactersTokenizer",
+    "GivenConfig",
     "Opened",
     "SentencePieceConfig",
     "SentencePieceTokenizer",

@@ -8,11 +8,14 @@ from pydantic import Field
 
 from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
+from calque.text.given import GivenConfig
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers
 from calque.text.words import WordsConfig, WordsTokenizer
 
-TextConfig = Annotated[SentencePieceConfig | WordsConfig | CharactersConfig | BytesConfig, Field(discriminator="kind")]
+TextConfig = Annotated[
+    SentencePieceConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig, Field(discriminator="kind")
+]
 Lines = Callable[[], Iterator[str]]
 
 
@@ -28,6 +31,8 @@ def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs:
             sides = [source(), target()]
         case BytesConfig():
             return _shared(BytesTokenizer())
+        case GivenConfig():
+            return config.load()
         case _:
             assert_never(config)
     if config.joint:

@@ -287,7 +287,8 @@ class Trainer:
         started = time.monotonic()
         progress = self.progress
         found = validate(self.translator, self.job.held_out, batch=self.config.batch, search=self.translator.search)
-        value = -found.loss if self.config.metric == "loss" else found.bleu
+        by_loss = self.config.metric == "loss" or self.translator.is_language_model
+        value = -found.loss if by_loss else found.bleu
         is_best = bool(averaged) or progress.best_value is None or value > progress.best_value
         self.metrics.append(
             {

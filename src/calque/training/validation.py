@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from calque.data.plan import BatchConfig
 from calque.data.store import Store
@@ -36,12 +36,23 @@ class Validation(NamedTuple):
 def validate(
     translator: Translator, held_out: ValidationSet, *, batch: BatchConfig, search: SearchConfig
 ) -> Validation:
-    """Loss with every token given, then translations with none given, searched greedily."""
-    greedy = search.model_copy(update={"beam": 1, "length_penalty": 0.0})
-    translations = [one.text for one in translator.stream(held_out.sources, search=greedy)]
+    """Loss with every token given, then translations with none given, searched greedily.
+
+    A language model has nothing to translate: its translations are empty.
+    """
+    translations = [""] * len(held_out.sources)
+    if not translator.is_language_model:
+        greedy = SearchConfig(beam=1, length_penalty=0.0, **_limits(search))
+        translations = [one.text for one in translator.stream(held_out.sources, search=greedy)]
     return Validation(
         loss=mean_loss(translator.model, held_out.store, batch=batch),
         bleu=bleu(translations, held_out.references),
         exact_match=exact_match(translations, held_out.references).value,
         translations=translations,
     )
+
+
+def _limits(search: SearchConfig) -> dict[str, Any]:
+    """How long translations may be, and how many are made at once."""
+    keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit", "batch_tokens")
+    return {key: getattr(search, key) for key in keys}

@@ -23,8 +23,9 @@ from calque.tasks.translation import mean_loss
 from calque.text import EOS, UNK, Opened, Tokenizer, Tokenizers, normalise, open_source, open_target
 from calque.text.scripts import begins_apart, is_unspaced
 from calque.translator.answers import NOTHING, Candidate, Detail, Request, Scored, Translation, Wishes
+from calque.translator.company import Company, begin, refuse_strangers
 from calque.translator.reading import Answer, Reading, read_back
-from calque.translator.steps import MARKS, decoding_step, pad_source
+from calque.translator.steps import MARKS, pad_source
 
 WINDOW = 2048  # sentences that are sorted by length together
 SCORED = 64  # given translations that are read together
@@ -53,6 +54,24 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
         self.search = search
+        self.company = Company()
+
+    def beside(self, ensemble: Sequence["Translator"] = (), *, language: "Translator | None" = None) -> "Translator":
+        """The same translator with others at its side: their probabilities are averaged, a language model is added.
+
+        All must have the same target pieces, and an ensemble the same source pieces too.
+        """
+        others = [*ensemble, *([language] if language else [])]
+        refuse_strangers(self.tokenizers, [("a model beside it", each.tokenizers) for each in others])
+        joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
+        own = language.model if language else None
+        joined.company = Company(tuple(each.model for each in ensemble), own)
+        return joined
+
+    @property
+    def is_language_model(self) -> bool:
+        """Whether it knows no source."""
+        return self.config.encoder.kind == "none"
 
     @property
     def device(self) -> torch.device:
@@ -159,12 +178,10 @@ class Translator:
     def _decode(
         self, ids: list[list[int]], *, search: SearchConfig, nbest: int, streams: Sequence[int], rules: Rules
     ) -> list[list[Hypothesis]]:
-        source = pad_source(ids)
-        context = self.model.prepare(source.to(self.device))
+        source = pad_source(ids).to(self.device)
+        begun = begin(self.model, source, company=self.company, search=search, attention=search.coverage > 0)
         return decode(
-            decoding_step(self.model, attention=search.coverage > 0),
-            self.model.start(context),
-            context,
+            *begun,
             source_lengths=source.lengths.to(self.device),
             search=search,
             marks=MARKS,

@@ -1,0 +1,55 @@
+"""Models beside the translation model: an ensemble, a language model, and a reverse model for a noisy channel."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from calque.errors import FolderError
+from calque.models.model import Model
+from calque.search.combine import ensemble, fused
+from calque.search.settings import SearchConfig
+from calque.search.step import Step
+from calque.tensors import Padded
+from calque.text import Tokenizers
+from calque.translator.steps import decoding_step, pad_source
+
+
+class Company(NamedTuple):
+    """Who else has a say in a step."""
+
+    ensemble: tuple[Model, ...] = ()
+    language: Model | None = None
+
+
+class Begun(NamedTuple):
+    """A step, and what it begins with."""
+
+    step: Step
+    state: Any
+    context: Any
+
+
+def begin(model: Model, source: Padded, *, company: Company, search: SearchConfig, attention: bool) -> Begun:
+    """The model's step, or that of all models together, for sources on the model's device."""
+    members = (model, *company.ensemble)
+    contexts = tuple(each.prepare(source) for each in members)
+    states = tuple(each.start(context) for each, context in zip(members, contexts, strict=True))
+    steps = [decoding_step(each, attention=attention) for each in members]
+    begun = Begun(steps[0], states[0], contexts[0])
+    if company.ensemble:
+        begun = Begun(ensemble(steps, mean=search.ensemble), states, contexts)
+    if company.language is None or not search.language_weight:
+        return begun
+    language = company.language
+    nothing = language.prepare(pad_source([[]] * len(source.lengths)).to(source.values.device))
+    step = fused([begun.step, decoding_step(language)], weights=[1.0, search.language_weight])
+    return Begun(step, (begun.state, language.start(nothing)), (begun.context, nothing))
+
+
+def refuse_strangers(own: Tokenizers, others: Sequence[tuple[str, Tokenizers]]) -> None:
+    """Raises a FolderError for models whose target pieces are not the model's own."""
+    for name, theirs in others:
+        if theirs.target.to_bytes() != own.target.to_bytes():
+            raise FolderError(
+                f"{name}: its pieces are not those of the model beside it; train both with one vocabulary "
+                '(text.kind = "given", text.path = the other run)'
+            )

@@ -1,0 +1,117 @@
+"""Several models: ensembles, a language model at each step, and a noisy channel, over the commands."""
+
+from pathlib import Path
+
+import pytest
+from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values
+
+import calque
+from calque.experiment import train
+from calque.translator.channel import ranked_again
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Two translators and a reverse one with one vocabulary, a language model of their target, and a stranger."""
+    folder = tmp_path_factory.mktemp("company")
+    corpus = toy_corpus(folder / "corpus", pairs=400)
+    turned = {"source": corpus["target"], "target": corpus["source"]}
+    alone = {"source": corpus["target"], "target": corpus["target"]}
+    strange = toy_corpus(folder / "strange", pairs=100, letters="uvwxyz")
+    settings = [*learning(steps=60, rate=0.01), *still_and(width=16), "text.joint=true"]
+    found = {}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+        for name, files, family, more in (
+            ("one", corpus, "luong", ["seed=1"]),
+            ("two", corpus, "transformer", ["seed=2"]),
+            ("reverse", turned, "luong", []),
+            ("stranger", strange, "luong", []),
+        ):
+            found[name] = train(toy_values(files, family, *settings, *more), run=folder / name, quiet=True).folder
+        values = toy_values(alone, "plain", *learning(steps=60, rate=0.01))
+        values["text"] = {"kind": "given", "path": str(found["one"])}
+        values["model"] = {
+            "encoder": {"kind": "none", "width": 16},
+            "decoder": {**values["model"]["decoder"], "bridge": "zero"},
+        }
+        found["language"] = train(values, run=folder / "language", quiet=True).folder
+    return found
+
+
+LINES = ["a b c", "h g f e", "", "b b a"]
+
+
+def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
+    one, two = calque.load(runs["one"]), calque.load(runs["two"])
+    both = one.beside([two])
+    found = both.translate(LINES)
+    assert len(found) == len(LINES)
+    assert one.beside([one]).translate(LINES) == one.translate(LINES), "with itself it is itself"
+    assert found == two.beside([one]).translate(LINES), "the order does not matter"
+    geometric = one.search.model_copy(update={"ensemble": "log-probabilities"})
+    assert len(list(both.stream(LINES, search=geometric))) == len(LINES)
+
+
+def test_strangers_are_refused(runs: dict[str, Path]) -> None:
+    with pytest.raises(calque.FolderError, match="its pieces are not those"):
+        calque.load(runs["one"]).beside([calque.load(runs["stranger"])])
+
+
+def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None:
+    one, language = calque.load(runs["one"]), calque.load(runs["language"])
+    fused = one.beside(language=language)
+    nothing = one.search.model_copy(update={"language_weight": 0.0})
+    assert [each.text for each in fused.stream(LINES, search=nothing)] == one.translate(LINES)
+    search = one.search.model_copy(update={"language_weight": 0.5, "length_penalty": 0.0, "beam": 3})
+    (found,) = fused.stream(["a b c"], search=search)
+    best = found.candidates[0]
+    (own,), (prior,) = one.score(["a b c"], [best.text]), language.score([best.text], [best.text])
+    assert best.log_prob == pytest.approx(own.log_prob + 0.5 * prior.log_prob, abs=1e-3)
+
+
+def test_a_language_model_prefers_what_it_has_seen(runs: dict[str, Path]) -> None:
+    language = calque.load(runs["language"])
+    likely, unlikely = language.score(["a b", "a b"], ["a b c d", "a a a a a a a a a a a a a a a a"])
+    assert likely.log_prob > unlikely.log_prob
+    assert language.is_language_model
+
+
+def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
+    one, reverse, language = (calque.load(runs[name]) for name in ("one", "reverse", "language"))
+    search = one.search.model_copy(update={"beam": 4, "channel_weight": 0.7, "prior_weight": 0.3})
+    sources = ["a b c", "", "c d e f"]
+    listed = list(one.stream(sources, search=search, nbest=4))
+    again = list(ranked_again(listed, sources, reverse=reverse, language=language, search=search))
+    for source, translation, before in zip(sources, again, listed, strict=True):
+        scores = [each.score for each in translation.candidates]
+        assert scores == sorted(scores, reverse=True)
+        assert {each.text for each in translation.candidates} == {each.text for each in before.candidates}
+        for each in translation.candidates if source else []:
+            (back,), (prior,) = reverse.score([each.text], [source]), language.score([each.text], [each.text])
+            assert each.score == pytest.approx(each.log_prob + 0.7 * back.log_prob + 0.3 * prior.log_prob, abs=1e-4)
+
+
+def test_the_commands(runs: dict[str, Path], command, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
+    for options in (
+        ["--ensemble", runs["two"]],
+        ["--language", runs["language"], "language_weight=0.3"],
+        ["--reverse", runs["reverse"], "--language", runs["language"], "channel_weight=1.0"],
+    ):
+        answer: Answer = command("translate", runs["one"], "--input", source, *options)
+        assert answer.code == 0, answer.err
+        assert len(answer.out.splitlines()) == len(LINES)
+        assert answer.out.splitlines()[2] == ""
+    assert command("translate", runs["one"], "--input", source, "--ensemble", runs["stranger"]).code == 2
+
+
+def test_a_language_model_is_trained_from_text_alone(command, tmp_path: Path) -> None:
+    corpus = toy_corpus(tmp_path, pairs=120)
+    options = ["--system", "language", "--scale", 0.05, "training.steps=6", "training.threads=1"]
+    answer = command("train", "--text", corpus["target"], "--run", tmp_path / "run", *options)
+    assert answer.code == 0, answer.err
+    assert calque.load(tmp_path / "run").is_language_model
+    wrong = command("train", "--text", corpus["target"], "--source", corpus["source"], "--target", corpus["target"])
+    assert wrong.code == 2
