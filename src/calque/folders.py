@@ -388,9 +388,9 @@ def _faults(name: str, entry: object) -> Iterator[str]:
     match entry:
         case {"size": int(size), "sha256": str(sha256), **rest} if not rest and type(size) is int:
             if size < 0 or not _SHA256.fullmatch(sha256):
-                yield "its size or SHA-256 is not valid"
+                yield f"its size or SHA-256 in {MANIFEST} is not valid"
         case _:
-            yield "has no size and SHA-256"
+            yield f"has no size and SHA-256 in {MANIFEST}"
 
 
 def _is_plain(name: str) -> bool:

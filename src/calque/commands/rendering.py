@@ -39,6 +39,7 @@ def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
         "text": candidate.text,
         "score": candidate.score,
         "log_prob": candidate.log_prob,
+        "confidence": candidate.confidence,
         "cut": candidate.cut,
         "oddities": list(candidate.oddities),
     }

@@ -306,6 +306,7 @@ class Trainer:
         if is_best:
             progress.best_value, progress.best_step, progress.since_best = value, progress.step, 0
             self.best = found
+            self.translator.confidence = found.confidence
             save_model(self.job.folder / "model", self.translator, card=self.job.card)
         elif found.loss < progress.best_loss or progress.step <= self.config.schedule.warmup:
             progress.since_best = 0

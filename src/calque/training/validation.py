@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 from calque.data.plan import BatchConfig
 from calque.data.store import Store
+from calque.evaluation.confidence import Confidence, calibrate
 from calque.evaluation.metrics import bleu, exact_match
 from calque.search.settings import SearchConfig
 from calque.tasks.translation import mean_loss
@@ -27,6 +28,7 @@ class Validation(NamedTuple):
     bleu: float
     exact_match: float  # per cent
     translations: list[str]
+    confidence: Confidence | None = None
 
     @property
     def perplexity(self) -> float:
@@ -40,15 +42,19 @@ def validate(
 
     A language model has nothing to translate: its translations are empty.
     """
-    translations = [""] * len(held_out.sources)
+    translations, confidence = [""] * len(held_out.sources), None
     if not translator.is_language_model:
         greedy = SearchConfig(beam=1, length_penalty=0.0, **_limits(search))
-        translations = [one.text for one in translator.stream(held_out.sources, search=greedy)]
+        found = [one.candidates[0] for one in translator.stream(held_out.sources, search=greedy)]
+        translations = [each.text for each in found]
+        sure = [each.log_prob / max(each.pieces, 1) for each in found]
+        confidence = calibrate(sure, translations, held_out.references)
     return Validation(
         loss=mean_loss(translator.model, held_out.store, batch=batch),
         bleu=bleu(translations, held_out.references),
         exact_match=exact_match(translations, held_out.references).value,
         translations=translations,
+        confidence=confidence,
     )
 
 

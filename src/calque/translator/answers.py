@@ -40,6 +40,8 @@ class Candidate(NamedTuple):
     score: float
     log_prob: float
     cut: bool  # search reached its maximum length
+    pieces: int = 0  # how many it has, the end counted
+    confidence: float | None = None  # between 0 and 1: the chrF that can be expected; None without a validation set
     oddities: tuple[str, ...] = ()  # loop, short or long: signs that it went wrong
     detail: Detail | None = None  # where it was asked for
 

@@ -1,5 +1,7 @@
 """Model folders: written whole or not at all, checked before anything in them is used."""
 
+import json
+import math
 from pathlib import Path
 
 import torch
@@ -9,6 +11,7 @@ from torch import Tensor
 
 from calque.config import Config, check, read_toml, to_toml
 from calque.errors import ConfigError, FolderError, TextError
+from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.settings import SearchConfig
@@ -17,7 +20,7 @@ from calque.translator.devices import DeviceName, choose_device
 from calque.translator.translating import Translator
 
 KIND, FORMAT = "model", 1
-WEIGHTS = "weights.safetensors"
+WEIGHTS, CONFIDENCE = "weights.safetensors", "confidence.json"
 
 
 class ModelFolder(Config):
@@ -48,6 +51,8 @@ def save_model(path: Path, translator: Translator, *, card: str) -> None:
         (folder / "tokenizer").mkdir()
         save_tokenizers(translator.tokenizers, folder / "tokenizer")
         save_file(weights_of(translator.model), folder / WEIGHTS)
+        if translator.confidence is not None:
+            (folder / CONFIDENCE).write_text(json.dumps(translator.confidence._asdict()), encoding="ascii")
 
     write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
 
@@ -86,7 +91,9 @@ def _load(folder: Path, *, device: DeviceName) -> Translator:
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
     model.to(chosen).eval()
-    return Translator(model, tokenizers, config=described.model, search=described.search)
+    translator = Translator(model, tokenizers, config=described.model, search=described.search)
+    translator.confidence = _read_confidence(folder / CONFIDENCE)
+    return translator
 
 
 def _fill(described: ModelFolder, tokenizers: Tokenizers, *, folder: Path) -> Model:
@@ -135,6 +142,18 @@ def refuse_unfit(model: Model, weights: dict[str, Tensor], *, origin: str) -> No
     ]
     if problems:
         raise FolderError(f"{origin}: the weights do not fit the model:\n  " + "\n  ".join(sorted(problems)))
+
+
+def _read_confidence(path: Path) -> Confidence | None:
+    if not path.exists():
+        return None
+    try:
+        knots = tuple((float(x), float(y)) for x, y in json.loads(path.read_text(encoding="ascii"))["knots"])
+        if knots and all(math.isfinite(x) and 0 <= y <= 1 for x, y in knots) and list(knots) == sorted(knots):
+            return Confidence(knots)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise FolderError(f"{path}: damaged: expected knots of growing numbers")
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ from calque.data.plan import BatchConfig
 from calque.data.store import store_of
 from calque.errors import TextError
 from calque.evaluation.alignment import align, words_of
+from calque.evaluation.confidence import Confidence
 from calque.evaluation.oddities import oddities
 from calque.evaluation.risk import minimum_risk
 from calque.models.model import Model, ModelConfig
@@ -55,6 +56,7 @@ class Translator:
         self.config = config
         self.search = search
         self.company = Company()
+        self.confidence: Confidence | None = None
 
     def beside(self, ensemble: Sequence["Translator"] = (), *, language: "Translator | None" = None) -> "Translator":
         """The same translator with others at its side: their probabilities are averaged, a language model is added.
@@ -65,6 +67,7 @@ class Translator:
         refuse_strangers(self.tokenizers, [("a model beside it", each.tokenizers) for each in others])
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
         own = language.model if language else None
+        joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
         joined.company = Company(tuple(each.model for each in ensemble), own)
         return joined
 
@@ -240,7 +243,9 @@ class Translator:
         text = " ".join(self.tokenizers.target.detokenise(pieces).split("\n"))
         detail = self._detail(pieces, source, reading) if wishes.detail and reading is not None else None
         odd = oddities(source.ids, hypothesis.tokens)
-        return Candidate(text, hypothesis.score, hypothesis.log_prob, hypothesis.cut, odd, detail)
+        size = len(hypothesis.tokens) + (not hypothesis.cut)
+        sure = self.confidence(hypothesis.log_prob / max(size, 1)) if self.confidence else None
+        return Candidate(text, hypothesis.score, hypothesis.log_prob, hypothesis.cut, size, sure, odd, detail)
 
     def _detail(self, pieces: list[str], source: Opened, reading: Reading) -> Detail:
         """Pieces, what each cost, and where the model looked for it."""
