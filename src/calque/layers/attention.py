@@ -32,6 +32,8 @@ class AttentionConfig(Config):
     """The mean of all positions, or one of them: drawn in training, the most likely in decoding (Xu 2015, §4.1)."""
     entropy: float = Field(default=0.01, ge=0)
     """How much hard attention is rewarded for not settling early."""
+    soft_share: float = Field(default=0.5, ge=0, le=1)
+    """In training, the share of sentences that take the mean instead of drawing: without them it hardly learns."""
     gated: bool = False
     """Multiply what was found by a gate between 0 and 1 that the query sets (Xu 2015, §4.2.1)."""
     coverage: bool = False
@@ -60,6 +62,7 @@ class AttentionState(NamedTuple):
 
     position: Tensor | None  # [N], tokens read, for local-m
     coverage: Tensor | None  # [N,S], the sum of all weights so far
+    is_soft: Tensor | None = None  # [N], whose attention is the mean though others draw, in training
 
 
 class Attended(NamedTuple):
@@ -98,8 +101,14 @@ class Attention(nn.Module):
         position = torch.zeros(rows, dtype=torch.long, device=context.mask.device)
         covered = context.values.new_zeros(context.mask.shape)
         return AttentionState(
-            position if self.config.reach == "local-m" else None, covered if self.config.coverage else None
+            position if self.config.reach == "local-m" else None,
+            covered if self.config.coverage else None,
+            torch.rand(rows, device=covered.device) < self.config.soft_share if self._draws else None,
         )
+
+    @property
+    def _draws(self) -> bool:
+        return self.config.choice == "hard" and self.training
 
     def forward(
         self, queries: Tensor, state: AttentionState, context: AttentionContext
@@ -121,7 +130,12 @@ class Attention(nn.Module):
         covered = None if state.coverage is None else fold(state.coverage[:, None], sentences=sentences)
         scores = self.score(folded, context.keys, covered)
         weights = self._reach(scores, folded, state, context)
-        weights, chosen, losses = self._choose(weights)
+        is_soft = (
+            None
+            if state.is_soft is None
+            else fold(state.is_soft[:, None, None].expand(-1, size, 1), sentences=sentences)
+        )
+        weights, chosen, losses = self._choose(weights, is_soft)
         found = weights @ context.values
         if self.gate is not None:
             found = self.gate(folded).sigmoid() * found
@@ -161,8 +175,11 @@ class Attention(nn.Module):
             case _:
                 assert_never(self.config.reach)
 
-    def _choose(self, weights: Tensor) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """The weights to use [B,Q,S], the log-probability of what was drawn [B,Q], and what choosing costs."""
+    def _choose(self, weights: Tensor, is_soft: Tensor | None) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
+        """The weights to use [B,Q,S], the log-probability of what was drawn [B,Q], and what choosing costs.
+
+        Where is_soft [B,Q,1] is true nothing is drawn: the log-probability is 0.
+        """
         match self.config.choice:
             case "soft":
                 return weights, None, {}
@@ -174,7 +191,10 @@ class Attention(nn.Module):
                 places = draw(shares.detach())
                 chosen = logs.gather(-1, places[..., None]).squeeze(-1)
                 entropy = -(shares * logs).sum(dim=-1)
-                return one_hot(places, like=weights), chosen, {"entropy": -self.config.entropy * entropy}
+                used = one_hot(places, like=weights)
+                if is_soft is not None:
+                    used, chosen = torch.where(is_soft, weights, used), chosen.masked_fill(is_soft.squeeze(-1), 0)
+                return used, chosen, {"entropy": -self.config.entropy * entropy}
             case _:
                 assert_never(self.config.choice)
 

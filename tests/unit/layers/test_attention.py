@@ -88,7 +88,7 @@ def test_a_window_holds_as_many_positions_as_asked(reach: str) -> None:
 
 @torch.no_grad()
 def test_hard_attention_draws_in_training_as_likely_as_its_weights() -> None:
-    attention, values = build(choice="hard"), random(1, 4, MEMORY)
+    attention, values = build(choice="hard", soft_share=0.0), random(1, 4, MEMORY)
     context = attention.prepare(values, torch.tensor([[True, True, True, False]]))
     query = random(1, 1, WIDTH).expand(1, 6000, WIDTH)
     soft = masked_softmax(attention.score(query[:, :1], context.keys), context.mask[:, None])[0, 0]
@@ -102,6 +102,24 @@ def test_hard_attention_draws_in_training_as_likely_as_its_weights() -> None:
     assert (shares - soft).abs().max() < 4 * 0.5 / math.sqrt(6000)
     expected = 0.01 * (soft[:3] * soft[:3].log()).sum()
     torch.testing.assert_close(found.losses["entropy"][0], expected.expand(6000))
+
+
+@torch.no_grad()
+def test_some_sentences_take_the_mean_in_training() -> None:
+    """Which ones is drawn once a sentence and stays; their draws count for nothing."""
+    attention, values = build(choice="hard", soft_share=0.25).train(), random(2000, 4, MEMORY)
+    context = attention.prepare(values, torch.ones(2000, 4, dtype=torch.bool))
+    queries = random(2000, 3, WIDTH)
+    start = attention.start(context)
+    found, after = attention(queries, start, context)
+    soft = masked_softmax(attention.score(queries, context.keys), context.mask[:, None])
+    assert start.is_soft.double().mean().item() == pytest.approx(0.25, abs=0.05)
+    assert torch.equal(after.is_soft, start.is_soft)
+    torch.testing.assert_close(found.weights[start.is_soft], soft[start.is_soft])
+    assert not found.chosen[start.is_soft].any()
+    assert (found.weights[~start.is_soft].amax(dim=-1) == 1).all()
+    assert found.chosen[~start.is_soft].all()
+    assert attention.eval().start(context).is_soft is None
 
 
 @torch.no_grad()
@@ -128,7 +146,7 @@ def test_coverage_is_what_was_looked_at_and_costs_when_looked_at_again() -> None
 
 def test_a_position_is_drawn_for_every_query(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing flows back through the draw itself, only through what it says of its likelihood."""
-    attention = build(choice="hard").train()
+    attention = build(choice="hard", soft_share=0.0).train()
     values = random(1, 4, MEMORY)
     context = attention.prepare(values, torch.ones(1, 4, dtype=torch.bool))
     monkeypatch.setattr(module, "draw", lambda shares: torch.full(shares.shape[:-1], 2))

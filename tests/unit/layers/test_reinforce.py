@@ -24,9 +24,12 @@ FAMILIES = {
 
 
 def still(config: ModelConfig) -> ModelConfig:
-    """Without dropout, so that draws are all that is random."""
+    """Without dropout, and with every sentence drawn, so that draws are all that is random."""
     encoder, decoder = (part.model_copy(update={"dropout": 0.0}) for part in (config.encoder, config.decoder))
-    return config.model_copy(update={"encoder": encoder, "decoder": decoder})
+    attention = decoder.attention.model_copy(update={"soft_share": 0.0})
+    return config.model_copy(
+        update={"encoder": encoder, "decoder": decoder.model_copy(update={"attention": attention})}
+    )
 
 
 def one_sentence() -> tuple[Padded, torch.Tensor]:
