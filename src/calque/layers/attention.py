@@ -103,12 +103,12 @@ class Attention(nn.Module):
         return AttentionState(
             position if self.config.reach == "local-m" else None,
             covered if self.config.coverage else None,
-            torch.rand(rows, device=covered.device) < self.config.soft_share if self._draws else None,
+            torch.rand(rows, device=covered.device) < self.config.soft_share if self._mixes else None,
         )
 
     @property
-    def _draws(self) -> bool:
-        return self.config.choice == "hard" and self.training
+    def _mixes(self) -> bool:
+        return self.config.choice == "hard" and self.training and self.config.soft_share > 0
 
     def forward(
         self, queries: Tensor, state: AttentionState, context: AttentionContext
@@ -130,11 +130,8 @@ class Attention(nn.Module):
         covered = None if state.coverage is None else fold(state.coverage[:, None], sentences=sentences)
         scores = self.score(folded, context.keys, covered)
         weights = self._reach(scores, folded, state, context)
-        is_soft = (
-            None
-            if state.is_soft is None
-            else fold(state.is_soft[:, None, None].expand(-1, size, 1), sentences=sentences)
-        )
+        softly = None if state.is_soft is None else state.is_soft[:, None, None].expand(-1, size, 1)
+        is_soft = None if softly is None else fold(softly, sentences=sentences)
         weights, chosen, losses = self._choose(weights, is_soft)
         found = weights @ context.values
         if self.gate is not None:
