@@ -39,7 +39,7 @@ class Entry(NamedTuple):
         return [*self.changes, *dropouts, f"training.optimiser.learning_rate={RATES[self.family]}"]
 
 
-_EIGHT = ("model.encoder.layers=8", "model.decoder.layers=8")
+_EIGHT = ("model.encoder.layers=8", "model.decoder.layers=8", "model.decoder.input_feeding=false")
 
 
 def _connected(name: str) -> tuple[str, ...]:
@@ -76,7 +76,7 @@ ENTRIES: tuple[Entry, ...] = (
         "luong2015",
         0.17,
         "recurrent",
-        "d: 8+8 layers of luong2015, with residual connections",
+        "d: 8+8 layers of luong2015-unfed, with residual connections",
         _connected("residual"),
     ),
     Entry("lstm8-plain", "luong2015", 0.17, "recurrent", "d: the same without", _connected("none")),
