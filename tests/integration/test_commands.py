@@ -120,7 +120,7 @@ def test_a_system_can_be_made_small(command: Command, corpus: dict[str, Path], t
 
 
 def test_an_unknown_system_is_refused(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
-    refused(command("systems", "large"), "'large' is not known. There are: cho2014")
+    refused(command("systems", "huge"), "'huge' is not known. There are: cho2014")
     refused(command("init", tmp_path / "a.toml", "--system", "large"), "'large'")
     refused(command("train", *sides(corpus), "--system", "large"), "'large'")
 

@@ -50,6 +50,10 @@ class Expansion(Protocol):
         """From the log-probabilities [B,K,V] of their next tokens, −∞ where a token may not stand."""
         ...
 
+    def lacking(self, memory: Any) -> Tensor | None:
+        """[B,K], which live hypotheses have not said what they must; None where nothing must be said."""
+        ...
+
 
 class Widest:
     """The K best of all candidates."""
@@ -62,6 +66,9 @@ class Widest:
 
     def extend(self, live: Live, log_probs: Tensor, memory: None, *, end: int) -> tuple[Extended, None]:
         return extend(live, log_probs, beams=self.beams, end=end), None
+
+    def lacking(self, memory: None) -> None:
+        return None
 
 
 def beam_search(
@@ -110,10 +117,12 @@ def beam_search(
         else:
             over = over | (counts >= stop_after) | (live.log_probs == -torch.inf).all(dim=1)
         if bool(over.any()):
+            lacking = expansion.lacking(memory)
             for row in over.nonzero().squeeze(1).tolist():
                 is_cut = length >= int(known.maximum[row])
                 results[int(sentences[row])] = _close(
                     *(_row(part, row) for part in (finished, live, known)),
+                    lacking=None if lacking is None else lacking[row].tolist(),
                     is_cut=is_cut,
                     score=score,
                     length=length,
@@ -198,9 +207,17 @@ def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> F
 
 
 def _close(
-    finished: Finished, live: Live, known: Known, *, is_cut: bool, score: Score, length: int, nbest: int
+    finished: Finished,
+    live: Live,
+    known: Known,
+    *,
+    lacking: list[bool] | None,
+    is_cut: bool,
+    score: Score,
+    length: int,
+    nbest: int,
 ) -> list[Hypothesis]:
-    """One sentence's answers: the finished ones, then, at its maximum length, live ones cut off."""
+    """One sentence's answers: the finished ones, then, at its maximum length, live ones cut off, lacking ones last."""
     answers = [
         Hypothesis(tuple(tokens[: size - 1]), value, log_prob, cut=False)
         for value, log_prob, size, tokens in zip(*(part[0].tolist() for part in finished), strict=True)
@@ -208,11 +225,11 @@ def _close(
     ]
     if is_cut:
         scores = score.finished(live.log_probs, length=length, covered=live.covered, known=known)
-        rows = (scores[0].tolist(), live.log_probs[0].tolist(), live.tokens[0].tolist())
-        cut = [
-            Hypothesis(tuple(tokens), each, log_prob, cut=True) for each, log_prob, tokens in zip(*rows, strict=True)
-        ]
-        answers += sorted((each for each in cut if each.score > -torch.inf), key=lambda each: -each.score)
+        rows = zip(scores[0].tolist(), live.log_probs[0].tolist(), live.tokens[0].tolist(), strict=True)
+        cut = [Hypothesis(tuple(tokens), value, log_prob, cut=True) for value, log_prob, tokens in rows]
+        lacks = lacking or [False] * len(cut)
+        order = sorted(range(len(cut)), key=lambda place: (lacks[place], -cut[place].score))
+        answers += [cut[place] for place in order if cut[place].score > -torch.inf]
     return answers[:nbest]
 
 

@@ -41,6 +41,9 @@ class Diverse:
         live, ended = (_join([getattr(part, name) for part in parts]) for name in ("live", "ended"))
         return Extended(live, torch.cat([part.parents for part in parts], dim=1), ended), None
 
+    def lacking(self, memory: None) -> None:
+        return None
+
 
 def _of(live: Live, group: slice) -> Live:
     covered = None if live.covered is None else live.covered[:, group]

@@ -19,12 +19,14 @@ def greedy_search(step: Step, state: Any, context: Any, *, limits: Limits, marks
     for length in range(1, int(maximum.max()) + 1):
         output, state = step(tokens, state, context)
         best = forbid(output.log_probs[:, None], marks=marks, length=length, minimum=minimum)[:, 0].max(dim=-1)
-        total = best.values if total is None else total + best.values
+        stuck = best.values == -torch.inf  # no token may come next: what was said so far is the answer, cut
         tokens = best.indices
         history = torch.cat([history, tokens[:, None]], dim=1)
-        over = (tokens == marks.end) | (length >= maximum)
+        said = best.values.masked_fill(stuck, 0)
+        total = said if total is None else total + said
+        over = (tokens == marks.end) | stuck | (length >= maximum)
         if bool(over.any()):
-            _collect(results, sentences[over], history[over], total[over], end=marks.end)
+            _collect(results, sentences[over], history[over], total[over], stuck[over], end=marks.end)
             rows = (~over).nonzero().squeeze(1)
             if len(rows) == 0:
                 break
@@ -34,7 +36,11 @@ def greedy_search(step: Step, state: Any, context: Any, *, limits: Limits, marks
     return [results[sentence] for sentence in sorted(results)]
 
 
-def _collect(results: dict[int, Hypothesis], sentences: Tensor, history: Tensor, total: Tensor, *, end: int) -> None:
-    for sentence, tokens, score in zip(sentences.tolist(), history.tolist(), total.tolist(), strict=True):
-        ended = tokens[-1] == end
-        results[sentence] = Hypothesis(tuple(tokens[:-1] if ended else tokens), score, score, cut=not ended)
+def _collect(
+    results: dict[int, Hypothesis], sentences: Tensor, history: Tensor, total: Tensor, stuck: Tensor, *, end: int
+) -> None:
+    rows = zip(*(part.tolist() for part in (sentences, history, total, stuck)), strict=True)
+    for sentence, tokens, score, is_stuck in rows:
+        ended = not is_stuck and tokens[-1] == end
+        kept = tokens[:-1] if ended or is_stuck else tokens
+        results[sentence] = Hypothesis(tuple(kept), score, score, cut=not ended)

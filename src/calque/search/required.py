@@ -34,7 +34,7 @@ class Phrases(NamedTuple):
 class Required:
     """Beams are shared out among hypotheses that have said as much of their phrases, so that none crowds out another.
 
-    Candidates are the best of all, the best of each hypothesis, and each hypothesis with the next token of a phrase.
+    Candidates are the best of all, the best of each hypothesis, and each with the next token of a phrase or its end.
     Those with as many phrase tokens said stand in one bank; the K places go to the best of each bank in turn, fullest
     bank first. No hypothesis ends before it has said everything. `follows` [V] is true for tokens that may come
     after a phrase: those that do not go on with its last word.
@@ -62,7 +62,7 @@ class Required:
     def extend(self, live: Live, log_probs: Tensor, memory: Phrases, *, end: int) -> tuple[Extended, Phrases]:
         vocabulary = log_probs.shape[-1]
         totals = live.log_probs[..., None] + self._allowed(log_probs, memory.progress, end=end)
-        values, places = self._candidates(totals, memory)
+        values, places = self._candidates(totals, memory, end=end)
         parents, tokens = places // vocabulary, places % vocabulary
         progress = advance(_of(memory.progress, parents), tokens, memory)
         bank = (progress.met * memory.lengths[:, None]).sum(dim=-1) + progress.said
@@ -80,6 +80,9 @@ class Required:
         memory = memory._replace(progress=_of(progress, chosen))
         return Extended(after, parents.gather(1, chosen), ended), memory
 
+    def lacking(self, memory: Phrases) -> Tensor:
+        return ~memory.progress.met.all(dim=-1)
+
     def _allowed(self, log_probs: Tensor, progress: Progress, *, end: int) -> Tensor:
         """[B,K,V] with −∞ for an end before the last phrase, and for what would go on with the word of a phrase."""
         known = self.follows.shape[0]
@@ -90,17 +93,18 @@ class Required:
         allowed[..., end] = allowed[..., end].masked_fill(early, -torch.inf)
         return allowed
 
-    def _candidates(self, totals: Tensor, memory: Phrases) -> tuple[Tensor, Tensor]:
+    def _candidates(self, totals: Tensor, memory: Phrases, *, end: int) -> tuple[Tensor, Tensor]:
         """[B,C] values and places in [K·V], best first."""
         sentences, beams, vocabulary = totals.shape
         wanted = _next_tokens(memory)
         looked_at = torch.zeros(sentences, beams, vocabulary + 1, dtype=torch.bool, device=totals.device)
         looked_at.scatter_(2, torch.where(wanted == NONE, vocabulary, wanted), True)
         looked_at.scatter_(2, totals.argmax(dim=-1, keepdim=True), True)
+        looked_at[..., end] = True  # which only those that have said everything may come to
         looked_at = looked_at[..., :vocabulary].flatten(1)
         _, best = best_candidates(totals.flatten(1), count=2 * self.beams)
         looked_at.scatter_(1, best, True)
-        count = min(2 * self.beams + beams * (wanted.shape[2] + 1), beams * vocabulary)
+        count = min(2 * self.beams + beams * (wanted.shape[2] + 2), beams * vocabulary)
         return best_candidates(totals.flatten(1).masked_fill(~looked_at, -torch.inf), count=count)
 
 

@@ -43,12 +43,15 @@ def sample_search(
     (maximum, minimum), tokens = limits, torch.full_like(keys, marks.start)
     history, total = tokens[:, None][:, :0], torch.zeros(len(keys), device=keys.device)
     ended = torch.zeros_like(tokens, dtype=torch.bool)
+    stuck = torch.zeros_like(ended)
     results: dict[int, list[Hypothesis]] = {}
     for length in range(1, int(maximum.max()) + 1):
         output, state = step(tokens, state, context)
         rows = output.log_probs.view(len(sentences), draws, -1)
         allowed = forbid(rows, marks=marks, length=length, minimum=minimum).flatten(0, 1)
-        drawn = draw(filtered(allowed, sampling), uniform(keys, length))
+        stuck = stuck | (~ended & (allowed == -torch.inf).all(dim=-1))  # no token may come next: it is cut here
+        ended = ended | stuck
+        drawn = draw(filtered(allowed.masked_fill(ended[:, None], 0), sampling), uniform(keys, length))
         tokens = torch.where(ended, marks.end, drawn)
         said = output.log_probs.gather(1, drawn[:, None]).squeeze(1)
         total = total + said.masked_fill(ended, 0)
@@ -56,7 +59,7 @@ def sample_search(
         ended = ended | (tokens == marks.end)
         over = ended.view(-1, draws).all(dim=1) | (length >= maximum)
         if bool(over.any()):
-            parts = [part.view(len(sentences), draws, -1) for part in (history, total, ended)]
+            parts = [part.view(len(sentences), draws, -1) for part in (history, total, ended, stuck)]
             for row in over.nonzero().squeeze(1).tolist():
                 results[int(sentences[row])] = _collect(*(part[row] for part in parts), end=marks.end)
             going = (~over).nonzero().squeeze(1)
@@ -64,7 +67,8 @@ def sample_search(
                 break
             kept = (going[:, None] * draws + torch.arange(draws, device=going.device)).flatten()
             state, context = select_rows(state, kept), select_rows(context, going)
-            keys, tokens, total, history, ended = (each[kept] for each in (keys, tokens, total, history, ended))
+            keys, tokens, total, history = (each[kept] for each in (keys, tokens, total, history))
+            ended, stuck = ended[kept], stuck[kept]
             sentences, maximum, minimum = sentences[going], maximum[going], minimum[going]
     return [results[sentence] for sentence in sorted(results)]
 
@@ -120,11 +124,10 @@ def _last(probs: Tensor) -> Tensor:
     return (places * (probs > 0)).amax(dim=-1)
 
 
-def _collect(history: Tensor, total: Tensor, ended: Tensor, *, end: int) -> list[Hypothesis]:
+def _collect(history: Tensor, total: Tensor, ended: Tensor, stuck: Tensor, *, end: int) -> list[Hypothesis]:
     answers = []
-    for tokens, log_prob, is_over in zip(
-        history.tolist(), total.flatten().tolist(), ended.flatten().tolist(), strict=True
-    ):
+    rows = (history.tolist(), *(part.flatten().tolist() for part in (total, ended, stuck)))
+    for tokens, log_prob, is_over, is_stuck in zip(*rows, strict=True):
         said = tuple(tokens[: tokens.index(end)] if is_over else tokens)
-        answers.append(Hypothesis(said, log_prob, log_prob, cut=not is_over))
+        answers.append(Hypothesis(said, log_prob, log_prob, cut=is_stuck or not is_over))
     return answers

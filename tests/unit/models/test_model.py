@@ -141,7 +141,9 @@ def test_every_parameter_learns(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
 def test_dropout_rests_in_evaluation(name: str) -> None:
-    model = Model(MODELS[name], sizes=sizes(name)).double()
+    config = MODELS[name]
+    sides = {side: getattr(config, side).model_copy(update={"dropout": 0.3}) for side in ("encoder", "decoder")}
+    model = Model(config.model_copy(update=sides), sizes=sizes(name)).double()
     assert not torch.allclose(model(source(), target()).hidden, model(source(), target()).hidden)
     model.eval()
     assert torch.equal(model(source(), target()).hidden, model(source(), target()).hidden)

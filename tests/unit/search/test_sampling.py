@@ -199,6 +199,12 @@ def test_the_most_likely_may_always_be_drawn_and_the_impossible_never(
             assert sum(prob > 0 for prob in probs) <= sampling.top_k
 
 
+def test_the_nucleus_is_counted_in_what_the_floor_has_left() -> None:
+    log_probs = torch.tensor([[0.5, 0.3, 0.1, 0.1]], dtype=torch.float64).log()
+    assert filtered(log_probs, Sampling(top_p=0.6)).count_nonzero() == 2
+    assert filtered(log_probs, Sampling(top_p=0.6, min_p=0.5)).count_nonzero() == 1  # 0.5 of 0.8 is enough
+
+
 @patient
 @given(rows=ROWS)
 def test_without_filters_it_is_the_models_own_distribution(rows: list[list[float]]) -> None:

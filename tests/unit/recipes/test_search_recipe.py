@@ -1,0 +1,209 @@
+"""The recipe of search, without a trained model: shared search, terms, the grid, tables and the figure."""
+
+import gzip
+import importlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from calque.search.decode import Rules, decode
+from calque.search.settings import SearchConfig
+from calque.search.step import StepOutput
+from calque.translator import MARKS
+from calque.translator.company import Begun
+
+FOLDER = Path(__file__).parents[3] / "recipes" / "search"
+sys.path.insert(0, str(FOLDER))
+sentences, together, beams, stopping, terms = map(
+    importlib.import_module, ("sentences", "together", "beams", "stopping", "terms")
+)
+_spec = importlib.util.spec_from_file_location("search_report", FOLDER / "report.py")  # another recipe has a report too
+assert _spec is not None
+assert _spec.loader is not None
+report = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(report)
+sys.path.remove(str(FOLDER))
+
+Term = terms.Term
+SIGNATURES = {"bleu_lowercased": "case:lc", "bleu": "case:mixed"}
+MADE = {"date": "2026-01-02", "torch": "2", "calque": "0", "cpu": "a CPU", "threads": 1}
+
+
+def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Begun, Tensor]:
+    """A step that knows the last token alone, over sources of some lengths."""
+    generator = torch.Generator().manual_seed(seed)
+    lengths = torch.randint(1, longest + 1, (rows,), generator=generator)
+    logits = 3 * torch.randn(rows, vocabulary, vocabulary, generator=generator)
+    there = torch.arange(longest) < lengths[:, None, None]
+    looks = torch.randn(rows, vocabulary, longest, generator=generator).masked_fill(~there, -torch.inf).softmax(dim=-1)
+
+    def step(tokens: Tensor, state: Tensor, context: tuple[Tensor, Tensor]) -> tuple[StepOutput, Tensor]:
+        sentence = torch.arange(len(context[0])).repeat_interleave(len(tokens) // len(context[0]))
+        return StepOutput(context[0][sentence, tokens], context[1][sentence, tokens]), state
+
+    return Begun(step, torch.zeros(rows), (logits.log_softmax(dim=-1), looks)), lengths
+
+
+def row(setting: str, beam: int, *, bleu: float, part: str = "test_2016_flickr", **parameters: Any) -> dict[str, Any]:
+    """What beams.py would have written."""
+    scores = {"bleu_lowercased": bleu, "bleu": bleu - 1, "ratio": 0.95, "signatures": SIGNATURES}
+    named = {"part": part, "setting": setting, "parameters": parameters, "beam": beam, "sentences": 10}
+    return {**named, **scores, "made_with": MADE}
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(4))
+def test_a_shared_search_gives_each_setting_what_a_search_of_its_own_would(beam: int, seed: int) -> None:
+    searches = [beams.search_of(parameters, beam=beam) for _, parameters in beams.grid()]
+    start, lengths = begun(rows=7, vocabulary=11, longest=6, seed=seed)
+    found = together.search_together(start, lengths, searches=searches)
+    streams = torch.arange(len(lengths))
+    for search, answers in zip(searches, found, strict=True):
+        alone = decode(
+            *start, source_lengths=lengths, search=search, marks=MARKS, rules=Rules(), nbest=1, streams=streams
+        )
+        finished = [(answer, best.tokens) for answer, (best,) in zip(answers, alone, strict=True) if not best.cut]
+        assert finished
+        assert all(ours == theirs for ours, theirs in finished), search
+
+
+def test_a_counted_step_tells_calls_and_hypotheses() -> None:
+    start, _ = begun(rows=2, vocabulary=5, longest=3, seed=1)
+    step, told = together.counted(start.step)
+    for rows in (2, 4):
+        step(torch.zeros(rows, dtype=torch.long), start.state, start.context)
+    assert told() == (2, 6)
+
+
+def test_what_looks_like_a_noun() -> None:
+    assert [word for word in ("Hund", "Öl", "gehen", "USA", "Straße", "T4x4", "Ärzte") if terms.is_noun_like(word)] == [
+        "Hund",
+        "Straße",
+        "Ärzte",
+    ]
+    assert terms.nouns_of("Hunde sehen die Katze, den Hund-Korb an.") == ["Katze", "Hund", "Korb"]
+    assert terms.frequent_nouns(["Ein Hund am Baum.", "Ein Hund, eine Katze"], count=2) == ["Hund", "Baum"]
+
+
+def test_a_word_is_there_only_as_a_whole() -> None:
+    assert terms.has_word("Der Hund, müde.", "Hund")
+    assert terms.has_word("(Hund)", "Hund")
+    assert not terms.has_word("Der Hunde", "Hund")
+    assert not terms.has_word("Ein Schoßhund und ein hund", "Hund")
+
+
+def test_terms_are_pairs_of_linked_words_and_missing_ones_come_first() -> None:
+    source = ["A", "dog,", "a", "cat", "and", "2", "trees", "."]
+    target = ["Hunde", "ein", "Hund,", "eine", "Katze", "und", "Bäume", "und", "Hund"]
+    links = [(1, 0), (1, 2), (3, 4), (5, 6), (7, 1), (1, 8)]
+    found = terms.terms_of(source, target, links)
+    assert found == [Term("dog", "Hund"), Term("cat", "Katze")]  # no first word, no number, each word once
+    assert terms.chosen(found, translation="Ein Hund .") == [Term("cat", "Katze"), Term("dog", "Hund")]
+    three = [*found, Term("tree", "Bäume")]
+    assert terms.chosen(three, translation="Ein Hund .") == [Term("cat", "Katze"), Term("tree", "Bäume")]
+
+
+def test_failures_are_found() -> None:
+    assert terms.lacking([[Term("dog", "Hund")], []], ["Hunde", ""]) == [{"word": "Hund", "translation": "Hunde"}]
+    assert terms.holding(["Hund"], ["Hunde", "ein Hund"]) == [{"word": "Hund", "translation": "ein Hund"}]
+
+
+def test_the_speed_of_rounds_is_that_of_all_their_seconds() -> None:
+    rounds = [
+        terms.Round([], [], [], {"plain": plain, "required": other}, []) for plain, other in ((1.0, 2.0), (3.0, 3.0))
+    ]
+    assert terms.speed(rounds, "required") == {"ratio": 0.8, "slowest": 0.5, "fastest": 1.0}
+
+
+def test_only_what_is_not_given_is_chosen_on_the_grid() -> None:
+    tried = [
+        row("length", 8, bleu=99, part="val", length_penalty=2.0),
+        row("end", 8, bleu=30, part="val", end_normalisation=0.5),
+        row("end", 8, bleu=31, part="val", end_normalisation=1.0),
+        row("together", 8, bleu=31, part="val", coverage=0.1),
+    ]
+    found = beams.chosen(tried)
+    assert list(found) == list(beams.SETTINGS)
+    assert found["length"] == {"length_penalty": 1.0}
+    assert found["end"] == {"end_normalisation": 1.0}
+
+
+def test_the_grid_has_every_given_setting_and_searches_that_differ_in_their_score_alone() -> None:
+    tried = list(beams.grid())
+    assert all(any(each == (name, parameters) for each in tried) for name, parameters in beams.GIVEN.items())
+    ours = {"length_penalty", "normalisation", "coverage", "end_normalisation", "reward"}
+    others = [beams.search_of(parameters, beam=4).model_dump(exclude=ours) for _, parameters in tried]
+    assert all(each == others[0] for each in others)
+    assert SearchConfig(**others[0]).stopping == "exact"
+
+
+def test_rows_outlive_a_cut_line(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    assert sentences.read_rows(path) == []
+    sentences.append_rows(path, [{"a": 1}, {"a": "ö"}])
+    path.write_bytes(path.read_bytes() + b'{"a": ')
+    assert sentences.read_rows(path) == [{"a": 1}, {"a": "ö"}]
+    sentences.append_rows(path, [{"a": 3}])
+    assert [each["a"] for each in sentences.read_rows(path)] == [1, "ö", 3]
+
+
+def test_pairs_must_line_up(tmp_path: Path) -> None:
+    for language, lines in (("en", b"a\nb\n"), ("de", b"c\n")):
+        (tmp_path / f"x.{language}.gz").write_bytes(gzip.compress(lines))
+    with pytest.raises(ValueError, match="2 English lines, 1 German"):
+        sentences.read_pairs(tmp_path, "x")
+    assert sentences.length_ratio(["a b", "c"], ["a", "b c d e f"]) == 0.5
+
+
+def test_the_report_has_what_the_folder_has(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no results yet"):
+        report.report(tmp_path)
+    tried = [
+        row("end", 8, bleu=30, part="val", end_normalisation=0.5),
+        row("together", 8, bleu=31, part="val", length_penalty=1.0, coverage=0.1),
+    ]
+    rows = [row("none", 1, bleu=40), row("none", 4, bleu=38.5), row("length", 4, bleu=41, length_penalty=1.0)]
+    sentences.append_rows(tmp_path / beams.RESULTS, [*tried, *rows])
+    text, lines = report.report(tmp_path)
+    assert "| none | log P alone | **40.00** (39.00; 0.950) | 38.50 (37.50; 0.950) |" in text
+    assert "| length | α 1 |  | **41.00** (40.00; 0.950) |" in text
+    assert "| together | α 1, β 0.1 | 31.00 | 0.950 | chosen |" in text
+    assert "2026-01-02, torch 2, Calque 0, CPU a CPU, one thread" in text
+    report.draw_beams(tmp_path / "x.png", lines, labels={"none": "a", "length": "b"})
+    assert (tmp_path / "x.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_report_compares_ways_to_stop_with_exact_and_tells_of_terms(tmp_path: Path) -> None:
+    scores = {"bleu_lowercased": 40.0, "bleu": 39.0, "ratio": 1.0, "signatures": SIGNATURES}
+    stops = [
+        {"stopping": way, "beam": 5, "sentences": 10, **scores, "steps": 7, "rows": rows, "seconds": 2.0}
+        | {"same_as_exact": 9, "made_with": MADE}
+        for way, rows in (("exact", 2000), ("first", 1000))
+    ]
+    sentences.append_rows(tmp_path / stopping.RESULTS, stops)
+    rounds = [
+        terms.Round(
+            ["Ein"], ["Ein Hund"], ["Ein"], {"plain": 1, "required": 2, "forbidden": 4}, [[Term("dog", "Hund")]]
+        )
+    ]
+    found = terms.summary(rounds, sentences.Pairs(["A dog"], ["Ein Hund"]), forbidden=["Katze"])
+    (tmp_path / "terms.json").write_text(json.dumps({**found, "made_with": MADE}), encoding="utf-8")
+    text, _ = report.report(tmp_path)
+    assert "1,000 (0.50) | 2 (1.00)" in text
+    assert "| 1 words required in 1 sentences | 0.0% → 100.0% |" in text
+    assert "| 0.25 (0.25 to 0.25) |" in text
+    assert "failures: 0" in text
+
+
+def test_results_go_between_the_marks() -> None:
+    assert (
+        report.filled(f"a {report.BEGIN} x {report.END} b", results="y\n") == f"a {report.BEGIN}\n\ny\n\n{report.END} b"
+    )
+    with pytest.raises(ValueError, match="no place"):
+        report.filled("a", results="y")
