@@ -58,6 +58,16 @@ class Experiment(Config):
         return {**values, "text": {"kind": "sentencepiece", **text}} if isinstance(text, dict) else values
 
     @model_validator(mode="after")
+    def _coverage_has_attention(self) -> "Experiment":
+        coverage, kind = self.search.coverage, self.model.decoder.kind
+        if coverage > 0 and kind in ("recurrent", "cho"):
+            raise ValueError(
+                f"search.coverage = {coverage} and model.decoder.kind = {kind!r} do not go together, as that decoder "
+                "does not look at the source; set search.coverage = 0"
+            )
+        return self
+
+    @model_validator(mode="after")
     def _smoothed_output(self) -> "Experiment":
         smoothing, kind = self.training.label_smoothing, self.model.output.kind
         if smoothing > 0 and kind != "full":

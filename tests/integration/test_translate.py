@@ -16,6 +16,7 @@ import pytest
 from tests.conftest import Answer, environment
 
 import calque
+from calque.translator import Wishes
 
 Command = Callable[..., Answer]
 LINES = ["a b c", "", "h g f e", "b b a", "c d e f g"]
@@ -94,6 +95,16 @@ def test_prefixes_terms_and_forbidden_words(command: Command, trained: Path, sen
     assert " b b" in f" {found[2]}"
     assert " b b" in f" {found[4]}"
     assert not {"c", "d"} & set(" ".join(found).split())
+
+
+def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -> None:
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"no_repeat": 1, "minimum": 40})
+    for method in ("beam", "sample"):
+        changed = search.model_copy(update={"method": method})
+        (found,) = translator.stream(["a b c"], search=changed, wishes=Wishes(forbidden=tuple("abcdefgh")))
+        assert found.candidates[0].cut
+        assert not set(found.text.split()) & set("abcdefgh")
 
 
 def test_a_terms_file_that_is_not_pairs_is_refused(

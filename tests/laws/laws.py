@@ -274,6 +274,14 @@ def batch(model: Model, *, tolerance: float) -> None:
         same(found, [together[sentence]], tolerance=tolerance)
 
 
+def probabilities(model: Model, *, tolerance: float) -> None:
+    """What a model says of the next token are probabilities: they add up to 1, copied words included."""
+    context, start = begin(model)
+    output, _ = read(model, target(), start, context)
+    total = model.log_probs(output, context).exp().sum(dim=-1)
+    close(total, torch.ones_like(total), tolerance=tolerance)
+
+
 def fidelity(model: Model, *, tolerance: float) -> None:
     """9. A model computes its paper's equations, written out a second time in tests/laws/equations.py."""
     context, start = begin(model)
@@ -294,6 +302,9 @@ def fidelity(model: Model, *, tolerance: float) -> None:
 
 LAWS = {
     law.__name__: law
-    for law in (chunk, padding, row, sharing, compaction, prefixes, search, self_ensemble, fidelity, batch)
+    for law in (
+        *(chunk, padding, row, sharing, compaction, prefixes),
+        *(search, self_ensemble, probabilities, fidelity, batch),
+    )
 }
 assert SOURCE != TARGET

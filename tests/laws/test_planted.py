@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from calque import tensors
-from calque.layers import attention
+from calque.layers import attention, copying
 from calque.layers.mixers import AverageAttention
 from calque.layers.multihead import KeysValues, MultiHead
 from calque.layers.positions import sinusoids
@@ -248,6 +248,14 @@ def scales_by_padded_length(real):
     return prepare
 
 
+# Copied words that are not probabilities
+
+
+def loses_half(real):
+    """Half of what attention rests on is lost."""
+    return lambda attention, tokens, *, size: real(attention, tokens, size=size) / 2
+
+
 # And one that the seam forbids: a module with a memory
 
 
@@ -313,6 +321,9 @@ BUGS: dict[str, Bug] = {
     ),
     "convolution: scaled by padded length": Bug(
         replace(ConvolutionalDecoder, "prepare", scales_by_padded_length), "conv", UNMASKED
+    ),
+    "copies: half of them": Bug(
+        replace(copying, "copy_probs", loses_half), "bahdanau concat global soft coverage copies", {"probabilities"}
     ),
     "state in a module": Bug(
         replace(LuongDecoder, "forward", keeps_state), "luong-concat-feeding", {"chunk", "self_ensemble"}

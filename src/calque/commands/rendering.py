@@ -1,6 +1,7 @@
 """Translations as lines of text, TSV or JSON."""
 
 import json
+import math
 from typing import Any, NamedTuple
 
 from calque.data.lines import Line
@@ -37,8 +38,8 @@ def render(translation: Translation, *, line: Line, rendering: Rendering) -> byt
 def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
     values: dict[str, Any] = {
         "text": candidate.text,
-        "score": candidate.score,
-        "log_prob": candidate.log_prob,
+        "score": _number(candidate.score),
+        "log_prob": _number(candidate.log_prob),
         "confidence": candidate.confidence,
         "cut": candidate.cut,
         "oddities": list(candidate.oddities),
@@ -53,6 +54,11 @@ def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
         if attention:
             values |= {"source_pieces": detail.source, "attention": detail.attention}
     return values
+
+
+def _number(value: float) -> float | None:
+    """JSON has no infinity."""
+    return value if math.isfinite(value) else None
 
 
 def _field(text: str) -> str:

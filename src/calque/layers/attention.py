@@ -215,8 +215,11 @@ def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
 
 
 def draw(shares: Tensor) -> Tensor:
-    """[...], a position drawn from each row of probabilities [...,S]."""
-    return torch.multinomial(shares.flatten(0, -2), 1).view(shares.shape[:-1])
+    """[...], a position drawn from each row of probabilities [...,S].
+
+    The least of exponential waiting times with these rates; `torch.multinomial` would make a device wait.
+    """
+    return (shares / torch.empty_like(shares).exponential_()).argmax(dim=-1)
 
 
 def one_hot(places: Tensor, *, like: Tensor) -> Tensor:

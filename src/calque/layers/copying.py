@@ -3,13 +3,18 @@
 Letters: B sentences, K beams, N = B·K, S source, T target, V vocabulary.
 """
 
+import math
+
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 
 class CopyGate(nn.Module):
-    """p = σ(w·[c; s; x] + b): how much the vocabulary counts, given what was found, the state and the input (eq. 8)."""
+    """w·[c; s; x] + b, whose σ is how much the vocabulary counts, by what was found, the state and the input (eq. 8).
+
+    It is given before the σ: near 0 and 1 a probability of few bits says nothing, and nothing flows back through it.
+    """
 
     def __init__(self, *, context: int, state: int, inputs: int) -> None:
         super().__init__()
@@ -17,20 +22,23 @@ class CopyGate(nn.Module):
 
     def forward(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
         """[N,T] from [N,T,M], [N,T,D] and [N,T,E]."""
-        return self.dense(torch.cat([context, state, inputs], dim=-1)).squeeze(-1).sigmoid()  # type: ignore[no-any-return]
+        return self.dense(torch.cat([context, state, inputs], dim=-1)).squeeze(-1)  # type: ignore[no-any-return]
 
 
 def mixture(log_probs: Tensor, *, gate: Tensor, attention: Tensor, tokens: Tensor) -> Tensor:
-    """[N,T,V+S] log-probabilities: p·P(w) + (1 − p)·(the attention on all places of w) (eq. 9).
+    """[N,T,V+S] log-probabilities: p·P(w) + (1 − p)·(the attention on all places of w), p = σ(gate) (eq. 9).
 
-    From log_probs [N,T,V], gate [N,T], attention [N,T,S] and tokens [B,S]. Words outside the vocabulary are numbered
-    from V on within their sentence, which has at most S of them; −∞ where a number has no word.
+    From log_probs [N,T,V], gate [N,T], attention [N,T,S] and tokens [B,S]; attention that does not add up to 1 is
+    made to. Words outside the vocabulary are numbered from V on within their sentence, which has at most S of them;
+    −∞ where a number has no word.
     """
     vocabulary, floor = log_probs.shape[-1], _floor(log_probs)
     gate, attention = gate.to(log_probs.dtype), attention.to(log_probs.dtype)
+    attention = attention / attention.sum(dim=-1, keepdim=True).clamp(min=torch.finfo(attention.dtype).tiny)
     wide = F.pad(log_probs, (0, tokens.shape[1]), value=floor)
     copied = copy_probs(attention, tokens, size=wide.shape[-1])
-    mixed = torch.logaddexp(wide + _log(gate)[..., None], _log(copied) + _log(1 - gate)[..., None])
+    written, taken = F.logsigmoid(gate)[..., None], F.logsigmoid(-gate)[..., None]
+    mixed = torch.logaddexp(wide + written, _log(copied) + taken)
     is_word = (torch.arange(wide.shape[-1], device=copied.device) < vocabulary) | (copied > 0)
     return mixed.masked_fill(~is_word, -torch.inf)
 
@@ -59,4 +67,4 @@ def _log(values: Tensor) -> Tensor:
 
 def _floor(values: Tensor) -> float:
     """The logarithm of the smallest number."""
-    return float(torch.tensor(torch.finfo(values.dtype).tiny, dtype=torch.float64).log())
+    return math.log(torch.finfo(values.dtype).tiny)

@@ -2,7 +2,6 @@
 
 from typing import Literal, assert_never
 
-import torch
 from torch import Tensor, nn
 
 from calque.layers.recurrent import CellName, state_parts
@@ -15,26 +14,30 @@ class Bridge(nn.Module):
     """A decoder's first state.
 
     copy: the states of the encoder's top layers as they are (Sutskever 2014; Luong 2015);
-    tanh: tanh(W h) of each layer; backward: tanh(W ←h₁), the backward direction alone (Bahdanau 2015, A.2.2); zero.
-    A part the encoder does not have (an LSTM's cell after a GRU) starts at zero.
+    tanh: tanh(W h) of each layer, one W for all; where the encoder has fewer layers (one, if it has no recurrence),
+    its top state gives all of them, each with a W of its own; backward: the same of the backward direction alone,
+    tanh(W ←h₁) (Bahdanau 2015, A.2.2); zero. A part the encoder does not have (an LSTM's cell after a GRU) is zero.
     """
 
     def __init__(self, name: BridgeName, *, cell: CellName, memory: MemoryShape, layers: int, width: int) -> None:
         super().__init__()
         self.name = name
         self.layers, self.width, self.parts = layers, width, state_parts(cell)
-        if name != "zero" and memory.layers < layers:
+        if name == "copy" and memory.layers < layers:
             raise ValueError(
-                f"bridge {name!r}: the decoder has {layers} layers, the encoder gives states of {memory.layers} only; "
-                "use fewer decoder layers or bridge = 'zero'"
+                f"bridge 'copy': the decoder has {layers} layers, the encoder gives states of {memory.layers} only; "
+                "use bridge = 'tanh' or 'zero', or fewer decoder layers"
             )
         if name == "copy" and memory.width != width:
             raise ValueError(
                 f"bridge 'copy': the encoder's width {memory.width} is not the decoder's {width}; use bridge = 'tanh'"
             )
+        if name == "backward" and memory.directions < 2:
+            raise ValueError("bridge 'backward': the encoder's top layer reads one way only; use bridge = 'tanh'")
+        self.spreads = memory.layers < layers
         inputs = memory.width // 2 if name == "backward" else memory.width
         shared = min(self.parts, memory.parts) if name in ("tanh", "backward") else 0
-        self.dense = nn.ModuleList(nn.Linear(inputs, width) for _ in range(shared))
+        self.dense = nn.ModuleList(nn.Linear(inputs, width * (layers if self.spreads else 1)) for _ in range(shared))
 
     def forward(self, memory: Memory) -> tuple[Tensor, ...]:
         """(h,) or (h, c), each [B,L,D]."""
@@ -47,10 +50,16 @@ class Bridge(nn.Module):
             case "copy":
                 given = top
             case "tanh":
-                given = [torch.tanh(dense(part)) for dense, part in zip(self.dense, top, strict=False)]
+                given = [self._through(dense, part) for dense, part in zip(self.dense, top, strict=False)]
             case "backward":
                 halves = [part.chunk(2, dim=-1)[1] for part in top]
-                given = [torch.tanh(dense(half)) for dense, half in zip(self.dense, halves, strict=False)]
+                given = [self._through(dense, half) for dense, half in zip(self.dense, halves, strict=False)]
             case _:
                 assert_never(self.name)
         return tuple(given[: self.parts]) + (zero,) * (self.parts - len(given[: self.parts]))
+
+    def _through(self, dense: nn.Module, states: Tensor) -> Tensor:
+        """[B,L,D] from states [B,L',D']."""
+        if not self.spreads:
+            return dense(states).tanh()  # type: ignore[no-any-return]
+        return dense(states[:, -1]).tanh().unflatten(-1, (self.layers, self.width))  # type: ignore[no-any-return]

@@ -48,6 +48,8 @@ class ChoDecoder(Decoder[ChoState, ChoContext]):
     readout maxout(O_h h' + O_y y + O_c c).
     """
 
+    attends = False
+
     def __init__(self, config: ChoConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__()
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)

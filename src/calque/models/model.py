@@ -66,19 +66,22 @@ OutputConfig = Annotated[FullOutputConfig | SampledOutputConfig | AdaptiveOutput
 class ModelConfig(Config):
     """An encoder, a decoder, an output layer, and which of the three word matrices are one."""
 
-    tie: Literal["none", "target", "all"] = "none"
-    """target: the output layer is the target embedding; all: the source embedding too (needs a joint vocabulary)."""
+    tie: Literal["none", "target", "embeddings", "all"] = "none"
+    """Which are one: the output layer and the target embedding; both embeddings; all three (the last two need a joint
+    vocabulary)."""
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
     output: OutputConfig = FullOutputConfig()
 
     @model_validator(mode="after")
     def _fitting(self) -> "ModelConfig":
-        if self.tie != "none" and isinstance(self.output, AdaptiveOutputConfig):
+        if self.tie in ("target", "all") and isinstance(self.output, AdaptiveOutputConfig):
             raise ValueError(
                 f"tie = {self.tie!r} and output.kind = 'adaptive' do not go together, as rare words have "
                 "narrower vectors there; set model.tie = 'none'"
             )
+        if getattr(self.decoder, "copies", False) and self.encoder.kind == "none":
+            raise ValueError("decoder.copies and encoder.kind = 'none' do not go together: there is nothing to copy")
         if getattr(self.decoder, "copies", False) and self.output.kind != "full":
             raise ValueError(
                 f"decoder.copies and output.kind = {self.output.kind!r} do not go together, as copying mixes the "
@@ -116,12 +119,14 @@ class Model(nn.Module):
         self.copies: bool = getattr(config.decoder, "copies", False)
         if self.copies and not sizes.joint:
             raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
-        if config.tie != "none":
-            self._tie(self.output, self.decoder.embedding, key="target")
-        if config.tie == "all" and not isinstance(config.encoder, NoneEncoderConfig):
+        if config.tie in ("target", "all"):
+            self._tie(self.output, self.decoder.embedding, key=config.tie)
+        if config.tie in ("embeddings", "all") and not isinstance(config.encoder, NoneEncoderConfig):
             if not sizes.joint:
-                raise ConfigError("model.tie = 'all' needs one vocabulary for both sides: set text.joint = true")
-            self._tie(self.encoder.embedding, self.decoder.embedding, key="all")
+                raise ConfigError(
+                    f"model.tie = {config.tie!r} needs one vocabulary for both sides: set text.joint = true"
+                )
+            self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)
 
     def forward(self, source: Padded, target: Tensor) -> Output:
         """What the decoder makes of target inputs [B,T], every token given (teacher forcing)."""

@@ -67,7 +67,8 @@ class RecurrentEncoder(Encoder):
         )
         self.connections = nn.ModuleList(connections(config))
         self.config = config
-        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell), config.embedding)
+        top = config.directions(config.layers - 1)
+        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell), config.embedding, top)
 
     def forward(self, source: Padded) -> Memory:
         inputs = self.embedding(source.values)
@@ -124,6 +125,8 @@ class RecurrentContext(NamedTuple):
 
 class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
     """p(y | x) = Π p(yₜ | v, y₁…yₜ₋₁): the source is the fixed vector v the decoder starts from (§2)."""
+
+    attends = False
 
     def __init__(self, config: RecurrentDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__()

@@ -29,6 +29,7 @@ class MemoryShape(NamedTuple):
     layers: int  # L of final
     parts: int  # len(final)
     inputs: int  # E of inputs
+    directions: int = 1  # in which the top layer reads; with two, each has half of the width
 
 
 class Encoder(nn.Module):
@@ -46,7 +47,7 @@ class Output(NamedTuple):
 
     hidden: Tensor  # [N,T,D], after the paper's readout: what the output layer projects
     attention: Tensor | None = None  # [N,T,S], when asked for, and always by those that copy
-    gate: Tensor | None = None  # [N,T], how much the vocabulary counts, by those that copy; the rest is the source's
+    gate: Tensor | None = None  # [N,T], by those that copy: its σ is how much the vocabulary counts, not the source
     chosen: Tensor | None = None  # [N,T], log-probability of the positions drawn, in training with hard attention
     losses: Mapping[str, Tensor] = MappingProxyType({})  # [N,T] each, weighted: what is added to a token's loss
 
@@ -63,6 +64,7 @@ class Decoder(nn.Module, Generic[State, Context]):
 
     width: int  # D of hidden
     draws: bool = False  # positions of the source, in training: hard attention
+    attends: bool = True  # gives attention when asked for it
 
     def prepare(self, memory: Memory) -> Context:
         """What is computed once a sentence: projected keys, first states. Rows are sentences."""

@@ -120,19 +120,20 @@ SYSTEMS: dict[str, System] = {
         ),
         "ConvS2S, 20+20 layers of 512, kernel 3: the paper's English-Romanian model",
         "Gehring et al. 2017, §3, §4.3",
-        "the output layer has no weight normalisation; positions beyond the table share its last vector",
+        "the output layer has no weight normalisation; positions beyond the table share its last vector; as in the "
+        "authors' code, what attention finds is mapped back to the layers' width and added before the residual sum",
     ),
     "vaswani2017-base": System(
         _transformer(layers=6, width=512, feed_forward=2048, heads=8, norm="post"),
         "Transformer, 6+6 layers, width 512",
         "Vaswani et al. 2017, §3, table 3",
-        "sines and cosines in halves instead of interleaved",
+        "sines and cosines in halves instead of interleaved; attention's projections and the output layer have biases",
     ),
     "vaswani2017-big": System(
         _transformer(layers=6, width=1024, feed_forward=4096, heads=16, norm="post", dropout=0.3),
         "Transformer, 6+6 layers, width 1,024",
         "Vaswani et al. 2017, §3, table 3",
-        "sines and cosines in halves instead of interleaved",
+        "sines and cosines in halves instead of interleaved; attention's projections and the output layer have biases",
     ),
     "tiny": System(
         _transformer(layers=2, width=128, feed_forward=512, heads=4),
@@ -160,7 +161,7 @@ SYSTEMS: dict[str, System] = {
         ),
         "Transformer, 8 encoder and 2 decoder layers, width 256, SSRU in the decoder: quick to translate",
         "Kim et al. 2019, §3; Kasai et al. 2021",
-        "our own size",
+        "pre-norm; our own size",
     ),
 }
 

@@ -4,6 +4,7 @@ Letters: N hypotheses, V vocabulary, t tokens so far.
 """
 
 from collections.abc import Iterator, Sequence
+from copy import copy
 from functools import lru_cache
 from itertools import pairwise
 
@@ -30,6 +31,13 @@ class Forbidden:
         self.apart[end] = True
         self.inner = [token for token, surface in enumerate(surfaces) if _parts(surface)]
         self._banned = lru_cache(maxsize=1 << 14)(self._banned_after)
+        self.unknown: Sequence[Sequence[bytes]] = ()
+
+    def beside(self, unknown: Sequence[Sequence[bytes]]) -> "Forbidden":
+        """The same for a batch whose sentences can copy words outside the vocabulary: what each of them adds."""
+        other = copy(self)
+        other.unknown = unknown
+        return other
 
     def start(self, sentences: int, *, device: torch.device) -> Tensor:
         """[N,t], what was said."""
@@ -39,20 +47,33 @@ class Forbidden:
         return torch.cat([state, tokens[:, None]], dim=1)
 
     def allow(self, log_probs: Tensor, state: Tensor, *, sentence: Tensor) -> Tensor:
-        masks = [self._banned(self._text(row)) for row in state.tolist()]
-        if all(mask is None for mask in masks):
-            return log_probs
+        banned = torch.zeros(log_probs.shape, dtype=torch.bool)
         size = len(self.surfaces)
-        nothing = torch.zeros(size, dtype=torch.bool)
-        banned = torch.stack([nothing if mask is None else mask for mask in masks])
-        wide = torch.nn.functional.pad(banned, (0, log_probs.shape[-1] - size))
-        return log_probs.masked_fill(wide.to(log_probs.device), -torch.inf)
+        for row, (tokens, place) in enumerate(zip(state.tolist(), sentence.tolist(), strict=True)):
+            more = self.unknown[place] if self.unknown else ()
+            text = self._text(tokens, more)
+            mask = self._banned(text)
+            if mask is not None:
+                banned[row, :size] = mask
+            for number, surface in enumerate(more):
+                banned[row, size + number] = self._may_not_follow(text, surface)
+        return log_probs.masked_fill(banned.to(log_probs.device), -torch.inf) if bool(banned.any()) else log_probs
 
-    def _text(self, tokens: Sequence[int]) -> bytes:
+    def _text(self, tokens: Sequence[int], more: Sequence[bytes]) -> bytes:
         """The end of what tokens spell: as much as a word and what stands before it can need."""
-        text = b"".join(self.surfaces[token] for token in tokens if token < len(self.surfaces))
+        size = len(self.surfaces)
+        there = (token for token in tokens if token < size + len(more))
+        text = b"".join(self.surfaces[token] if token < size else more[token - size] for token in there)
         keep = max(map(len, self.words), default=0) + 4
         return text if len(text) <= keep else b"\0" + text[-keep:]  # the mark: this is not where the text begins
+
+    def _may_not_follow(self, text: bytes, surface: bytes) -> bool:
+        """Whether a copied word would complete a forbidden one, or be it: copies are whole words."""
+        whole = any(word in surface and surface.strip() == word for word in self.words)
+        ends = any(
+            self.bounded[word] and self._stands_at_the_end(text, word) and begins_apart(surface) for word in self.words
+        )
+        return whole or ends or any(self._completes(text, surface, word) for word in self.words)
 
     def _banned_after(self, text: bytes) -> Tensor | None:
         """[V], which tokens may not come after a text; None for none."""

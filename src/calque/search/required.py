@@ -43,7 +43,7 @@ class Required:
     def __init__(self, beams: int, phrases: Sequence[Sequence[Sequence[int]]], *, follows: Tensor) -> None:
         self.beams = beams
         self.follows = follows
-        count = max(1, *(len(row) for row in phrases))
+        count = max([1, *map(len, phrases)])
         longest = max((len(phrase) for row in phrases for phrase in row), default=1)
         self.tokens = torch.full((len(phrases), count, longest), NONE)
         self.lengths = torch.zeros(len(phrases), count, dtype=torch.long)

@@ -1,5 +1,7 @@
 """Translation: the loss of a batch of sentence pairs. Letters: B sentences, T target, D width, M counted positions."""
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
@@ -12,17 +14,22 @@ from calque.models.seam import Output
 from calque.text import PAD
 
 
-def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Tensor:
-    """What training makes small: the cross-entropy of all target tokens of a batch, summed, and what else costs."""
+class Loss(NamedTuple):
+    """Of a batch, summed over its target tokens."""
+
+    objective: Tensor  # what training makes small
+    cross_entropy: Tensor  # what it is told by: smoothed as in training, without what else costs
+
+
+def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Loss:
+    """The cross-entropy of all target tokens of a batch, and what else costs."""
     output = model(batch.source, batch.target_input)
-    if output.chosen is None:
-        total = _cross_entropy(model, output, batch, smoothing=smoothing)
-    else:
-        total = _drawn_loss(model, output, batch, smoothing=smoothing)
     counts = batch.target_output != PAD
-    for extra in output.losses.values():
-        total = total + (extra * counts).sum()
-    return total
+    extra = sum((each * counts for each in output.losses.values()), torch.zeros((), device=counts.device))
+    if output.chosen is not None:
+        return _drawn_loss(model, output, batch, extra=extra, smoothing=smoothing)
+    total = _cross_entropy(model, output, batch, smoothing=smoothing)
+    return Loss(total + extra.sum() if output.losses else total, total)
 
 
 def _cross_entropy(model: Model, output: Output, batch: Batch, *, smoothing: float) -> Tensor:
@@ -34,14 +41,16 @@ def _cross_entropy(model: Model, output: Output, batch: Batch, *, smoothing: flo
     return model.losses(flat, batch.source.values, targets[None], smoothing=smoothing, ignored=PAD).sum()
 
 
-def _drawn_loss(model: Model, output: Output, batch: Batch, *, smoothing: float) -> Tensor:
+def _drawn_loss(model: Model, output: Output, batch: Batch, *, extra: Tensor, smoothing: float) -> Loss:
     """With hard attention: the loss of what was drawn, and what teaches it to draw better."""
     assert model.baseline is not None and output.chosen is not None
     counts = batch.target_output != PAD
     losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
-    taught = reinforced(output.chosen, losses=losses, counts=counts, baseline=model.baseline.value.clone())
-    model.baseline.follow(-losses.detach(), counts)
-    return losses.sum() + taught
+    costs = losses + extra
+    taught = reinforced(output.chosen, losses=costs, counts=counts, baseline=model.baseline.value.clone())
+    drawn = counts & (output.chosen.detach() != 0)  # sentences that take the mean draw nothing
+    model.baseline.follow(-costs.detach(), drawn)
+    return Loss(costs.sum() + taught, losses.sum())
 
 
 @torch.inference_mode()

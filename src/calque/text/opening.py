@@ -17,6 +17,12 @@ class Opened(NamedTuple):
     unknown: tuple[str, ...]
     text: str = ""
 
+    def shortened(self, limit: int, *, size: int) -> "Opened":
+        """The first ids; words that stand behind them alone have no number any more, `size` being the first."""
+        ids = self.ids[:limit]
+        numbered = max((id - size + 1 for id in ids), default=0)
+        return Opened(ids, self.unknown[: max(0, numbered)], self.text)
+
 
 def open_source(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
     """The ids of each source, its unknown pieces numbered."""

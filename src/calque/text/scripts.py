@@ -6,6 +6,11 @@ def is_unspaced(character: str) -> bool:
     return "\u0e00" <= character <= "\u0eff" or "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff"
 
 
+def as_bytes(text: str | bytes) -> bytes:
+    """In UTF-8."""
+    return text.encode() if isinstance(text, str) else text
+
+
 def begins_apart(surface: bytes) -> bool:
     """Whether a text that goes on like this, in UTF-8, has ended its last word."""
     text = surface.decode(errors="ignore")

@@ -8,7 +8,7 @@ from typing import ClassVar, NamedTuple, Self
 from unicodedata import normalize
 
 from calque.errors import TextError
-from calque.text.scripts import is_unspaced
+from calque.text.scripts import as_bytes, is_unspaced
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, Vocabulary
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -59,9 +59,8 @@ class Tokenizer(ABC):
 
     def surfaces(self) -> list[bytes]:
         """What each id adds to a text, in UTF-8; the special pieces add nothing."""
-        found = [self.surface(piece) for piece in self.vocabulary.pieces]
-        spelled = [each.encode() if isinstance(each, str) else each for each in found]
-        return [b"" if id < len(PIECES) else each for id, each in enumerate(spelled)]
+        found = [as_bytes(self.surface(piece)) for piece in self.vocabulary.pieces]
+        return [b"" if id < len(PIECES) else each for id, each in enumerate(found)]
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text's pieces, without begin and end."""

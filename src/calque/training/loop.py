@@ -214,8 +214,8 @@ class Trainer:
         for part in parts:
             with self._precision():
                 loss = translation_loss(self.model, part.to(self.device), smoothing=self.config.label_smoothing)
-            torch.autograd.backward(loss / tokens)
-            self.sums.loss += loss.detach()
+            torch.autograd.backward(loss.objective / tokens)
+            self.sums.loss += loss.cross_entropy.detach()
         norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
         self.sums.norm += norm
         set_learning_rate(self.optimiser, self._rate(step))

@@ -9,7 +9,7 @@ from calque.search.combine import ensemble, fused
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
 from calque.tensors import Padded
-from calque.text import Tokenizers
+from calque.text import UNK, Tokenizers
 from calque.translator.steps import decoding_step, pad_source
 
 
@@ -41,7 +41,7 @@ def begin(model: Model, source: Padded, *, company: Company, search: SearchConfi
         return begun
     language = company.language
     nothing = language.prepare(pad_source([[]] * len(source.lengths)).to(source.values.device))
-    step = fused([begun.step, decoding_step(language)], weights=[1.0, search.language_weight])
+    step = fused([begun.step, decoding_step(language)], weights=[1.0, search.language_weight], unknown=UNK)
     return Begun(step, (begun.state, language.start(nothing)), (begun.context, nothing))
 
 

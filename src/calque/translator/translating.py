@@ -1,5 +1,6 @@
 """The translator: lines of text to translations, in batches, put back in order. Letters: B sentences, S source."""
 
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import islice
@@ -10,7 +11,7 @@ from torch import Tensor
 
 from calque.data.plan import BatchConfig
 from calque.data.store import store_of
-from calque.errors import TextError
+from calque.errors import ConfigError, TextError
 from calque.evaluation.alignment import align, words_of
 from calque.evaluation.confidence import Confidence
 from calque.evaluation.oddities import oddities
@@ -22,13 +23,14 @@ from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.tasks.translation import mean_loss
 from calque.text import EOS, UNK, Opened, Tokenizer, Tokenizers, normalise, open_source, open_target
-from calque.text.scripts import begins_apart, is_unspaced
+from calque.text.scripts import as_bytes, begins_apart, is_unspaced
 from calque.translator.answers import NOTHING, Candidate, Detail, Request, Scored, Translation, Wishes
 from calque.translator.company import Company, begin, refuse_strangers
 from calque.translator.reading import Answer, Reading, read_back
 from calque.translator.steps import MARKS, pad_source
 
 WINDOW = 2048  # sentences that are sorted by length together
+NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)  # where the rules leave nothing to say
 SCORED = 64  # given translations that are read together
 
 
@@ -112,7 +114,7 @@ class Translator:
         `wishes` hold for all of them. `first` is the number of the first line, which what is drawn depends on.
         """
         search = search or self.search
-        _refuse_search(search, nbest=nbest)
+        _refuse_search(search, nbest=nbest, attends=self.model.decoder.attends)
         banned = self._forbid(wishes.forbidden) if wishes.forbidden else None
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         while window := list(islice(requests, WINDOW)):
@@ -126,22 +128,22 @@ class Translator:
         target = self.tokenizers.target
         limit = self.search.source_limit
         longest = int(limit * self.search.maximum_ratio)
-        opened = self._open(sources)
+        opened = [each.shortened(limit, size=len(target.vocabulary)) for each in self._open(sources)]
         theirs = open_target(target, targets, sources=opened) if self.model.copies else target.encode_many(targets)
         ids = zip(opened, theirs, strict=True)
-        pairs = [(one.ids[:limit], other[:longest]) for one, other in ids]  # no longer than what search would see
+        pairs = [(one.ids, other[:longest]) for one, other in ids]  # no longer than what search would see
         return mean_loss(self.model, store_of(pairs), batch=BatchConfig())
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
         """What the model makes of each given translation, in order; it agrees with what search would say of it."""
         target = self.tokenizers.target
         for start in range(0, len(sources), SCORED):
-            opened = self._open(sources[start : start + SCORED])
+            limit, size = self.search.source_limit, len(target.vocabulary)
+            opened = [each.shortened(limit, size=size) for each in self._open(sources[start : start + SCORED])]
             texts = targets[start : start + SCORED]
             ids = open_target(target, texts, sources=opened) if self.model.copies else target.encode_many(texts)
-            limit = self.search.source_limit
             with self._evaluating():
-                found = read_back(self.model, [each.ids[:limit] for each in opened], [[Answer(row)] for row in ids])
+                found = read_back(self.model, [each.ids for each in opened], [[Answer(row)] for row in ids])
             for source, row, (reading,) in zip(opened, ids, found, strict=True):
                 yield Scored(self._pieces(target, row, source.unknown), reading.log_probs)
 
@@ -167,11 +169,13 @@ class Translator:
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
         with self._evaluating():
             for batch in _batches(order, [min(len(ids), search.source_limit) + 1 for ids in encoded], search=search):
-                ids = [encoded[place][: search.source_limit] for place in batch]
+                size = len(self.tokenizers.target.vocabulary)
+                sources = [opened[place].shortened(search.source_limit, size=size) for place in batch]
                 streams = [(search.seed << 32) + work.first + place for place in batch]
-                rules = self._rules([requests[place] for place in batch], work.forbidden)
-                found = self._decode(ids, search=search, nbest=work.nbest, streams=streams, rules=rules)
-                sources = [opened[place]._replace(ids=own) for own, place in zip(ids, batch, strict=True)]
+                rules = self._rules([requests[place] for place in batch], sources, work.forbidden)
+                found = self._decode(
+                    [each.ids for each in sources], search=search, nbest=work.nbest, streams=streams, rules=rules
+                )
                 answers = self._answers(sources, found, work)
                 for place, candidates in zip(batch, answers, strict=True):
                     cut = len(encoded[place]) > search.source_limit or len(lines[place]) > characters
@@ -193,17 +197,25 @@ class Translator:
             streams=torch.tensor(streams, device=self.device),
         )
 
-    def _rules(self, requests: Sequence[Request], forbidden: Forbidden | None) -> Rules:
-        """The wishes of a batch, in ids."""
+    def _rules(self, requests: Sequence[Request], sources: Sequence[Opened], forbidden: Forbidden | None) -> Rules:
+        """The wishes of a batch, in ids; words outside the vocabulary that a model copies have their numbers there."""
         target = self.tokenizers.target
-        prefixes = [target.encode(each.prefix) if each.prefix else [] for each in requests]
-        required = [[target.encode(phrase) for phrase in each.required if phrase] for each in requests]
+
+        def ids(text: str, source: Opened) -> list[int]:
+            return open_target(target, [text], sources=[source])[0] if self.model.copies else target.encode(text)
+
+        both = list(zip(requests, sources, strict=True))
+        prefixes = [ids(each.prefix, source) if each.prefix else [] for each, source in both]
+        required = [[ids(phrase, source) for phrase in each.required if phrase] for each, source in both]
         follows = None
         if any(required):
             follows = torch.tensor([begins_apart(surface) for surface in target.surfaces()])
             follows[EOS] = True
             if any(map(is_unspaced, "".join(phrase for each in requests for phrase in each.required))):
                 follows.fill_(True)
+        if forbidden is not None and self.model.copies:
+            spelled = [[target.surface(word) for word in source.unknown] for source in sources]
+            forbidden = forbidden.beside([[as_bytes(each) for each in row] for row in spelled])
         return Rules(prefixes, required, follows, forbidden)
 
     def _forbid(self, words: Sequence[str]) -> Forbidden:
@@ -220,6 +232,7 @@ class Translator:
         self, sources: Sequence[Opened], found: Sequence[list[Hypothesis]], work: Work
     ) -> list[list[Candidate]]:
         """The candidates of each source, with what was asked for about them."""
+        found = [each or [NO_ANSWER] for each in found]
         readings: list[list[Reading]] | None = None
         if work.wishes.detail or work.wishes.replace_unknown is not None:
             answers = [[Answer(each.tokens, each.cut) for each in hypotheses] for hypotheses in found]
@@ -284,8 +297,12 @@ def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConf
         start += count
 
 
-def _refuse_search(search: SearchConfig, *, nbest: int) -> None:
-    """Raises a TextError for more answers than search will have."""
+def _refuse_search(search: SearchConfig, *, nbest: int, attends: bool) -> None:
+    """Raises an error for what search cannot do: more answers than it will have, coverage where nothing looks."""
+    if search.coverage > 0 and not attends:
+        raise ConfigError(
+            "search.coverage needs a model with attention, and this one has none; set search.coverage = 0"
+        )
     most = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
     if not 1 <= nbest <= most:
         key = "samples" if search.method == "risk" else "beam"

@@ -79,12 +79,12 @@ def gnmt(decoder: GnmtDecoder, target: list[int], memory: list[Tensor], finals) 
 
 
 def copy_gate(decoder, c: Tensor, s: Tensor, x: Tensor) -> Tensor | None:
-    """See 2017, eq. 8: σ(w_c·c + w_s·s + w_x·x + b)."""
+    """See 2017, eq. 8, before its σ: w_c·c + w_s·s + w_x·x + b."""
     if decoder.copy_gate is None:
         return None
     w, b = decoder.copy_gate.dense.weight[0], decoder.copy_gate.dense.bias[0]
     first, second = len(c), len(c) + len(s)
-    return torch.sigmoid(w[:first] @ c + w[first:second] @ s + w[second:] @ x + b)
+    return w[:first] @ c + w[first:second] @ s + w[second:] @ x + b
 
 
 class Looker:

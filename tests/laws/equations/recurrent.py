@@ -178,20 +178,27 @@ def recurrent_encoder(encoder: RecurrentEncoder, source: list[int]):
 def bridge(decoder, finals):
     """The decoder's first states, a layer each; the parts that the encoder cannot give are zero."""
     by, first = decoder.bridge, []
-    for final in finals[-by.layers :]:
+    spreads = len(finals) < by.layers  # then the top state gives all layers, each with a matrix of its own
+    for number in range(by.layers):
+        final = finals[-1] if spreads else finals[number - by.layers]
+        entering = [part[len(part) // 2 :] for part in final] if by.name == "backward" else list(final)
         match by.name:
             case "zero":
                 parts = []
             case "copy":
-                parts = list(final)
-            case "tanh":
-                parts = [torch.tanh(dense(layer, part)) for layer, part in zip(by.dense, final, strict=False)]
-            case "backward":
-                halves = [part[len(part) // 2 :] for part in final]
-                parts = [torch.tanh(dense(layer, half)) for layer, half in zip(by.dense, halves, strict=False)]
+                parts = entering
+            case "tanh" | "backward":
+                layers = zip(by.dense, entering, strict=False)
+                parts = [torch.tanh(own_rows(by, number, layer, part)) for layer, part in layers]
         missing = by.parts - len(parts)
         first.append((*parts[: by.parts], *(final[0].new_zeros(by.width) for _ in range(missing))))
     return first
+
+
+def own_rows(by, number: int, layer, x: Tensor) -> Tensor:
+    """W x + b, of the rows that are the layer's where there is one matrix for several."""
+    own = slice(number * by.width, (number + 1) * by.width) if by.spreads else slice(None)
+    return layer.weight[own] @ x + layer.bias[own]
 
 
 def sutskever(decoder: RecurrentDecoder, target: list[int], finals) -> Read:

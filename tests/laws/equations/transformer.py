@@ -159,7 +159,7 @@ def copied(gate, contexts: list[Tensor], hidden: list[Tensor], inputs: list[Tens
     """See 2017, eq. 8: σ(w_c·c + w_s·s + w_x·x + b)."""
     w_c, w_s, w_x = gate.dense.weight[0].chunk(3)
     vectors = zip(contexts, hidden, inputs, strict=True)
-    return torch.stack([logistic(w_c @ c + w_s @ s + w_x @ x + gate.dense.bias[0]) for c, s, x in vectors])
+    return torch.stack([w_c @ c + w_s @ s + w_x @ x + gate.dense.bias[0] for c, s, x in vectors])
 
 
 def sublayer(around, stream: list[Tensor], function) -> list[Tensor]:

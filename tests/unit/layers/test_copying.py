@@ -13,7 +13,7 @@ TOKENS = torch.tensor([[1, 3, 1, 7, 8], [6, 7, 7, 0, 0]])  # 7 and 8 are outside
 
 def parts(*, rows: int = SENTENCES * BEAMS, steps: int = STEPS):
     log_probs = torch.randn(rows, steps, WORDS, dtype=torch.float64).log_softmax(dim=-1)
-    gate = torch.rand(rows, steps, dtype=torch.float64)
+    gate = torch.randn(rows, steps, dtype=torch.float64)
     attention = torch.randn(rows, steps, SOURCE, dtype=torch.float64).softmax(dim=-1)
     return log_probs, gate, attention
 
@@ -25,7 +25,7 @@ def test_it_is_eq_9_for_every_word() -> None:
     for row in range(SENTENCES * BEAMS):
         source = TOKENS[row // BEAMS].tolist()
         for step in range(STEPS):
-            p = gate[row, step].item()
+            p = gate[row, step].sigmoid().item()
             for word in range(WORDS + SOURCE):
                 written = log_probs[row, step, word].exp().item() if word < WORDS else 0.0
                 looked = sum(attention[row, step, s].item() for s, there in enumerate(source) if there == word)
@@ -54,7 +54,7 @@ def test_gradients(smoothing: float) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("gate", [0.0, 1.0])
+@pytest.mark.parametrize("gate", [-200.0, 200.0])
 def test_extremes_are_finite(gate: float, dtype: torch.dtype) -> None:
     """A gate that is all or nothing, a word that attention never saw: the loss is large, its gradient a number."""
     log_probs = torch.randn(1, 2, WORDS, dtype=dtype).log_softmax(dim=-1).requires_grad_()
@@ -82,6 +82,23 @@ def test_copy_probs_belong_to_their_sentence() -> None:
     attention = torch.eye(SOURCE)[None].repeat(SENTENCES * BEAMS, 1, 1)
     copied = copy_probs(attention, TOKENS, size=WORDS + SOURCE)
     assert torch.equal(copied.argmax(dim=-1), TOKENS.repeat_interleave(BEAMS, dim=0))
+
+
+def test_a_gate_of_few_bits_still_learns() -> None:
+    """In bfloat16 σ(6.5) is 1: a word that must be copied would cost everything, and teach nothing."""
+    log_probs, _, attention = parts(rows=SENTENCES, steps=1)
+    gate = torch.full((SENTENCES, 1), 6.5, dtype=torch.bfloat16, requires_grad=True)
+    mixed = mixture(log_probs.float(), gate=gate, attention=torch.ones_like(attention), tokens=TOKENS)
+    loss = mixture_loss(mixed, torch.tensor([[8], [7]]), smoothing=0.0, vocabulary=WORDS)
+    loss.sum().backward()
+    assert loss.max().item() < 10
+    assert gate.grad.abs().min().item() > 0.9
+
+
+def test_attention_that_is_dampened_is_still_shared_out_in_full() -> None:
+    log_probs, gate, attention = parts()
+    whole = mixture(log_probs, gate=gate, attention=attention, tokens=TOKENS)
+    torch.testing.assert_close(mixture(log_probs, gate=gate, attention=0.3 * attention, tokens=TOKENS), whole)
 
 
 def test_gradients_of_the_gate() -> None:

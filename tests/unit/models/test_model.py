@@ -130,7 +130,8 @@ def test_every_parameter_learns(name: str) -> None:
     torch.manual_seed(0)
     model = Model(MODELS[name], sizes=sizes(name)).double()
     tokens = target()
-    translation_loss(model, Batch(source(), tokens, tokens, torch.tensor([]), tokens=0), smoothing=0.0).backward()
+    batch = Batch(source(), tokens, tokens, torch.tensor([]), tokens=0)
+    translation_loss(model, batch, smoothing=0.0).objective.backward()
     learning = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     still = {name for name, parameter in learning.items() if parameter.grad is None or not parameter.grad.any()}
     if isinstance(model.decoder, RecurrentDecoder | ChoDecoder):  # they see the top layer's state, not what leaves it

@@ -135,7 +135,6 @@ def test_a_model_that_copies_gives_gate_and_attention_with_gradients_in_training
     model = Model(VARIANTS["transformer-relative"], sizes=sizes("transformer-relative")).double()
     output = model(source(), target())
     assert output.gate.shape == target().shape
-    assert ((output.gate > 0) & (output.gate < 1)).all()
     torch.testing.assert_close(output.attention.sum(-1), torch.ones_like(output.gate))
     output.attention[..., 0].sum().backward()
     assert model.decoder.blocks[-1].cross_attention.query.weight.grad.any()

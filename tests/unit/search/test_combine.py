@@ -158,7 +158,7 @@ def test_an_ensemble_means_probabilities_and_gives_each_step_its_own_state() -> 
 def test_fused_steps_are_a_weighted_sum(members: list[Rows], data: st.DataObject) -> None:
     weights = data.draw(st.lists(WEIGHTS, min_size=len(members), max_size=len(members)).filter(any))
     steps = [fixed(rows, attention=rows) for rows in members]
-    output = once(fused(steps, weights=weights), members=len(members), rows=len(members[0]))
+    output = once(fused(steps, weights=weights, unknown=3), members=len(members), rows=len(members[0]))
     for found, *rows in zip(output.log_probs.tolist(), *members, strict=True):
         logs = [[math.log(each) for each in plain_softmax(row)] for row in rows]
         expected = [
@@ -177,7 +177,7 @@ def test_a_second_model_that_weighs_nothing_changes_nothing(pair: tuple[Task, Te
     alone = found_by(trigram, task, states=start(task), contexts=own, score=score)
     states, contexts = (start(task), start(task)), (own, other)
     assert alone == found_by(
-        fused([trigram, mirrored], weights=(1, 0)), task, states=states, contexts=contexts, score=score
+        fused([trigram, mirrored], weights=(1, 0), unknown=3), task, states=states, contexts=contexts, score=score
     )
 
 
@@ -191,7 +191,7 @@ def test_a_search_of_fused_steps_is_a_search_of_the_summed_tables(
     score, summed = Scoring(0.6, 0.2), (sum(parts[1:], parts[0]), task.looks)
     expected = found_by(trigram, task, states=start(task), contexts=summed, score=score, beams=beams)
     states, contexts = (start(task), start(task)), ((task.tables, task.looks), (tables, looks))
-    step = fused([trigram, mirrored], weights=weights)
+    step = fused([trigram, mirrored], weights=weights, unknown=3)
     assert found_by(step, task, states=states, contexts=contexts, score=score, beams=beams) == expected
 
 

@@ -23,6 +23,7 @@ from calque.errors import FolderError, Interrupted, TrainingError
 from calque.experiment import Experiment, Run, build, resume, train
 from calque.models.model import Model, Sizes
 from calque.search.settings import SearchConfig
+from calque.tasks.translation import Loss
 from calque.text import Tokenizers, Vocabulary, WordsTokenizer
 from calque.text.vocabulary import PIECES
 from calque.training import checkpoints, loop
@@ -488,15 +489,15 @@ def test_a_loss_that_is_no_number_ends_the_run_and_nothing_of_it_is_saved(
     compute = loop.translation_loss
     calls: list[int] = []
 
-    def poisoned(model: Model, batch: Batch, *, smoothing: float) -> torch.Tensor:
+    def poisoned(model: Model, batch: Batch, *, smoothing: float) -> Loss:
         calls.append(1)
         loss = compute(model, batch, smoothing=smoothing)
         if len(calls) != 15:  # of step 8, at which a checkpoint is due
             return loss
         if where == "gradient":
-            loss.register_hook(lambda gradient: gradient * bad)
+            loss.objective.register_hook(lambda gradient: gradient * bad)
             return loss
-        return loss * bad
+        return Loss(*(each * bad for each in loss))
 
     with monkeypatch.context() as patch:
         patch.setattr(loop, "translation_loss", poisoned)
