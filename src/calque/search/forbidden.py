@@ -27,8 +27,8 @@ class Forbidden:
         self.bounded = {word.encode(): not any(map(is_unspaced, word)) for word in words}
         self.surfaces = surfaces
         self.end = end
-        self.apart = torch.tensor([begins_apart(surface) for surface in surfaces])
-        self.apart[end] = True
+        self.apart = torch.tensor([not surface or begins_apart(surface) for surface in surfaces])
+        self.is_whole = bool(self.apart.all())  # every token is a word of its own: it cannot go on to a longer one
         self.inner = [token for token, surface in enumerate(surfaces) if _parts(surface)]
         self._banned = lru_cache(maxsize=1 << 14)(self._banned_after)
         self.unknown: Sequence[Sequence[bytes]] = ()
@@ -75,6 +75,14 @@ class Forbidden:
         )
         return whole or ends or any(self._completes(text, surface, word) for word in self.words)
 
+    def _spells(self, text: bytes, word: bytes) -> list[int]:
+        """Tokens after which the text ends with the word."""
+        return [
+            token
+            for token, surface in enumerate(self.surfaces)
+            if surface.endswith(word) and self._stands_at_the_end(text + surface, word)
+        ]
+
     def _banned_after(self, text: bytes) -> Tensor | None:
         """[V], which tokens may not come after a text; None for none."""
         found = torch.zeros(len(self.surfaces), dtype=torch.bool)
@@ -82,6 +90,8 @@ class Forbidden:
             if self.bounded[word]:
                 if self._stands_at_the_end(text, word):
                     found |= self.apart
+                if self.is_whole:
+                    found[self._spells(text, word)] = True
                 tokens: Iterator[int] | Sequence[int] = self.inner
             else:
                 tokens = range(len(self.surfaces))

@@ -67,6 +67,13 @@ def test_a_token_is_forbidden_if_and_only_if_it_completes_the_word(tokens: list[
         assert may == (not has(text, word) if token == END else not is_over(text, word)), (text, token)
 
 
+def test_where_every_token_is_a_word_it_is_forbidden_before_it_is_said() -> None:
+    """It could not go on to a longer word, and nothing could be said after it."""
+    rule = Forbidden(["dog"], surfaces=[b"", b" dog", b" cat", b"."], end=END)
+    found = rule.allow(torch.zeros(1, 4), torch.zeros(1, 0, dtype=torch.long), sentence=torch.tensor([0]))
+    assert found.eq(-torch.inf).tolist() == [[False, True, False, False]]
+
+
 def test_several_words_and_a_longer_vocabulary() -> None:
     rule = Forbidden(["ab", "b"], surfaces=SURFACES, end=END)
     state = torch.tensor([[4, 2], [1, 1]])  # " ab", "aa"
