@@ -8,7 +8,7 @@ from torch import nn
 from calque.layers.output import FullOutput
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
-from tests.laws.families import attention, convolutional, output, recurrent, systems, transformer
+from tests.laws.families import attention, convolutional, mixed, output, recurrent, systems, transformer
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -17,7 +17,7 @@ SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, j
 JOINT = Sizes(11, 11, joint=True)
 
 
-FAMILIES = (recurrent, attention, convolutional, transformer, output, systems)
+FAMILIES = (recurrent, attention, convolutional, transformer, output, mixed, systems)
 MODELS: dict[str, ModelConfig] = {name: model for family in FAMILIES for name, model in family.MODELS.items()}
 
 

@@ -165,10 +165,11 @@ class Attention(nn.Module):
                 return masked_softmax(scores, mask & near)
             case "local-p":
                 assert self.predict is not None
-                centre = context.mask.sum(dim=1)[:, None] * self.predict(queries)
+                centre = context.mask.sum(dim=1)[:, None] * self.predict(queries).to(wide(queries.dtype))
                 distance = places - centre[..., None]
                 weights = masked_softmax(scores, mask & (distance.abs() <= self.config.window))
-                return weights * torch.exp(-2 * (distance / self.config.window) ** 2)  # σ = D/2 (eq. 10)
+                bell = torch.exp(-2 * (distance / self.config.window) ** 2)  # σ = D/2 (eq. 10)
+                return weights * bell.to(weights.dtype)
             case _:
                 assert_never(self.config.reach)
 
@@ -207,6 +208,11 @@ class PositionPredictor(nn.Module):
     def forward(self, queries: Tensor) -> Tensor:
         """[B,Q] from [B,Q,D]."""
         return self.outer(self.inner(queries).tanh()).squeeze(-1).sigmoid()  # type: ignore[no-any-return]
+
+
+def wide(kind: torch.dtype) -> torch.dtype:
+    """A type in which positions can be told apart."""
+    return torch.promote_types(kind, torch.float32)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:

@@ -34,7 +34,7 @@ class StackConfig(Config):
     layer_norm: bool = False
     """Normalise the gates inside each cell (Ba 2016); slower: no fused kernel does it."""
     noise: float = Field(default=0.0, ge=0)
-    """Standard deviation of Gaussian noise on the hidden states, in training."""
+    """Standard deviation of Gaussian noise on the hidden states that go up to the next layer, in training."""
 
     @property
     def embedding_dropout(self) -> float:
