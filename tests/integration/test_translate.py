@@ -97,6 +97,22 @@ def test_prefixes_terms_and_forbidden_words(command: Command, trained: Path, sen
     assert not {"c", "d"} & set(" ".join(found).split())
 
 
+def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: Path) -> None:
+    source = tmp_path / "source"
+    source.write_text("a b c\nc b a b c d e f g h\n\n", encoding="utf-8")
+    cut = command("translate", trained, "source_limit=5", "--input", source)
+    assert "line 2: too long" in cut.err
+    whole = command("translate", trained, "source_limit=5", "--input", source, "--long", "split")
+    assert (whole.code, whole.err) == (0, "")
+    first, second, third = whole.out.splitlines()
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"source_limit": 5})
+    parts = [one.text for one in translator.stream(["c b a b c", "d e f g h"], search=search)]
+    assert second == " ".join(parts)
+    assert first == cut.out.splitlines()[0]
+    assert third == ""
+
+
 def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"no_repeat": 1, "minimum": 40})

@@ -52,6 +52,9 @@ def translate(
         bool, typer.Option("--replace-unknown", help="Unknown words become the source words they come from.")
     ] = False,
     dictionary: Annotated[Path | None, typer.Option(help="Source word, tab, what replaces it when unknown.")] = None,
+    long: Annotated[
+        str, typer.Option(help="A line with more pieces than the model reads: cut it, or split it into sentences.")
+    ] = "cut",
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions decoded together.")] = None,
     invalid: Annotated[str, typer.Option(help="A line that is not UTF-8: fail, skip (empty) or replace.")] = "fail",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
@@ -80,11 +83,13 @@ def translate(
     from calque.commands.resuming import Part
     from calque.translator import load
     from calque.translator.channel import ranked_again
+    from calque.translator.splitting import split_requests
 
     policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
     chosen = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
     if attention and chosen != "jsonl":
         raise DataError("--attention goes with --format jsonl")
+    splits = choice(long, ("cut", "split"), option="--long") == "split"
     refuse_unreadable(input, prefixes, terms, forbid, dictionary)
     if input and output and output.exists() and output.samefile(input):
         raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
@@ -104,7 +109,7 @@ def translate(
     requests = wishes.Requests(prefixes=prefixes, terms=terms)
     part = None
     if output is not None:
-        ways = [search.model_dump(), rendering._asdict(), policy, replace_unknown, WINDOW]
+        ways = [search.model_dump(), rendering._asdict(), policy, replace_unknown, splits, WINDOW]
         models = [model, *(ensemble or []), *(each for each in (language, reverse) if each)]
         part = Part(output, models=models, inputs=(input, prefixes, terms, forbid, dictionary), settings=ways)
         if part.lines:
@@ -114,9 +119,13 @@ def translate(
     with part or nullcontext(sys.stdout.buffer) as sink, counting("translating", total=None) as more:
         for window in windows(lines, live=input is None, skip=done):
             asking = requests.of(window)
+            split = split_requests(asking, tokenizer=translator.tokenizers.source, search=search) if splits else None
+            asking = split.requests if split else asking
             first = window[0].number - 1
             given = nbest if channel is None else search.beam
             found = translator.stream(asking, search=search, nbest=given, wishes=asked, first=first)
+            if split is not None:
+                found = split.joined(found)
             if channel is not None:
                 texts = [line.text for line in window]
                 again = ranked_again(list(found), texts, reverse=channel, language=prior, search=search)
