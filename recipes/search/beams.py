@@ -1,0 +1,127 @@
+"""BLEU and length against the width of the beam, for several ways to rank finished translations.
+
+    python recipes/search/beams.py MODEL CORPUS OUT [--beams 1 2 4 8 16 32] [--limit N]
+
+writes OUT/results.jsonl: a grid on `val` with beam 8, from which the parameters of the settings `end` and `together`
+are taken, then a row a setting and beam on test_2016_flickr. A beam that is there already is not run again.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from sentences import TEST, VALID, Pairs, append_rows, made_with, read_pairs, read_rows, scored
+from together import translate_together
+
+import calque
+from calque.search.settings import SearchConfig
+from calque.translator import Translator
+
+RESULTS = "results.jsonl"
+BEAMS = (1, 2, 4, 8, 16, 32)
+GRID_BEAM = 8
+LIMITS = {"maximum_ratio": 2.0, "maximum_extra": 10}  # pieces: no reference is longer, and hopeless ones end sooner
+Parameters = dict[str, Any]
+
+PLAIN = {"normalisation": "plain"}
+GIVEN: dict[str, Parameters] = {  # before anything was measured
+    "none": {},
+    "length": {"length_penalty": 1.0},
+    "plain": {"length_penalty": 1.0, **PLAIN},
+    "coverage": {"coverage": 0.2},
+    "reward": {"reward": 0.3},
+}
+SETTINGS = ("none", "length", "plain", "coverage", "end", "reward", "together")
+
+
+def grid() -> Iterator[tuple[str, Parameters]]:
+    """Every setting with the parameters that are tried on `val`."""
+    yield "none", {}
+    yield from (("length", {"length_penalty": value}) for value in (0.5, 1.0, 1.5, 2.0))
+    yield from (("plain", {"length_penalty": value, **PLAIN}) for value in (0.5, 1.0))
+    yield from (("coverage", {"coverage": value}) for value in (0.1, 0.2, 0.4))
+    yield from (("end", {"end_normalisation": value}) for value in (0.25, 0.5, 1.0, 2.0))
+    yield from (("reward", {"reward": value}) for value in (0.1, 0.2, 0.3, 0.5))
+    names = ("length_penalty", "coverage", "end_normalisation")
+    for values in product((1.0, 1.5), (0.1, 0.2), (0.25, 0.5, 1.0)):
+        yield "together", dict(zip(names, values, strict=True))
+
+
+def search_of(parameters: Parameters, *, beam: int) -> SearchConfig:
+    """A search that ranks by these alone."""
+    return SearchConfig(**{"length_penalty": 0.0, "beam": beam, **LIMITS, **parameters})
+
+
+def chosen(rows: Sequence[Mapping[str, Any]]) -> dict[str, Parameters]:
+    """The settings for the test set: those that are given, and the grid's best by lowercased BLEU for the others."""
+    found = dict(GIVEN)
+    for name in SETTINGS:
+        if name not in GIVEN:
+            own = [row for row in rows if row["setting"] == name]
+            found[name] = max(own, key=lambda row: row["bleu_lowercased"])["parameters"]
+    return {name: found[name] for name in SETTINGS}
+
+
+def measured(
+    translator: Translator, pairs: Pairs, settings: Sequence[tuple[str, Parameters]], *, beam: int, part: str
+) -> list[dict[str, Any]]:
+    """A row a setting; all of them come from one search."""
+    started = time.process_time()
+    searches = {str(number): search_of(parameters, beam=beam) for number, (_, parameters) in enumerate(settings)}
+    found = translate_together(translator, pairs.sources, searches=searches)
+    seconds = time.process_time() - started
+    return [
+        {
+            "part": part,
+            "setting": name,
+            "parameters": parameters,
+            "beam": beam,
+            "sentences": len(pairs.sources),
+            **scored(found[str(number)], pairs.references),
+            "shared_seconds": seconds,
+            "made_with": made_with(),
+        }
+        for number, (name, parameters) in enumerate(settings)
+    ]
+
+
+def _rows_of(out: Path, *, part: str, beam: int, sentences: int) -> list[dict[str, Any]]:
+    wanted = {"part": part, "beam": beam, "sentences": sentences}
+    return [row for row in read_rows(out / RESULTS) if wanted.items() <= row.items()]
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("model", type=Path)
+    parser.add_argument("corpus", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--beams", type=int, nargs="+", default=BEAMS)
+    parser.add_argument("--limit", type=int, help="only the first so many sentences of both parts")
+    parser.add_argument("--threads", type=int, default=1)
+    given = parser.parse_args()
+    torch.set_num_threads(given.threads)
+    given.out.mkdir(parents=True, exist_ok=True)
+    translator = calque.load(given.model, device="cpu")
+    valid, test = (read_pairs(given.corpus, name, limit=given.limit) for name in (VALID, TEST))
+
+    def rows(pairs: Pairs, settings: Sequence[tuple[str, Parameters]], *, part: str, beam: int) -> list[dict[str, Any]]:
+        found = _rows_of(given.out, part=part, beam=beam, sentences=len(pairs.sources))
+        if not found:
+            found = measured(translator, pairs, settings, beam=beam, part=part)
+            append_rows(given.out / RESULTS, found)
+        for row in found:
+            name = f"{row['setting']} {row['parameters']}" if part == VALID else row["setting"]
+            print(f"{part} beam {beam:2}  {row['bleu_lowercased']:.2f}  {row['ratio']:.3f}  {name}", flush=True)
+        return found
+
+    settings = chosen(rows(valid, list(grid()), part=VALID, beam=GRID_BEAM))
+    for beam in given.beams:
+        rows(test, list(settings.items()), part=TEST, beam=beam)
+
+
+if __name__ == "__main__":
+    _main()
