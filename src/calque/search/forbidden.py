@@ -3,7 +3,7 @@
 Letters: N hypotheses, V vocabulary, t tokens so far.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from functools import lru_cache
 from itertools import pairwise
@@ -29,7 +29,12 @@ class Forbidden:
         self.end = end
         self.apart = torch.tensor([not surface or begins_apart(surface) for surface in surfaces])
         self.is_whole = bool(self.apart.all())  # every token is a word of its own: it cannot go on to a longer one
-        self.inner = [token for token, surface in enumerate(surfaces) if _parts(surface)]
+        inner = [token for token, surface in enumerate(surfaces) if _parts(surface)]
+        everything = range(len(surfaces))
+        self.candidates = {word: inner if self.bounded[word] else everything for word in self.words}
+        self.holding = {
+            word: [token for token in self.candidates[word] if word in surfaces[token]] for word in self.words
+        }
         self._banned = lru_cache(maxsize=1 << 14)(self._banned_after)
         self.unknown: Sequence[Sequence[bytes]] = ()
 
@@ -85,24 +90,21 @@ class Forbidden:
 
     def _banned_after(self, text: bytes) -> Tensor | None:
         """[V], which tokens may not come after a text; None for none."""
-        found = torch.zeros(len(self.surfaces), dtype=torch.bool)
+        tokens: set[int] = set()
+        ends_a_word = False
         for word in self.words:
             if self.bounded[word]:
-                if self._stands_at_the_end(text, word):
-                    found |= self.apart
+                ends_a_word = ends_a_word or self._stands_at_the_end(text, word)
                 if self.is_whole:
-                    found[self._spells(text, word)] = True
-                tokens: Iterator[int] | Sequence[int] = self.inner
-            else:
-                tokens = range(len(self.surfaces))
-            ends = [text.endswith(word[:size]) for size in range(1, len(word) + 1)]
-            if any(ends) or not text:
-                tokens = [token for token in tokens if self._completes(text, self.surfaces[token], word)]
-            else:
-                tokens = [token for token in tokens if word in self.surfaces[token]]
-                tokens = [token for token in tokens if self._completes(text, self.surfaces[token], word)]
-            found[list(tokens)] = True
-        return found if bool(found.any()) else None
+                    tokens.update(self._spells(text, word))
+            begun = not text or any(text.endswith(word[:size]) for size in range(1, len(word) + 1))
+            candidates = self.candidates[word] if begun else self.holding[word]
+            tokens.update(token for token in candidates if self._completes(text, self.surfaces[token], word))
+        if not tokens and not ends_a_word:
+            return None
+        found = self.apart.clone() if ends_a_word else torch.zeros(len(self.surfaces), dtype=torch.bool)
+        found[sorted(tokens)] = True
+        return found
 
     def _completes(self, text: bytes, surface: bytes, word: bytes) -> bool:
         """Whether the word stands in text + surface, the end of it (or its boundary) in the surface."""
