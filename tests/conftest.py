@@ -117,13 +117,13 @@ def toy_corpus(
     return files
 
 
-def toy_values(corpus: dict[str, Path], family: str, *overrides: str) -> Values:
-    """An experiment of a few steps with dropout, accumulation and averaging."""
+def toy_values(corpus: dict[str, Path], model: str | Values, *overrides: str) -> Values:
+    """An experiment of a few steps with accumulation and averaging; the model is a family's, or given by its values."""
     values: Values = {
         "seed": 3,
         "data": {"train": [{"kind": "files", **{side: str(path) for side, path in corpus.items()}}]},
         "text": {"kind": "words"},
-        "model": FAMILIES[family],
+        "model": FAMILIES[model] if isinstance(model, str) else model,
         "training": {
             "steps": 14,
             "accumulate": 2,
