@@ -28,10 +28,12 @@ from calque.models.transformer import TransformerConfig
 from calque.search.settings import SearchConfig
 from calque.text import UNK, GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.lock import LOCK, run_lock
-from calque.training.loop import Job, Summary, TrainingConfig, stream_seed
+from calque.training.loop import Job, Summary
 from calque.training.loop import train as run_loop
 from calque.training.plots import draw_curves
 from calque.training.reporting import Reporter
+from calque.training.seeds import stream_seed
+from calque.training.settings import TrainingConfig
 from calque.training.validation import ValidationSet
 from calque.translator import Translator, choose_device
 

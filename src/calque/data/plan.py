@@ -33,11 +33,26 @@ class BatchConfig(Config):
     """Exact: as wide as the longest pair of the batch. Static: a few fixed shapes, for compiled graphs."""
 
 
+class Shard(NamedTuple):
+    """One rank among those that share every batch."""
+
+    rank: int
+    ranks: int
+
+
+WHOLE = Shard(0, 1)
+
+
 class Planned(NamedTuple):
     """One batch to be made: which pairs, and how large (`rows` may be more than there are pairs)."""
 
     indices: Array
     shape: Shape
+
+    def shard(self, shard: Shard) -> "Planned":
+        """The rows of one rank.   Law: the ranks' pairs are all pairs, each once, and their shapes are equal."""
+        rows = -(-self.shape.rows // shard.ranks)
+        return Planned(self.indices[shard.rank :: shard.ranks], self.shape._replace(rows=rows))
 
 
 class Plan:
