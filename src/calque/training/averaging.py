@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor, nn
 
+from calque.training.sharding import part_of, whole
+
 
 def mean_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
     """The mean of each weight, taken in float64; whole numbers, such as ranks, are those of the first."""
@@ -30,7 +32,12 @@ class MovingAverage:
         share = 1 - min(self.decay, (1 + step) / (10 + step))
         torch._foreach_lerp_(list(self.weights.values()), list(self._learnt.values()), share)
 
+    def whole_weights(self) -> dict[str, Tensor]:
+        """The average, whole and on the CPU."""
+        return {name: whole(value).cpu() for name, value in self.weights.items()}
+
+    @torch.no_grad()
     def restore(self, weights: Mapping[str, Tensor]) -> None:
-        """Puts `weights` of a checkpoint back."""
+        """Puts whole weights of a checkpoint back."""
         for name, value in self.weights.items():
-            value.copy_(weights[name])
+            value.copy_(part_of(weights[name], like=value))

@@ -38,9 +38,10 @@ from calque.training.ranks import Ranks
 from calque.training.reporting import Pace, Reporter, samples_text
 from calque.training.schedules import rate_at
 from calque.training.settings import TrainingConfig
+from calque.training.sharding import put_weights, shard, whole_weights
 from calque.training.update import Updater
 from calque.training.validation import NOTHING, Validation, ValidationSet, validate
-from calque.translator import Translator, load_weights_into, save_model, weights_of
+from calque.translator import Translator, load_weights_into, save_model
 
 
 class Job(NamedTuple):
@@ -96,7 +97,11 @@ class Trainer:
         self.config = job.config
         self.ranks = job.ranks
         self.translator = job.translator  # holds the model that is judged and kept
-        self.model = copy.deepcopy(job.translator.model) if job.config.ema else job.translator.model  # the one trained
+        self.is_sharded = job.config.sharded and job.ranks.count > 1
+        self.has_copy = bool(job.config.ema) or self.is_sharded
+        self.model = copy.deepcopy(job.translator.model) if self.has_copy else job.translator.model  # the one trained
+        if self.is_sharded:
+            shard(self.model, ranks=job.ranks.count)
         self.average = MovingAverage(self.model, decay=job.config.ema) if job.config.ema else None
         self.updater = Updater(
             self.model,
@@ -247,8 +252,8 @@ class Trainer:
         """Measures the model as it is; the best so far becomes RUN/model, and in the end the mean if asked for."""
         started = time.monotonic()
         progress = self.progress
-        if self.average and not averaged:
-            load_weights_into(self.translator.model, self._judged_weights(), origin="the moving average")
+        if self.has_copy and not averaged:
+            load_weights_into(self.translator.model, self._judged_weights(), origin="the model that is trained")
         found = self._measure()
         metric = "loss" if self.translator.is_language_model else self.config.metric
         if averaged:  # is kept, however good it is
@@ -283,8 +288,7 @@ class Trainer:
         return found._replace(loss=loss, bleu=bleu, chrf=chrf, exact_match=exact_match, ter=ter)
 
     def _judged_weights(self) -> dict[str, Tensor]:
-        own = weights_of(self.model)
-        return own | {name: value.cpu() for name, value in self.average.weights.items()} if self.average else own
+        return whole_weights(self.model) | (self.average.whole_weights() if self.average else {})
 
     def _write_samples(self, found: Validation) -> None:
         held_out, count = self.job.held_out, self.config.samples
@@ -300,8 +304,10 @@ class Trainer:
             self.metrics.sync()
             progress.metrics = self.metrics.position
             progress.samples = self.samples.stat().st_size if self.samples.exists() else 0
+        snapshot = self._snapshot() if self.ranks.leads or self.is_sharded else None
+        if self.ranks.leads and snapshot is not None:
             save_checkpoint(
-                self._checkpoints, self._snapshot(), step=progress.step, scheduled=scheduled, parent=progress.parent
+                self._checkpoints, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent
             )
             best = [step for _, step in progress.best_steps]
             last = 0 if self.config.average_of == "best" else self.config.average
@@ -312,12 +318,12 @@ class Trainer:
     def _snapshot(self) -> Snapshot:
         updater = self.updater
         tensors = {
-            "weights": weights_of(self.model),
+            "weights": whole_weights(self.model),
             "optimiser": optimiser_tensors(updater.optimiser, self.model),
             "sums": {name: value.cpu() for name, value in vars(updater.sums).items()},
         }
         if self.average:
-            tensors["average"] = {name: value.cpu() for name, value in self.average.weights.items()}
+            tensors["average"] = self.average.whole_weights()
         return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict()})
 
     @property
@@ -330,7 +336,8 @@ class Trainer:
         if found is not None:
             self.job.reporter.say(*found.skipped)
             tensors, values = found.snapshot.tensors, dict(found.snapshot.values)
-            load_weights_into(self.model, tensors["weights"], origin=str(found.path))
+            load_weights_into(self.translator.model, tensors["weights"], origin=str(found.path))
+            put_weights(self.model, tensors["weights"])
             restore_optimiser(self.updater.optimiser, self.model, tensors["optimiser"])
             for name, value in vars(self.updater.sums).items():
                 value.copy_(tensors["sums"][name])
@@ -361,11 +368,11 @@ class Trainer:
         """The mean of some checkpoints becomes RUN/model, where that was asked for."""
         steps = self._averaged_steps()
         if len(steps) > 1:
-            own = weights_of(self.model)
+            own = whole_weights(self.model)
             sound = self._sound_weights(steps)
             load_weights_into(self.translator.model, mean_weights(sound), origin="the mean of checkpoints")
             self._validate(averaged=len(sound))
-            load_weights_into(self.model, own, origin="the last step")
+            put_weights(self.model, own)
 
     def _averaged_steps(self) -> list[int]:
         if self.config.average < 2:
@@ -382,4 +389,4 @@ class Trainer:
                 found.append(load_weights(self._checkpoints / f"step-{step}"))
             except FolderError as error:
                 self.job.reporter.say(f"left out of the mean: {error}")
-        return found or [weights_of(self.model)]
+        return found or [whole_weights(self.model)]

@@ -8,6 +8,7 @@ from pydantic import Field
 from torch import Tensor, nn
 
 from calque.config import Config
+from calque.training.sharding import part_of, whole
 
 
 class OptimiserConfig(Config):
@@ -53,9 +54,9 @@ def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Op
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Its whole state, named PARAMETER/KEY."""
+    """Its whole state, named PARAMETER/KEY; where ranks hold parts of it, all of them must ask."""
     return {
-        f"{name}/{key}": value.detach().cpu().contiguous()
+        f"{name}/{key}": whole(value.detach()).cpu().contiguous()
         for name, parameter in model.named_parameters()
         for key, value in optimiser.state.get(parameter, {}).items()
         if value is not None  # SGD without momentum keeps an empty place
@@ -69,11 +70,7 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensor
             continue
         prefix = f"{name}/"
         found = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        optimiser.state[parameter] = {key: _placed(value, parameter) for key, value in found.items()}
-
-
-def _placed(value: Tensor, parameter: Tensor) -> Tensor:
-    return value.to(parameter.device).clone()
+        optimiser.state[parameter] = {key: part_of(value, like=parameter) for key, value in found.items()}
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

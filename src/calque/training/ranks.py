@@ -5,13 +5,15 @@ that a stop was asked for) goes through the CPU before any gradient does, so tha
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
+
+from calque.errors import ToldElsewhere
 
 PATIENCE = timedelta(minutes=60)  # rank 0 validates while the others wait
 BUCKET = 1 << 25  # bytes of gradients that travel together
@@ -65,6 +67,18 @@ class Ranks:
         data = torch.tensor(list(content) if self.leads else [0] * size, dtype=torch.uint8)
         dist.broadcast(data, src=0)
         return bytes(data.tolist()).decode()
+
+    def led(self, work: Callable[[], str]) -> str:
+        """What the leading rank's work gives, on every rank; the others wait, and end where it could not do it."""
+        text, problem = "", None
+        if self.leads:
+            try:
+                text = work()
+            except Exception as error:
+                problem = error
+        if self.any(problem is not None):
+            raise problem or ToldElsewhere("the leading rank could not begin")
+        return self.first_text(text)
 
     def wait(self) -> None:
         """Returns when every rank has come here."""

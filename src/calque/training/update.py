@@ -22,6 +22,7 @@ from calque.training.optimisers import build_optimiser, set_learning_rate
 from calque.training.ranks import Ranks
 from calque.training.seeds import stream_seed
 from calque.training.settings import TrainingConfig
+from calque.training.sharding import whole
 
 LossOf = Callable[[Batch, int], Loss]
 """The loss of a batch at a step."""
@@ -60,6 +61,7 @@ class Updater:
         self.loss_of = loss_of
         self.ranks = ranks
         self.history = history
+        self.averaged = ranks.count if config.sharded else 1  # sharded gradients come as the ranks' mean
         first = next(model.parameters())
         self.device = first.device
         self.learning = [one for one in model.parameters() if one.requires_grad]
@@ -82,7 +84,7 @@ class Updater:
             self.scaler.unscale_(self.optimiser)
         if self.config.clip_value:
             torch.nn.utils.clip_grad_value_(self.learning, self.config.clip_value)
-        norm = torch.nn.utils.clip_grad_norm_(self.learning, self.config.clip or math.inf)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.learning, self.config.clip or math.inf))
         self._apply(rate=rate, finite=norm.isfinite() & loss.isfinite())
         self._count(loss, norm, tokens=sum(batch.shared_tokens for batch in batches))
 
@@ -90,7 +92,7 @@ class Updater:
         """Leaves the gradient with the weights and gives the summed loss of all ranks; None where memory ran out."""
         rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
         torch.manual_seed(stream_seed(self.seed, f"step {step}{rank}"))
-        tokens = sum(batch.shared_tokens for batch in batches)
+        tokens = sum(batch.shared_tokens for batch in batches) / self.averaged
         baseline = None if self.model.baseline is None else self.model.baseline.value.clone()
         loss = torch.zeros_like(self.sums.loss)
         ran_out = False
@@ -105,6 +107,11 @@ class Updater:
             if not is_out_of_memory(error):
                 raise
             ran_out = True
+        if ran_out and self.config.sharded:  # the others are in the middle of sending parts to this rank
+            raise TrainingError(
+                f"out of memory in step {step}; the last checkpoint is intact; with training.sharded a batch cannot be "
+                "taken in parts, so set a smaller training.batch.tokens in config.toml and resume"
+            )
         if self.ranks.any(ran_out):
             self.optimiser.zero_grad(set_to_none=True)
             if baseline is not None and self.model.baseline is not None:
@@ -118,10 +125,13 @@ class Updater:
 
     def _add_up(self, loss: Tensor) -> None:
         """Gradients and loss of all ranks; what one rank did not use has a gradient of zero there."""
-        for one in self.learning:
-            if one.grad is None:
-                one.grad = torch.zeros_like(one)
-        self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss])
+        if self.config.sharded:
+            self.ranks.add_up([loss])
+        else:
+            for one in self.learning:
+                if one.grad is None:
+                    one.grad = torch.zeros_like(one)
+            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss])
         if self.model.baseline is not None:
             value = self.model.baseline.value
             self.ranks.add_up([value.data])
