@@ -30,7 +30,8 @@ def draw_curves(run: Path) -> bool:
     _curve(rate, train, "learning_rate", label="learning rate")
     _curve(norm, train, "gradient_norm", label="gradient norm, before clipping")
     _curve(padding, train, "padding", label="padding, share of positions")
-    _curve(padding, train, "skipped", label="updates left out, in all")
+    if any(line.get("skipped") for line in train):
+        _curve(padding, train, "skipped", label="updates left out, in all")
     _lengths(lengths, run / LENGTHS)
     titles = {
         loss: "loss, nats a token",
@@ -56,9 +57,8 @@ def draw_curves(run: Path) -> bool:
 
 def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str, marker: str = "") -> None:
     known = [line for line in lines if key in line]
-    if any(line[key] for line in known) or not known:
-        steps, values = [line["step"] for line in known], [line[key] for line in known]
-        axes.plot(steps, values, label=label, marker=marker, markersize=3)
+    steps, values = [line["step"] for line in known], [line[key] for line in known]
+    axes.plot(steps, values, label=label, marker=marker, markersize=3)
 
 
 def _lengths(axes: Any, path: Path) -> None:
