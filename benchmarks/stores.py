@@ -1,0 +1,109 @@
+"""Anonymous memory while a model is trained on a very long store: it must not grow with it.
+
+    python benchmarks/stores.py                       # 50 thousand and 50 million pairs
+    python benchmarks/stores.py 50000 5000000 --folder DIR
+
+Stores are written directly as ids, about 60 bytes a pair on disk. What is measured is a process that trains `tiny`
+for 200 steps with validations and checkpoints, as `calque train` does once its data is prepared.
+"""
+
+import argparse
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from memory import BOUND, EVERY, _anonymous, _family
+
+from calque.data.store import Rows, Span, Store, StoreWriter, open_store, store_of
+
+SIZES = (50_000, 50_000_000)
+PIECES = 1000
+BLOCK = 500_000  # pairs written together
+STEPS = 200
+
+
+def write_store(folder: Path, *, pairs: int) -> None:
+    """A store of random ids; lengths are 3 to 24 pieces."""
+    generator = np.random.default_rng(7)
+    with StoreWriter(folder, sizes=(PIECES, PIECES), longest=32) as writer:
+        for start in range(0, pairs, BLOCK):
+            lengths = generator.integers(3, 25, min(BLOCK, pairs - start), dtype=np.uint32)
+            ids = generator.integers(4, PIECES, int(lengths.sum()), dtype=np.uint32)
+            rows = Rows(ids, lengths + 1)
+            writer.append(rows, target=rows)
+
+
+def train_on(store: Store, *, folder: Path) -> None:
+    """Trains a small model on a store."""
+    import torch
+
+    from calque.models.model import Model, Sizes
+    from calque.models.systems import SYSTEMS
+    from calque.search.settings import SearchConfig
+    from calque.text import Tokenizers, Vocabulary, WordsTokenizer
+    from calque.text.vocabulary import PIECES as SPECIAL
+    from calque.training.loop import Job, train
+    from calque.training.reporting import Reporter
+    from calque.training.settings import TrainingConfig
+    from calque.training.validation import ValidationSet
+    from calque.translator import Translator
+
+    torch.set_num_threads(1)
+    words = WordsTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(PIECES - len(SPECIAL)))]))
+    config = SYSTEMS["tiny"].model
+    model = Model(config, sizes=Sizes(PIECES, PIECES, joint=True))
+    held_out = ValidationSet(store_of([([4, 5, 6], [6, 5, 4])] * 20), ["w0 w1 w2"] * 20, ["w2 w1 w0"] * 20)
+    job = Job(
+        TrainingConfig.model_validate(
+            {"steps": STEPS, "log_every": 20, "validate_every": STEPS // 2, "checkpoint_every": 50, "device": "cpu"}
+        ),
+        1,
+        Translator(model, Tokenizers(words, words), config=config, search=SearchConfig()),
+        store,
+        held_out,
+        folder,
+        Reporter(None, steps=STEPS, quiet=True),
+        card="",
+    )
+    train(job)
+
+
+def measure(pairs: int, *, folder: Path) -> tuple[int, float]:
+    """The peak of anonymous memory in bytes, and the seconds that training took."""
+    folder.mkdir()
+    write_store(folder / "store", pairs=pairs)
+    command = [sys.executable, __file__, "--child", str(pairs), "--folder", str(folder)]
+    started, peak = time.perf_counter(), 0
+    with subprocess.Popen(command) as child:
+        while child.poll() is None:
+            peak = max(peak, sum(map(_anonymous, _family(child.pid))))
+            time.sleep(EVERY)
+    if child.returncode:
+        raise SystemExit(f"the child failed with {child.returncode}")
+    return peak, time.perf_counter() - started
+
+
+def main() -> int:
+    """Exit code 0 if the bound holds."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
+    parser.add_argument("--folder", type=Path, help="where to write the stores; a temporary folder otherwise")
+    parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.child:
+        train_on(open_store(given.folder / "store", spans=[Span(0, given.child, 1.0)]), folder=given.folder)
+        return 0
+    with tempfile.TemporaryDirectory(prefix="calque-stores-", dir=given.folder) as folder:
+        found = [measure(size, folder=Path(folder) / str(size)) for size in given.sizes]
+    for size, (peak, seconds) in zip(given.sizes, found, strict=True):
+        print(f"{size:>12,} pairs  peak RssAnon {peak / 2**20:8.1f} MB  {seconds:6.1f} s")
+    growth = found[-1][0] - found[0][0]
+    print(f"growth of the peak: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
+    return int(growth > BOUND)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
