@@ -8,7 +8,7 @@ from typing import Any, Literal, NamedTuple
 
 from corpus import Corpus
 from entries import Entry
-from score import RESULT, write_json
+from score import RESULT
 
 from calque.config import check
 from calque.experiment import Experiment, experiment_values
@@ -105,12 +105,9 @@ def experiment_of(entry: Entry, plan: Plan) -> Experiment:
     return check(Experiment, values, origin=entry.name)
 
 
-def keep_settings(path: Path, settings: dict[str, Any]) -> None:
-    """Writes down what all runs of a folder share; raises a ValueError where they were begun with something else."""
-    if not path.exists():
-        write_json(path, settings)
-        return
-    before = json.loads(path.read_bytes())
+def refuse_other_settings(path: Path, settings: dict[str, Any]) -> None:
+    """Raises a ValueError where the runs of a folder were begun with something else."""
+    before = json.loads(path.read_bytes()) if path.exists() else settings
     changed = [
         f"{key} was {before.get(key)!r}, now {value!r}" for key, value in settings.items() if before.get(key) != value
     ]

@@ -16,9 +16,10 @@ from typing import get_args
 from corpus import CorpusKind, make_corpus
 from entries import ENTRIES, Entry
 from lengths import JOINED
-from plan import Order, Plan, experiment_of, keep_settings, runs_of
+from plan import Order, Plan, experiment_of, refuse_other_settings, runs_of
 from pool import INTERRUPTED, Pool, say, work
 from results import SETTINGS
+from score import write_json
 
 from calque.data.prepare import prepare
 from calque.errors import UserError
@@ -63,12 +64,13 @@ def _main() -> int:
         "assignments": given.assignments,
     }
     try:
+        refuse_other_settings(out / SETTINGS, shared)
         corpus = make_corpus(given.corpus.absolute(), kind=given.corpus_kind, made=out / "corpus")
         plan = Plan(corpus, out, given.factor, given.device, given.assignments, given.keep_checkpoints)
         experiments = [experiment_of(known[name], plan) for name in given.names]
-        keep_settings(out / SETTINGS, shared)
         # once, before many processes want it at the same time
         prepare(experiments[0].data, text=experiments[0].text, folder=plan.store)
+        write_json(out / SETTINGS, shared)
     except (OSError, ValueError, UserError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2

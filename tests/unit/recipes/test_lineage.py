@@ -234,10 +234,13 @@ def test_finished_runs_do_not_wait(tmp_path: Path, plan: Any) -> None:
 
 def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    plans.keep_settings(path, {"factor": 1.0})
-    plans.keep_settings(path, {"factor": 1.0})
+    plans.refuse_other_settings(path, {"factor": 0.5})
+    score.write_json(path, {"factor": 1.0})
+    plans.refuse_other_settings(path, {"factor": 1.0})
     with pytest.raises(ValueError, match=r"factor was 1\.0, now 0\.5"):
-        plans.keep_settings(path, {"factor": 0.5})
+        plans.refuse_other_settings(path, {"factor": 0.5})
+    with pytest.raises(ValueError, match=r"joined was None, now \[2\]"):
+        plans.refuse_other_settings(path, {"factor": 1.0, "joined": [2]})
 
 
 def test_claims_need_more_than_the_seeds_spread() -> None:
