@@ -54,8 +54,6 @@ def draw_line(path: Path, results: Results, *, unit: str = "words") -> None:
     left.set_ylabel("BLEU, lowercased")
     left.set_title("By length: single sentences, and neighbours joined by 2, 3 and 4", loc="left", fontsize=11)
     _name_ends(left, results)
-    groups = dict.fromkeys(filter(None, map(group_of, results)))
-    left.legend(handles=[Patch(color=GROUPS[each], label=each) for each in groups], frameon=False, fontsize=10)
     _bars(right, results)
     right.set_xlabel("BLEU, lowercased")
     right.set_title("The test set: mean, and range over seeds", loc="left", fontsize=11)
@@ -63,6 +61,9 @@ def draw_line(path: Path, results: Results, *, unit: str = "words") -> None:
         axes.grid(axis=along, alpha=0.3)
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
+    groups = dict.fromkeys(filter(None, map(group_of, results)))
+    handles = [Patch(color=GROUPS[each], label=each) for each in groups]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(GROUPS), frameon=False, fontsize=10)
     figure.savefig(path, dpi=130)
 
 

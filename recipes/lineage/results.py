@@ -77,7 +77,7 @@ def _read(path: Path) -> Iterator[tuple[str, Result]]:
 
 
 def _compact(result: Result) -> dict[str, Any]:
-    """Scores to three decimals are more than any seed can tell."""
+    """What the report needs; the digits left out are fewer than it shows, so that it stays the same."""
     kept = {key: result[key] for key in KEPT if key in result}
     kept["search"] = {key: result["search"][key] for key in KEPT_OF_SEARCH if key in result["search"]}
     rounded: dict[str, Any] = _rounded(kept)
@@ -89,6 +89,6 @@ def _rounded(value: Any) -> Any:
         case dict():
             return {key: _rounded(one) for key, one in value.items()}
         case float():
-            return round(value, 3)
+            return round(value, 6)
         case _:
             return value

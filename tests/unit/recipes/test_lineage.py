@@ -358,6 +358,15 @@ def test_a_file_of_an_unknown_corpus_is_refused(tmp_path: Path) -> None:
         kept.collect([tmp_path / "europarl.jsonl"])
 
 
+@pytest.mark.parametrize("path", sorted((FOLDER / "results").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_the_readme_shows_what_was_kept(path: Path) -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    ((corpus_kind, measured),) = kept.collect([path]).items()
+    assert report.table(measured) in text
+    assert claims.claims_table(claims.findings(measured)) in text
+    assert (FOLDER / report.figure_name(corpus_kind)).is_file()
+
+
 @pytest.mark.parametrize("corpus_kind", ["multi30k", "dialog"])
 def test_the_readme_has_a_place_for_results(corpus_kind: str) -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
