@@ -86,11 +86,12 @@ def findings(results: Results) -> list[Finding]:
 
 
 def loss_at_length(result: Result) -> float | None:
-    """How many per cent of BLEU a system loses by translating long sources at once and not sentence by sentence.
+    """How many per cent of BLEU a system loses by translating long joined sources at once, not sentence by sentence.
 
     Both are of the same text, so that it is the length that costs, and nothing else.
     """
-    return _loss(result["lengths"][LONG]["bleu_lowercased"], of=result["lengths"][LONG].get("apart"))
+    joined = result["lengths"][LONG].get("joined")  # which the first results did not have
+    return _loss(joined["at_once"], of=joined["apart"]) if joined else None
 
 
 def loss_from_short(result: Result) -> float | None:

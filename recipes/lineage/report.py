@@ -76,10 +76,10 @@ def report(corpus: CorpusKind, results: Results, *, note: str | None = None) -> 
         table(results),
         f"![BLEU by the length of the source, and of all entries]({figure_name(corpus)})",
         "A difference is *shown* where its mean is larger than the seeds' spread, the largest distance between two "
-        "seeds of one entry.\nA loss on long sentences is what a source "
-        f"of {BUCKET_NAMES[-1]} {unit} scores less, in per cent, when it is translated at once than when\nits "
-        f"sentences are translated one by one; a system *loses* where every seed loses more than {MARGIN:g} %, and "
-        "does not where none does.",
+        "seeds of one entry.\nA loss on long sentences is what joined sources of "
+        f"{BUCKET_NAMES[-1]} {unit} score less, in per cent, when they are translated at once\nthan when their "
+        f"sentences are translated one by one; a system *loses* where every seed loses more than {MARGIN:g} %, "
+        "and does not\nwhere none does.",
         claims_table(findings(results)),
         made_with(results),
     ]

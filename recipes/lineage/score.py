@@ -2,8 +2,8 @@
 
     python recipes/lineage/score.py RUN --name luong2015 --seed 1 --source test.en --reference test.de
 
-Neighbouring test sentences joined by two, three and four stand beside the single ones where length is looked at; what
-their sentences score when each is translated alone stands beside that.
+Neighbouring test sentences joined by two, three and four stand beside the single ones where length is looked at; of the
+joined ones it also says what they score at once, and when each of their sentences is translated alone.
 """
 
 import argparse
@@ -60,8 +60,10 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
     scores = score_translations(translations, references)
     told = {"bleu_lowercased": scores.bleu_lowercased, "bleu": scores.bleu, "chrf": scores.chrf}
     rows = [row for each in scored.values() for row in each]
-    lengths = by_length(rows, language=languages[0], score=lowercased_bleu)
-    apart = by_length(translated_apart(scored, language=languages[1]), language=languages[0], score=lowercased_bleu)
+    lengths, at_once, apart = (
+        by_length(each, language=languages[0], score=lowercased_bleu)
+        for each in (rows, rows[len(scored[1]) :], translated_apart(scored, language=languages[1]))
+    )
     config, made = read_toml(run / "config.toml"), json.loads((run / "run.json").read_bytes())
     speed = training_speed(
         read_journal(run / "metrics.jsonl"),
@@ -73,7 +75,11 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
         "signatures": {name: metric.signature for name, metric in told.items()},
         "joined": {str(size): lowercased_bleu(*_columns(each)) for size, each in scored.items()},
         "lengths": {
-            name: {"sentences": count, "bleu_lowercased": found, "apart": apart[name][1]}
+            name: {
+                "sentences": count,
+                "bleu_lowercased": found,
+                "joined": {"sentences": at_once[name][0], "at_once": at_once[name][1], "apart": apart[name][1]},
+            }
             for name, (count, found) in lengths.items()
         },
         "longer": len(rows) - sum(count for count, _ in lengths.values()),
@@ -98,11 +104,12 @@ def joined(test: Pairs, *, size: int, languages: tuple[str, str]) -> Pairs:
 
 
 def translated_apart(scored: Mapping[int, Sequence[Row]], *, language: str) -> list[Row]:
-    """The same sources and references, but each sentence of a joined source translated alone: length costs nothing."""
+    """The joined sources and references, but each sentence translated alone: length costs nothing."""
     alone = [translation for _, _, translation in scored[1]]
     return [
         (source, reference, translation)
         for size, rows in scored.items()
+        if size > 1
         for (source, reference, _), translation in zip(
             rows, join_neighbours(alone, size=size, language=language), strict=True
         )

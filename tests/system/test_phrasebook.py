@@ -82,7 +82,7 @@ def test_it_learns_the_phrasebook(name: str, tmp_path: Path, seed: int) -> None:
     assert found.nats >= (recipe.nats or 0.15)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(SAMPLE))
 def test_it_begins_to_learn_the_phrasebook(place: int, tmp_path: Path, seed: int) -> None:
     bounds = {name: recipe.nats for name, recipe in RECIPES.items() if recipe.nats is not None}
