@@ -2,72 +2,159 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
-from claims import Results
+from entries import ENTRIES
 from lengths import BUCKET_NAMES
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
+from matplotlib.patches import Patch
+from results import Results
 
-MAIN = ("cho2014", "sutskever2014", "bahdanau2015", "luong2015", "gehring2017", "vaswani2017-base")
-COLOURS = ("#d55e00", "#e69f00", "#0072b2", "#56b4e9", "#009e73", "#cc79a7")  # Okabe and Ito's, told apart by all
-MARKERS = "osD^vP"
+
+class Style(NamedTuple):
+    """How a main system's line is drawn; its colour is that of its group."""
+
+    marker: str
+    dashes: Any = "-"
+
+
+# Okabe and Ito's colours, which all eyes tell apart.
+GROUPS = {
+    "one vector for the source": "#d55e00",
+    "recurrent with attention": "#0072b2",
+    "convolutional": "#009e73",
+    "Transformer": "#a8518a",
+}
+MAIN = {
+    "cho2014": Style("o"),
+    "sutskever2014": Style("s", (0, (5, 2))),
+    "bahdanau2015": Style("D"),
+    "luong2015": Style("^", (0, (5, 2))),
+    "gehring2017": Style("v"),
+    "vaswani2017-base": Style("P"),
+}
+WITHOUT_ATTENTION = {"cho2014", "sutskever2014", "sutskever2014-forward"}
+FAMILIES = {"recurrent": "recurrent with attention", "convolutional": "convolutional", "transformer": "Transformer"}
 OTHERS = "#595959"
+LEAST_GAP = 0.045  # of the axis, between the names at the ends of two lines
 
 
 def draw_line(path: Path, results: Results, *, unit: str = "words") -> None:
     """Draws the figure; lengths are counted in `unit`."""
-    figure = Figure(figsize=(12, max(4.2, 1.4 + 0.27 * len(results))), layout="constrained")
+    figure = Figure(figsize=(13, max(4.6, 1.5 + 0.3 * len(results))), layout="constrained")
     FigureCanvasAgg(figure)
-    left, right = figure.subplots(1, 2, width_ratios=(1.15, 1))
-    styles = dict(zip(MAIN, zip(COLOURS, MARKERS, strict=True), strict=True))
-    main = [name for name in MAIN if name in results]
-    for name in main:
-        _lengths(left, name, results, style=styles[name])
-    _dots(right, results, styles=styles)
+    left, right = figure.subplots(1, 2, width_ratios=(1.1, 1))
+    for name in (name for name in MAIN if name in results):
+        _by_length(left, name, results)
     left.set_xticks(range(len(BUCKET_NAMES)), BUCKET_NAMES)
-    left.set_xlabel(f"length of the source, {unit}")
-    left.set_ylabel("BLEU, lowercased")
+    left.set_xlim(-0.2, len(BUCKET_NAMES) - 1 + 0.1)
     left.set_ylim(bottom=0)
-    left.set_title("by length: the test set, and its neighbours joined by 2, 3 and 4", loc="left", fontsize=10)
-    if main:
-        left.legend(frameon=False, fontsize=9)
+    left.set_xlabel(f"length of the source in {unit}")
+    left.set_ylabel("BLEU, lowercased")
+    left.set_title("By length: single sentences, and neighbours joined by 2, 3 and 4", loc="left", fontsize=11)
+    _name_ends(left, results)
+    _bars(right, results)
     right.set_xlabel("BLEU, lowercased")
-    right.set_title("test set: mean, and range over seeds", loc="left", fontsize=10)
-    for axes in (left, right):
-        axes.grid(alpha=0.25)
+    right.set_title("The test set: mean, and range over seeds", loc="left", fontsize=11)
+    for axes, along in ((left, "y"), (right, "x")):
+        axes.grid(axis=along, alpha=0.3)
+        axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
-    figure.savefig(path, dpi=150)
+    groups = dict.fromkeys(filter(None, map(group_of, results)))
+    handles = [Patch(color=GROUPS[each], label=each) for each in groups]
+    figure.legend(handles=handles, loc="outside lower center", ncols=len(GROUPS), frameon=False, fontsize=10)
+    figure.savefig(path, dpi=130)
 
 
-def _lengths(axes: Any, name: str, results: Results, *, style: tuple[str, str]) -> None:
+def group_of(name: str) -> str | None:
+    """Which of GROUPS an entry belongs to."""
+    if name in WITHOUT_ATTENTION:
+        return "one vector for the source"
+    return next((FAMILIES[entry.family] for entry in ENTRIES if entry.name == name), None)
+
+
+def spread_out(heights: Sequence[float], *, gap: float) -> list[float]:
+    """Heights as near as may be to those given, in their order, and no two nearer to each other than `gap`.
+
+    >>> spread_out([5.0, 1.0, 5.0], gap=1.0)
+    [4.5, 1.0, 5.5]
+    """
+    blocks: list[tuple[float, list[int]]] = []  # the middle of places that touch, lowest first
+    for place in sorted(range(len(heights)), key=lambda each: heights[each]):
+        blocks.append((heights[place], [place]))
+        while len(blocks) > 1 and _touches(*blocks[-2:], gap=gap):
+            (_, upper), (_, lower) = blocks.pop(), blocks.pop()
+            places = lower + upper
+            blocks.append((sum(heights[each] for each in places) / len(places), places))
+    found = list(heights)
+    for middle, places in blocks:
+        for number, place in enumerate(places):
+            found[place] = middle + (number - (len(places) - 1) / 2) * gap
+    return found
+
+
+def _touches(lower: tuple[float, list[int]], upper: tuple[float, list[int]], *, gap: float) -> bool:
+    return upper[0] - lower[0] < gap * (len(lower[1]) + len(upper[1])) / 2
+
+
+def _by_length(axes: Any, name: str, results: Results) -> None:
     """A line through the means, and a band from the lowest to the highest seed."""
-    columns = [[one["lengths"][bucket]["bleu_lowercased"] for one in results[name].values()] for bucket in BUCKET_NAMES]
-    found = [(place, column) for place, column in enumerate(columns) if None not in column]
+    found = _columns(name, results)
     places = [place for place, _ in found]
-    colour, marker = style
-    axes.plot(places, [_mean(column) for _, column in found], color=colour, marker=marker, markersize=6, label=name)
+    colour, style = _colour(name), MAIN[name]
+    means = [_mean(column) for _, column in found]
+    axes.plot(places, means, color=colour, marker=style.marker, linestyle=style.dashes, linewidth=2, markersize=7)
     lows, highs = ([pick(column) for _, column in found] for pick in (min, max))
-    axes.fill_between(places, lows, highs, color=colour, alpha=0.15, linewidth=0)
+    axes.fill_between(places, lows, highs, color=colour, alpha=0.13, linewidth=0)
 
 
-def _dots(axes: Any, results: Results, *, styles: dict[str, tuple[str, str]]) -> None:
-    for place, (name, seeds) in enumerate(results.items()):
-        values = [one["bleu_lowercased"] for one in seeds.values()]
-        colour, marker = styles.get(name, (OTHERS, "o"))
-        axes.plot([min(values), max(values)], [place, place], color=colour, linewidth=2, alpha=0.5)
-        axes.plot(_mean(values), place, color=colour, marker=marker, markersize=7)
+def _name_ends(axes: Any, results: Results) -> None:
+    """Each line is named where it ends, so that no legend has to be read."""
+    ends = {name: columns[-1] for name in MAIN if name in results and (columns := _columns(name, results))}
+    if not ends:
+        axes.text(0.5, 0.5, "no main system", transform=axes.transAxes, ha="center", color=OTHERS)
+        return
+    low, high = axes.get_ylim()
+    heights = spread_out([_mean(column) for _, column in ends.values()], gap=LEAST_GAP * (high - low))
+    for (name, (place, _)), height in zip(ends.items(), heights, strict=True):
         axes.annotate(
-            f"{_mean(values):.1f}",
-            (max(values), place),
-            xytext=(8, 0),
+            name,
+            (place, height),
+            xytext=(10, 0),
             textcoords="offset points",
             va="center",
-            fontsize=8,
+            fontsize=10,
+            color=_colour(name),
+            annotation_clip=False,
+        )
+
+
+def _bars(axes: Any, results: Results) -> None:
+    """A bar an entry, the seeds' range on it, and its mean in figures."""
+    for place, (name, seeds) in enumerate(results.items()):
+        values = [one["bleu_lowercased"] for one in seeds.values()]
+        mean = _mean(values)
+        axes.barh(place, mean, height=0.72, color=_colour(name), alpha=0.8)
+        range_ = [[mean - min(values)], [max(values) - mean]]
+        axes.errorbar(mean, place, xerr=range_, color="black", capsize=3, linewidth=1.2)
+        axes.annotate(
+            f"{mean:.1f}", (max(values), place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9
         )
     axes.set_yticks(range(len(results)), list(results))
-    axes.set_ylim(len(results) - 0.5, -0.5)
-    axes.margins(x=0.12)
+    axes.set_ylim(len(results) - 0.4, -0.6)
+    axes.margins(x=0.1)
+
+
+def _columns(name: str, results: Results) -> list[tuple[int, list[float]]]:
+    """The buckets in which every seed has sentences, and what the seeds have there."""
+    columns = [[one["lengths"][bucket]["bleu_lowercased"] for one in results[name].values()] for bucket in BUCKET_NAMES]
+    return [(place, column) for place, column in enumerate(columns) if None not in column]
+
+
+def _colour(name: str) -> str:
+    group = group_of(name)
+    return GROUPS[group] if group else OTHERS
 
 
 def _mean(values: Sequence[float]) -> float:

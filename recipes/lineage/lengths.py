@@ -22,8 +22,13 @@ def join_neighbours(lines: Sequence[str], *, size: int, language: str) -> list[s
     >>> join_neighbours(["a b", "c", "d", "e", "f"], size=2, language="en")
     ['a b c', 'd e']
     """
-    joiner = "" if language in UNSPACED else " "
-    return [joiner.join(lines[start : start + size]) for start in range(0, len(lines) - size + 1, size)]
+    starts = range(0, len(lines) - size + 1, size)
+    return [joined_line(lines[start : start + size], language=language) for start in starts]
+
+
+def joined_line(lines: Sequence[str], *, language: str) -> str:
+    """Lines as one, with a space between them where the language has any."""
+    return ("" if language in UNSPACED else " ").join(lines)
 
 
 def length(line: str, *, language: str) -> int:

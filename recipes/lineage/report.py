@@ -1,13 +1,13 @@
-"""The results of the line as a table, a figure and the papers' claims.
+"""The results of the line as tables, figures and the papers' claims, a part for each corpus.
 
-    python recipes/lineage/report.py OUT [OUT2 ...] [--write README.md]
+    python recipes/lineage/report.py OUT [OUT2 ...] --keep recipes/lineage/results
+    python recipes/lineage/report.py recipes/lineage/results/*.jsonl --write recipes/lineage/README.md
 
-prints the report, and writes it to OUT/report.md with its figure OUT/lineage.png; with --write also between the
-marks of that file, and the figure beside it.
+Each PATH is a folder of runs, or a file that was kept of one. It prints the report; --keep writes what it needs to
+FOLDER/CORPUS.jsonl, --write puts it between the marks of a file, and the figures beside that file.
 """
 
 import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -15,39 +15,17 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
-from claims import Results, claims_table, findings
-from entries import ENTRIES
+from claims import MARGIN, claims_table, findings
+from corpus import UNITS, CorpusKind
 from figure import draw_line
 from lengths import BUCKET_NAMES, JOINED
-
-BEGIN, END = "<!-- results -->", "<!-- /results -->"
-FIGURE = "lineage.png"
-
-
-def collect(folders: Sequence[Path]) -> dict[str, dict[int, dict[str, Any]]]:
-    """Every result.json in the folders' runs by entry and seed: entries as listed, then names that are not known."""
-    found: dict[str, dict[int, dict[str, Any]]] = {entry.name: {} for entry in ENTRIES}
-    seen: dict[tuple[str, int], Path] = {}
-    for path in sorted(path for folder in folders for path in folder.glob("*/result.json")):
-        result = json.loads(path.read_bytes())
-        key = result["name"], result["seed"]
-        if key in seen:
-            raise ValueError(f"{path} and {seen[key]} are of the same entry and seed: leave one out")
-        seen[key] = path
-        found.setdefault(key[0], {})[key[1]] = result
-    return {name: dict(sorted(seeds.items())) for name, seeds in found.items() if seeds}
+from results import Results, collect, keep
 
 
 def table(results: Results) -> str:
     """One row an entry, in Markdown; means over seeds, and the range of BLEU."""
     head = [
-        "system",
-        "parameters",
-        "seeds",
-        "BLEU lowercased (range)",
-        "cased",
-        "chrF",
-        "target tokens/s",
+        *("system", "parameters", "rate", "seeds", "BLEU lowercased (range)", "cased", "chrF", "target tokens/s"),
         *BUCKET_NAMES,
     ]
     rows = [head, ["---"] * len(head)]
@@ -57,7 +35,8 @@ def table(results: Results) -> str:
         rows.append(
             [
                 name,
-                " / ".join(f"{count:,}" for count in sorted({one["parameters"] for one in ones})),
+                _all(f"{one['parameters']:,}" for one in ones),
+                _all(one["learning_rate"] for one in ones),
                 str(len(ones)),
                 f"**{_mean(bleu):.2f}** ({min(bleu):.2f} to {max(bleu):.2f})",
                 *(f"{_mean([one[key] for one in ones]):.2f}" for key in ("bleu", "chrf")),
@@ -73,13 +52,13 @@ def made_with(results: Results) -> str:
     ones = [one for seeds in results.values() for one in seeds.values()]
 
     def told(*keys: str) -> str:
-        return " / ".join(dict.fromkeys(str(reduce(getitem, keys, one)) for one in ones))
+        return _all(reduce(getitem, keys, one) for one in ones)
 
     lengths = ", ".join(f"{name}: {told('lengths', name, 'sentences')}" for name in BUCKET_NAMES)
     signatures = (("BLEU lowercased", "bleu_lowercased"), ("BLEU cased", "bleu"), ("chrF", "chrf"))
     lines = [
         f"{len(ones)} runs of {told('steps')} steps on {told('device')}",
-        f"torch {told('torch')}, Calque {told('calque')}",
+        f"torch {told('torch')}, Calque {told('calque')}; data {_all(one['data'][:12] for one in ones)}",
         f"beam {told('search', 'beam')}, length penalty {told('search', 'length_penalty')}",
         f"sentences by length, of the test set and its neighbours joined by {', '.join(map(str, JOINED))}: {lengths}; "
         f"longer and left out: {told('longer')}",
@@ -88,32 +67,47 @@ def made_with(results: Results) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def report(results: Results) -> str:
-    """All of it in Markdown."""
+def report(corpus: CorpusKind, results: Results, *, note: str | None = None) -> str:
+    """All of one corpus, in Markdown."""
+    unit = UNITS[corpus]
     parts = [
+        *([f"**{note}**"] if note else []),
+        f"The last five columns are lowercased BLEU by {unit} of the source.",
         table(results),
-        f"![BLEU by length of the source, and of all entries]({FIGURE})",
-        "The claims, in points of lowercased BLEU; *shown* is a mean difference larger than the seeds' spread, the "
-        "largest\ndistance between two seeds of one entry (for *does not lose*: no larger). Losing on long sentences "
-        f"is BLEU on {BUCKET_NAMES[0]} less BLEU on {BUCKET_NAMES[-1]}.",
+        f"![BLEU by the length of the source, and of all entries]({figure_name(corpus)})",
+        "A difference is *shown* where its mean is larger than the seeds' spread, the largest distance between two "
+        "seeds of one entry.\nA loss on long sentences is what joined sources of "
+        f"{BUCKET_NAMES[-1]} {unit} score less, in per cent, when they are translated at once\nthan when their "
+        f"sentences are translated one by one; a system *loses* where every seed loses more than {MARGIN:g} %, "
+        "and does not\nwhere none does.",
         claims_table(findings(results)),
         made_with(results),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def filled(text: str, *, results: str) -> str:
-    """`text` with the results between its marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"there is no place for the results: it begins with {BEGIN} and ends with {END}")
-    return f"{before}{BEGIN}\n\n{results}\n{END}{after}"
+def figure_name(corpus: CorpusKind) -> str:
+    """`lineage-multi30k.png`."""
+    return f"lineage-{corpus}.png"
+
+
+def filled(text: str, *, corpus: CorpusKind, results: str) -> str:
+    """`text` with the results between the marks of their corpus."""
+    begin, end = f"<!-- results {corpus} -->", f"<!-- /results {corpus} -->"
+    before, found, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (found and closed):
+        raise ValueError(f"there is no place for the results of {corpus}: it begins with {begin} and ends with {end}")
+    return f"{before}{begin}\n\n{results}\n{end}{after}"
 
 
 def _at_length(ones: Sequence[Mapping[str, Any]], bucket: str) -> str:
     values = [one["lengths"][bucket]["bleu_lowercased"] for one in ones]
     return "" if None in values else f"{_mean(values):.1f}"
+
+
+def _all(values: Any) -> str:
+    return " / ".join(dict.fromkeys(map(str, values)))
 
 
 def _mean(values: Sequence[float]) -> float:
@@ -122,23 +116,30 @@ def _mean(values: Sequence[float]) -> float:
 
 def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("out", type=Path, nargs="+")
-    parser.add_argument("--write", type=Path, help="a file with marks, to be filled")
-    parser.add_argument("--unit", default="words", help="what the corpus's lengths are counted in: words or characters")
+    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for the results, one compact file a corpus")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="with marks to be filled; figures go beside it")
+    parser.add_argument("--note", help="one sentence to stand above the results")
     given = parser.parse_args()
     try:
-        results = collect(given.out)
-        if not results:
-            raise ValueError(f"no result.json in any run of {', '.join(map(str, given.out))}")
-        text = report(results)
-        print(text)
-        (given.out[0] / "report.md").write_text(text, encoding="utf-8")
-        draw_line(given.out[0] / FIGURE, results, unit=given.unit)
+        collected = collect(given.paths)
+        if not collected:
+            raise ValueError(f"no results in {', '.join(map(str, given.paths))}")
+        reports = {corpus: report(corpus, results, note=given.note) for corpus, results in collected.items()}
+        for corpus, text in reports.items():
+            print(f"## {corpus}\n\n{text}")
+        if given.keep:
+            keep(given.keep, collected)
         if given.write:
-            given.write.write_text(filled(given.write.read_text(encoding="utf-8"), results=text), encoding="utf-8")
-            draw_line(given.write.parent / FIGURE, results, unit=given.unit)
+            text = given.write.read_text(encoding="utf-8")
+            for corpus, results in reports.items():
+                text = filled(text, corpus=corpus, results=results)
+            given.write.write_text(text, encoding="utf-8")
+            for corpus, found in collected.items():
+                draw_line(given.write.parent / figure_name(corpus), found, unit=UNITS[corpus])
     except (OSError, ValueError) as error:
-        sys.exit(f"report.py: {error}")
+        print(f"report.py: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 if __name__ == "__main__":

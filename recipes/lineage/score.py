@@ -2,7 +2,8 @@
 
     python recipes/lineage/score.py RUN --name luong2015 --seed 1 --source test.en --reference test.de
 
-Neighbouring test sentences joined by two, three and four stand beside the single ones where length is looked at.
+Neighbouring test sentences joined by two, three and four stand beside the single ones where length is looked at; of the
+joined ones it also says what they score at once, and when each of their sentences is translated alone.
 """
 
 import argparse
@@ -10,9 +11,9 @@ import json
 import re
 import sys
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, get_args
 
 from corpus import read_lines
 from lengths import JOINED, by_length, join_neighbours
@@ -22,9 +23,12 @@ from calque.config import read_toml
 from calque.evaluation.metrics import bleu, score_translations
 from calque.training.journal import read_journal
 from calque.translator import Translator
+from calque.translator.devices import DeviceName
 
 RESULT = "result.json"
 BEAM = 5
+
+Row = tuple[str, str, str]  # a source, its reference, its translation
 
 
 class Pairs(NamedTuple):
@@ -46,7 +50,7 @@ class Speed(NamedTuple):
         return self.tokens / self.tokens_per_second
 
 
-def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: str) -> dict[str, Any]:
+def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: DeviceName) -> dict[str, Any]:
     """All that result.json tells, except what the run is called."""
     translator = calque.load(run, device=device)
     started = time.monotonic()
@@ -56,7 +60,10 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: str
     scores = score_translations(translations, references)
     told = {"bleu_lowercased": scores.bleu_lowercased, "bleu": scores.bleu, "chrf": scores.chrf}
     rows = [row for each in scored.values() for row in each]
-    lengths = by_length(rows, language=languages[0], score=lowercased_bleu)
+    lengths, at_once, apart = (
+        by_length(each, language=languages[0], score=lowercased_bleu)
+        for each in (rows, rows[len(scored[1]) :], translated_apart(scored, language=languages[1]))
+    )
     config, made = read_toml(run / "config.toml"), json.loads((run / "run.json").read_bytes())
     speed = training_speed(
         read_journal(run / "metrics.jsonl"),
@@ -67,7 +74,14 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: str
         **{name: metric.value for name, metric in told.items()},
         "signatures": {name: metric.signature for name, metric in told.items()},
         "joined": {str(size): lowercased_bleu(*_columns(each)) for size, each in scored.items()},
-        "lengths": {name: {"sentences": count, "bleu_lowercased": found} for name, (count, found) in lengths.items()},
+        "lengths": {
+            name: {
+                "sentences": count,
+                "bleu_lowercased": found,
+                "joined": {"sentences": at_once[name][0], "at_once": at_once[name][1], "apart": apart[name][1]},
+            }
+            for name, (count, found) in lengths.items()
+        },
         "longer": len(rows) - sum(count for count, _ in lengths.values()),
         "parameters": sum(one.numel() for one in translator.model.parameters() if one.requires_grad),
         "steps": config["training"]["steps"],
@@ -87,6 +101,19 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: str
 def joined(test: Pairs, *, size: int, languages: tuple[str, str]) -> Pairs:
     """Every `size` neighbours of a test set as one."""
     return Pairs(*(join_neighbours(side, size=size, language=each) for side, each in zip(test, languages, strict=True)))
+
+
+def translated_apart(scored: Mapping[int, Sequence[Row]], *, language: str) -> list[Row]:
+    """The joined sources and references, but each sentence translated alone: length costs nothing."""
+    alone = [translation for _, _, translation in scored[1]]
+    return [
+        (source, reference, translation)
+        for size, rows in scored.items()
+        if size > 1
+        for (source, reference, _), translation in zip(
+            rows, join_neighbours(alone, size=size, language=language), strict=True
+        )
+    ]
 
 
 def lowercased_bleu(translations: Sequence[str], references: Sequence[str]) -> float:
@@ -117,12 +144,12 @@ def write_json(path: Path, values: Any) -> None:
     temporary.replace(path)
 
 
-def _translated(translator: Translator, pairs: Pairs) -> list[tuple[str, str, str]]:
+def _translated(translator: Translator, pairs: Pairs) -> list[Row]:
     translations = translator.translate(pairs.sources, beam=BEAM)
     return list(zip(pairs.sources, pairs.references, translations, strict=True))
 
 
-def _columns(rows: Sequence[tuple[str, str, str]]) -> tuple[list[str], list[str]]:
+def _columns(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
     return [row[2] for row in rows], [row[1] for row in rows]
 
 
@@ -134,7 +161,7 @@ def _main() -> None:
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--languages", nargs=2, default=("en", "de"), metavar=("SOURCE", "TARGET"))
-    parser.add_argument("--device", default="auto")
+    parser.add_argument("--device", choices=get_args(DeviceName), default="auto")
     given = parser.parse_args()
     test = Pairs(read_lines(given.source), read_lines(given.reference))
     if len(test.sources) != len(test.references):

@@ -6,7 +6,8 @@ that two minutes do not carry so far have a bound below that, and hard attention
 
 scripts/test takes three systems by its seed and trains them briefly. Most then write English that has little to do with
 the Chinese, so the bound is on what they know of it: how many nats a piece the translation costs less given its own
-source than given another one's. A model that does not read its source has 0.
+source than given another one's. A model that does not read its source has 0; the bounds are about half of the least
+that any of three or four seeds reached.
 """
 
 import random
@@ -52,20 +53,20 @@ ONE_LAYER = ("model.encoder.layers=1", "model.decoder.layers=1")  # a second one
 
 RECIPES = {
     "cho2014": Recipe(0.16, 700, 0.01, bleu=4, nats=0.25),
-    "sutskever2014": Recipe(0.192, 600, 0.005, bleu=1.5, nats=0.07, overrides=ONE_LAYER),
+    "sutskever2014": Recipe(0.192, 600, 0.005, bleu=1.5, nats=0.05, overrides=ONE_LAYER),
     "bahdanau2015": Recipe(0.096, 450, 0.01, bleu=25, nats=1.2),
-    "luong2015": Recipe(0.192, 600, 0.005, bleu=4, nats=0.2, overrides=ONE_LAYER),
-    "luong2015-local-m": Recipe(0.192, 600, 0.005, bleu=4, nats=0.2, overrides=ONE_LAYER),
+    "luong2015": Recipe(0.192, 600, 0.005, bleu=4, nats=0.12, overrides=ONE_LAYER),
+    "luong2015-local-m": Recipe(0.192, 600, 0.005, bleu=4, nats=0.12, overrides=ONE_LAYER),
     "luong2015-local-p": Recipe(0.192, 600, 0.005, bleu=2, nats=0.15, overrides=ONE_LAYER),
     "luong2015-hard": Recipe(0.128, 1100, 0.005, bleu=0.5, nats=None, overrides=ONE_LAYER),
     "gnmt2016": Recipe(0.094, 600, 0.01, bleu=8, nats=0.5),
     "gehring2017": Recipe(0.1875, 450, 0.003, bleu=25, nats=1.5),
-    "vaswani2017-base": Recipe(0.1875, 450, 0.003, bleu=30, nats=0.8),
-    "vaswani2017-big": Recipe(0.0625, 450, 0.003, bleu=10, nats=0.3),
-    "tiny": Recipe(0.75, 450, 0.003, bleu=30, nats=1.0),
-    "small": Recipe(0.375, 450, 0.003, bleu=30, nats=1.0),
-    "base": Recipe(0.125, 450, 0.003, bleu=12, nats=0.6),
-    "fast": Recipe(0.375, 450, 0.003, bleu=25, nats=0.6),
+    "vaswani2017-base": Recipe(0.1875, 450, 0.003, bleu=30, nats=0.6),
+    "vaswani2017-big": Recipe(0.0625, 450, 0.003, bleu=10, nats=0.25),
+    "tiny": Recipe(0.75, 450, 0.003, bleu=30, nats=0.9),
+    "small": Recipe(0.375, 450, 0.003, bleu=30, nats=0.9),
+    "base": Recipe(0.125, 450, 0.003, bleu=12, nats=0.5),
+    "fast": Recipe(0.375, 450, 0.003, bleu=25, nats=0.5),
 }
 
 
@@ -82,7 +83,7 @@ def test_it_learns_the_phrasebook(name: str, tmp_path: Path, seed: int) -> None:
     assert found.nats >= (recipe.nats or 0.15)
 
 
-@pytest.mark.full
+@pytest.mark.slow
 @pytest.mark.parametrize("place", range(SAMPLE))
 def test_it_begins_to_learn_the_phrasebook(place: int, tmp_path: Path, seed: int) -> None:
     bounds = {name: recipe.nats for name, recipe in RECIPES.items() if recipe.nats is not None}

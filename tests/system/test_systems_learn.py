@@ -1,8 +1,9 @@
 """Every named system, made small, must learn to copy and to reverse sequences it has not seen; the language model, to
 go on in an order.
 
-The bounds are shares of whole sequences that are right; the seed changes with the commit. Chance is below 1 in 100.
-Those without attention get shorter sequences.
+The bounds are shares of whole sequences that are right; the seed changes with the commit. A model that does not read
+its source has less than 1 in 100 right, one that knows which letters there are and not their order about 1 in 10.
+Systems without attention, and the one that predicts where to look, get shorter sequences.
 """
 
 from math import log
@@ -18,7 +19,7 @@ from calque.translator import load
 from tests.conftest import learning, toy_corpus, toy_values
 from tests.system.learning import DRY, Budget, learnt, lines
 
-pytestmark = [pytest.mark.full, pytest.mark.usefixtures("unplotted")]
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unplotted")]
 
 
 class Recipe(NamedTuple):
@@ -34,6 +35,7 @@ class Recipe(NamedTuple):
 RECURRENT, CONVOLUTIONAL = Budget(300, 0.01, longest=6), Budget(300, 0.005, longest=6)
 TRANSFORMER = Budget(400, 0.005, longest=6)
 WITHOUT_ATTENTION = Budget(600, 0.01, longest=4)
+PREDICTED = Budget(400, 0.01, longest=4)
 HARD = Budget(400, 0.005, longest=6, tokens=1000)  # what teaches the draws is noisy: larger batches, smaller steps
 NARROW = "model.decoder.attention.window=2"
 WHOLE = "model.decoder.attention.window=6"
@@ -41,19 +43,19 @@ WHOLE = "model.decoder.attention.window=6"
 RECIPES = {
     "cho2014": Recipe(0.096, WITHOUT_ATTENTION, copy=0.75, reverse=0.8),
     "sutskever2014": Recipe(0.064, WITHOUT_ATTENTION, copy=0.8, reverse=0.8),
-    "bahdanau2015": Recipe(0.048, RECURRENT, copy=0.95, reverse=0.95),
-    "luong2015": Recipe(0.048, RECURRENT, copy=0.95, reverse=0.95),
-    "luong2015-local-m": Recipe(0.048, RECURRENT, copy=0.95, reverse=0.95),
-    "luong2015-local-p": Recipe(0.048, RECURRENT, copy=0.85, reverse=0.85, overrides=(WHOLE,)),
+    "bahdanau2015": Recipe(0.048, RECURRENT, copy=0.9, reverse=0.9),
+    "luong2015": Recipe(0.048, RECURRENT, copy=0.9, reverse=0.9),
+    "luong2015-local-m": Recipe(0.048, RECURRENT, copy=0.9, reverse=0.9),
+    "luong2015-local-p": Recipe(0.096, PREDICTED, copy=0.8, reverse=0.8, overrides=(WHOLE,)),
     "luong2015-hard": Recipe(0.048, HARD, copy=0.8, reverse=0.8, overrides=("model.decoder.attention.entropy=0.05",)),
-    "gnmt2016": Recipe(0.047, RECURRENT, copy=0.95, reverse=0.9),
-    "gehring2017": Recipe(0.094, CONVOLUTIONAL, copy=0.95, reverse=0.9),
-    "vaswani2017-base": Recipe(0.125, TRANSFORMER, copy=0.9, reverse=0.75),
-    "vaswani2017-big": Recipe(0.047, TRANSFORMER, copy=0.9, reverse=0.8),
-    "tiny": Recipe(0.375, TRANSFORMER, copy=0.9, reverse=0.8),
-    "small": Recipe(0.25, TRANSFORMER, copy=0.9, reverse=0.8),
-    "base": Recipe(0.08, TRANSFORMER, copy=0.9, reverse=0.8),
-    "fast": Recipe(0.1875, TRANSFORMER, copy=0.9, reverse=0.8),
+    "gnmt2016": Recipe(0.047, RECURRENT, copy=0.9, reverse=0.9),
+    "gehring2017": Recipe(0.094, CONVOLUTIONAL, copy=0.9, reverse=0.9),
+    "vaswani2017-base": Recipe(0.125, TRANSFORMER, copy=0.85, reverse=0.75),
+    "vaswani2017-big": Recipe(0.047, TRANSFORMER, copy=0.85, reverse=0.75),
+    "tiny": Recipe(0.375, TRANSFORMER, copy=0.85, reverse=0.75),
+    "small": Recipe(0.25, TRANSFORMER, copy=0.85, reverse=0.75),
+    "base": Recipe(0.08, TRANSFORMER, copy=0.85, reverse=0.75),
+    "fast": Recipe(0.1875, TRANSFORMER, copy=0.85, reverse=0.75),
 }
 
 
@@ -67,6 +69,13 @@ def test_it_learns(name: str, task: str, tmp_path: Path, seed: int) -> None:
     recipe = RECIPES[name]
     bound = {"copy": recipe.copy, "reverse": recipe.reverse}[task]
     assert reached(name, task=task, folder=tmp_path, seed=seed) >= bound
+
+
+@pytest.mark.parametrize("name", ["luong2015", "tiny"])
+def test_what_has_hardly_begun_is_far_below(name: str, tmp_path: Path, seed: int) -> None:
+    """What 10 steps teach, how long a target is and which letters there are, is not what the bounds ask for."""
+    budget = RECIPES[name].budget._replace(steps=10)
+    assert reached(name, task="copy", folder=tmp_path, seed=seed, budget=budget) <= 0.1
 
 
 def test_a_narrow_window_that_moves_on_cannot_reverse(tmp_path: Path, seed: int) -> None:
@@ -97,13 +106,14 @@ def round_from_first(row: list[str]) -> list[str]:
     return [letters[(letters.index(row[0]) + place) % len(letters)] for place in range(len(row))]
 
 
-def reached(name: str, *overrides: str, task: str, folder: Path, seed: int) -> float:
+def reached(name: str, *overrides: str, task: str, folder: Path, seed: int, budget: Budget | None = None) -> float:
     """The share of unseen sequences that a system, made small, has right after training."""
     recipe = RECIPES[name]
     if name == "luong2015-local-m" and not overrides:  # a window that moves on reaches what it copies, narrow as it is
         overrides = (NARROW if task == "copy" else WHOLE,)
     model = to_values(system_model(name, scale=recipe.scale))
     settings = ("text.joint=true", *recipe.overrides, *overrides)
-    right = learnt(model, *settings, budget=recipe.budget, task=task, folder=folder, seed=seed)
-    print(f"{name} × {recipe.scale}, {task}, seed {seed}: {right:.1%} right, {recipe.budget.steps} steps")
+    budget = budget or recipe.budget
+    right = learnt(model, *settings, budget=budget, task=task, folder=folder, seed=seed)
+    print(f"{name} × {recipe.scale}, {task}, seed {seed}: {right:.1%} right, {budget.steps} steps")
     return right

@@ -1,4 +1,4 @@
-"""The line's recipe, without training: sizes, joining, lengths, speed, commands, table, claims and figure."""
+"""The line's recipe, without training: sizes, corpora, lengths, speed, commands, kept results, claims and figure."""
 
 import gzip
 import importlib
@@ -10,8 +10,9 @@ import pytest
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "lineage"
 sys.path.insert(0, str(FOLDER))
-claims, corpus, entries, figure, lengths, report, run, score = map(
-    importlib.import_module, ("claims", "corpus", "entries", "figure", "lengths", "report", "run", "score")
+claims, corpus, entries, figure, lengths, plans, pools, report, kept, score = map(
+    importlib.import_module,
+    ("claims", "corpus", "entries", "figure", "lengths", "plan", "pool", "report", "results", "score"),
 )
 sys.path.remove(str(FOLDER))
 
@@ -22,10 +23,12 @@ NAMES = [entry.name for entry in entries.ENTRIES]
 def plan(tmp_path: Path) -> Any:
     """What run.py makes of a command line with training.steps=7; its corpus is not there."""
     sides = [corpus.Side(language, *(tmp_path / f"{role}.{language}" for role in "abc")) for language in ("en", "de")]
-    return run.Plan(corpus.Corpus(*sides), tmp_path, 1.0, "cpu", ["training.steps=7"])
+    return plans.Plan(corpus.Corpus(*sides), tmp_path, 1.0, "cpu", ["training.steps=7"])
 
 
-def result(name: str, seed: int, *, bleu: float, short: float = 30.0, long: float = 30.0) -> dict[str, Any]:
+def result(
+    name: str, seed: int, *, bleu: float, short: float = 30.0, long: float = 30.0, apart: float = 30.0
+) -> dict[str, Any]:
     """What score.py would have written."""
     by_length = dict(zip(lengths.BUCKET_NAMES, (short, short, short, long, long), strict=True))
     return {
@@ -35,10 +38,19 @@ def result(name: str, seed: int, *, bleu: float, short: float = 30.0, long: floa
         "bleu": bleu - 0.5,
         "chrf": 60.0,
         "signatures": {"bleu_lowercased": "case:lc", "bleu": "case:mixed", "chrf": "nc:6"},
-        "lengths": {each: {"sentences": 9, "bleu_lowercased": value} for each, value in by_length.items()},
+        "lengths": {
+            each: {
+                "sentences": 9,
+                "bleu_lowercased": value,
+                "joined": {"sentences": 9, "at_once": value, "apart": apart},
+            }
+            for each, value in by_length.items()
+        },
         "longer": 2,
         "parameters": 8_000_000,
         "steps": 2500,
+        "learning_rate": 0.002,
+        "data": "0123456789abcdef",
         "tokens_per_second": 51_234.0,
         "search": {"beam": 5, "length_penalty": 1.0},
         "calque": "0.1.0",
@@ -75,9 +87,9 @@ def test_entries_have_names_of_their_own() -> None:
 
 @pytest.mark.parametrize("entry", entries.ENTRIES, ids=lambda entry: entry.name)
 def test_every_entry_is_a_config_that_calque_takes(entry: Any, plan: Any) -> None:
-    experiment = run.experiment_of(entry, plan)
+    experiment = plans.experiment_of(entry, plan)
     assert experiment.model == entries.entry_model(entry)
-    assert experiment.training.optimiser.learning_rate == entries.RATES[entry.family]
+    assert experiment.training.optimiser.learning_rate == entry.rate
     assert experiment.training.steps == 7
 
 
@@ -87,6 +99,12 @@ def test_neighbours_are_joined_once() -> None:
     assert lengths.join_neighbours(lines, size=2, language="en") == ["a b c", "d e"]
     assert lengths.join_neighbours(lines, size=3, language="zh") == ["a bcd"]
     assert lengths.join_neighbours(lines, size=6, language="en") == []
+
+
+def test_what_is_translated_apart_is_joined_like_its_source() -> None:
+    scored = {1: [("a", "A", "x"), ("b", "B", "y"), ("c", "C", "z")], 2: [("a b", "A B", "something else")]}
+    assert score.translated_apart(scored, language="de") == [("a b", "A B", "x y")]
+    assert score.translated_apart(scored, language="zh") == [("a b", "A B", "xy")]
 
 
 def test_sources_and_references_stay_together() -> None:
@@ -132,49 +150,108 @@ def test_speed_leaves_out_the_line_after_a_resume() -> None:
     assert (speed.tokens, speed.tokens_per_second, speed.seconds) == (3000, 100.0, 30.0)
 
 
+def write_corpus(folder: Path, *, files: dict[str, list[str]]) -> None:
+    """Every NAME.LANGUAGE with its lines."""
+    for name, lines in files.items():
+        (folder / f"{name}.gz").write_bytes(gzip.compress("".join(f"{line}\n" for line in lines).encode()))
+
+
+def test_it_is_trained_on_single_and_on_joined_sentences() -> None:
+    """Groups of 2, 3 and 4 in turn; the second has more than the longest bucket's words, and the last line no group."""
+    english = ["a b", "c", "d", "e " * 60, "f", "g", "h", "i", "j", "k"]
+    german = [line.upper() for line in english]
+    made = corpus.training_lines({"en": english, "de": german})
+    assert made == {"en": [*english, "a b c", "g h i j"], "de": [*german, "A B C", "G H I J"]}
+
+
+def test_chinese_is_joined_without_a_space_and_measured_in_characters() -> None:
+    made = corpus.training_lines({"zh": ["你" * 30, "好" * 30, "再", "见", "吗"], "en": ["a", "b", "c", "d", "e"]})
+    assert made["zh"][5:] == ["你" * 30 + "好" * 30, "再见吗"]
+    assert made["en"][5:] == ["a b", "c d e"]
+
+
+def test_every_line_is_in_one_group_at_most() -> None:
+    groups = corpus.neighbours(1000)
+    assert [place for group in groups for place in range(1000)[group]] == list(range(groups[-1].stop))
+    assert groups[-1].stop > 1000 - max(lengths.JOINED)
+
+
+def test_the_corpus_is_made_the_same_every_time(tmp_path: Path) -> None:
+    lines = {name: [f"{name} {number}" for number in range(9)] for name in ("train", "val", "test_2016_flickr")}
+    write_corpus(tmp_path, files={f"{name}.{each}": one for name, one in lines.items() for each in ("en", "de")})
+    source, target = corpus.make_corpus(tmp_path, kind="multi30k", made=tmp_path / "made")
+    assert corpus.read_lines(target.valid) == lines["val"]
+    assert corpus.read_lines(target.test) == lines["test_2016_flickr"]
+    before = source.train.read_bytes()
+    assert before.decode().splitlines()[:10] == [*lines["train"], "train 0 train 1"]
+    corpus.make_corpus(tmp_path, kind="multi30k", made=tmp_path / "made")
+    assert source.train.read_bytes() == before
+
+
 def test_dialogues_give_their_own_test_set(tmp_path: Path) -> None:
-    for language in ("zh", "en"):
-        for name in ("train", "dev"):
-            lines = "".join(f"{name} {language} {number}\n" for number in range(2500))
-            (tmp_path / f"{name}.{language}.gz").write_bytes(gzip.compress(lines.encode()))
-    source, target = corpus.open_corpus(tmp_path, kind="dialog", held_out=tmp_path / "out")
+    names = [f"{name}.{language}" for language in ("zh", "en") for name in ("train", "dev")]
+    write_corpus(tmp_path, files={name: [f"{name} {number}" for number in range(2500)] for name in names})
+    source, target = corpus.make_corpus(tmp_path, kind="dialog", made=tmp_path / "out")
     assert (source.language, target.language) == ("zh", "en")
     valid, test = (corpus.read_lines(path) for path in (target.valid, target.test))
-    assert (len(valid), valid[0], len(test), test[-1]) == (1000, "dev en 0", 1000, "dev en 2499")
+    assert (len(valid), valid[0], len(test), test[-1]) == (1000, "dev.en 0", 1000, "dev.en 2499")
 
 
-def test_a_corpus_that_is_not_there_is_named(tmp_path: Path) -> None:
+def test_a_corpus_that_is_not_there_or_does_not_line_up_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"val\.de\.gz"):
-        corpus.open_corpus(tmp_path, kind="multi30k", held_out=tmp_path)
+        corpus.make_corpus(tmp_path, kind="multi30k", made=tmp_path)
+    write_corpus(tmp_path, files={"train.zh": ["a", "b"], "train.en": ["a"], "dev.zh": ["a"], "dev.en": ["a"]})
+    with pytest.raises(ValueError, match="the two sides of train"):
+        corpus.make_corpus(tmp_path, kind="dialog", made=tmp_path)
 
 
 def test_a_run_begins_and_goes_on(tmp_path: Path, plan: Any) -> None:
-    one = run.runs_of(entries.ENTRIES, seeds=[3, 4], out=tmp_path)[4]
+    one = plans.runs_of(entries.ENTRIES, seeds=[3, 4], out=tmp_path)[4]
     assert one.label == "luong2015-3"
-    begin = run.train_command(one, plan)
+    begin = plans.train_command(one, plan)
     assert begin[-1] == "training.steps=7" and "seed=3" in begin and "--resume" not in begin
     one.folder.mkdir()
     (one.folder / "config.toml").touch()
-    assert run.train_command(one, plan)[-2:] == ["--resume", str(one.folder)]
+    assert plans.train_command(one, plan)[-2:] == ["--resume", str(one.folder)]
 
 
 def test_runs_go_seed_by_seed(tmp_path: Path) -> None:
-    runs = run.runs_of(entries.ENTRIES[:2], seeds=[2, 1], out=tmp_path)
+    runs = plans.runs_of(entries.ENTRIES[:2], seeds=[2, 1], out=tmp_path)
     assert [one.label for one in runs] == ["cho2014-2", "sutskever2014-2", "cho2014-1", "sutskever2014-1"]
+
+
+def test_the_slowest_may_start_first(tmp_path: Path) -> None:
+    runs = plans.runs_of(entries.ENTRIES, seeds=[1, 2], out=tmp_path, order="cost")
+    costs = [one.entry.cost for one in runs]
+    assert costs == sorted(costs, reverse=True)
+    assert {one.label for one in runs} == {
+        one.label for one in plans.runs_of(entries.ENTRIES, seeds=[2, 1], out=tmp_path)
+    }
+
+
+def test_finished_runs_do_not_wait(tmp_path: Path, plan: Any) -> None:
+    runs = plans.runs_of(entries.ENTRIES[:2], seeds=[1], out=tmp_path)
+    runs[0].folder.mkdir()
+    (runs[0].folder / "result.json").touch()
+    pool = pools.Pool(plan, runs, jobs=1)
+    assert (pool.done, [one.label for one in pool.waiting]) == (1, ["sutskever2014-1"])
 
 
 def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    run.keep_settings(path, {"factor": 1.0})
-    run.keep_settings(path, {"factor": 1.0})
+    plans.refuse_other_settings(path, {"factor": 0.5})
+    score.write_json(path, {"factor": 1.0})
+    plans.refuse_other_settings(path, {"factor": 1.0})
     with pytest.raises(ValueError, match=r"factor was 1\.0, now 0\.5"):
-        run.keep_settings(path, {"factor": 0.5})
+        plans.refuse_other_settings(path, {"factor": 0.5})
+    with pytest.raises(ValueError, match=r"joined was None, now \[2\]"):
+        plans.refuse_other_settings(path, {"factor": 1.0, "joined": [2]})
 
 
 def test_claims_need_more_than_the_seeds_spread() -> None:
     claim = "input feeding"
     clear = found(results(luong2015=(34.0, 34.4), luong2015_unfed=(32.0, 32.2)), claim=claim)
-    assert (clear.difference, clear.low, clear.high) == pytest.approx((2.1, 2.0, 2.2))
+    assert (clear.mean, *clear.values) == pytest.approx((2.1, 2.0, 2.2))
     assert clear.spread == pytest.approx(0.4) and clear.verdict == "shown"
     assert found(results(luong2015=(34.0, 36.4), luong2015_unfed=(32.0, 34.2)), claim=claim).verdict == "not shown"
     assert found(results(luong2015=(30.0, 30.1), luong2015_unfed=(32.0, 32.1)), claim=claim).verdict == "not shown"
@@ -187,57 +264,131 @@ def test_one_seed_shows_nothing_and_no_entry_is_said() -> None:
 
 def test_only_common_seeds_are_compared() -> None:
     measured = results(lstm8_residual=(30.0, 31.0, 99.0), lstm8_plain=(10.0, 11.0))
-    assert found(measured, claim="residual").difference == pytest.approx(20.0)
-    assert found(measured, claim="residual").seeds == 2
+    assert found(measured, claim="residual").values == pytest.approx((20.0, 20.0))
+
+
+def long_sentences(**long: tuple[float, ...]) -> dict[str, dict[int, dict[str, Any]]]:
+    """Systems that have 30 BLEU on short sentences and on long ones taken apart, and `long` on them at once."""
+    return {
+        name: {seed: result(name, seed, bleu=30.0, long=value) for seed, value in enumerate(values, start=1)}
+        for name, values in long.items()
+    }
 
 
 def test_long_sentences() -> None:
-    """Attention that keeps its BLEU is shown to; the fixed vector that loses 20 points is shown to."""
-    measured = {
-        name: {seed: result(name, seed, bleu=30.0, short=30.0, long=long + seed / 10) for seed in (1, 2)}
-        for name, long in (("cho2014", 10.0), ("bahdanau2015", 29.85), ("luong2015", 20.0))
-    }
+    """Attention that keeps nine tenths of its BLEU is shown to; the fixed vector that loses two thirds is shown to."""
+    measured = long_sentences(cho2014=(10.0, 11.0), bahdanau2015=(27.1, 29.0), luong2015=(20.0, 20.1))
     verdicts = {one.claim: one.verdict for one in claims.findings(measured) if one.letter == "b"}
     assert verdicts == {
         "cho2014 loses on long sentences": "shown",
         "sutskever2014 loses on long sentences": "not measured",
-        "bahdanau2015 loses less than cho2014": "shown",
-        "luong2015 loses less than sutskever2014": "not measured",
         "bahdanau2015 does not lose on long sentences": "shown",
         "luong2015 does not lose on long sentences": "not shown",
+        "bahdanau2015 loses less than cho2014": "shown",
+        "bahdanau2015 loses less than cho2014, of its BLEU on 1-10": "shown",
+        "luong2015 loses less than sutskever2014": "not measured",
+        "luong2015 loses less than sutskever2014, of its BLEU on 1-10": "not measured",
     }
+
+
+def test_noise_does_not_make_systems_equal() -> None:
+    """Seeds that keep 98 % and 50 % are far apart: with a bound made of their spread nothing would have been lost."""
+    measured = long_sentences(bahdanau2015=(29.4, 15.0), cho2014=(29.0, 10.0))
+    assert found(measured, claim="bahdanau2015 does not lose").verdict == "not shown"
+    assert found(measured, claim="cho2014 loses").verdict == "not shown"
+
+
+def test_shares_are_compared_and_not_points() -> None:
+    """The better system loses more points, 12 of 60 against 10 of 12, and a smaller share."""
+    measured = {
+        name: {seed: result(name, seed, bleu=9.0, short=whole, apart=whole, long=long + seed) for seed in (1, 2)}
+        for name, whole, long in (("cho2014", 12.0, 1.0), ("bahdanau2015", 60.0, 47.0))
+    }
+    for claim in ("bahdanau2015 loses less than cho2014", "bahdanau2015 loses less than cho2014, of its BLEU"):
+        assert found(measured, claim=claim).verdict == "shown"
+    assert found(measured, claim="cho2014 loses").values == pytest.approx((100 * 10 / 12, 100 * 9 / 12))
+
+
+def test_loss_needs_something_to_lose() -> None:
+    assert claims.loss_at_length(result("mean", 1, bleu=0.0, apart=0.0)) is None
+    older = result("mean", 1, bleu=30.0)
+    del older["lengths"][claims.LONG]["joined"]
+    assert claims.loss_at_length(older) is None
 
 
 def test_the_table_has_means_and_ranges() -> None:
     rows = report.table(results(cho2014=(20.0, 21.0), base=(40.0,))).splitlines()
     assert len({row.count("|") for row in rows}) == 1
     assert rows[2].startswith(
-        "| cho2014 | 8,000,000 | 2 | **20.50** (20.00 to 21.00) | 20.00 | 60.00 | 51,200 | 30.0 |"
+        "| cho2014 | 8,000,000 | 0.002 | 2 | **20.50** (20.00 to 21.00) | 20.00 | 60.00 | 51,200 | 30.0 |"
     )
     assert len(rows) == 4
 
 
+def write_run(folder: Path, one: dict[str, Any], *, corpus: str = "multi30k") -> None:
+    """What run.py leaves of a finished run."""
+    (folder / f"{one['name']}-{one['seed']}").mkdir(parents=True)
+    score.write_json(folder / f"{one['name']}-{one['seed']}" / "result.json", one)
+    score.write_json(folder / "settings.json", {"corpus_kind": corpus})
+
+
 def test_results_are_collected_and_none_twice(tmp_path: Path) -> None:
     for folder, seed in (("one", 1), ("two", 2)):
-        (tmp_path / folder / f"base-{seed}").mkdir(parents=True)
-        score.write_json(tmp_path / folder / f"base-{seed}" / "result.json", result("base", seed, bleu=40.0))
-    collected = report.collect([tmp_path / "two", tmp_path / "one"])
-    assert {name: list(seeds) for name, seeds in collected.items()} == {"base": [1, 2]}
-    (tmp_path / "two" / "base-2" / "result.json").replace(tmp_path / "two" / "result.json")
-    score.write_json(tmp_path / "two" / "base-2" / "result.json", result("base", 1, bleu=40.0))
+        write_run(tmp_path / folder, result("base", seed, bleu=40.0))
+    collected = kept.collect([tmp_path / "two", tmp_path / "one"])
+    assert {name: list(seeds) for name, seeds in collected["multi30k"].items()} == {"base": [1, 2]}
+    write_run(tmp_path / "three", result("base", 1, bleu=40.0))
     with pytest.raises(ValueError, match="same entry and seed"):
-        report.collect([tmp_path / "one", tmp_path / "two"])
+        kept.collect([tmp_path / "one", tmp_path / "three"])
 
 
-def test_the_readme_has_a_place_for_results() -> None:
+def test_kept_results_give_the_same_report(tmp_path: Path) -> None:
+    """Two corpora in two files; the same entry and seed of another corpus is another run."""
+    for corpus_kind in ("dialog", "multi30k"):
+        for seed in (1, 2):
+            write_run(tmp_path / corpus_kind, result("luong2015", seed, bleu=100 / 3 + seed), corpus=corpus_kind)
+    collected = kept.collect([tmp_path / "dialog", tmp_path / "multi30k"])
+    assert list(collected) == ["multi30k", "dialog"]
+    paths = kept.keep(tmp_path / "kept", collected)
+    assert [path.name for path in paths] == ["multi30k.jsonl", "dialog.jsonl"]
+    assert len(paths[0].read_text(encoding="utf-8").splitlines()) == 2
+    again = kept.collect(paths)
+    for corpus_kind, found_here in collected.items():
+        assert report.report(corpus_kind, again[corpus_kind]) == report.report(corpus_kind, found_here)
+
+
+def test_a_file_of_an_unknown_corpus_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "europarl.jsonl").touch()
+    with pytest.raises(ValueError, match="europarl is no corpus of the line; they are multi30k, dialog"):
+        kept.collect([tmp_path / "europarl.jsonl"])
+
+
+@pytest.mark.parametrize("path", sorted((FOLDER / "results").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_the_readme_shows_what_was_kept(path: Path) -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    once = report.filled(text, results="new\n")
-    assert "new" in once and report.filled(once, results="new\n") == once
+    ((corpus_kind, measured),) = kept.collect([path]).items()
+    assert report.table(measured) in text
+    assert claims.claims_table(claims.findings(measured)) in text
+    assert (FOLDER / report.figure_name(corpus_kind)).is_file()
+
+
+@pytest.mark.parametrize("corpus_kind", ["multi30k", "dialog"])
+def test_the_readme_has_a_place_for_results(corpus_kind: str) -> None:
+    text = (FOLDER / "README.md").read_text(encoding="utf-8")
+    once = report.filled(text, corpus=corpus_kind, results="new\n")
+    assert "new" in once and report.filled(once, corpus=corpus_kind, results="new\n") == once
     with pytest.raises(ValueError, match="no place"):
-        report.filled("nothing", results="new")
+        report.filled("nothing", corpus=corpus_kind, results="new")
 
 
 @pytest.mark.parametrize("names", [NAMES, ["mean"]], ids=["all", "none of the main ones"])
 def test_the_figure_is_drawn(tmp_path: Path, names: list[str]) -> None:
     figure.draw_line(tmp_path / "line.png", results(**{name.replace("-", "_"): (30.0, 31.0) for name in names}))
     assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_names_at_the_ends_of_lines_do_not_touch() -> None:
+    assert figure.spread_out([5.0, 1.0, 5.0], gap=1.0) == [4.5, 1.0, 5.5]
+    assert figure.spread_out([3.0, 2.0, 1.0], gap=0.5) == [3.0, 2.0, 1.0]
+    crowded = figure.spread_out([1.0, 1.1, 1.2, 2.9, 9.0], gap=1.0)
+    assert crowded == pytest.approx([0.05, 1.05, 2.05, 3.05, 9.0])
