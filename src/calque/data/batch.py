@@ -30,6 +30,7 @@ class Batch(NamedTuple):
     target_output: Tensor  # [B,T], PAD where there is nothing to say
     target_lengths: Tensor  # [B], 0 for a row that only fills a shape up
     tokens: int  # target tokens to be predicted
+    guide: Tensor | None = None  # [B,T,S], the aligned source places' shares of each target place, where they are known
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on `device`; lengths stay on the host."""
@@ -44,6 +45,7 @@ class Batch(NamedTuple):
             source=self.source._replace(values=function(self.source.values)),
             target_input=function(self.target_input),
             target_output=function(self.target_output),
+            guide=None if self.guide is None else function(self.guide),
         )
 
 

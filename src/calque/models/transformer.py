@@ -156,6 +156,8 @@ class TransformerDecoderConfig(TransformerConfig):
 class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     """A stack of causal self-attention (or another mixer), attention over the memory and feed-forward blocks."""
 
+    parallel = True
+
     def __init__(self, config: TransformerDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__()
         self.embedding = Embedding(config, vocabulary_size=vocabulary_size)
