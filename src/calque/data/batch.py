@@ -7,6 +7,7 @@ should say the pieces and EOS. Rows that only fill a static shape up hold EOS ag
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -78,13 +79,19 @@ def batches(
     start: int = 0,
     ahead: int = 4,
     place: Callable[[Batch], Batch] | None = None,
+    make: Callable[[Planned], Batch] | None = None,
 ) -> Iterator[Batch]:
     """The batches of one epoch from the `start`-th on, in the plan's order, up to `ahead` of them made early.
 
-    `place` (pinning, say) runs in the thread that makes the batches.
+    `make` (cutting words anew, say) makes them if not `collate`. It and `place` (pinning, say) run in a thread.
     """
-    made = (collate(store, planned=planned) for planned in plan.batches(epoch, start=start))
+    collated = make or partial(_collated, store)
+    made = (collated(planned) for planned in plan.batches(epoch, start=start))
     return prefetch(map(place, made) if place else made, ahead=ahead)
+
+
+def _collated(store: Store, planned: Planned) -> Batch:
+    return collate(store, planned=planned)
 
 
 def prefetch(items: Iterable[Batch], *, ahead: int) -> Iterator[Batch]:

@@ -45,7 +45,7 @@ def plain_log_prob(model, source: list[int], sentence) -> torch.Tensor:
     return total
 
 
-@pytest.mark.parametrize(("family", "sharpness"), zip(FAMILIES, [1.0, 0.3, 1.0, 0.3, 0.01], strict=True))
+@pytest.mark.parametrize(("family", "sharpness"), list(zip(FAMILIES, [1.0, 0.3, 1.0, 0.3, 0.01], strict=True)))
 def test_risk_and_gradient_equal_enumeration(family: str, sharpness: float) -> None:
     model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
     risks = [[overlap(each, reference) for each in EVERYTHING] for _, reference in SOURCES]
