@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from calque.data.links import guide
 from calque.data.plan import Plan, Planned
 from calque.data.store import Side, Store
 from calque.tensors import Padded
@@ -62,12 +63,15 @@ def collate(store: Store, *, planned: Planned) -> Batch:
     target_input[:, 1:] = target[:, :-1]
     real = np.arange(len(planned.indices))
     target[real, target_lengths[real] - 1] = EOS
+    size = (rows, target_width, source_width)
+    shares = None if store.links is None else guide(store.links, planned.indices, size=size)
     return Batch(
         source=Padded(torch.from_numpy(source), torch.from_numpy(source_lengths)),
         target_input=torch.from_numpy(target_input),
         target_output=torch.from_numpy(target),
         target_lengths=torch.from_numpy(target_lengths),
         tokens=int(target_lengths.sum()),
+        guide=None if shares is None else torch.from_numpy(shares),
     )
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from calque.config import Config
 from calque.data.batch import Batch
+from calque.data.corpora import DataConfig
+from calque.data.subwords import SubwordsConfig
 from calque.errors import ConfigError
 from calque.models.model import Model, ModelConfig
 from calque.tasks.consistency import RDropConfig, r_drop_loss, twice
@@ -41,8 +43,14 @@ class ObjectiveConfig(Config):
     guidance: GuidanceConfig = GuidanceConfig()
 
 
-def misfits(config: ObjectiveConfig, *, model: ModelConfig) -> list[str]:
-    """Why an objective and a model do not go together, a sentence each; empty where they do."""
+def misfits(
+    config: ObjectiveConfig,
+    *,
+    model: ModelConfig,
+    data: DataConfig | None = None,
+    subwords: SubwordsConfig | None = None,
+) -> list[str]:
+    """Why an objective does not go with a model, data or a way to cut words, a sentence each; empty where it does."""
     method, kind = config.method.kind, model.decoder.kind
     attention = getattr(model.decoder, "attention", None)
     is_hard = getattr(attention, "choice", "soft") == "hard"
@@ -71,6 +79,10 @@ def misfits(config: ObjectiveConfig, *, model: ModelConfig) -> list[str]:
             refuse(name, "model.encoder.kind = 'none'", "there is no source to look at")
         if is_hard:
             refuse(name, "model.decoder.attention.choice = 'hard'", "it looks at one drawn position alone")
+        if data is not None and not data.aligned:
+            found.append(f"training.objective.{name} needs alignments: set data.train.alignments to a Pharaoh file")
+        if subwords is not None and subwords.kind != "fixed":
+            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments are kept for the store's pieces")
     return found
 
 
