@@ -40,6 +40,8 @@ class BpeDropoutConfig(Config):
     """How likely each merge is left out."""
     sides: Sides = "both"
     """Which sides are cut anew."""
+    longest: int = Field(default=256, ge=1)
+    """A text that would get more pieces than this is cut as usual."""
 
 
 class UnigramSamplingConfig(Config):
@@ -50,6 +52,8 @@ class UnigramSamplingConfig(Config):
     """Each counts by its probability to this power; 0: all the same."""
     sides: Sides = "both"
     """Which sides are cut anew."""
+    longest: int = Field(default=256, ge=1)
+    """A text that would get more pieces than this is cut as usual."""
 
 
 SubwordsConfig = Annotated[FixedConfig | BpeDropoutConfig | UnigramSamplingConfig, Field(discriminator="kind")]
@@ -85,25 +89,20 @@ class SubwordSampler:
         store: Store,
         tokenizers: Tokenizers,
         seed: int,
-        longest: int,
     ) -> None:
-        """`longest` is data.maximum_length: a pair that would be longer is left as the store has it."""
         self.config = config
         self.store = store
         self.seed = seed
-        self.longest = longest
         self.sides = tuple(_fitting(each, config) for each in tokenizers)
         cuts = {id(each): _cut(each, config) for each in self.sides}
         self.cuts = [cuts[id(each)] for each in self.sides]
 
     @classmethod
-    def of(
-        cls, config: SubwordsConfig, *, store: Store, tokenizers: Tokenizers, seed: int, longest: int
-    ) -> Self | None:
+    def of(cls, config: SubwordsConfig, *, store: Store, tokenizers: Tokenizers, seed: int) -> Self | None:
         """A sampler, where one is asked for."""
         if isinstance(config, FixedConfig):
             return None
-        return cls(config, store=store, tokenizers=tokenizers, seed=seed, longest=longest)
+        return cls(config, store=store, tokenizers=tokenizers, seed=seed)
 
     def pair(self, index: int, *, epoch: int) -> tuple[list[int], list[int]]:
         """The ids of both sides in an epoch."""
@@ -114,7 +113,7 @@ class SubwordSampler:
             new = stored
             if self.config.sides in ("both", name):
                 new = tokenizer.cut_up(tokenizer.decode(stored), cut=partial(cut, random=random))
-            drawn.append(new if 0 < len(new) <= self.longest else stored)
+            drawn.append(new if 0 < len(new) <= self.config.longest else stored)
         source, target = drawn
         return source, target
 

@@ -41,7 +41,7 @@ def tokenizer(algorithm: str) -> SentencePieceTokenizer:
     return _MADE[algorithm]
 
 
-def sampler(algorithm: str, *, seed: int = 3, longest: int = 256, config=None) -> SubwordSampler:
+def sampler(algorithm: str, *, seed: int = 3, config=None) -> SubwordSampler:
     made = tokenizer(algorithm)
     pairs = [(made.encode(line), made.encode(other)) for line, other in zip(LINES, TARGETS, strict=True)]
     return SubwordSampler(
@@ -49,7 +49,6 @@ def sampler(algorithm: str, *, seed: int = 3, longest: int = 256, config=None) -
         store=store_of(pairs),
         tokenizers=Tokenizers(made, made),
         seed=seed,
-        longest=longest,
     )
 
 
@@ -112,7 +111,7 @@ def test_one_side_alone_and_pairs_that_grow_too_long() -> None:
         assert source == drawn.store.source.row(index).tolist()
         assert target != drawn.store.target.row(index).tolist()
     longest = max(len(drawn.store.target.row(index)) for index in range(len(LINES)))
-    short = sampler("bpe", longest=longest, config=BpeDropoutConfig(dropout=1.0))
+    short = sampler("bpe", config=BpeDropoutConfig(dropout=1.0, longest=longest))
     pairs = [short.pair(index, epoch=0) for index in range(len(LINES))]
     assert all(len(target) <= longest for _, target in pairs)
     kept = [index for index, (_, target) in enumerate(pairs) if target == short.store.target.row(index).tolist()]
@@ -128,14 +127,12 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         assert "text.algorithm" in found
     words = WordsTokenizer.train(WordsConfig(), lines=LINES)
     with pytest.raises(ConfigError, match=r"text\.kind = 'sentencepiece'"):
-        SubwordSampler(
-            CONFIGS["bpe"], store=store_of([([4], [4])]), tokenizers=Tokenizers(words, words), seed=1, longest=9
-        )
+        SubwordSampler(CONFIGS["bpe"], store=store_of([([4], [4])]), tokenizers=Tokenizers(words, words), seed=1)
     for text in (WordsConfig(), CharactersConfig(), BytesConfig()):
         assert len(misfits(CONFIGS["bpe"], text=text, batch=BatchConfig(shapes="static"))) == 2
         assert misfits(FixedConfig(), text=text, batch=BatchConfig(shapes="static")) == []
     assert misfits(CONFIGS["bpe"], text=SentencePieceConfig(), batch=BatchConfig()) == []
     store, pair = store_of([([4], [4])]), Tokenizers(words, words)
-    assert SubwordSampler.of(FixedConfig(), store=store, tokenizers=pair, seed=1, longest=9) is None
+    assert SubwordSampler.of(FixedConfig(), store=store, tokenizers=pair, seed=1) is None
     with pytest.raises(ConfigError, match="dropout"):
         check(BpeDropoutConfig, {"dropout": 0.0}, origin="test")

@@ -173,3 +173,29 @@ def test_an_objective_needs_the_tokenizer_and_mixes_by_its_weight() -> None:
     risk = (loss.objective.item() - 0.6 * usual.objective.item()) / 0.4
     assert 0 < risk < batch.tokens
     assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
+
+
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_training_makes_the_expected_risk_smaller(family: str) -> None:
+    """Of what is drawn, before and after."""
+    model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
+
+    @torch.no_grad()
+    def measured() -> float:
+        torch.manual_seed(99)
+        many = MinimumRiskConfig(samples=300, reference=False)
+        drawn = draw_candidates(model, batch, config=many, risk=overlap)
+        said = sequence_log_probs(model, model.prepare(batch.source), batch.source.values, drawn)
+        return expected_risk(said, drawn.risks, drawn.there, sharpness=1.0).mean().item()
+
+    before = measured()
+    config = MinimumRiskConfig(weight=1.0, samples=15, sharpness=1.0)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for step in range(25):
+        torch.manual_seed(step)
+        loss, _ = minimum_risk_loss(model, batch, config=config, risk=overlap, smoothing=0.0)
+        optimiser.zero_grad()
+        loss.objective.backward()
+        optimiser.step()
+    best = sum(overlap(reference, reference) for _, reference in SOURCES) / len(SOURCES)
+    assert measured() - best < 0.6 * (before - best)
