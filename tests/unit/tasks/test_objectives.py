@@ -144,3 +144,35 @@ def test_a_misspelt_objective_is_explained() -> None:
         check(ObjectiveConfig, {"method": {"kind": "rdrop"}}, origin="test")
     with pytest.raises(ConfigError, match="alpha"):
         check(ObjectiveConfig, {"method": {"kind": "r-drop", "alpah": 1}}, origin="test")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_objectives_hold_in_few_bits(family: str, kind: str) -> None:
+    """The forward pass in bfloat16, as training.precision may ask: near what float32 gives, and finite."""
+    model, batch = make_model(family).float(), guided(make_batch())
+    found = []
+    for enabled in (False, True):
+        torch.manual_seed(2)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            loss = make({**KINDS[kind], "word_dropout": {}}, model)(batch, step=0)
+        found.append(loss.objective.item())
+        assert all(each.isfinite().all() for each in gradients(model, loss.objective).values())
+    if kind != "risk":  # what is drawn may differ
+        assert found[1] == pytest.approx(found[0], rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["cross-entropy", "scheduled", "r-drop", "risk"])
+def test_an_adaptive_output_layer_has_every_objective(kind: str) -> None:
+    overrides = ["output.kind=adaptive", "output.cutoffs=[4]", "output.shrink=2.0"]
+    model, batch = make_model("luong", *overrides), make_batch()
+    expected = translation_loss(model, batch, smoothing=0.0)
+    torch.manual_seed(2)
+    loss = make(KINDS[kind], model, smoothing=0.0)(batch, step=0)
+    assert loss.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
+    assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
+
+
+def test_a_sampled_output_layer_may_be_read_by_scheduled_sampling() -> None:
+    model, batch = make_model("luong", "output.kind=sampled", "output.samples=5").train(), make_batch()
+    assert make(KINDS["scheduled"], model, smoothing=0.0)(batch, step=10).objective.isfinite()
