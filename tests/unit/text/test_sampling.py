@@ -62,6 +62,16 @@ def test_without_chance_texts_are_cut_as_the_library_does(tokenizer: SentencePie
         assert tokenizer.cut_up(text, cut=partial(way, random=Random(0))) == tokenizer.encode(text), text
 
 
+def test_of_equal_merges_the_first_place_comes_first() -> None:
+    lines = ["aa aaa aaaaa aaaaaaa aab baa"] * 40
+    made = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=270), lines=lines)
+    way = MergeDropout(made.scores(), dropout=0.0)
+    assert "aa" in made.scores()
+    for size in range(1, 20):
+        text = "b" + "a" * size
+        assert made.cut_up(text, cut=partial(way, random=Random(0))) == made.encode(text), text
+
+
 def test_any_cut_spells_the_text(tokenizer: SentencePieceTokenizer) -> None:
     scores = tokenizer.scores()
     for chance in (0.0, 0.2, 0.6, 1.0):
