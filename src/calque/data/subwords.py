@@ -5,6 +5,7 @@ batches stays that of the store, so that neither workers nor a resume change any
 batch becomes as wide as it must.
 """
 
+from collections.abc import Callable, Iterator
 from functools import partial
 from random import Random
 from typing import Annotated, Literal, Self
@@ -13,8 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from calque.config import Config
-from calque.data.batch import Batch, collate
-from calque.data.plan import BatchConfig, Planned
+from calque.data.batch import Batch, collate, prefetch
+from calque.data.plan import WHOLE, BatchConfig, Plan, Planned, Shard
 from calque.data.shapes import Shape
 from calque.data.store import Store, store_of
 from calque.errors import ConfigError
@@ -117,12 +118,29 @@ class SubwordSampler:
         source, target = drawn
         return source, target
 
-    def batch(self, planned: Planned, *, epoch: int) -> Batch:
-        """The batch a plan over the store asks for, as wide as its pairs are in this epoch."""
+    def batch(self, planned: Planned, *, epoch: int, shard: Shard = WHOLE) -> Batch:
+        """The batch a plan over the store asks for, as wide as its pairs are in this epoch, or one rank's rows of it.
+
+        Every rank cuts all pairs, as it must know how many tokens they have together.
+        """
         pairs = [self.pair(int(index), epoch=epoch) for index in planned.indices]
         width, height = (1 + max(len(pair[side]) for pair in pairs) for side in (0, 1))
         shape = Shape(planned.shape.rows, width, height)
-        return collate(store_of(pairs), planned=Planned(np.arange(len(pairs)), shape))
+        return collate(store_of(pairs), planned=Planned(np.arange(len(pairs)), shape), shard=shard)
+
+    def batches(
+        self,
+        *,
+        plan: Plan,
+        epoch: int,
+        start: int = 0,
+        shard: Shard = WHOLE,
+        ahead: int = 4,
+        place: Callable[[Batch], Batch] | None = None,
+    ) -> Iterator[Batch]:
+        """As `calque.data.batch.batches`, the pairs cut anew."""
+        made = (self.batch(planned, epoch=epoch, shard=shard) for planned in plan.batches(epoch, start=start))
+        return prefetch(map(place, made) if place else made, ahead=ahead)
 
     def growth(self) -> float:
         """How much longer pairs are than in the store, end marks counted: a plan's budget is divided by it."""

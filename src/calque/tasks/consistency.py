@@ -36,6 +36,7 @@ def twice(batch: Batch) -> Batch:
         target_output=doubled(batch.target_output),
         target_lengths=doubled(batch.target_lengths),
         tokens=2 * batch.tokens,
+        shared_tokens=2 * batch.shared_tokens,
         guide=None if batch.guide is None else doubled(batch.guide),
     )
 

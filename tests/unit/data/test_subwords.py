@@ -1,12 +1,10 @@
 """Subword sampling: a function of seed, epoch and index; it spells the text, and draws as the papers say."""
 
-from functools import partial
-
 import pytest
 
 from calque.config import check
-from calque.data.batch import batches, collate
-from calque.data.plan import BatchConfig, Plan
+from calque.data.batch import collate
+from calque.data.plan import BatchConfig, Plan, Shard
 from calque.data.store import store_of
 from calque.data.subwords import BpeDropoutConfig, FixedConfig, SubwordSampler, UnigramSamplingConfig, misfits
 from calque.errors import ConfigError
@@ -78,8 +76,7 @@ def test_batches_are_the_plans_whatever_was_read_before(algorithm: str) -> None:
     plan = Plan(drawn.store, config=BatchConfig(tokens=300), seed=5)
     for epoch in (0, 1):
         made = [drawn.batch(planned, epoch=epoch) for planned in plan.batches(epoch)]
-        read = batches(drawn.store, plan=plan, epoch=epoch, start=3, make=partial(drawn.batch, epoch=epoch))
-        rest = list(read)
+        rest = list(drawn.batches(plan=plan, epoch=epoch, start=3))
         assert len(rest) == len(made) - 3 > 0
         for one, other in zip(made[3:], rest, strict=True):
             assert one.target_output.tolist() == other.target_output.tolist()
@@ -91,6 +88,18 @@ def test_batches_are_the_plans_whatever_was_read_before(algorithm: str) -> None:
             assert texts[0] == texts[1]
     assert sum(each.tokens for each in made) > sum(each.tokens for each in usual)
     assert all(int((each.target_output != PAD).sum()) == each.tokens for each in made)
+
+
+def test_ranks_share_a_batch_without_overlap() -> None:
+    drawn = sampler("bpe")
+    planned = next(Plan(drawn.store, config=BatchConfig(tokens=500), seed=5).batches(1))
+    whole = drawn.batch(planned, epoch=1)
+    parts = [drawn.batch(planned, epoch=1, shard=Shard(rank, 3)) for rank in range(3)]
+    assert {part.shared_tokens for part in parts} == {whole.tokens}
+    assert sum(part.tokens for part in parts) == whole.tokens
+    assert len({part.target_input.shape for part in parts}) == 1
+    rows = [row for part in parts for row in part.target_output.tolist() if any(row)]
+    assert sorted(rows) == sorted(whole.target_output.tolist())
 
 
 @pytest.mark.parametrize("algorithm", CONFIGS)

@@ -71,23 +71,13 @@ def test_every_objective_is_a_function_of_the_batch_the_step_and_the_generator(f
 @pytest.mark.parametrize("kind", ["cross-entropy", "r-drop", "guided", "guided r-drop"])
 @pytest.mark.parametrize("family", ["luong", "bahdanau", "convolutional", "transformer"])
 def test_losses_are_sums_that_can_be_split(family: str, kind: str) -> None:
-    """Without anything drawn, the rows of a batch may come in two batches, and padding costs nothing."""
+    """Without anything drawn, the rows of a batch may come in several batches, and padding costs nothing."""
     model = make_model(family)
     values = {**KINDS[kind], "word_dropout": {}}
     objective = make(values, model)
     batch = guided(make_batch())
     whole = objective(batch, step=1)
-    parts = []
-    for rows in (slice(0, 2), slice(2, 5)):
-        part = batch._replace(
-            source=batch.source._replace(values=batch.source.values[rows], lengths=batch.source.lengths[rows]),
-            target_input=batch.target_input[rows],
-            target_output=batch.target_output[rows],
-            target_lengths=batch.target_lengths[rows],
-            guide=batch.guide[rows],
-            tokens=int(batch.target_lengths[rows].sum()),
-        )
-        parts.append(objective(part, step=1))
+    parts = [objective(part, step=1) for part in batch.split(3)]
     for name in ("objective", "cross_entropy"):
         total = sum(getattr(part, name).item() for part in parts)
         assert getattr(whole, name).item() == pytest.approx(total, abs=1e-9)
@@ -130,6 +120,13 @@ def test_a_language_model_has_no_risk_and_no_alignment() -> None:
     model = ModelConfig.model_validate({"encoder": {"kind": "none"}, "decoder": FAMILIES["transformer"]["decoder"]})
     assert len(misfits(config, model=model)) == 2
     assert misfits(check(ObjectiveConfig, {"method": {"kind": "r-drop"}}, origin="test"), model=model) == []
+
+
+@pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
+def test_ranks_that_hold_parts_of_a_model_must_read_alike(kind: str) -> None:
+    config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
+    (found,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), sharded=True)
+    assert "training.sharded" in found
 
 
 @pytest.mark.parametrize("family", FAMILIES)
