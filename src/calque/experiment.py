@@ -20,11 +20,13 @@ from calque.config import Config, Values, check, given_values, override, read_to
 from calque.data.corpora import DataConfig
 from calque.data.prepare import Prepared, prepare
 from calque.data.store import length_counts, target_counts
+from calque.data.subwords import misfits as subword_misfits
 from calque.errors import FolderError, UserError
 from calque.folders import MANIFEST
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS, system_model
 from calque.search.settings import SearchConfig
+from calque.tasks.objectives import misfits as objective_misfits
 from calque.text import UNK, GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.fitting import Fit, fit_tokens
 from calque.training.following import follow_corpus
@@ -78,6 +80,21 @@ class Experiment(Config):
                 f"training.label_smoothing = {smoothing} and model.output.kind = {kind!r} do not go together, as "
                 "smoothing needs the probabilities of all words; set training.label_smoothing = 0"
             )
+        return self
+
+    @model_validator(mode="after")
+    def _fitting_objective(self) -> "Experiment":
+        training = self.training
+        found = objective_misfits(
+            training.objective,
+            model=self.model,
+            data=self.data,
+            subwords=training.subwords,
+            sharded=training.sharded,
+        )
+        found += subword_misfits(training.subwords, text=self.text, batch=training.batch)
+        if found:
+            raise ValueError("; ".join(found))
         return self
 
 
@@ -334,7 +351,7 @@ def _absolute(values: Values, experiment: Experiment) -> Values:
 
 def _absolute_paths(corpus: Values) -> Values:
     return {
-        key: str(Path(value).absolute()) if key in ("source", "target", "path") else value
+        key: str(Path(value).absolute()) if key in ("source", "target", "path", "alignments") else value
         for key, value in corpus.items()
     }
 

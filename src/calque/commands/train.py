@@ -19,6 +19,7 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
     source: Annotated[Path | None, typer.Option(help="Source sentences, one a line (plain or .gz).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    alignments: Annotated[Path | None, typer.Option(help="Links of their words (Pharaoh), to guide attention.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text alone, for a language model (--system language).")] = None,
     valid_source: Annotated[Path | None, typer.Option(help="Validation sources; else 1 % is held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
@@ -45,7 +46,7 @@ def train(
         calque train --resume runs/first
     """
     if resume is not None:
-        given = (overrides, config, source, target, text, valid_source, valid_target, system, scale, run)
+        given = (overrides, config, source, target, alignments, text, valid_source, valid_target, system, scale, run)
         if any(given):
             raise ConfigError(
                 "--resume takes no other setting: a run goes on as it was begun; to train longer, raise "
@@ -59,6 +60,10 @@ def train(
     corpora: dict[str, Any] = {}
     if resume is None:
         corpora = _corpora(source, target, role="train") | _corpora(valid_source, valid_target, role="valid")
+        if alignments is not None:
+            if source is None:
+                raise ConfigError("--alignments goes with --source and --target; a config names its own")
+            corpora["train"][0]["alignments"] = str(alignments)
         if config is None and "train" not in corpora:
             raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
     from calque import experiment

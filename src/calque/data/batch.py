@@ -15,6 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from calque.data.links import guide
 from calque.data.plan import WHOLE, Plan, Planned, Shard
 from calque.data.store import Side, Store
 from calque.tensors import Padded
@@ -32,6 +33,7 @@ class Batch(NamedTuple):
     target_lengths: Tensor  # [B], 0 for a row that only fills a shape up
     tokens: int  # target tokens to be predicted
     shared_tokens: int  # those of all ranks that share this batch; `tokens` where nobody does
+    guide: Tensor | None = None  # [B,T,S], the aligned source places' shares of each target place, where they are known
 
     @property
     def positions(self) -> int:
@@ -68,6 +70,7 @@ class Batch(NamedTuple):
             target_lengths=lengths,
             tokens=int(lengths.sum()),
             shared_tokens=self.shared_tokens,
+            guide=None if self.guide is None else self.guide[at],
         )
 
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
@@ -75,6 +78,7 @@ class Batch(NamedTuple):
             source=self.source._replace(values=function(self.source.values)),
             target_input=function(self.target_input),
             target_output=function(self.target_output),
+            guide=None if self.guide is None else function(self.guide),
         )
 
 
@@ -92,6 +96,8 @@ def collate(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Batch:
     target_input[:, 1:] = target[:, :-1]
     real = np.arange(len(planned.indices))
     target[real, target_lengths[real] - 1] = EOS
+    size = (rows, target_width, source_width)
+    shares = None if store.links is None else guide(store.links, planned.indices, size=size)
     return Batch(
         source=Padded(torch.from_numpy(source), torch.from_numpy(source_lengths)),
         target_input=torch.from_numpy(target_input),
@@ -99,6 +105,7 @@ def collate(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Batch:
         target_lengths=torch.from_numpy(target_lengths),
         tokens=int(target_lengths.sum()),
         shared_tokens=shared_tokens,
+        guide=None if shares is None else torch.from_numpy(shares),
     )
 
 

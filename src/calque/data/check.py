@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from calque.data.corpora import Block, Corpus, DataConfig, paths, read_blocks
 from calque.data.hashes import Hashes, HashFile, text_hashes
+from calque.data.links import link_problems
 from calque.data.measures import LengthCount, Lengths, RatioCount, Ratios
 from calque.data.pairs import Tally, parse
 from calque.data.parallel import ordered_map, workers_for
@@ -156,7 +157,7 @@ def _look(
     return number, _Looked(
         tally=parsed.tally,
         invalid=parsed.invalid[:_SHOWN],
-        malformed=parsed.malformed[:_SHOWN],
+        malformed=(parsed.malformed + link_problems(corpora[number], block, parsed.pairs))[:_SHOWN],
         lines=np.array([pair.line for pair in parsed.pairs], dtype=np.int64),
         source_lengths=np.array([min(len(text), _CAP) for text in sources], dtype=np.int64),
         target_lengths=np.array([min(len(text), _CAP) for text in targets], dtype=np.int64),

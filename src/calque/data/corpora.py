@@ -3,8 +3,8 @@
 Blocks, so that the slow part (decoding, parsing, cutting into pieces) can be done by other processes.
 """
 
-from collections.abc import Iterable, Iterator
-from itertools import zip_longest
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, assert_never
 
@@ -13,6 +13,7 @@ from pydantic import Field
 from calque.config import Config
 from calque.data.alignment import refuse_misaligned
 from calque.data.lines import Invalid, file_lines
+from calque.errors import DataError
 
 BLOCK_LINES = 2048
 BLOCK_BYTES = 1 << 20
@@ -28,6 +29,8 @@ class FilesConfig(Config):
     """Source text, one sentence a line, plain or gzip."""
     target: Path
     """Target text, line for line the translation of the source."""
+    alignments: Path | None = None
+    """Links between the words of each pair, a line a pair, as 0-0 1-2 (Pharaoh); to guide attention in training."""
     weight: Weight = 1.0
     """How often an epoch reads each pair; 0.5 reads every pair once in two epochs."""
 
@@ -42,6 +45,8 @@ class TsvConfig(Config):
     """The source's column, from 1."""
     target_column: int = Field(default=2, ge=1)
     """The target's column, from 1."""
+    alignments: Path | None = None
+    """Links between the words of each pair, a line a pair, as 0-0 1-2 (Pharaoh); to guide attention in training."""
     weight: Weight = 1.0
     """How often an epoch reads each pair; 0.5 reads every pair once in two epochs."""
 
@@ -56,6 +61,8 @@ class JsonlConfig(Config):
     """The key of the source text."""
     target_key: str = "target"
     """The key of the target text."""
+    alignments: Path | None = None
+    """Links between the words of each pair, a line a pair, as 0-0 1-2 (Pharaoh); to guide attention in training."""
     weight: Weight = 1.0
     """How often an epoch reads each pair; 0.5 reads every pair once in two epochs."""
 
@@ -94,6 +101,11 @@ class DataConfig(Config):
     """The folder of the prepared store; without it the run keeps its own."""
 
     @property
+    def aligned(self) -> bool:
+        """Whether some training corpus has alignments."""
+        return any(corpus.alignments for corpus in self.train)
+
+    @property
     def line_limit(self) -> int:
         """Bytes beyond which a line is left out unread: no line so long has few enough pieces."""
         return 64 * max(self.maximum_length, 1024)
@@ -107,15 +119,18 @@ class Block(NamedTuple):
     source: list[bytes]
     target: list[bytes]
     """Empty where the source lines hold both."""
+    alignments: Sequence[bytes] = ()
+    """Of each line, where the corpus has some."""
 
 
 def paths(corpus: Corpus) -> dict[str, Path]:
     """The files of a corpus, by the name of the config's key."""
+    beside = {"alignments": corpus.alignments} if corpus.alignments else {}
     match corpus:
         case FilesConfig():
-            return {"source": corpus.source, "target": corpus.target}
+            return {"source": corpus.source, "target": corpus.target, **beside}
         case TsvConfig() | JsonlConfig():
-            return {"path": corpus.path}
+            return {"path": corpus.path, **beside}
         case _:
             assert_never(corpus)
 
@@ -130,6 +145,7 @@ def read_blocks(corpus: Corpus, *, limit: int) -> Iterator[Block]:
             pairs = ((line, b"") for line in file_lines(corpus.path, limit=limit))
         case _:
             assert_never(corpus)
+    links = file_lines(corpus.alignments, limit=limit) if corpus.alignments else None
     first, size = 1, 0
     source: list[bytes] = []
     target: list[bytes] = []
@@ -141,7 +157,25 @@ def read_blocks(corpus: Corpus, *, limit: int) -> Iterator[Block]:
         target.append(right)
         size += len(left) + len(right)
         if len(source) == BLOCK_LINES or size >= BLOCK_BYTES:
-            yield Block(first, source, target)
+            yield Block(first, source, target, _beside(links, corpus, first=first, lines=len(source)))
             first, size, source, target = first + len(source), 0, [], []
     if source:
-        yield Block(first, source, target)
+        yield Block(first, source, target, _beside(links, corpus, first=first, lines=len(source)))
+    if links is not None and next(links, None) is not None:
+        raise DataError(
+            f"{corpus.alignments} has more than the corpus's {first + len(source) - 1:,} lines: "
+            "line n of it must align line n of the corpus"
+        )
+
+
+def _beside(links: Iterator[bytes] | None, corpus: Corpus, *, first: int, lines: int) -> list[bytes]:
+    """The alignments of the next lines."""
+    if links is None:
+        return []
+    found = list(islice(links, lines))
+    if len(found) < lines:
+        raise DataError(
+            f"{corpus.alignments} ends after {first + len(found) - 1:,} lines, the corpus goes on: "
+            "line n of it must align line n of the corpus"
+        )
+    return found

@@ -8,8 +8,9 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from calque.data.corpora import Block, DataConfig, read_blocks
+from calque.data.corpora import Block, Corpus, DataConfig, read_blocks
 from calque.data.hashes import Hashes, text_hashes
+from calque.data.links import link_problems, piece_links
 from calque.data.pairs import Pair, Parsed, Tally, parse
 from calque.data.store import Rows, pack
 from calque.text import Tokenizers, load_tokenizers, open_source, open_target
@@ -46,6 +47,8 @@ class Encoded(NamedTuple):
     valid: tuple[Rows, Rows]
     text: list[tuple[str, str]]
     tally: Tally
+    links: Rows | None
+    """Of the pairs for training, where some corpus is aligned."""
 
 
 def tasks(data: DataConfig) -> Iterator[Task]:
@@ -78,6 +81,7 @@ def encoder(data: DataConfig, *, tokenizers: Path, held_out: Hashes) -> Callable
 def _scan(task: Task, *, data: DataConfig) -> Scanned:
     parsed = _parse(task, data=data)
     problems = parsed.malformed + (parsed.invalid if data.invalid == "fail" else [])
+    problems += link_problems(_corpus(task, data=data), task.block, parsed.pairs)
     hashes = text_hashes([pair.source for pair in parsed.pairs] if task.role == "train" and not data.valid else [])
     return Scanned(task.role, parsed.tally, problems, len(parsed.pairs), hashes)
 
@@ -101,7 +105,9 @@ def _encode(task: Task, *, data: DataConfig, tokenizers: Tokenizers, held_out: H
     )
     text = [(parsed.pairs[place].source, parsed.pairs[place].target) for place in kept[True]]
     tally = replace(parsed.tally, empty=parsed.tally.empty + empty, long=parsed.tally.long + long)
-    return Encoded(task.role, task.corpus, train, valid, text, tally)
+    learnt = [parsed.pairs[place] for place in kept[False]]
+    links = piece_links(_corpus(task, data=data), task.block, learnt, tokenizers=tokenizers) if data.aligned else None
+    return Encoded(task.role, task.corpus, train, valid, text, tally, links)
 
 
 def _ids(pairs: list[Pair], *, tokenizers: Tokenizers) -> tuple[list[list[int]], list[list[int]]]:
@@ -120,5 +126,9 @@ def _validates(pairs: list[Pair], *, role: Role, held_out: Hashes) -> np.ndarray
 
 
 def _parse(task: Task, *, data: DataConfig) -> Parsed:
-    corpus = getattr(data, task.role)[task.corpus]
-    return parse(task.block, corpus=corpus, invalid=data.invalid, limit=data.line_limit)
+    return parse(task.block, corpus=_corpus(task, data=data), invalid=data.invalid, limit=data.line_limit)
+
+
+def _corpus(task: Task, *, data: DataConfig) -> Corpus:
+    corpus: Corpus = getattr(data, task.role)[task.corpus]
+    return corpus

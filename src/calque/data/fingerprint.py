@@ -28,7 +28,11 @@ def fingerprint(data: DataConfig, *, text: TextConfig) -> dict[str, str]:
     if data.valid:  # then nothing is held out
         settings = {key: value for key, value in settings.items() if not key.startswith("data.validation.")}
     hashes = {key: sha256(path) for key, path in files.items()}
-    rest = {key: value for key, value in settings.items() if key not in _MATTERS_NOT}
+    rest = {
+        key: value
+        for key, value in settings.items()
+        if key not in _MATTERS_NOT and not key.endswith("].alignments")  # the file counts, where there is one
+    }
     return {"format": str(FORMAT), **rest, **hashes}
 
 

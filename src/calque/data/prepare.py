@@ -167,12 +167,14 @@ def _write(
     """Writes ids and validation text; where each corpus ends, and the tallies."""
     beyond = 0 if tokenizers.source.is_closed or not tokenizers.joint else data.maximum_length  # numbered words
     sizes = len(tokenizers.source.vocabulary) + beyond, len(tokenizers.target.vocabulary) + beyond
-    train, valid = (StoreWriter(folder / role, sizes=sizes, longest=data.maximum_length) for role in ROLES)
+    longest = data.maximum_length
+    train = StoreWriter(folder / "train", sizes=sizes, longest=longest, linked=data.aligned)
+    valid = StoreWriter(folder / "valid", sizes=sizes, longest=longest)
     rows = [0] * len(data.train)
     tallies = dict.fromkeys(ROLES, Tally())
     with train, valid, (folder / "valid.jsonl").open("w", encoding="utf-8", newline="\n") as texts:
         for block in blocks:
-            train.append(block.train[0], target=block.train[1])
+            train.append(block.train[0], target=block.train[1], links=block.links)
             valid.append(block.valid[0], target=block.valid[1])
             texts.writelines(json.dumps(pair, ensure_ascii=False) + "\n" for pair in block.text)
             tallies[block.role] += block.tally

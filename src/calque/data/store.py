@@ -19,6 +19,7 @@ from calque.text import EOS, UNK
 Array = NDArray[Any]
 
 _SIDES = ("source", "target")
+_LINKS = "links"
 _PARTS = ("ids", "offsets", "lengths")
 
 
@@ -50,6 +51,7 @@ class Store:
     source: Side
     target: Side
     spans: tuple[Span, ...]
+    links: Side | None = None  # where some pairs are aligned: a pair's pieces, source and target in turn
 
     def __len__(self) -> int:
         return len(self.source.lengths)
@@ -117,16 +119,18 @@ def length_counts(store: Store, *, longest: int = 200, block: int = 1 << 22) -> 
 def open_store(folder: Path, *, spans: Sequence[Span]) -> Store:
     """The store in `folder`, memory-mapped."""
     source, target = (Side(*(_map(path) for path in _paths(folder, side))) for side in _SIDES)
-    for side in (source, target):
+    linked = _paths(folder, _LINKS)
+    links = Side(*map(_map, linked)) if linked[0].exists() else None
+    for side in (source, target, *([links] if links else [])):
         if not len(side.offsets) == len(side.lengths) == len(source.lengths):
             raise FolderError(f"{folder}: the parts of the store have different lengths; remove it and prepare again")
-    return Store(source, target, tuple(spans))
+    return Store(source, target, tuple(spans), links)
 
 
 class StoreWriter:
     """Appends rows to a new store; what it writes depends on the rows only, not on how they were grouped."""
 
-    def __init__(self, folder: Path, *, sizes: tuple[int, int], longest: int) -> None:
+    def __init__(self, folder: Path, *, sizes: tuple[int, int], longest: int, linked: bool = False) -> None:
         folder.mkdir()
         self.rows = 0
         lengths = _smallest(longest + 1)
@@ -134,11 +138,14 @@ class StoreWriter:
             _SideWriter(_paths(folder, side), ids=_smallest(size - 1), lengths=lengths)
             for side, size in zip(_SIDES, sizes, strict=True)
         )
+        if linked:
+            kinds = {"ids": _smallest(longest), "lengths": np.dtype("<u4")}
+            self._sides = (*self._sides, _SideWriter(_paths(folder, _LINKS), **kinds))
 
-    def append(self, source: Rows, *, target: Rows) -> None:
+    def append(self, source: Rows, *, target: Rows, links: Rows | None = None) -> None:
         """Adds rows at the end."""
         assert len(source.lengths) == len(target.lengths)
-        for side, rows in zip(self._sides, (source, target), strict=True):
+        for side, rows in zip(self._sides, (source, target, *([] if links is None else [links])), strict=True):
             side.append(rows)
         self.rows += len(source.lengths)
 

@@ -103,6 +103,8 @@ class ConvolutionalState(NamedTuple):
 class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
     """hˡ = √0.5 (√0.5 (vˡ + cˡ) + hˡ⁻¹), vˡ = v(W [hˡ⁻¹ᵢ₋ₖ₊₁; …; hˡ⁻¹ᵢ] + b), cˡ the attention of vˡ (§3.2-3.4)."""
 
+    parallel = True
+
     def __init__(self, config: ConvolutionalDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__()
         if not memory.width == memory.inputs == config.embedding:

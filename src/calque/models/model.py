@@ -128,10 +128,10 @@ class Model(nn.Module):
                 )
             self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)
 
-    def forward(self, source: Padded, target: Tensor) -> Output:
+    def forward(self, source: Padded, target: Tensor, *, attention: bool = False) -> Output:
         """What the decoder makes of target inputs [B,T], every token given (teacher forcing)."""
         context = self.prepare(source)
-        output, _ = self.read(target, self.start(context), context)
+        output, _ = self.read(target, self.start(context), context, attention=attention)
         return output
 
     def encode(self, source: Padded) -> Memory:

@@ -65,6 +65,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     width: int  # D of hidden
     draws: bool = False  # positions of the source, in training: hard attention
     attends: bool = True  # gives attention when asked for it
+    parallel: bool = False  # reads T tokens at once, not one after the other
 
     def prepare(self, memory: Memory) -> Context:
         """What is computed once a sentence: projected keys, first states. Rows are sentences."""

@@ -142,6 +142,14 @@ class TransformerDecoderConfig(TransformerConfig):
     The last two carry one vector a layer however long the text is, and decode faster."""
     copies: bool = False
     """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
+    attention_layer: int | None = Field(default=None, ge=1)
+    """The block, from 1, whose attention (the mean of its heads) is shown, guided and copied by. Left out: the last."""
+
+    @model_validator(mode="after")
+    def _layer_is_there(self) -> Self:
+        if self.attention_layer is not None and self.attention_layer > self.layers:
+            raise ValueError(f"attention_layer {self.attention_layer} must be one of the {self.layers} layers")
+        return self
 
     @model_validator(mode="after")
     def _positions_are_used(self) -> Self:
@@ -156,6 +164,8 @@ class TransformerDecoderConfig(TransformerConfig):
 class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     """A stack of causal self-attention (or another mixer), attention over the memory and feed-forward blocks."""
 
+    parallel = True
+
     def __init__(self, config: TransformerDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__()
         self.embedding = Embedding(config, vocabulary_size=vocabulary_size)
@@ -167,6 +177,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         width = config.width
         self.copy_gate = CopyGate(context=width, state=width, inputs=width) if config.copies else None
         self.keeps_all = config.mixer == "attention"
+        self.shown = (config.attention_layer or config.layers) - 1
         self.width = config.width
         initialise(self)
 
@@ -196,7 +207,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
             stream, kept = block.read(stream, before[number], chunk)
             after.append(kept)
             stream = fold(stream, sentences=context.mask.shape[0])
-            if (attention or self.copy_gate is not None) and number == len(self.blocks) - 1:
+            if (attention or self.copy_gate is not None) and number == self.shown:
                 weights = unfold(block.looking(stream, context.memory[number], sight), rows=rows)
             stream, found = block.look(stream, context.memory[number], sight)
             stream = unfold(block.feed(stream), rows=rows)

@@ -23,7 +23,11 @@ class Loss(NamedTuple):
 
 def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Loss:
     """The cross-entropy of all target tokens of a batch, and what else costs."""
-    output = model(batch.source, batch.target_input)
+    return loss_of(model, model(batch.source, batch.target_input), batch, smoothing=smoothing)
+
+
+def loss_of(model: Model, output: Output, batch: Batch, *, smoothing: float) -> Loss:
+    """The same of what the decoder has made of the batch's target inputs, or of others in their place."""
     counts = batch.target_output != PAD
     extra = sum((each * counts for each in output.losses.values()), torch.zeros((), device=counts.device))
     if output.chosen is not None:

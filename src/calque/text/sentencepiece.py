@@ -2,7 +2,7 @@
 
 import io
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Literal, Self
 
 import sentencepiece
@@ -22,6 +22,7 @@ _BASE = (*PIECES, *BYTE_PIECES)
 _LONGEST = 4096
 _CHARACTERS_A_PIECE = 200
 _MANY = 512
+_WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 
 
 class SentencePieceConfig(Config):
@@ -56,6 +57,7 @@ class SentencePieceTokenizer(Tokenizer):
         if self.vocabulary.pieces[: len(_BASE)] != _BASE:
             raise TextError("not a sentencepiece model that Calque made: the special pieces and the bytes come first")
         self._characters = frozenset("".join(self.vocabulary.pieces[len(_BASE) :])) - {SPACE} | {" "}
+        self.algorithm: Literal["bpe", "unigram"] = "unigram" if _lists_best(self._processor) else "bpe"
 
     @classmethod
     def train(cls, config: SentencePieceConfig, *, lines: Iterable[str], share: float = 1.0) -> Self:
@@ -103,6 +105,26 @@ class SentencePieceTokenizer(Tokenizer):
         ids: list[list[int]] = self._processor.encode([_respelled(text) for text in texts], num_threads=threads)
         return ids
 
+    def scores(self) -> dict[str, float]:
+        """What each learnt piece counts: the rank of its merge, or its log-probability."""
+        ids = range(len(_BASE), len(self.vocabulary))
+        return dict(zip(self.vocabulary.pieces[len(_BASE) :], map(self._processor.get_score, ids), strict=True))
+
+    def cut_up(self, text: str, *, cut: Callable[[str], Sequence[str]]) -> list[int]:
+        """The ids of the text where `cut` says which pieces and characters a word with its space before it becomes.
+
+        No learnt piece goes on behind a space, so that words can be cut one by one.
+        """
+        if not text:
+            return []
+        words = _WORD.findall(SPACE + _respelled(text).replace(" ", SPACE))
+        return [id for word in words for piece in cut(word) for id in self._ids(piece)]
+
+    def _ids(self, piece: str) -> list[int]:
+        """A learnt piece's own id; a character that is none is spelled in bytes."""
+        id = self.vocabulary.id(piece)
+        return [id] if id >= len(_BASE) else [len(PIECES) + byte for byte in piece.encode()]
+
     def surface(self, piece: str) -> bytes:
         return spelled(_ESCAPE.undo(piece.replace(SPACE, " ")))
 
@@ -134,6 +156,15 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     except RuntimeError as error:
         raise TextError(f"not a sentencepiece model: {error}") from None
     return processor
+
+
+def _lists_best(processor: sentencepiece.SentencePieceProcessor) -> bool:
+    """Whether the model knows more than one way to cut a text, which only a unigram model does."""
+    try:
+        processor.nbest_encode("a", nbest_size=1)
+    except RuntimeError:
+        return False
+    return True
 
 
 def _respelled(text: str) -> str:

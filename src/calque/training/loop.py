@@ -10,6 +10,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,8 +19,10 @@ from torch import Tensor
 from calque.data.batch import Batch, batches
 from calque.data.plan import Plan, Shard
 from calque.data.store import Store
+from calque.data.subwords import SubwordSampler
 from calque.errors import FolderError, Interrupted, TrainingError
-from calque.tasks.translation import Loss, translation_loss
+from calque.tasks.objectives import Objective
+from calque.tasks.translation import Loss
 from calque.training.averaging import MovingAverage, mean_weights
 from calque.training.board import Board
 from calque.training.checkpoints import (
@@ -118,7 +121,17 @@ class Trainer:
         )
         if job.config.compile:
             self.model.compile(dynamic=False)
-        self.plan = Plan(job.store, config=job.config.batch, seed=job.seed)
+        tokenizers = job.translator.tokenizers
+        smoothing = job.config.label_smoothing
+        self.objective = Objective(
+            job.config.objective, model=self.model, smoothing=smoothing, tokenizer=tokenizers.target
+        )
+        self.subwords = SubwordSampler.of(job.config.subwords, store=job.store, tokenizers=tokenizers, seed=job.seed)
+        budget = job.config.batch
+        if self.subwords is not None:  # what is drawn is longer
+            assert isinstance(budget.tokens, int)  # fitted before
+            budget = budget.model_copy(update={"tokens": max(2, int(budget.tokens / self.subwords.growth()))})
+        self.plan = Plan(job.store, config=budget, seed=job.seed)
         self.progress = Progress()
         self.metrics, self.timing, self.board = metrics, timing, board or Board(None)
         self.samples = job.folder / "samples.txt"
@@ -166,9 +179,9 @@ class Trainer:
             raise TrainingError("there is no batch to train on: the corpus is empty after cleaning")
         shard = Shard(self.ranks.rank, self.ranks.count)
         place = Batch.pin if self.updater.device.type == "cuda" else None
+        read = partial(batches, self.job.store) if self.subwords is None else self.subwords.batches
         while True:  # an epoch of a corpus with a small weight may be empty
-            where = {"epoch": progress.epoch, "start": progress.batch}
-            for batch in batches(self.job.store, plan=self.plan, shard=shard, place=place, **where):
+            for batch in read(plan=self.plan, epoch=progress.epoch, start=progress.batch, shard=shard, place=place):
                 progress.batch += 1
                 yield batch
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -191,8 +204,8 @@ class Trainer:
         progress.filled += sum(part.filled for part in parts)
         progress.step = step
 
-    def _loss(self, batch: Batch, _step: int) -> Loss:
-        return translation_loss(self.model, batch, smoothing=self.config.label_smoothing)
+    def _loss(self, batch: Batch, step: int) -> Loss:
+        return self.objective(batch, step=step)
 
     def _rate(self, step: int) -> float:
         share = rate_at(self.config.schedule, step=step, steps=self.config.steps, drops=self.progress.drops)

@@ -7,6 +7,8 @@ from pydantic import Field, model_validator
 
 from calque.config import Config
 from calque.data.plan import BatchConfig
+from calque.data.subwords import FixedConfig, SubwordsConfig
+from calque.tasks.objectives import ObjectiveConfig
 from calque.training.optimisers import OptimiserConfig
 from calque.training.schedules import ScheduleConfig
 from calque.training.validation import Metric
@@ -67,6 +69,9 @@ class TrainingConfig(Config):
     """auto takes the best there is."""
     threads: int | None = Field(default=None, ge=1)
     """CPU threads; all cores unless said."""
+    objective: ObjectiveConfig = ObjectiveConfig()
+    subwords: SubwordsConfig = FixedConfig()
+    """fixed: words are always cut the same way; bpe-dropout or unigram: each epoch cuts them anew."""
     batch: BatchConfig = BatchConfig()
     optimiser: OptimiserConfig = OptimiserConfig()
     schedule: ScheduleConfig = ScheduleConfig()

@@ -8,9 +8,9 @@ from calque.models.model import Model
 from calque.search.combine import ensemble, fused
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
+from calque.tasks.decoding import decoding_step, pad_source
 from calque.tensors import Padded
 from calque.text import UNK, Tokenizers
-from calque.translator.steps import decoding_step, pad_source
 
 
 class Company(NamedTuple):

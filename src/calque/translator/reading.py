@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from calque.models.model import Model
+from calque.tasks.decoding import pad_source
 from calque.tensors import select_rows
 from calque.text import BOS, EOS, PAD
-from calque.translator.steps import pad_source
 
 
 class Answer(NamedTuple):

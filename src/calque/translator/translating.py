@@ -21,13 +21,13 @@ from calque.search.decode import Rules, decode
 from calque.search.forbidden import Forbidden
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
+from calque.tasks.decoding import MARKS, pad_source
 from calque.tasks.translation import mean_loss
 from calque.text import EOS, UNK, Opened, Tokenizer, Tokenizers, normalise, open_source, open_target
 from calque.text.scripts import as_bytes, begins_apart, is_unspaced
 from calque.translator.answers import NOTHING, Candidate, Detail, Request, Scored, Translation, Wishes
 from calque.translator.company import Company, begin, refuse_strangers
 from calque.translator.reading import Answer, Reading, read_back
-from calque.translator.steps import MARKS, pad_source
 
 WINDOW = 2048  # sentences that are sorted by length together
 NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)  # where the rules leave nothing to say

@@ -31,7 +31,7 @@ def transformer_decoder(decoder: TransformerDecoder, target: list[int], memory: 
     inputs = embed(decoder.embedding, target)
     stream, weights, contexts = inputs, [], []
 
-    for block in decoder.blocks:
+    for number, block in enumerate(decoder.blocks):
 
         def back(xs, mixer=block.self_attention):
             match mixer:
@@ -42,9 +42,9 @@ def transformer_decoder(decoder: TransformerDecoder, target: list[int], memory: 
             rotary = decoder.rotary is not None
             return [among(mixer, xs, i, upto=i + 1, rotary=rotary) for i in range(len(xs))]
 
-        def across(xs, block=block):
+        def across(xs, block=block, shown=number == decoder.shown):
             looked = [look(block.cross_attention, x, memory) for x in xs]
-            weights[:] = [each for _, each in looked]
+            weights[:] = [each for _, each in looked] if shown else weights
             contexts[:] = [found for found, _ in looked]
             return contexts
 

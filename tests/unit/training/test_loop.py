@@ -24,6 +24,7 @@ from calque.errors import FolderError, Interrupted, TrainingError
 from calque.experiment import Experiment, Run, build, resume, train
 from calque.models.model import Model, Sizes
 from calque.search.settings import SearchConfig
+from calque.tasks.objectives import Objective
 from calque.tasks.translation import Loss
 from calque.text import Tokenizers, Vocabulary, WordsTokenizer
 from calque.text.vocabulary import PIECES
@@ -481,11 +482,11 @@ def test_with_metric_loss_the_lowest_loss_is_the_best(corpus: dict[str, Path], t
 
 def poison(patch: pytest.MonkeyPatch, *calls: int, bad: float = float("nan"), where: str = "loss") -> None:
     """Makes the loss or its gradient no number in those calls (from 1)."""
-    compute = loop.translation_loss
+    compute = Objective.__call__
     counted = count(1)
 
-    def poisoned(model: Model, batch: Batch, *, smoothing: float) -> Loss:
-        loss = compute(model, batch, smoothing=smoothing)
+    def poisoned(objective: Objective, batch: Batch, *, step: int) -> Loss:
+        loss = compute(objective, batch, step=step)
         if next(counted) not in calls:
             return loss
         if where == "gradient":
@@ -493,7 +494,7 @@ def poison(patch: pytest.MonkeyPatch, *calls: int, bad: float = float("nan"), wh
             return loss
         return Loss(*(each * bad for each in loss))
 
-    patch.setattr(loop, "translation_loss", poisoned)
+    patch.setattr(Objective, "__call__", poisoned)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
@@ -558,17 +559,17 @@ def test_a_run_with_a_bad_update_that_is_killed_ends_with_the_same_bytes(
 
 def starve(patch: pytest.MonkeyPatch, *, rows: int, error: Exception) -> list[int]:
     """Lets batches of more than so many rows run out of memory; gives a list of the rows of those that did not."""
-    compute = loop.translation_loss
+    compute = Objective.__call__
     taken: list[int] = []
 
-    def starved(model: Model, batch: Batch, *, smoothing: float) -> Loss:
-        loss = compute(model, batch, smoothing=smoothing)
+    def starved(objective: Objective, batch: Batch, *, step: int) -> Loss:
+        loss = compute(objective, batch, step=step)
         if len(batch.target_lengths) > rows:
             raise error
         taken.append(len(batch.target_lengths))
         return loss
 
-    patch.setattr(loop, "translation_loss", starved)
+    patch.setattr(Objective, "__call__", starved)
     return taken
 
 

@@ -1,0 +1,79 @@
+"""R-Drop: two readings of a batch with other units dropped should say the same. Letters: B sentences, T target."""
+
+from typing import Literal
+
+import torch
+from pydantic import Field
+from torch import Tensor
+
+from calque.config import Config
+from calque.data.batch import Batch
+from calque.layers.copying import mixture_loss
+from calque.models.model import Context, Model
+from calque.models.seam import Output
+from calque.tasks.translation import Loss, counted
+from calque.tensors import Padded
+from calque.text import PAD
+
+
+class RDropConfig(Config):
+    """Cross-entropy of two readings, and how far apart they are (Wu, Liang et al. 2021)."""
+
+    kind: Literal["r-drop"] = "r-drop"
+    alpha: float = Field(default=5.0, ge=0)
+    """α: how much the distance of the two counts; 5 in the paper's translation models."""
+
+
+def twice(batch: Batch) -> Batch:
+    """The batch with all its rows a second time behind them."""
+
+    def doubled(values: Tensor) -> Tensor:
+        return torch.cat([values, values])
+
+    return Batch(
+        source=Padded(doubled(batch.source.values), doubled(batch.source.lengths)),
+        target_input=doubled(batch.target_input),
+        target_output=doubled(batch.target_output),
+        target_lengths=doubled(batch.target_lengths),
+        tokens=2 * batch.tokens,
+        shared_tokens=2 * batch.shared_tokens,
+        guide=None if batch.guide is None else doubled(batch.guide),
+    )
+
+
+def r_drop_loss(model: Model, output: Output, batch: Batch, *, smoothing: float, alpha: float) -> Loss:
+    """Of what was made of a batch and of its copy behind it, half of the paper's
+
+        L = −log P₁(y|x) − log P₂(y|x) + α/2 (KL(P₁‖P₂) + KL(P₂‖P₁))   (§2.1)
+
+    summed over target tokens: with α = 0 it is the mean cross-entropy of the two.
+    """
+    log_probs, targets = _log_probs(model, output, batch)
+    vocabulary = model.sizes.target
+    said = targets if model.copies else targets.where(targets < vocabulary, model.sizes.unknown)
+    counts = targets != PAD
+    losses = mixture_loss(log_probs, said, smoothing=smoothing, vocabulary=vocabulary) * counts
+    extra = sum((each.sum() for each in _counted_losses(output, batch)), torch.zeros_like(losses.sum()))
+    apart = divergence(*log_probs.chunk(2)) * counts.chunk(2)[0]
+    cross_entropy = losses.sum() / 2
+    return Loss(cross_entropy + extra / 2 + alpha / 2 * apart.sum(), cross_entropy)
+
+
+def divergence(one: Tensor, other: Tensor) -> Tensor:
+    """[…], ½ (KL(P₁‖P₂) + KL(P₂‖P₁)) = ½ Σ (P₁ − P₂)(log P₁ − log P₂) of log-probabilities […,V]."""
+    is_possible = (one > -torch.inf) & (other > -torch.inf)
+    apart = (one - other).masked_fill(~is_possible, 0)
+    return 0.5 * ((one.exp() - other.exp()) * apart).sum(dim=-1)
+
+
+def _log_probs(model: Model, output: Output, batch: Batch) -> tuple[Tensor, Tensor]:
+    """Log-probabilities […,V] and the targets […]; where that is cheap to know, of the places that count alone."""
+    targets = batch.target_output
+    if model.copies or targets.device.type != "cpu":
+        return model.log_probs(output, Context(None, batch.source.values if model.copies else None)), targets
+    hidden, said = counted(output.hidden, targets)
+    return model.log_probs(output._replace(hidden=hidden), Context(None, None)), said
+
+
+def _counted_losses(output: Output, batch: Batch) -> list[Tensor]:
+    return [each * (batch.target_output != PAD) for each in output.losses.values()]

@@ -1,0 +1,142 @@
+"""What training makes small: cross-entropy, and what the literature put beside or in place of it.
+
+All that is drawn comes from torch's own generator, and nothing is kept between steps.
+"""
+
+from typing import Annotated, Literal, assert_never
+
+from pydantic import Field
+from torch import Tensor
+
+from calque.config import Config
+from calque.data.batch import Batch
+from calque.data.corpora import DataConfig
+from calque.data.subwords import SubwordsConfig
+from calque.errors import ConfigError
+from calque.models.model import Model, ModelConfig
+from calque.tasks.consistency import RDropConfig, r_drop_loss, twice
+from calque.tasks.dropping import WordDropoutConfig, drop_words
+from calque.tasks.guidance import GuidanceConfig, guidance_loss, guidance_weight
+from calque.tasks.risk import MinimumRiskConfig, minimum_risk_loss, text_risk
+from calque.tasks.scheduled import ScheduledSamplingConfig, draw_gold, gold_probability, read_mixed
+from calque.tasks.translation import Loss, loss_of
+from calque.text import Tokenizer
+
+
+class CrossEntropyConfig(Config):
+    """The cross-entropy of the true words, every one of them read (teacher forcing)."""
+
+    kind: Literal["cross-entropy"] = "cross-entropy"
+
+
+MethodConfig = Annotated[
+    CrossEntropyConfig | ScheduledSamplingConfig | RDropConfig | MinimumRiskConfig, Field(discriminator="kind")
+]
+
+
+class ObjectiveConfig(Config):
+    """What training makes small."""
+
+    method: MethodConfig = CrossEntropyConfig()
+    """cross-entropy, scheduled-sampling, r-drop or minimum-risk; all smooth as training.label_smoothing says."""
+    word_dropout: WordDropoutConfig = WordDropoutConfig()
+    guidance: GuidanceConfig = GuidanceConfig()
+
+
+def misfits(
+    config: ObjectiveConfig,
+    *,
+    model: ModelConfig,
+    data: DataConfig | None = None,
+    subwords: SubwordsConfig | None = None,
+    sharded: bool = False,
+) -> list[str]:
+    """Why an objective does not go with a model, data or a way to cut words, a sentence each; empty where it does."""
+    method, kind = config.method.kind, model.decoder.kind
+    attention = getattr(model.decoder, "attention", None)
+    is_hard = getattr(attention, "choice", "soft") == "hard"
+    found: list[str] = []
+
+    def refuse(setting: str, other: str, reason: str) -> None:
+        found.append(f"training.objective.{setting} and {other} do not go together, as {reason}")
+
+    if method in ("r-drop", "minimum-risk") and is_hard:
+        reason = "the positions it draws would be another reason to say something else"
+        refuse(f"method.kind = {method!r}", "model.decoder.attention.choice = 'hard'", reason)
+    if method in ("r-drop", "minimum-risk") and model.output.kind == "sampled":
+        reason = "it needs the probabilities of all words"
+        refuse(f"method.kind = {method!r}", "model.output.kind = 'sampled'", reason)
+    if method == "minimum-risk" and model.encoder.kind == "none":
+        reason = "a language model has no source whose translation could be better or worse"
+        refuse("method.kind = 'minimum-risk'", "model.encoder.kind = 'none'", reason)
+    if method in ("scheduled-sampling", "minimum-risk") and sharded:
+        reason = "ranks that read more or fewer words than others would wait for each other's weights for ever"
+        refuse(f"method.kind = {method!r}", "training.sharded", reason)
+    if config.word_dropout.source > 0 and getattr(model.decoder, "copies", False):
+        reason = "words that are not read cannot be copied"
+        refuse(f"word_dropout.source = {config.word_dropout.source}", "model.decoder.copies", reason)
+    if config.guidance.weight > 0:
+        name = f"guidance.weight = {config.guidance.weight}"
+        if kind in ("recurrent", "cho"):
+            refuse(name, f"model.decoder.kind = {kind!r}", "that decoder does not look at the source")
+        if model.encoder.kind == "none":
+            refuse(name, "model.encoder.kind = 'none'", "there is no source to look at")
+        if is_hard:
+            refuse(name, "model.decoder.attention.choice = 'hard'", "it looks at one drawn position alone")
+        if data is not None and not data.aligned:
+            found.append(f"training.objective.{name} needs alignments: set data.train.alignments to a Pharaoh file")
+        if subwords is not None and subwords.kind != "fixed":
+            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments are kept for the store's pieces")
+    return found
+
+
+class Objective:
+    """The loss of a batch at a step, summed over its target tokens."""
+
+    def __init__(
+        self, config: ObjectiveConfig, *, model: Model, smoothing: float, tokenizer: Tokenizer | None = None
+    ) -> None:
+        """`tokenizer` is the target's; minimum risk scores text with it."""
+        self.config = config
+        self.model = model
+        self.smoothing = smoothing
+        self.risk = None
+        if isinstance(config.method, MinimumRiskConfig):
+            if tokenizer is None:
+                raise ConfigError("training.objective.method.kind = 'minimum-risk' needs the target's tokenizer")
+            self.risk = text_risk(config.method, tokenizer=tokenizer)
+
+    def __call__(self, batch: Batch, *, step: int) -> Loss:
+        """What to make small, and the cross-entropy to report."""
+        batch = drop_words(batch, self.config.word_dropout)
+        weight = guidance_weight(self.config.guidance, step=step) if batch.guide is not None else 0.0
+        loss, attention = self._loss(batch, step=step, attention=weight > 0)
+        if batch.guide is None or attention is None or weight == 0:
+            return loss
+        guide = batch.guide if len(attention) == len(batch.guide) else twice(batch).guide
+        assert guide is not None
+        guided = guidance_loss(attention, guide) * (len(batch.guide) / len(attention))
+        return loss._replace(objective=loss.objective + weight * guided)
+
+    def _loss(self, batch: Batch, *, step: int, attention: bool) -> tuple[Loss, Tensor | None]:
+        """The loss without guidance, and attention where it is asked for: [B,T,S], or [2B,T,S] of two readings."""
+        method, model, smoothing = self.config.method, self.model, self.smoothing
+        match method:
+            case CrossEntropyConfig():
+                output = model(batch.source, batch.target_input, attention=attention)
+                return loss_of(model, output, batch, smoothing=smoothing), output.attention
+            case ScheduledSamplingConfig():
+                gold = draw_gold(batch, probability=gold_probability(method, step=step))
+                output = read_mixed(model, batch, gold=gold, choice=method.choice, attention=attention)
+                return loss_of(model, output, batch, smoothing=smoothing), output.attention
+            case RDropConfig():
+                both = twice(batch)
+                output = model(both.source, both.target_input, attention=attention)
+                return r_drop_loss(model, output, both, smoothing=smoothing, alpha=method.alpha), output.attention
+            case MinimumRiskConfig():
+                assert self.risk is not None
+                return minimum_risk_loss(
+                    model, batch, config=method, risk=self.risk, smoothing=smoothing, attention=attention
+                )
+            case _:
+                assert_never(method)

@@ -1,0 +1,147 @@
+"""Subword sampling: a function of seed, epoch and index; it spells the text, and draws as the papers say."""
+
+import pytest
+
+from calque.config import check
+from calque.data.batch import collate
+from calque.data.plan import BatchConfig, Plan, Shard
+from calque.data.store import store_of
+from calque.data.subwords import BpeDropoutConfig, FixedConfig, SubwordSampler, UnigramSamplingConfig, misfits
+from calque.errors import ConfigError
+from calque.text import (
+    PAD,
+    BytesConfig,
+    CharactersConfig,
+    SentencePieceConfig,
+    SentencePieceTokenizer,
+    Tokenizers,
+    WordsConfig,
+    WordsTokenizer,
+)
+
+LINES = [
+    f"{who} {what} the {size} {thing}{mark}"
+    for who in ("Every teacher", "My neighbour", "No traveller", "Ёжик", "她")
+    for what in ("watches", "remembers", "repairs")
+    for size in ("smallest", "oldest", "well-known")
+    for thing in ("bicycle", "railway station", "garden")
+    for mark in (".", "!", " …")
+]
+TARGETS = [*LINES[40:], *LINES[:40]]
+CONFIGS = {"bpe": BpeDropoutConfig(dropout=0.3), "unigram": UnigramSamplingConfig(alpha=0.0)}
+_MADE: dict[str, SentencePieceTokenizer] = {}
+
+
+def tokenizer(algorithm: str) -> SentencePieceTokenizer:
+    if algorithm not in _MADE:
+        config = SentencePieceConfig(algorithm=algorithm, vocabulary_size=400)
+        _MADE[algorithm] = SentencePieceTokenizer.train(config, lines=LINES)
+    return _MADE[algorithm]
+
+
+def sampler(algorithm: str, *, seed: int = 3, config=None) -> SubwordSampler:
+    made = tokenizer(algorithm)
+    pairs = [(made.encode(line), made.encode(other)) for line, other in zip(LINES, TARGETS, strict=True)]
+    return SubwordSampler(
+        config or CONFIGS[algorithm],
+        store=store_of(pairs),
+        tokenizers=Tokenizers(made, made),
+        seed=seed,
+    )
+
+
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_a_pair_is_a_function_of_seed_epoch_and_index(algorithm: str) -> None:
+    one, other = sampler(algorithm), sampler(algorithm)
+    places = [(index, epoch) for index in (0, 17, 40, 134) for epoch in (0, 1, 9)]
+    found = {place: one.pair(place[0], epoch=place[1]) for place in places}
+    one.pair(7, epoch=3)
+    assert {place: other.pair(place[0], epoch=place[1]) for place in reversed(places)} == found
+    assert sampler(algorithm, seed=4).pair(17, epoch=1) != found[17, 1]
+    assert len({str(each) for each in found.values()}) == len(places)
+
+
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_pieces_spell_the_text_of_the_store(algorithm: str) -> None:
+    made, drawn = tokenizer(algorithm), sampler(algorithm)
+    for index in range(0, len(LINES), 5):
+        source, target = drawn.pair(index, epoch=2)
+        assert made.decode(source) == LINES[index]
+        assert made.decode(target) == TARGETS[index]
+
+
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_batches_are_the_plans_whatever_was_read_before(algorithm: str) -> None:
+    drawn = sampler(algorithm)
+    plan = Plan(drawn.store, config=BatchConfig(tokens=300), seed=5)
+    for epoch in (0, 1):
+        made = [drawn.batch(planned, epoch=epoch) for planned in plan.batches(epoch)]
+        rest = list(drawn.batches(plan=plan, epoch=epoch, start=3))
+        assert len(rest) == len(made) - 3 > 0
+        for one, other in zip(made[3:], rest, strict=True):
+            assert one.target_output.tolist() == other.target_output.tolist()
+            assert one.source.values.tolist() == other.source.values.tolist()
+    usual = [collate(drawn.store, planned=planned) for planned in plan.batches(1)]
+    for one, other in zip(made, usual, strict=True):  # the same pairs, cut otherwise
+        for row in range(len(one.target_lengths)):
+            texts = [tokenizer(algorithm).decode(each.target_output[row].tolist()) for each in (one, other)]
+            assert texts[0] == texts[1]
+    assert sum(each.tokens for each in made) > sum(each.tokens for each in usual)
+    assert all(int((each.target_output != PAD).sum()) == each.tokens for each in made)
+
+
+def test_ranks_share_a_batch_without_overlap() -> None:
+    drawn = sampler("bpe")
+    planned = next(Plan(drawn.store, config=BatchConfig(tokens=500), seed=5).batches(1))
+    whole = drawn.batch(planned, epoch=1)
+    parts = [drawn.batch(planned, epoch=1, shard=Shard(rank, 3)) for rank in range(3)]
+    assert {part.shared_tokens for part in parts} == {whole.tokens}
+    assert sum(part.tokens for part in parts) == whole.tokens
+    assert len({part.target_input.shape for part in parts}) == 1
+    rows = [row for part in parts for row in part.target_output.tolist() if any(row)]
+    assert sorted(rows) == sorted(whole.target_output.tolist())
+
+
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_growth_keeps_the_budget_on_average(algorithm: str) -> None:
+    drawn = sampler(algorithm)
+    growth = drawn.growth()
+    assert growth == sampler(algorithm).growth() > 1.05
+    pairs = [drawn.pair(index, epoch=3) for index in range(len(LINES))]
+    after = sum(2 + len(source) + len(target) for source, target in pairs)
+    before = int(drawn.store.source_lengths.sum() + drawn.store.target_lengths.sum())
+    assert after / before == pytest.approx(growth, rel=0.05)
+
+
+def test_one_side_alone_and_pairs_that_grow_too_long() -> None:
+    drawn = sampler("bpe", config=BpeDropoutConfig(dropout=0.5, sides="target"))
+    for index in (3, 50):
+        source, target = drawn.pair(index, epoch=0)
+        assert source == drawn.store.source.row(index).tolist()
+        assert target != drawn.store.target.row(index).tolist()
+    longest = max(len(drawn.store.target.row(index)) for index in range(len(LINES)))
+    short = sampler("bpe", config=BpeDropoutConfig(dropout=1.0, longest=longest))
+    pairs = [short.pair(index, epoch=0) for index in range(len(LINES))]
+    assert all(len(target) <= longest for _, target in pairs)
+    kept = [index for index, (_, target) in enumerate(pairs) if target == short.store.target.row(index).tolist()]
+    assert len(kept) > 0
+
+
+def test_what_cannot_be_sampled_is_refused() -> None:
+    for algorithm, config in (("unigram", CONFIGS["bpe"]), ("bpe", CONFIGS["unigram"])):
+        with pytest.raises(ConfigError, match=r"needs text\.algorithm"):
+            sampler(algorithm, config=config)
+        text = SentencePieceConfig(algorithm=algorithm)
+        (found,) = misfits(config, text=text, batch=BatchConfig())
+        assert "text.algorithm" in found
+    words = WordsTokenizer.train(WordsConfig(), lines=LINES)
+    with pytest.raises(ConfigError, match=r"text\.kind = 'sentencepiece'"):
+        SubwordSampler(CONFIGS["bpe"], store=store_of([([4], [4])]), tokenizers=Tokenizers(words, words), seed=1)
+    for text in (WordsConfig(), CharactersConfig(), BytesConfig()):
+        assert len(misfits(CONFIGS["bpe"], text=text, batch=BatchConfig(shapes="static"))) == 2
+        assert misfits(FixedConfig(), text=text, batch=BatchConfig(shapes="static")) == []
+    assert misfits(CONFIGS["bpe"], text=SentencePieceConfig(), batch=BatchConfig()) == []
+    store, pair = store_of([([4], [4])]), Tokenizers(words, words)
+    assert SubwordSampler.of(FixedConfig(), store=store, tokenizers=pair, seed=1) is None
+    with pytest.raises(ConfigError, match="dropout"):
+        check(BpeDropoutConfig, {"dropout": 0.0}, origin="test")

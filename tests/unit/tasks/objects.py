@@ -1,0 +1,39 @@
+"""What the tests of objectives share: a batch of pairs, and tiny models of every family in float64."""
+
+import numpy as np
+import torch
+from tests.conftest import FAMILIES
+
+from calque.config import override
+from calque.data.batch import Batch, collate
+from calque.data.plan import Planned
+from calque.data.shapes import Shape
+from calque.data.store import store_of
+from calque.models.model import Model, ModelConfig, Sizes
+
+PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7]), ([4], [])]
+SHAPES = [Shape(5, 6, 6), Shape(7, 9, 8)]  # exact, and with rows and columns that only fill it up
+SIZE = 8
+
+
+def make_batch(shape: Shape = SHAPES[0], pairs=PAIRS) -> Batch:
+    return collate(store_of(pairs), planned=Planned(np.arange(len(pairs)), shape))
+
+
+def make_model(family: str, *overrides: str, seed: int = 1, size: int = SIZE) -> Model:
+    """In evaluation mode, with weights large enough that what is read matters."""
+    config = ModelConfig.model_validate(override(FAMILIES[family], overrides))
+    model = Model(config, sizes=Sizes(size, size, joint=True)).double().eval()
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            if parameter.requires_grad:
+                parameter.copy_(torch.randn_like(parameter) * 0.5)
+    return model
+
+
+def gradients(model: Model, loss: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Of every parameter that has one."""
+    named = {name: each for name, each in model.named_parameters() if each.requires_grad}
+    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True, retain_graph=True)
+    return {name: each for name, each in zip(named, found, strict=True) if each is not None}

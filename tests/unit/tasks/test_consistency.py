@@ -1,0 +1,104 @@
+"""R-Drop against its formula written plainly, with the dropout of both readings known."""
+
+import math
+
+import pytest
+import torch
+from tests.conftest import FAMILIES
+from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+
+from calque.tasks.consistency import divergence, r_drop_loss, twice
+from calque.tasks.objectives import Objective, ObjectiveConfig
+from calque.tasks.translation import translation_loss
+from calque.text import PAD
+
+R_DROP = ObjectiveConfig.model_validate({"method": {"kind": "r-drop", "alpha": 3.0}})
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_without_dropout_it_is_cross_entropy(family: str, shape) -> None:
+    model, batch = make_model(family), make_batch(shape)
+    expected = translation_loss(model, batch, smoothing=0.1)
+    found = Objective(R_DROP, model=model, smoothing=0.1)(batch, step=1)
+    assert found.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
+    assert found.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
+    slopes, wanted = gradients(model, found.objective), gradients(model, expected.objective)
+    assert all(torch.allclose(slopes[name], wanted[name], rtol=0, atol=1e-9) for name in wanted)
+
+
+def plain_loss(log_probs: torch.Tensor, targets: list[list[int]], *, smoothing: float, alpha: float) -> torch.Tensor:
+    """Half of eq. 4, one target word after the other: log_probs [2B,T,V] of both readings."""
+    total = torch.zeros((), dtype=torch.float64)
+    for row, words in enumerate(targets):
+        for place, word in enumerate(words):
+            one, other = log_probs[row, place], log_probs[row + len(targets), place]
+            for each in (one, other):
+                total = total - (1 - smoothing) * each[word] - smoothing * each.mean()
+            total = total + alpha / 2 * (one.exp() * (one - other)).sum()
+            total = total + alpha / 2 * (other.exp() * (other - one)).sum()
+    return total / 2
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_it_is_the_papers_formula_and_both_readings_learn(family: str) -> None:
+    model, batch = make_model(family).train(), make_batch()
+    targets = [
+        row[:length] for row, length in zip(batch.target_output.tolist(), batch.target_lengths.tolist(), strict=True)
+    ]
+    torch.manual_seed(3)
+    found = Objective(R_DROP, model=model, smoothing=0.1)(batch, step=1).objective
+    slopes = gradients(model, found)
+    torch.manual_seed(3)
+    both = twice(batch)
+    log_probs = model.output.log_probs(model(both.source, both.target_input).hidden)
+    expected = plain_loss(log_probs, targets, smoothing=0.1, alpha=3.0)
+    assert found.item() == pytest.approx(expected.item(), abs=1e-9)
+    wanted = gradients(model, expected)
+    assert all(torch.allclose(slopes[name], wanted[name], rtol=0, atol=1e-9) for name in wanted)
+    kl = (expected - plain_loss(log_probs, targets, smoothing=0.1, alpha=0.0)) / 1.5
+    assert kl.item() > 1e-3  # dropout made them differ
+    (share,) = torch.autograd.grad(kl, log_probs)
+    assert share[: len(targets)].abs().sum() > 0
+    assert share[len(targets) :].abs().sum() > 0
+
+
+def test_the_divergence_is_symmetric_and_zero_for_equals() -> None:
+    one, other = (torch.tensor(each).log() for each in ([0.5, 0.25, 0.25], [0.25, 0.5, 0.25]))
+    expected = 0.5 * (0.25 * math.log(2) + 0.25 * math.log(2))
+    assert divergence(one, other).item() == pytest.approx(expected)
+    assert divergence(other, one).item() == pytest.approx(expected)
+    assert divergence(one, one).item() == 0
+
+
+def test_words_that_no_reading_can_say_change_nothing() -> None:
+    """Models that copy give −∞ to numbers that no source word has."""
+    one, other = (torch.tensor(each).log() for each in ([0.5, 0.5, 0.0], [0.25, 0.75, 0.0]))
+    one.requires_grad_()
+    loss = divergence(one, other)
+    loss.backward()
+    assert loss.item() == pytest.approx(divergence(one[:2], other[:2]).item())
+    assert one.grad is not None
+    assert one.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("overrides", [["decoder.copies=true"], ["decoder.attention.coverage=true"]])
+def test_models_that_copy_or_cover_keep_their_costs(overrides: list[str]) -> None:
+    model = make_model("luong", *overrides)
+    batch = make_batch(SHAPES[0], pairs=[([8, 5, 9], [9, 4, 8]), ([4], [4, 4])])
+    expected = translation_loss(model, batch, smoothing=0.1)
+    both = twice(batch)
+    output = model(both.source, both.target_input)
+    found = r_drop_loss(model, output, both, smoothing=0.1, alpha=2.0)
+    assert found.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
+    assert found.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
+    assert (expected.objective.item() > expected.cross_entropy.item()) == ("coverage" in overrides[0])
+
+
+def test_twice_is_every_row_and_then_every_row_again() -> None:
+    batch = make_batch(SHAPES[1])
+    both = twice(batch)
+    assert both.tokens == 2 * batch.tokens == int((both.target_output != PAD).sum())
+    assert both.source.lengths.tolist() == batch.source.lengths.tolist() * 2
+    for name in ("target_input", "target_output", "target_lengths"):
+        assert torch.equal(getattr(both, name), torch.cat([getattr(batch, name)] * 2))

@@ -1,0 +1,175 @@
+"""Objectives as a run uses them: chosen by a config, drawn from one generator, refused where they make no sense."""
+
+import pytest
+import torch
+from tests.conftest import FAMILIES
+from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+
+from calque.config import Values, check, override
+from calque.errors import ConfigError
+from calque.models.model import ModelConfig
+from calque.tasks.objectives import Objective, ObjectiveConfig, misfits
+from calque.tasks.translation import translation_loss
+from calque.text import WordsConfig, WordsTokenizer
+
+TOKENIZER = WordsTokenizer.train(WordsConfig(), lines=["a b c d"])
+KINDS: dict[str, Values] = {
+    "cross-entropy": {},
+    "dropped": {"word_dropout": {"source": 0.3, "target": 0.3}},
+    "scheduled": {"method": {"kind": "scheduled-sampling", "minimum": 0.0, "decay": {"kind": "linear", "c": 0.1}}},
+    "r-drop": {"method": {"kind": "r-drop"}},
+    "risk": {"method": {"kind": "minimum-risk", "samples": 4}},
+    "guided": {"guidance": {"weight": 0.5}, "word_dropout": {"source": 0.2}},
+    "guided r-drop": {"guidance": {"weight": 0.5}, "method": {"kind": "r-drop"}},
+}
+
+
+def make(values: Values, model, *, smoothing: float = 0.1) -> Objective:
+    config = check(ObjectiveConfig, values, origin="test")
+    return Objective(config, model=model, smoothing=smoothing, tokenizer=TOKENIZER)
+
+
+def guided(batch, *, seed: int = 0):
+    """The batch with alignments of some of its words."""
+    torch.manual_seed(seed)
+    links = (torch.rand(*batch.target_input.shape, batch.source.values.shape[1]) < 0.4) * 1.0
+    links *= (batch.target_output > 3)[..., None] * (batch.source.values > 3)[:, None]
+    return batch._replace(guide=links / links.sum(dim=-1, keepdim=True).clamp(min=1))
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_usual_objective_is_cross_entropy(family: str) -> None:
+    model, batch = make_model(family), make_batch()
+    for batch in (make_batch(), guided(make_batch())):  # an alignment that nobody asked for changes nothing
+        found = make({}, model)(batch, step=9)
+        expected = translation_loss(model, batch, smoothing=0.1)
+        assert found.objective.item() == expected.objective.item()
+        assert found.cross_entropy.item() == expected.cross_entropy.item()
+
+
+@pytest.mark.parametrize(
+    ("family", "kind"),
+    [(family, kind) for family in FAMILIES for kind in KINDS if family != "plain" or "guided" not in kind],
+)
+def test_every_objective_is_a_function_of_the_batch_the_step_and_the_generator(family: str, kind: str) -> None:
+    model, batch = make_model(family).train(), guided(make_batch(SHAPES[1]))
+    found = []
+    for objective in (make(KINDS[kind], model), make(KINDS[kind], model)):
+        objective(make_batch(), step=1)  # what was done before leaves no trace
+        torch.manual_seed(11)
+        loss = objective(batch, step=4)
+        found.append((loss, gradients(model, loss.objective)))
+    (one, slopes), (other, again) = found
+    assert one.objective.item() == other.objective.item()
+    assert one.cross_entropy.item() == other.cross_entropy.item()
+    assert one.objective.isfinite()
+    assert slopes.keys() == again.keys()
+    assert all(torch.equal(slopes[name], again[name]) for name in slopes)
+    assert all(each.isfinite().all() for each in slopes.values())
+
+
+@pytest.mark.parametrize("kind", ["cross-entropy", "r-drop", "guided", "guided r-drop"])
+@pytest.mark.parametrize("family", ["luong", "bahdanau", "convolutional", "transformer"])
+def test_losses_are_sums_that_can_be_split(family: str, kind: str) -> None:
+    """Without anything drawn, the rows of a batch may come in several batches, and padding costs nothing."""
+    model = make_model(family)
+    values = {**KINDS[kind], "word_dropout": {}}
+    objective = make(values, model)
+    batch = guided(make_batch())
+    whole = objective(batch, step=1)
+    parts = [objective(part, step=1) for part in batch.split(3)]
+    for name in ("objective", "cross_entropy"):
+        total = sum(getattr(part, name).item() for part in parts)
+        assert getattr(whole, name).item() == pytest.approx(total, abs=1e-9)
+
+
+def test_scheduled_sampling_follows_the_step() -> None:
+    model, batch = make_model("luong"), make_batch()
+    objective = make(KINDS["scheduled"], model)
+    expected = translation_loss(model, batch, smoothing=0.1).objective.item()
+    torch.manual_seed(0)
+    assert objective(batch, step=0).objective.item() == pytest.approx(expected, abs=1e-9)
+    torch.manual_seed(0)
+    assert objective(batch, step=10).objective.item() != pytest.approx(expected, abs=1e-3)
+
+
+MISFITS = [
+    ("luong", ["decoder.attention.choice=hard"], {"method": {"kind": "r-drop"}}, "hard"),
+    ("luong", ["decoder.attention.choice=hard"], {"method": {"kind": "minimum-risk"}}, "hard"),
+    ("luong", ["decoder.attention.choice=hard"], {"guidance": {"weight": 0.1}}, "hard"),
+    ("luong", ["output.kind=sampled"], {"method": {"kind": "r-drop"}}, "all words"),
+    ("luong", ["output.kind=sampled"], {"method": {"kind": "minimum-risk"}}, "all words"),
+    ("luong", ["decoder.copies=true"], {"word_dropout": {"source": 0.1}}, "cannot be copied"),
+    ("plain", [], {"guidance": {"weight": 0.1}}, "does not look"),
+]
+
+
+@pytest.mark.parametrize(("family", "overrides", "values", "reason"), MISFITS)
+def test_what_makes_no_sense_is_refused(family: str, overrides: list[str], values: Values, reason: str) -> None:
+    config = check(ObjectiveConfig, values, origin="test")
+    model = ModelConfig.model_validate(override(FAMILIES[family], overrides))
+    (found,) = misfits(config, model=model)
+    assert reason in found
+    assert found.startswith("training.objective.")
+    assert misfits(ObjectiveConfig(), model=model) == []
+
+
+def test_a_language_model_has_no_risk_and_no_alignment() -> None:
+    values = {"method": {"kind": "minimum-risk"}, "guidance": {"weight": 1.0}}
+    config = check(ObjectiveConfig, values, origin="test")
+    model = ModelConfig.model_validate({"encoder": {"kind": "none"}, "decoder": FAMILIES["transformer"]["decoder"]})
+    assert len(misfits(config, model=model)) == 2
+    assert misfits(check(ObjectiveConfig, {"method": {"kind": "r-drop"}}, origin="test"), model=model) == []
+
+
+@pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
+def test_ranks_that_hold_parts_of_a_model_must_read_alike(kind: str) -> None:
+    config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
+    (found,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), sharded=True)
+    assert "training.sharded" in found
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if "guided" not in kind])
+def test_what_makes_sense_is_not_refused(family: str, kind: str) -> None:
+    config = check(ObjectiveConfig, KINDS[kind], origin="test")
+    assert misfits(config, model=ModelConfig.model_validate(FAMILIES[family])) == []
+
+
+def test_a_misspelt_objective_is_explained() -> None:
+    with pytest.raises(ConfigError, match="r-drop"):
+        check(ObjectiveConfig, {"method": {"kind": "rdrop"}}, origin="test")
+    with pytest.raises(ConfigError, match="alpha"):
+        check(ObjectiveConfig, {"method": {"kind": "r-drop", "alpah": 1}}, origin="test")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_objectives_hold_in_few_bits(family: str, kind: str) -> None:
+    """The forward pass in bfloat16, as training.precision may ask: near what float32 gives, and finite."""
+    model, batch = make_model(family).float(), guided(make_batch())
+    found = []
+    for enabled in (False, True):
+        torch.manual_seed(2)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
+            loss = make({**KINDS[kind], "word_dropout": {}}, model)(batch, step=0)
+        found.append(loss.objective.item())
+        assert all(each.isfinite().all() for each in gradients(model, loss.objective).values())
+    if kind != "risk":  # what is drawn may differ
+        assert found[1] == pytest.approx(found[0], rel=0.1)
+
+
+@pytest.mark.parametrize("kind", ["cross-entropy", "scheduled", "r-drop", "risk"])
+def test_an_adaptive_output_layer_has_every_objective(kind: str) -> None:
+    overrides = ["output.kind=adaptive", "output.cutoffs=[4]", "output.shrink=2.0"]
+    model, batch = make_model("luong", *overrides), make_batch()
+    expected = translation_loss(model, batch, smoothing=0.0)
+    torch.manual_seed(2)
+    loss = make(KINDS[kind], model, smoothing=0.0)(batch, step=0)
+    assert loss.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
+    assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
+
+
+def test_a_sampled_output_layer_may_be_read_by_scheduled_sampling() -> None:
+    model, batch = make_model("luong", "output.kind=sampled", "output.samples=5").train(), make_batch()
+    assert make(KINDS["scheduled"], model, smoothing=0.0)(batch, step=10).objective.isfinite()

@@ -1,0 +1,201 @@
+"""Minimum risk against the enumeration of everything a model can say."""
+
+from itertools import product
+
+import pytest
+import torch
+from tests.conftest import FAMILIES
+from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+
+from calque.config import check
+from calque.data.shapes import Shape
+from calque.errors import ConfigError
+from calque.tasks.objectives import Objective, ObjectiveConfig
+from calque.tasks.risk import (
+    MinimumRiskConfig,
+    collect,
+    draw_candidates,
+    expected_risk,
+    minimum_risk_loss,
+    sequence_log_probs,
+    text_risk,
+)
+from calque.tasks.translation import translation_loss
+from calque.text import BOS, EOS, PAD, UNK, WordsConfig, WordsTokenizer
+
+SOURCES = [([4, 5], [4, 3]), ([5, 5, 3], [5]), ([3], [3, 4])]
+WORDS = [UNK, 4, 5]  # what a vocabulary of 6 can say beside its marks
+EVERYTHING = [sentence for size in range(3) for sentence in product(WORDS, repeat=size)]
+
+
+def overlap(candidate, reference) -> float:
+    """A made-up risk, different for most sentences."""
+    same = sum(one == other for one, other in zip(candidate, reference, strict=False))
+    return 1 - same / (1 + max(len(candidate), len(reference))) + 0.01 * sum(candidate)
+
+
+def plain_log_prob(model, source: list[int], sentence) -> torch.Tensor:
+    """log P(y, end | x), one step after the other."""
+    batch = make_batch(Shape(1, len(source) + 1, 1), pairs=[(source, [])])
+    context = model.decoder.prepare(model.encoder(batch.source))
+    state, total = model.decoder.start(context), torch.zeros((), dtype=torch.float64)
+    for read, said in zip([BOS, *sentence], [*sentence, EOS], strict=True):
+        output, state = model.decoder(torch.tensor([[read]]), state, context)
+        total = total + model.output.log_probs(output.hidden)[0, 0, said]
+    return total
+
+
+@pytest.mark.parametrize(("family", "sharpness"), list(zip(FAMILIES, [1.0, 0.3, 1.0, 0.3, 0.01], strict=True)))
+def test_risk_and_gradient_equal_enumeration(family: str, sharpness: float) -> None:
+    model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
+    risks = [[overlap(each, reference) for each in EVERYTHING] for _, reference in SOURCES]
+    candidates = collect([EVERYTHING] * len(SOURCES), risks, like=torch.zeros((), dtype=torch.float64))
+    said = sequence_log_probs(model, model.prepare(batch.source), batch.source.values, candidates)
+    found = expected_risk(said, candidates.risks, candidates.there, sharpness=sharpness)
+    slopes = gradients(model, found.sum())
+    total: torch.Tensor | float = 0.0
+    score: dict[str, torch.Tensor] = {}  # Σ α Q (risk − R) ∂ log P
+    for row, (source, _) in enumerate(SOURCES):
+        log_probs = [plain_log_prob(model, source, each) for each in EVERYTHING]
+        weights = [(sharpness * each).exp() for each in log_probs]
+        shares = [each / torch.stack(weights).sum() for each in weights]
+        risk = torch.stack([share * cost for share, cost in zip(shares, risks[row], strict=True)]).sum()
+        assert found[row].item() == pytest.approx(risk.item(), abs=1e-9)
+        total = total + risk
+        pieces = zip(shares, risks[row], log_probs, strict=True)
+        surrogate = torch.stack(
+            [sharpness * share.detach() * (cost - risk.detach()) * log_prob for share, cost, log_prob in pieces]
+        ).sum()
+        for name, each in gradients(model, surrogate).items():
+            score[name] = score.get(name, torch.zeros_like(each)) + each
+    assert isinstance(total, torch.Tensor)
+    wanted = gradients(model, total)
+    for name in wanted:
+        assert torch.allclose(slopes[name], wanted[name], rtol=0, atol=1e-9)
+        assert torch.allclose(slopes[name], score[name], rtol=0, atol=1e-9)
+    assert sum(each.abs().sum().item() for each in slopes.values()) > 1e-3
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_when_everything_is_drawn_the_loss_is_that_of_enumeration(family: str) -> None:
+    """Short sentences and many draws: the candidates are all that can be said with at most so many words."""
+    model, batch = make_model(family, size=6), make_batch(Shape(2, 3, 1), pairs=[([4, 5], []), ([3], [])])
+    with torch.no_grad():
+        model.output.weight.mul_(0.1)
+        model.output.bias.zero_()
+        model.output.bias[EOS] = 6.0  # what is long is rare
+    config = MinimumRiskConfig(weight=0.25, samples=4000, sharpness=0.5)
+    torch.manual_seed(0)
+    candidates = draw_candidates(model, batch, config=config, risk=overlap)
+    count = candidates.there.sum(dim=1).tolist()
+    assert min(count) >= 4  # the empty sentence and each of the three words at least
+    torch.manual_seed(0)
+    loss, _ = minimum_risk_loss(model, batch, config=config, risk=overlap, smoothing=0.1)
+    usual = translation_loss(model, batch, smoothing=0.1)
+    risk = 0.0
+    for row, source in enumerate(([4, 5], [3])):
+        sentences = [
+            tuple(id for id in each if id not in (PAD, EOS)) for each in candidates.outputs[row, : count[row]].tolist()
+        ]
+        assert len(set(sentences)) == len(sentences)
+        assert {(), (UNK,), (4,), (5,)} <= set(sentences)
+        weights = [(0.5 * plain_log_prob(model, source, each)).exp().item() for each in sentences]
+        costs = [overlap(each, ()) for each in sentences]
+        risk += sum(share * cost for share, cost in zip(weights, costs, strict=True)) / sum(weights)
+    assert loss.objective.item() == pytest.approx(0.75 * usual.objective.item() + 0.25 * risk, abs=1e-9)
+    assert loss.cross_entropy.item() == pytest.approx(usual.cross_entropy.item(), abs=1e-9)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("reference", [True, False])
+def test_candidates_differ_and_hold_the_reference_if_asked(family: str, reference: bool) -> None:
+    model, batch = make_model(family).train(), make_batch(SHAPES[1])
+    config = MinimumRiskConfig(samples=6, reference=reference)
+    torch.manual_seed(1)
+    found = draw_candidates(model, batch, config=config, risk=overlap)
+    torch.manual_seed(1)
+    again = draw_candidates(model, batch, config=config, risk=overlap)
+    assert model.training
+    assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
+    for row, target in enumerate([[7, 4], [6, 6, 6, 4, 5], [4], [5, 5, 7], [], [], []]):
+        rows = [tuple(each) for each in found.outputs[row].tolist()]
+        there = [each for each, is_there in zip(rows, found.there[row].tolist(), strict=True) if is_there]
+        assert len(set(there)) == len(there) <= 6 + reference
+        said = [[id for id in each if id != PAD] for each in there]
+        assert all(each[-1] == EOS for each in said)
+        assert max(map(len, said)) <= max(1.5 * (len(target) + 1) + 1, 0) + 6
+        if reference:
+            assert said[0] == [*target, EOS]
+        assert found.inputs[row, 0].tolist()[: len(said[0])] == [BOS, *said[0][:-1]]
+
+
+def test_rows_that_only_fill_a_shape_up_cost_nothing() -> None:
+    model = make_model("transformer")
+    config = MinimumRiskConfig(samples=3, weight=1.0, sharpness=1.0)
+    losses = []
+    for shape in (Shape(1, 4, 3), Shape(3, 9, 8)):
+        batch = make_batch(shape, pairs=[([4, 5, 6], [7, 4])])
+        torch.manual_seed(2)
+        candidates = draw_candidates(model, batch, config=config, risk=overlap)
+        said = sequence_log_probs(model, model.prepare(batch.source), batch.source.values, candidates)
+        risks = expected_risk(said, candidates.risks, candidates.there, sharpness=1.0)
+        torch.manual_seed(2)
+        loss, _ = minimum_risk_loss(model, batch, config=config, risk=overlap, smoothing=0.0)
+        assert loss.objective.item() == pytest.approx(3 * risks[0].item(), abs=1e-9)
+        losses.append(risks.isfinite().all())
+    assert all(losses)
+
+
+def test_the_risk_of_text_is_one_minus_the_metric() -> None:
+    tokenizer = WordsTokenizer.train(WordsConfig(), lines=["a small red dog runs home ."])
+    reference = tuple(tokenizer.encode("a small red dog runs home ."))
+    worse, worst = (tuple(tokenizer.encode(text)) for text in ("a small red dog .", "home home"))
+    for metric in ("bleu", "chrf"):
+        risk = text_risk(MinimumRiskConfig(metric=metric), tokenizer=tokenizer)
+        assert risk(reference, reference) == 0
+        assert 0 < risk(worse, reference) < risk(worst, reference) <= 1
+        assert 0 < risk((), reference) <= 1
+        beyond = len(tokenizer.vocabulary)
+        unseen = (*reference[:3], beyond + 1, *reference[3:])  # a word that can only be copied
+        assert risk(unseen, unseen) == 0
+        assert 0 < risk((*reference[:3], beyond, *reference[3:]), unseen) < 1
+
+
+def test_an_objective_needs_the_tokenizer_and_mixes_by_its_weight() -> None:
+    tokenizer = WordsTokenizer.train(WordsConfig(), lines=["a b c d"])
+    model, batch = make_model("luong"), make_batch()
+    config = check(ObjectiveConfig, {"method": {"kind": "minimum-risk", "samples": 3, "weight": 0.4}}, origin="test")
+    with pytest.raises(ConfigError, match="tokenizer"):
+        Objective(config, model=model, smoothing=0.1)
+    torch.manual_seed(4)
+    loss = Objective(config, model=model, smoothing=0.1, tokenizer=tokenizer)(batch, step=1)
+    usual = translation_loss(model, batch, smoothing=0.1)
+    risk = (loss.objective.item() - 0.6 * usual.objective.item()) / 0.4
+    assert 0 < risk < batch.tokens
+    assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
+
+
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_training_makes_the_expected_risk_smaller(family: str) -> None:
+    """Of what is drawn, before and after."""
+    model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
+
+    @torch.no_grad()
+    def measured() -> float:
+        torch.manual_seed(99)
+        many = MinimumRiskConfig(samples=300, reference=False)
+        drawn = draw_candidates(model, batch, config=many, risk=overlap)
+        said = sequence_log_probs(model, model.prepare(batch.source), batch.source.values, drawn)
+        return expected_risk(said, drawn.risks, drawn.there, sharpness=1.0).mean().item()
+
+    before = measured()
+    config = MinimumRiskConfig(weight=1.0, samples=15, sharpness=1.0)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
+    for step in range(25):
+        torch.manual_seed(step)
+        loss, _ = minimum_risk_loss(model, batch, config=config, risk=overlap, smoothing=0.0)
+        optimiser.zero_grad()
+        loss.objective.backward()
+        optimiser.step()
+    best = sum(overlap(reference, reference) for _, reference in SOURCES) / len(SOURCES)
+    assert measured() - best < 0.6 * (before - best)

@@ -1,0 +1,186 @@
+"""Scheduled sampling: with true words it is teacher forcing, without them free-running decoding."""
+
+import math
+
+import pytest
+import torch
+from tests.conftest import FAMILIES
+from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+
+from calque.data.shapes import Shape
+from calque.tasks.scheduled import (
+    ExponentialConfig,
+    InverseSigmoidConfig,
+    LinearConfig,
+    ScheduledSamplingConfig,
+    _in_two_passes,
+    _word_by_word,
+    draw_gold,
+    gold_probability,
+    read_mixed,
+)
+from calque.tasks.translation import loss_of, translation_loss
+from calque.text import BOS, PAD
+
+SERIAL = [family for family in FAMILIES if family not in ("convolutional", "transformer")]
+ATTENDING = [family for family in FAMILIES if family != "plain"]
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_with_true_words_alone_it_is_teacher_forcing(family: str, shape) -> None:
+    model, batch = make_model(family), make_batch(shape)
+    gold = torch.ones_like(batch.target_input, dtype=torch.bool)
+    expected = translation_loss(model, batch, smoothing=0.1)
+    slopes = gradients(model, expected.objective)
+    ways = [_word_by_word] if family in SERIAL else [_in_two_passes, _word_by_word]
+    for read in ways:
+        output = read(model, batch, gold, "sample", False)
+        loss = loss_of(model, output, batch, smoothing=0.1)
+        assert loss.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
+        assert loss.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
+        found = gradients(model, loss.objective)
+        assert found.keys() == slopes.keys()
+        assert all(torch.allclose(found[name], slopes[name], rtol=0, atol=1e-9) for name in slopes)
+    direct = read_mixed(model, batch, gold=gold, choice="sample")
+    assert torch.allclose(direct.hidden, model(batch.source, batch.target_input).hidden, rtol=0, atol=1e-9)
+
+
+def free_running(model, source, targets) -> torch.Tensor:
+    """The cross-entropy of targets [T] where the decoder reads what it itself finds most likely, written plainly."""
+    context = model.decoder.prepare(model.encoder(source))
+    state, token, total = model.decoder.start(context), BOS, torch.zeros((), dtype=torch.float64)
+    for said in targets:
+        output, state = model.decoder(torch.tensor([[token]]), state, context)
+        log_probs = model.output.log_probs(output.hidden)[0, 0]
+        total = total - log_probs[said]
+        token = max((id for id in range(len(log_probs)) if id not in (PAD, BOS)), key=lambda id: log_probs[id].item())
+    return total
+
+
+@pytest.mark.parametrize("family", SERIAL)
+def test_without_true_words_recurrent_decoders_run_free(family: str) -> None:
+    model, batch = make_model(family), make_batch()
+    gold = draw_gold(batch, probability=0.0)
+    loss = loss_of(model, read_mixed(model, batch, gold=gold, choice="best"), batch, smoothing=0.0).objective
+    parts = []
+    for row, length in enumerate(batch.target_lengths.tolist()):
+        size = int(batch.source.lengths[row])
+        source = batch.source._replace(
+            values=batch.source.values[row : row + 1, :size], lengths=batch.source.lengths[row : row + 1]
+        )
+        parts.append(free_running(model, source, batch.target_output[row, :length].tolist()))
+    assert loss.item() == pytest.approx(torch.stack(parts).sum().item(), abs=1e-9)
+    assert loss.item() != pytest.approx(translation_loss(model, batch, smoothing=0.0).objective.item(), abs=1e-3)
+    found, expected = gradients(model, loss), gradients(model, torch.stack(parts).sum())
+    assert all(torch.allclose(found[name], expected[name], rtol=0, atol=1e-9) for name in expected)
+
+
+@pytest.mark.parametrize("family", ["convolutional", "transformer"])
+def test_two_passes_read_the_first_ones_words_where_they_are_not_true(family: str) -> None:
+    model, batch = make_model(family), make_batch()
+    torch.manual_seed(5)
+    gold = draw_gold(batch, probability=0.4)
+    said = model.output.log_probs(model(batch.source, batch.target_input).hidden)
+    said[..., [PAD, BOS]] = -torch.inf
+    mixed = batch.target_input.clone()
+    for row, place in (~gold).nonzero().tolist():
+        mixed[row, place] = int(said[row, place - 1].argmax())
+    assert not torch.equal(mixed, batch.target_input)
+    expected = loss_of(model, model(batch.source, mixed), batch, smoothing=0.1).objective
+    found = loss_of(model, read_mixed(model, batch, gold=gold, choice="best"), batch, smoothing=0.1).objective
+    assert found.item() == pytest.approx(expected.item(), abs=1e-9)
+    slopes, wanted = gradients(model, found), gradients(model, expected)  # the first pass gives none
+    assert all(torch.allclose(slopes[name], wanted[name], rtol=0, atol=1e-9) for name in wanted)
+
+
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_drawn_words_follow_the_models_probabilities(family: str) -> None:
+    model = make_model(family)
+    batch = make_batch(Shape(200, 3, 3), pairs=[([4, 5], [6, 7])] * 200)
+    gold = torch.ones_like(batch.target_input, dtype=torch.bool)
+    gold[:, 1] = False
+    probs = model.output.log_probs(model(batch.source, batch.target_input).hidden)[0, 0].exp()
+    probs[[PAD, BOS]] = 0
+    read: list[int] = []
+    model.read = _spied(model.read, read)  # type: ignore[method-assign]
+    torch.manual_seed(0)
+    for _ in range(10):
+        read_mixed(model, batch, gold=gold, choice="sample")
+    counts = torch.bincount(torch.tensor(read), minlength=len(probs)).double()
+    expected = probs / probs.sum() * len(read)
+    assert len(read) == 2000
+    assert ((counts - expected).abs() < 4 * expected.clamp(min=1).sqrt() + 1).all()
+
+
+def _spied(function, read: list[int]):
+    """Notes the tokens that are read in second place, of the last reading of a batch."""
+
+    def call(tokens, state, context, **options):
+        if tokens.shape[1] == 1:
+            call.place += 1
+            if call.place % 3 == 2:
+                read.extend(tokens[:, 0].tolist())
+        else:
+            call.place += 1
+            if call.place % 2 == 0:
+                read.extend(tokens[:, 1].tolist())
+        return function(tokens, state, context, **options)
+
+    call.place = 0
+    return call
+
+
+@pytest.mark.parametrize("family", ATTENDING)
+def test_attention_is_that_of_what_was_read(family: str) -> None:
+    model, batch = make_model(family), make_batch()
+    torch.manual_seed(0)
+    gold = draw_gold(batch, probability=0.5)
+    output = read_mixed(model, batch, gold=gold, choice="best", attention=True)
+    assert output.attention is not None
+    assert output.attention.shape == (*batch.target_input.shape, batch.source.values.shape[1])
+
+
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_models_that_copy_may_read_words_outside_the_vocabulary(family: str) -> None:
+    model = make_model(family, "decoder.copies=true")
+    batch = make_batch(SHAPES[0], pairs=[([8, 5, 9], [9, 4, 8]), ([4], [4, 4])])
+    gold = draw_gold(batch, probability=0.0)
+    loss = loss_of(model, read_mixed(model, batch, gold=gold, choice="sample"), batch, smoothing=0.1)
+    assert loss.objective.isfinite()
+
+
+def test_hard_attention_learns_from_what_it_drew_on_the_way() -> None:
+    model = make_model("luong", "decoder.attention.choice=hard").train()
+    batch = make_batch()
+    output = read_mixed(model, batch, gold=draw_gold(batch, probability=0.0), choice="best")
+    assert output.chosen is not None
+    assert output.chosen.shape == batch.target_input.shape
+    loss = loss_of(model, output, batch, smoothing=0.0)
+    assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
+
+
+def test_padding_and_begin_marks_stay(seed: int) -> None:
+    torch.manual_seed(seed)
+    batch = make_batch(SHAPES[1])
+    gold = draw_gold(batch, probability=0.0)
+    lengths = batch.target_lengths.tolist()
+    assert (~gold).sum(dim=1).tolist() == [max(0, length - 1) for length in lengths]
+    assert gold[:, 0].all()
+
+
+def test_schedules_are_those_of_the_paper() -> None:
+    def at(step: int, decay, minimum: float = 0.0) -> float:
+        return gold_probability(ScheduledSamplingConfig(decay=decay, minimum=minimum), step=step)
+
+    sigmoid, exponential, linear = InverseSigmoidConfig(k=100), ExponentialConfig(k=0.99), LinearConfig(k=0.9, c=0.001)
+    assert at(0, sigmoid) == pytest.approx(100 / 101)
+    assert at(round(100 * math.log(100)), sigmoid) == pytest.approx(0.5, abs=1e-2)
+    assert at(10**9, sigmoid) == pytest.approx(0.0)
+    assert at(50, exponential) == pytest.approx(0.99**50)
+    assert at(400, linear) == pytest.approx(0.5)
+    assert at(10**6, linear, minimum=0.25) == 0.25
+    assert at(10**6, exponential, minimum=0.25) == 0.25
+    for decay in (sigmoid, exponential, linear):
+        values = [at(step, decay) for step in range(0, 900, 30)]
+        assert values == sorted(values, reverse=True)

@@ -1,0 +1,84 @@
+"""Every objective in a run: one that goes on from an older checkpoint ends with the same bytes; misfits are refused."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from tests.conftest import Answer, toy_corpus, toy_values
+
+from calque.experiment import resume, train
+
+PIECES = ["text.kind=sentencepiece", "text.vocabulary_size=290"]
+OBJECTIVES = {
+    "scheduled-sampling": [
+        "training.objective.method.kind=scheduled-sampling",
+        "training.objective.method.decay.kind=linear",
+        "training.objective.method.decay.c=0.05",
+    ],
+    "r-drop": ["training.objective.method.kind=r-drop"],
+    "minimum-risk": ["training.objective.method.kind=minimum-risk", "training.objective.method.samples=3"],
+    "word-dropout": [f"training.objective.word_dropout.{side}=0.2" for side in ("source", "target")],
+    "guidance": ["training.objective.guidance.weight=0.3"],
+    "bpe-dropout": [*PIECES, "training.subwords.kind=bpe-dropout", "training.subwords.dropout=0.3"],
+    "unigram": [*PIECES, "text.algorithm=unigram", "training.subwords.kind=unigram"],
+}
+SAME = ("metrics.jsonl", "checkpoints/step-14/weights.safetensors", "checkpoints/step-14/optimiser.safetensors")
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Reversed letters, and that they are."""
+    files = toy_corpus(tmp_path_factory.mktemp("corpus"))
+    lengths = [len(line.split()) for line in files["source"].read_text(encoding="utf-8").splitlines()]
+    links = "".join(" ".join(f"{place}-{size - 1 - place}" for place in range(size)) + "\n" for size in lengths)
+    files["source"].with_name("links").write_text(links, encoding="utf-8")
+    return files
+
+
+def values_of(corpus: dict[str, Path], family: str, objective: str):
+    values = toy_values(corpus, family, *OBJECTIVES[objective])
+    if objective == "guidance":
+        values["data"]["train"][0]["alignments"] = str(corpus["source"].with_name("links"))
+    return values
+
+
+@pytest.mark.usefixtures("unplotted")
+@pytest.mark.parametrize(
+    ("family", "objective"),
+    [
+        *(pytest.param("transformer", objective) for objective in OBJECTIVES),
+        *(
+            pytest.param(family, objective, marks=pytest.mark.slow)
+            for family in ("plain", "luong", "bahdanau", "convolutional")
+            for objective in OBJECTIVES
+            if family != "plain" or objective != "guidance"
+        ),
+    ],
+)
+def test_a_run_goes_on_as_if_it_had_not_been_stopped(
+    family: str, objective: str, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    train(values_of(corpus, family, objective), run=tmp_path / "whole", quiet=True)
+    shutil.copytree(tmp_path / "whole", tmp_path / "resumed")
+    for step in (12, 14):
+        shutil.rmtree(tmp_path / f"resumed/checkpoints/step-{step}")
+    resume(tmp_path / "resumed", quiet=True)
+    for name in SAME:
+        assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "resumed" / name).read_bytes(), name
+
+
+def test_misfits_are_a_users_mistake(corpus: dict[str, Path], tmp_path: Path, command: Callable[..., Answer]) -> None:
+    files = ("--source", corpus["source"], "--target", corpus["target"], "--run", tmp_path / "run")
+    answer = command("train", *files, "training.objective.guidance.weight=0.5")
+    assert answer.code == 2
+    assert "needs alignments" in answer.err
+    broken = tmp_path / "broken"
+    broken.write_text("0-0 9-9\n" * 150, encoding="utf-8")
+    answer = command("train", *files, "--alignments", broken, "training.objective.guidance.weight=0.5")
+    assert answer.code == 2
+    assert f"{broken}: line 1: 9-9 links source word 9" in answer.err
+    answer = command("train", *files, "training.subwords.kind=unigram")
+    assert answer.code == 2
+    assert "set text.algorithm = 'unigram'" in answer.err
+    assert not (tmp_path / "run").exists()
