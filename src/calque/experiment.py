@@ -26,6 +26,7 @@ from calque.folders import MANIFEST
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS, system_model
 from calque.search.settings import SearchConfig
+from calque.tasks.objectives import Objective
 from calque.tasks.objectives import misfits as objective_misfits
 from calque.text import UNK, GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.fitting import Fit, fit_tokens
@@ -208,7 +209,12 @@ def _store(experiment: Experiment, folder: Path) -> Path:
 def _fit(experiment: Experiment, prepared: Prepared) -> Fit:
     training = experiment.training
     model = _model(experiment, prepared)
-    return fit_tokens(model, prepared.train, config=training.batch, smoothing=training.label_smoothing)
+    objective = Objective(
+        training.objective, model=model, smoothing=training.label_smoothing, tokenizer=prepared.tokenizers.target
+    )
+    return fit_tokens(
+        model, prepared.train, config=training.batch, loss_of=lambda batch, step: objective(batch, step=step)
+    )
 
 
 @contextmanager

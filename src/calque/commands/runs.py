@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
+from rich.console import Console
+from rich.table import Table
 
 from calque.errors import FolderError, UserError
 
@@ -49,9 +51,6 @@ def runs(
         for row in (HEAD, *rows):
             typer.echo("\t".join(row))
         return
-    from rich.console import Console
-    from rich.table import Table
-
     table = Table(*HEAD, box=None, header_style="bold", pad_edge=False)
     for row in rows:
         table.add_row(*row)

@@ -16,8 +16,7 @@ from calque.data.batch import Batch, collate
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store
 from calque.models.model import Model
-from calque.tasks.translation import translation_loss
-from calque.training.update import is_out_of_memory
+from calque.training.update import LossOf, is_out_of_memory
 
 SHARES = {"cpu": 0.4, "cuda": 0.8, "mps": 0.4}  # of free memory; other processes use a CPU's too
 PROBES = (512, 2048)  # positions
@@ -32,13 +31,13 @@ class Fit(NamedTuple):
     reason: str
 
 
-def fit_tokens(model: Model, store: Store, *, config: BatchConfig, smoothing: float) -> Fit:
+def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: LossOf) -> Fit:
     """The largest number of positions of a batch that a training step of this model can take on its device."""
     device = next(model.parameters()).device
     state = 4 * sum(one.numel() * one.element_size() for one in model.parameters())  # weights, gradients, Adam's two
     free = free_memory(device) * SHARES[device.type] - state
     small, large = (_largest(store, config=config, tokens=tokens) for tokens in PROBES)
-    needs = [_kept_bytes(model, batch.to(device), smoothing=smoothing) for batch in (small, large)]
+    needs = [_kept_bytes(model, batch.to(device), loss_of=loss_of) for batch in (small, large)]
     slope = max(1.0, (needs[1] - needs[0]) / max(1, large.positions - small.positions))
     fitting = max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
     positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
@@ -49,7 +48,7 @@ def fit_tokens(model: Model, store: Store, *, config: BatchConfig, smoothing: fl
     }
     reason, tokens = min(bounds.items(), key=lambda each: each[1])
     tokens = max(LEAST, tokens // 64 * 64)
-    while device.type == "cuda" and tokens > LEAST and not _fits(model, store, config, tokens, smoothing=smoothing):
+    while device.type == "cuda" and tokens > LEAST and not _fits(model, store, config, tokens, loss_of=loss_of):
         tokens, reason = max(LEAST, int(0.85 * tokens) // 64 * 64), "tried on the device"
     return Fit(tokens, reason)
 
@@ -77,7 +76,7 @@ def _largest(store: Store, *, config: BatchConfig, tokens: int) -> Batch:
     return collate(store, planned=planned)
 
 
-def _kept_bytes(model: Model, batch: Batch, *, smoothing: float) -> int:
+def _kept_bytes(model: Model, batch: Batch, *, loss_of: LossOf) -> int:
     """What autograd keeps of a forward pass, each storage once; weights are not counted."""
     weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
     kept: dict[int, int] = {}
@@ -91,7 +90,7 @@ def _kept_bytes(model: Model, batch: Batch, *, smoothing: float) -> int:
     was_training = model.training
     model.train()
     with torch.autograd.graph.saved_tensors_hooks(note, _same):
-        loss = translation_loss(model, batch, smoothing=smoothing)
+        loss = loss_of(batch, 1)
     del loss
     model.train(was_training)
     return sum(kept.values())
@@ -101,14 +100,14 @@ def _same(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _fits(model: Model, store: Store, config: BatchConfig, tokens: int, *, smoothing: float) -> bool:
+def _fits(model: Model, store: Store, config: BatchConfig, tokens: int, *, loss_of: LossOf) -> bool:
     """Whether a step with that budget goes through, beside what an optimiser will hold."""
     device = next(model.parameters()).device
     batch = _largest(store, config=config, tokens=tokens)
     held: list[Tensor] = []
     try:
         held += [torch.empty(2, *one.shape, dtype=one.dtype, device=device) for one in model.parameters()]
-        torch.autograd.backward(translation_loss(model, batch.to(device), smoothing=smoothing).objective)
+        torch.autograd.backward(loss_of(batch.to(device), 1).objective)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

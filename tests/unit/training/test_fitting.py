@@ -12,8 +12,10 @@ from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store, store_of
 from calque.experiment import Experiment, build, train
 from calque.models.model import Model, Sizes
+from calque.tasks.translation import translation_loss
 from calque.training import fitting
 from calque.training.fitting import LEAST, fit_tokens, free_memory
+from calque.training.update import LossOf
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -30,6 +32,10 @@ def model(family: str, tmp_path: Path) -> Model:
     return build(check(Experiment, values, origin="test"), sizes=Sizes(50, 50, joint=True))
 
 
+def plain(built: Model) -> LossOf:
+    return lambda batch, _step: translation_loss(built, batch, smoothing=0.1)
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 def test_twice_the_memory_takes_about_twice_the_batch(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -38,7 +44,7 @@ def test_twice_the_memory_takes_about_twice_the_batch(
     found = []
     for megabytes in (12, 24):
         monkeypatch.setattr(fitting, "free_memory", lambda _device, free=megabytes: free << 20)
-        found.append(fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), smoothing=0.1))
+        found.append(fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)))
     assert all("fill" in each.reason for each in found)
     assert 1.7 < found[1].tokens / found[0].tokens < 2.3
 
@@ -47,9 +53,9 @@ def test_what_the_budget_leads_to_is_what_a_step_keeps(tmp_path: Path, monkeypat
     """The line through two small batches tells a large one's needs."""
     built, pairs = model("transformer", tmp_path), store(20_000)
     monkeypatch.setattr(fitting, "free_memory", lambda _device: 100 << 20)
-    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), smoothing=0.1)
+    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
     batch = fitting._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
-    kept = fitting._kept_bytes(built, batch, smoothing=0.1)
+    kept = fitting._kept_bytes(built, batch, loss_of=plain(built))
     assert 0.7 < kept / (0.4 * (100 << 20)) < 1.2
 
 
@@ -57,12 +63,12 @@ def test_an_epoch_keeps_enough_updates_and_little_memory_still_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, pairs = model("transformer", tmp_path), store(400)
-    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), smoothing=0.1)
+    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
     assert "20 updates" in fit.reason
     plan = Plan(pairs, config=BatchConfig(tokens=fit.tokens), seed=0)
     assert len(list(plan.batches(0))) >= 20
     monkeypatch.setattr(fitting, "free_memory", lambda _device: 0)
-    assert fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), smoothing=0.1).tokens == LEAST
+    assert fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)).tokens == LEAST
 
 
 def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path) -> None:
