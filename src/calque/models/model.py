@@ -159,8 +159,8 @@ class Model(nn.Module):
         log_probs = self.output.log_probs(output.hidden)
         if context.tokens is None:
             return log_probs
-        assert output.gate is not None and output.attention is not None
-        return mixture(log_probs, gate=output.gate, attention=output.attention, tokens=context.tokens)
+        assert output.gate is not None and output.copied is not None
+        return mixture(log_probs, gate=output.gate, attention=output.copied, tokens=context.tokens)
 
     def losses(self, output: Output, source: Tensor, targets: Tensor, *, smoothing: float, ignored: int) -> Tensor:
         """[B,T], the cross-entropy of targets [B,T] given source ids [B,S]; 0 where the target is `ignored`."""

@@ -46,8 +46,9 @@ class Output(NamedTuple):
     """What reading T target tokens gives."""
 
     hidden: Tensor  # [N,T,D], after the paper's readout: what the output layer projects
-    attention: Tensor | None = None  # [N,T,S], when asked for, and always by those that copy
+    attention: Tensor | None = None  # [N,T,S], when asked for
     gate: Tensor | None = None  # [N,T], by those that copy: its σ is how much the vocabulary counts, not the source
+    copied: Tensor | None = None  # [N,T,S], by those that copy: how much each place of the source counts
     chosen: Tensor | None = None  # [N,T], log-probability of the positions drawn, in training with hard attention
     losses: Mapping[str, Tensor] = MappingProxyType({})  # [N,T] each, weighted: what is added to a token's loss
 

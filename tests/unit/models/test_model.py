@@ -157,10 +157,12 @@ def test_dropout_rests_in_evaluation(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_attention_comes_only_when_asked_for_or_copied_by_and_changes_nothing(name: str) -> None:
+def test_attention_comes_only_when_asked_for_and_changes_nothing(name: str) -> None:
     model = Model(MODELS[name], sizes=sizes(name)).double().eval()
     context = model.decoder.prepare(model.encode(source()))
     quiet, _ = model.decoder(target(), model.decoder.start(context), context)
     asked, _ = model.decoder(target(), model.decoder.start(context), context, attention=True)
-    assert (quiet.attention is None) == (quiet.gate is None)
+    assert quiet.attention is None
+    assert (asked.attention is not None) == model.decoder.attends
+    assert (quiet.copied is None) == (quiet.gate is None)
     assert torch.equal(quiet.hidden, asked.hidden)
