@@ -129,12 +129,12 @@ def resume(run: Path | str, *, quiet: bool = False, preparing: Preparing = nullc
         raise FolderError(f"{folder}: not a run folder: {found}")
     with run_lock(folder):
         values = read_toml(folder / CONFIG)
-        experiment = check(Experiment, values, origin=str(folder / CONFIG))
+        experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
         store = experiment.data.store or folder / "store"
         with preparing() as progress:
             prepared = prepare(experiment.data, text=experiment.text, folder=store, progress=progress)
         completed, choices = follow_corpus(values, experiment, prepared)
-        experiment = check(Experiment, completed, origin=str(folder / CONFIG))
+        experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
         _write_atomically(folder / CONFIG, to_toml(experiment))
         steps = experiment.training.steps
         with Reporter(folder / "log.txt", steps=steps, quiet=quiet) as reporter:

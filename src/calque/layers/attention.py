@@ -5,13 +5,13 @@ Letters: B sentences, K beams, N = B·K, S source, T target, Q = K·T queries a 
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple, Self, assert_never
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
-from calque.config import Config
+from calque.config import Config, refuse_idle
 from calque.layers.scores import ScoreName, build_score
 from calque.layers.sizes import Places, Width
 
@@ -31,6 +31,11 @@ class AttentionConfig(Config):
     """Local attention sees this many positions on either side."""
     choice: Literal["soft", "hard"] = "soft"
     """The mean of all positions, or one of them: drawn in training, the most likely in decoding (Xu 2015, §4.1)."""
+    reinforce: float = Field(default=0.1, ge=0, le=1000)
+    """How much what teaches hard attention to draw counts beside the loss, Xu's λᵣ; more is more noise."""
+    discount: float = Field(default=0.0, ge=0, le=1)
+    """How much of a draw's reward a step later is still its own: 0, the word it was made for alone; 1, all that follow
+    (no bias, much noise)."""
     entropy: float = Field(default=0.01, ge=0)
     """How much hard attention is rewarded for not settling early."""
     soft_share: float = Field(default=0.5, ge=0, le=1)
@@ -41,6 +46,22 @@ class AttentionConfig(Config):
     """Tell the score how much each position was looked at before (See 2017, §2.3)."""
     coverage_loss: float = Field(default=1.0, ge=0)
     """How much looking at the same position again costs."""
+
+    @model_validator(mode="after")
+    def _all_read(self, info: ValidationInfo) -> Self:
+        is_local, is_hard = self.reach != "global", self.choice == "hard"
+        refuse_idle(
+            self,
+            {
+                "alignment": (self.score == "additive", "score = 'additive'"),
+                "longest": (self.score == "location", "score = 'location'"),
+                "window": (is_local, "reach = 'local-m' or 'local-p'"),
+                **dict.fromkeys(("reinforce", "discount", "entropy", "soft_share"), (is_hard, "choice = 'hard'")),
+                "coverage_loss": (self.coverage, "coverage = true"),
+            },
+            info,
+        )
+        return self
 
 
 class AdditiveAttentionConfig(AttentionConfig):

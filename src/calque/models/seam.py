@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
+from calque.layers.reinforce import Reinforce
 from calque.tensors import Padded
 
 
@@ -64,7 +65,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     """
 
     width: int  # D of hidden
-    draws: bool = False  # positions of the source, in training: hard attention
+    reinforce: Reinforce | None  # what teaches draws of source positions; only those that draw need have it
     attends: bool = True  # gives attention when asked for it
 
     def prepare(self, memory: Memory) -> Context:

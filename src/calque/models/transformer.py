@@ -7,11 +7,11 @@ d = D/H, L layers.
 from typing import Any, Literal, NamedTuple, Self, assert_never
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.config import Config
+from calque.config import Config, refuse_idle
 from calque.layers.attention import fold, unfold
 from calque.layers.copying import CopyGate
 from calque.layers.feed_forward import ActivationName
@@ -61,13 +61,21 @@ class TransformerConfig(Config):
     """Inside the feed-forward layers."""
 
     @model_validator(mode="after")
-    def _divisible(self) -> Self:
+    def _fitting(self, info: ValidationInfo) -> Self:
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
         if self.heads % (self.key_value_heads or 1):
             raise ValueError(f"heads {self.heads} must be a multiple of key_value_heads {self.key_value_heads}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"positions 'rotary' turn pairs: width / heads is {self.head_width} and must be even")
+        refuse_idle(
+            self,
+            {
+                "maximum_positions": (self.positions == "learned", "positions = 'learned'"),
+                "relative_reach": (self.positions == "relative", "positions = 'relative'"),
+            },
+            info,
+        )
         return self
 
     @property

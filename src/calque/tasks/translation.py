@@ -8,7 +8,6 @@ from torch import Tensor
 from calque.data.batch import Batch, collate
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store
-from calque.layers.reinforce import reinforced
 from calque.models.model import Model
 from calque.models.seam import Output
 from calque.text import PAD
@@ -43,13 +42,11 @@ def _cross_entropy(model: Model, output: Output, batch: Batch, *, smoothing: flo
 
 def _drawn_loss(model: Model, output: Output, batch: Batch, *, extra: Tensor, smoothing: float) -> Loss:
     """With hard attention: the loss of what was drawn, and what teaches it to draw better."""
-    assert model.baseline is not None and output.chosen is not None
+    assert model.decoder.reinforce is not None and output.chosen is not None
     counts = batch.target_output != PAD
     losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
     costs = losses + extra
-    taught = reinforced(output.chosen, losses=costs, counts=counts, baseline=model.baseline.value.clone())
-    drawn = counts & (output.chosen.detach() != 0)  # sentences that take the mean draw nothing
-    model.baseline.follow(-costs.detach(), drawn)
+    taught = model.decoder.reinforce(output.chosen, losses=costs, counts=counts)
     return Loss(costs.sum() + taught, losses.sum())
 
 
