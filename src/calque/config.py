@@ -192,8 +192,8 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
         case "extra_forbidden":
             names = list(owner.model_fields) if owner else []
             close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.6)
-            elsewhere = (path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}") and path != key)
-            close = close or list(elsewhere)[:1]
+            paths = [path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}")]
+            close = close or ([] if key in paths else paths[:1])  # where another kind has the key, the place is right
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
             return f"{key}: unknown key; {hint}"
         case "missing":

@@ -79,6 +79,11 @@ class ModelConfig(Config):
                 f"tie = {self.tie!r} and output.kind = 'adaptive' do not go together, as rare words have "
                 "narrower vectors there; set model.tie = 'none'"
             )
+        if self.tie == "embeddings" and self.encoder.kind == "none":
+            raise ValueError(
+                "tie = 'embeddings' and encoder.kind = 'none' do not go together: there is one embedding only; "
+                "set model.tie = 'target' or 'none'"
+            )
         if getattr(self.decoder, "copies", False) and self.encoder.kind == "none":
             raise ValueError("decoder.copies and encoder.kind = 'none' do not go together: there is nothing to copy")
         if getattr(self.decoder, "copies", False) and self.output.kind != "full":
