@@ -99,7 +99,7 @@ SYSTEMS: dict[str, System] = {
         _luong(choice="hard"),
         "luong2015 with attention to one position, drawn in training",
         "Luong et al. 2015; Xu et al. 2015, §4.1",
-        f"{SUBWORDS}; a draw's reward is the loss from its own step on, not the whole sentence's",
+        f"{SUBWORDS}; a draw's reward is the log-likelihood of its own word, not of the whole sentence",
     ),
     "gnmt2016": System(
         ModelConfig(
