@@ -136,7 +136,7 @@ def _work(folder: Path, *, workers: int | None) -> None:
     enter("training")
     from calque.experiment import Experiment, train
     from calque.models.systems import SYSTEMS
-    from calque.training.loop import TrainingConfig
+    from calque.training.settings import TrainingConfig
 
     often = TrainingConfig(steps=STEPS, log_every=10, validate_every=STEPS // 2, checkpoint_every=STEPS // 3)
     config = Experiment(data=data, text=SentencePieceConfig(), model=SYSTEMS["tiny"].model, training=often)

@@ -7,6 +7,7 @@ CalqueError
 │   ├── TextError        text or a tokenizer that cannot be used
 │   └── FolderError      a run or model folder that is damaged, hostile, locked or of another format
 ├── TrainingError        the run cannot go on (exit code 1); the last good state is kept
+│   └── ToldElsewhere    the same on another rank, which says why
 └── Interrupted          asked to stop; saved (exit code 75)
 """
 
@@ -37,6 +38,10 @@ class FolderError(UserError):
 
 class TrainingError(CalqueError):
     """Training cannot go on; the last good state is kept."""
+
+
+class ToldElsewhere(TrainingError):  # noqa: N818 - no failure of its own
+    """Another of the processes that train together says why they end."""
 
 
 class Interrupted(CalqueError):  # noqa: N818 - not a failure

@@ -4,10 +4,9 @@ A run folder holds config.toml (resolved), run.json (what it was made with), sto
 metrics.jsonl, timing.jsonl, samples.txt, plots/ and log.txt.
 """
 
-import json
-import platform
+import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,26 +16,28 @@ from pydantic import Field, model_validator
 from calque import __version__
 from calque.config import Config, Values, check, given_values, override, read_toml, to_toml, to_values, values_to_toml
 from calque.data.corpora import DataConfig
-from calque.data.plan import BatchConfig, Plan
 from calque.data.prepare import Prepared, prepare
 from calque.data.store import target_counts
 from calque.errors import FolderError, UserError
-from calque.folders import MANIFEST, sync
+from calque.folders import MANIFEST
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS, system_model
-from calque.models.transformer import TransformerConfig
 from calque.search.settings import SearchConfig
 from calque.text import UNK, GivenConfig, SentencePieceConfig, TextConfig
+from calque.training.fitting import Fit, fit_tokens
+from calque.training.following import follow_corpus
 from calque.training.lock import LOCK, run_lock
-from calque.training.loop import Job, Summary, TrainingConfig, stream_seed
+from calque.training.loop import Job, Summary
 from calque.training.loop import train as run_loop
 from calque.training.plots import draw_curves
+from calque.training.ranks import Ranks, joined_ranks
 from calque.training.reporting import Reporter
+from calque.training.runs import CONFIG, machine, new_run_folder, record, write_atomically
+from calque.training.seeds import stream_seed
+from calque.training.settings import TrainingConfig
 from calque.training.validation import ValidationSet
+from calque.training.warm import warm_start
 from calque.translator import Translator, choose_device
-
-CONFIG, RECORD = "config.toml", "run.json"
-RUN_FORMAT = 1
 
 
 class Experiment(Config):
@@ -110,40 +111,100 @@ def train(
             values = config
         case _:
             values = read_toml(Path(config))
-    experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
-    _refuse_unbuildable(experiment)
-    folder = new_run_folder(None if run is None else Path(run))
-    _write_atomically(folder / CONFIG, values_to_toml(_absolute(values, experiment)))
-    try:
-        return resume(folder, quiet=quiet, preparing=preparing)
-    except UserError:
-        _take_back(folder)
-        raise
+    with joined_ranks() as ranks:
+        folder = ranks.led(lambda: _begin(config, values, run=run, origin=origin))
+        try:
+            return _go_on(Path(folder), ranks, quiet=quiet, preparing=preparing)
+        except UserError:
+            if ranks.leads:
+                _take_back(Path(folder))
+            raise
 
 
 def resume(run: Path | str, *, quiet: bool = False, preparing: Preparing = nullcontext) -> Run:
     """Goes on with a run, from its newest checkpoint or from wherever it was stopped before the first."""
-    folder = Path(run)
+    with joined_ranks() as ranks:
+        return _go_on(Path(run), ranks, quiet=quiet, preparing=preparing)
+
+
+def _begin(config: object, values: Values, *, run: Path | str | None, origin: str) -> str:
+    """A new run folder with its config; refuses what cannot become a run."""
+    experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
+    _refuse_unbuildable(experiment)
+    folder = new_run_folder(None if run is None else Path(run))
+    write_atomically(folder / CONFIG, values_to_toml(_absolute(values, experiment)))
+    return str(folder)
+
+
+def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
         found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
         raise FolderError(f"{folder}: not a run folder: {found}")
-    with run_lock(folder):
-        values = read_toml(folder / CONFIG)
-        experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
-        store = experiment.data.store or folder / "store"
-        with preparing() as progress:
-            prepared = prepare(experiment.data, text=experiment.text, folder=store, progress=progress)
-        completed, choices = follow_corpus(values, experiment, prepared)
-        experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
-        _write_atomically(folder / CONFIG, to_toml(experiment))
+    with run_lock(folder) if ranks.leads else nullcontext():
+        said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing))
+        experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
+        prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder))
         steps = experiment.training.steps
-        with Reporter(folder / "log.txt", steps=steps, quiet=quiet) as reporter:
-            reporter.say(*_describe(prepared), *choices, *_record(folder, experiment, prepared))
-            summary = run_loop(_job(experiment, prepared, folder=folder, reporter=reporter))
-        drawn = draw_curves(folder)
-        if not drawn and not quiet:
+        log = folder / "log.txt" if ranks.leads else None
+        with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
+            reporter.say(*said.splitlines())
+            summary = run_loop(_job(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
+        if ranks.leads and not draw_curves(folder) and not quiet:
             reporter.say("no plots: matplotlib is not installed (pip install 'calque[plots]')")
     return Run(folder, experiment, summary)
+
+
+def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
+    """Prepares the data and completes the config; what there is to say about it."""
+    values = read_toml(folder / CONFIG)
+    experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
+    with preparing() as progress:
+        prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder), progress=progress)
+    fitted: list[str] = []
+    if experiment.training.batch.tokens == "auto":
+        fit = _fit(experiment, prepared)
+        values = override(values, [f"training.batch.tokens={fit.tokens}"])
+        fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
+    device = choose_device(experiment.training.device).type
+    completed, choices = follow_corpus(
+        values, prepared.train, model=experiment.model, device=device, seed=experiment.seed
+    )
+    experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
+    write_atomically(folder / CONFIG, to_toml(experiment))
+    training = experiment.training
+    facts = {
+        "machine": machine(training.device),
+        "data": prepared.digest,
+        "ranks": ranks.count,
+        "reproducible": training.device == "cpu" or training.deterministic,
+    }
+    return "\n".join([*_describe(prepared), *fitted, *choices, *record(folder, facts)])
+
+
+def _store(experiment: Experiment, folder: Path) -> Path:
+    return experiment.data.store or folder / "store"
+
+
+def _fit(experiment: Experiment, prepared: Prepared) -> Fit:
+    training = experiment.training
+    model = _model(experiment, prepared)
+    return fit_tokens(model, prepared.train, config=training.batch, smoothing=training.label_smoothing)
+
+
+@contextmanager
+def _arithmetic(config: TrainingConfig) -> Iterator[None]:
+    """Threads, and operations that give the same bits each time, where they are asked for."""
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    if not config.deterministic:
+        yield
+        return
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs for it
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
 
 
 def differences(values: Values, *, run: Path) -> list[str]:
@@ -183,92 +244,26 @@ def experiment_values(
     return override(values, assignments)
 
 
-def new_run_folder(folder: Path | None) -> Path:
-    """A fresh folder for a run: the given one, or the next number in runs/."""
-    if folder is None:
-        return _next_run(Path("runs"))
-    if (folder / CONFIG).exists():
-        raise FolderError(f"{folder}: there is a run already; go on with --resume {folder}, or choose another folder")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder
-
-
-def _next_run(runs: Path) -> Path:
-    """A new folder with the next number; of two who ask at once each gets its own."""
-    runs.mkdir(exist_ok=True)
-    number = max((int(path.name) for path in runs.iterdir() if path.name.isdecimal()), default=0) + 1
-    while True:
-        folder = runs / str(number)
-        try:
-            folder.mkdir()
-        except FileExistsError:
-            number += 1
-        else:
-            return folder
-
-
-FOLLOWING = (
-    *("steps", "validate_every", "checkpoint_every", "log_every", "patience", "threads"),
-    *("batch.tokens", "optimiser.learning_rate", "schedule.warmup"),
-)
-"""Keys of the training section that `follow_corpus` chooses where they are left open."""
-
-
-def follow_corpus(values: Values, experiment: Experiment, prepared: Prepared) -> tuple[Values, list[str]]:
-    """`values` with every training setting that was left open chosen by the corpus; and what was chosen, to be read."""
-    given = values.get("training", {})
-    store, pairs = prepared.train, len(prepared.train)
-    positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
-    device = choose_device(experiment.training.device).type
-    largest = 4096 if device == "cpu" else 16_384  # a device idles on small batches
-    batch = _or(given, "batch", "tokens", default=max(256, min(largest, positions // 100)))
-    accumulate = given.get("accumulate", 1)
-    config = BatchConfig(**{**given.get("batch", {}), "tokens": batch})
-    epoch = max(1, sum(1 for _ in Plan(store, config=config, seed=experiment.seed).batches(0)) // accumulate)
-    epochs = min(100, max(3, round(30 * (30_000 / pairs) ** 0.5)))
-    steps = given.get("steps", max(200, epoch * epochs))
-    validate = given.get("validate_every", max(1, min(steps, max(50, min(1000, epoch)))))
-    decoder = experiment.model.decoder
-    rate = min(2e-3, 0.02 * decoder.width**-0.5) if isinstance(decoder, TransformerConfig) else 1e-3
-    chosen: Values = {
-        "steps": steps,
-        "validate_every": validate,
-        "checkpoint_every": validate,
-        "log_every": max(1, min(50, steps // 200)),
-        "patience": 8,
-        "threads": torch.get_num_threads(),
-        "batch.tokens": batch,
-        "optimiser.learning_rate": round(rate, 5),
-        "schedule.warmup": max(20, min(4000, steps // 12)),
-        "device": device,
-    }
-    missing = {key: value for key, value in chosen.items() if _or(given, *key.split("."), default=None) is None}
-    if given.get("device", "auto") == "auto":
-        missing["device"] = chosen["device"]
-    lines = [f"training.{key} = {value}" for key, value in missing.items()]
-    completed = override(values, lines)
-    if lines:
-        lines = [f"chosen for {pairs:,} pairs (an epoch: {epoch:,} steps)", *(f"  {line}" for line in lines)]
-    return completed, lines
-
-
-def _or(values: Values, *keys: str, default: Any) -> Any:
-    for key in keys:
-        values = values.get(key, {}) if isinstance(values, dict) else {}
-    return default if values == {} else values
-
-
-def _job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter) -> Job:
-    torch.set_num_threads(experiment.training.threads or torch.get_num_threads())
+def _model(experiment: Experiment, prepared: Prepared) -> Model:
+    """The model as a run begins with it, on its device."""
     source, target = prepared.tokenizers
     sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint, UNK)
-    model = build(experiment, sizes=sizes).to(choose_device(experiment.training.device))
+    model = build(experiment, sizes=sizes)
+    if experiment.training.precision == "float64":
+        model = model.double()
     if experiment.model.output.kind != "full":
         model.output.learn_frequencies(torch.from_numpy(target_counts(prepared.train, size=sizes.target)))
+    return model.to(choose_device(experiment.training.device))
+
+
+def _job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
+    model = _model(experiment, prepared)
+    start = experiment.training.warm_start
+    if start is not None and not (folder / "checkpoints").is_dir():
+        reporter.say(*warm_start(model, prepared.tokenizers, path=start))
     parameters = sum(one.numel() for one in model.parameters() if one.requires_grad)
-    reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}")
+    among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""
+    reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
     texts = prepared.valid_text
     return Job(
         experiment.training,
@@ -279,6 +274,7 @@ def _job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: 
         folder,
         reporter,
         _card(experiment, prepared, parameters=parameters),
+        ranks,
     )
 
 
@@ -295,39 +291,6 @@ def _describe(prepared: Prepared) -> list[str]:
         + (f"; left out: {said}" if said else ""),
         f"text: {pieces} pieces",
     ]
-
-
-def _record(folder: Path, experiment: Experiment, prepared: Prepared) -> list[str]:
-    """Writes what the run is made with when it begins; when it goes on, says what differs since then."""
-    now = {
-        "format": RUN_FORMAT,
-        "calque": __version__,
-        "torch": torch.__version__,
-        "python": platform.python_version(),
-        "machine": _machine(experiment.training.device),
-        "data": prepared.digest,
-        "reproducible": experiment.training.device == "cpu",
-    }
-    path = folder / RECORD
-    if not path.exists():
-        _write_atomically(path, json.dumps(now, indent=1) + "\n")
-        return []
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise FolderError(f"{path}: not valid JSON; it records what the run was begun with") from None
-    return [
-        f"note: {key} was {before.get(key)!r} when the run began and is {value!r} now; results may differ"
-        for key, value in now.items()
-        if before.get(key) != value
-    ]
-
-
-def _machine(device: str) -> str:
-    """The kind of machine: what its arithmetic depends on."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def _card(experiment: Experiment, prepared: Prepared, *, parameters: int) -> str:
@@ -359,7 +322,11 @@ def _absolute(values: Values, experiment: Experiment) -> Values:
     text = values.get("text", {})
     if isinstance(experiment.text, GivenConfig):
         text = {**text, "path": str(experiment.text.path.absolute())}
-    return {**values, "data": data, **({"text": text} if text else {})}
+    training = values.get("training", {})
+    if experiment.training.warm_start is not None:
+        training = {**training, "warm_start": str(experiment.training.warm_start.absolute())}
+    changed = {"data": data, "text": text, "training": training}
+    return {**values, **{key: value for key, value in changed.items() if value}}
 
 
 def _absolute_paths(corpus: Values) -> Values:
@@ -384,11 +351,3 @@ def _take_back(folder: Path) -> None:
         for name in names:
             (folder / name).unlink()
         folder.rmdir()
-
-
-def _write_atomically(path: Path, text: str) -> None:
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    sync(temporary)
-    temporary.replace(path)
-    sync(path.parent)

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 import typer
-from tests.conftest import Answer, toy_corpus, toy_values
 
 import calque
 from calque.commands.main import app
 from calque.config import check, read_toml, to_toml, to_values
 from calque.experiment import Experiment
 from calque.models.systems import SYSTEMS, system_model
+from tests.conftest import Answer, toy_corpus, toy_values
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 

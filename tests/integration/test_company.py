@@ -3,11 +3,11 @@
 from pathlib import Path
 
 import pytest
-from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values
 
 import calque
 from calque.experiment import train
 from calque.translator.channel import ranked_again
+from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values
 
 
 @pytest.fixture(scope="module")

@@ -10,12 +10,12 @@ import time
 from pathlib import Path
 
 import pytest
-from tests.conftest import Values, calque, environment, toy_corpus, toy_values
 
 from calque.config import check, to_toml
 from calque.experiment import Experiment, resume, train
 from calque.training.checkpoints import scheduled_steps
 from calque.training.journal import read_journal
+from tests.conftest import Values, calque, environment, toy_corpus, toy_values
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unplotted")]
 

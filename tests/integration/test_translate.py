@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import Answer, environment
 
 import calque
 from calque.translator import Wishes
+from tests.conftest import Answer, environment
 
 Command = Callable[..., Answer]
 LINES = ["a b c", "", "h g f e", "b b a", "c d e f g"]

@@ -18,14 +18,14 @@ from calque.experiment import (
     build,
     differences,
     experiment_values,
-    follow_corpus,
-    new_run_folder,
     resume,
     train,
 )
 from calque.models.model import Sizes
 from calque.models.systems import SYSTEMS
 from calque.text import EOS
+from calque.training.following import follow_corpus
+from calque.training.runs import new_run_folder
 from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -48,7 +48,7 @@ def open_values(corpus: dict[str, Path], **training: Any) -> Values:
 def choose(values: Values, folder: Path) -> tuple[Values, list[str]]:
     experiment = check(Experiment, values, origin="test")
     prepared = prepare(experiment.data, text=experiment.text, folder=folder)
-    return follow_corpus(values, experiment, prepared)
+    return follow_corpus(values, prepared.train, model=experiment.model, device="cpu", seed=experiment.seed)
 
 
 def test_what_was_left_open_is_chosen_printed_and_kept(

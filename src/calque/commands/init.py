@@ -33,7 +33,8 @@ def init(
         calque init --schema > calque.schema.json
     """
     from calque.config import check, to_toml
-    from calque.experiment import FOLLOWING, Experiment, experiment_values
+    from calque.experiment import Experiment, experiment_values
+    from calque.training.following import FOLLOWING
 
     if schema:
         typer.echo(json.dumps(Experiment.model_json_schema(), indent=1))

@@ -3,13 +3,14 @@
 Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved.
 """
 
+import os
 import sys
 
 import typer
 
 from calque import __version__
 from calque.commands import data, doctor, evaluate, init, quickstart, score, systems, train, translate
-from calque.errors import CalqueError, Interrupted, UserError
+from calque.errors import CalqueError, Interrupted, ToldElsewhere, UserError
 
 app = typer.Typer(
     name="calque",
@@ -48,6 +49,8 @@ def run() -> None:
     """Runs a command; a mistake of the user's is one message, never a traceback."""
     try:
         app()
+    except ToldElsewhere:
+        sys.exit(1)
     except Interrupted as interruption:
         _say(str(interruption), code=75)
     except UserError as error:
@@ -61,5 +64,9 @@ def run() -> None:
 
 
 def _say(message: str, *, code: int) -> None:
-    print(f"calque: {message}", file=sys.stderr)
+    rank = os.environ.get("RANK", "0")  # of several processes that torchrun started
+    if rank == "0":
+        print(f"calque: {message}", file=sys.stderr)
+    elif code != 75:
+        print(f"calque, rank {rank}: {message}", file=sys.stderr)
     sys.exit(code)

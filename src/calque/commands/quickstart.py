@@ -88,12 +88,13 @@ def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> No
     """Trains in OUT/run, or goes on with the run that is there, if it is this one."""
     from calque import experiment
     from calque.commands.progress import preparing
+    from calque.training.runs import CONFIG
 
     run = out / "run"
     values = experiment.experiment_values(
         config=None, system="tiny", corpora=_corpora(out / "data", languages), assignments=[*SETTINGS, *overrides]
     )
-    if not (run / experiment.CONFIG).exists():
+    if not (run / CONFIG).exists():
         experiment.train(values, run=run, preparing=preparing, origin="quickstart")
         return
     if other := experiment.differences(values, run=run):

@@ -1,5 +1,6 @@
 """`calque train`."""
 
+import os
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -71,6 +72,8 @@ def train(
             scale=1.0 if scale is None else scale,
         )
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
+    if os.environ.get("RANK", "0") != "0":
+        return  # the leading rank speaks for all
     summary = done.summary
     ended = "stopped early, nothing got better" if summary.stopped_early else "done"
     typer.echo(f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}", err=True)

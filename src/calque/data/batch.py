@@ -7,6 +7,7 @@ should say the pieces and EOS. Rows that only fill a static shape up hold EOS ag
 import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from calque.data.plan import Plan, Planned
+from calque.data.plan import WHOLE, Plan, Planned, Shard
 from calque.data.store import Side, Store
 from calque.tensors import Padded
 from calque.text import BOS, EOS, PAD
@@ -30,6 +31,17 @@ class Batch(NamedTuple):
     target_output: Tensor  # [B,T], PAD where there is nothing to say
     target_lengths: Tensor  # [B], 0 for a row that only fills a shape up
     tokens: int  # target tokens to be predicted
+    shared_tokens: int  # those of all ranks that share this batch; `tokens` where nobody does
+
+    @property
+    def positions(self) -> int:
+        """Places for source and target tokens, padding too."""
+        return self.source.values.numel() + self.target_input.numel()
+
+    @property
+    def filled(self) -> int:
+        """Those that are not padding."""
+        return int(self.source.lengths.sum()) + self.tokens
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on `device`; lengths stay on the host."""
@@ -39,6 +51,25 @@ class Batch(NamedTuple):
         """The same batch in pinned memory, from where a copy to a GPU does not wait."""
         return self._map(Tensor.pin_memory)
 
+    def split(self, parts: int) -> "list[Batch]":
+        """The same rows in so many batches, or in as many as there are rows."""
+        rows = len(self.target_lengths)
+        if parts == 1:
+            return [self]
+        edges = [round(place * rows / min(parts, rows)) for place in range(min(parts, rows) + 1)]
+        return [self._rows(slice(start, stop)) for start, stop in pairwise(edges)]
+
+    def _rows(self, at: slice) -> "Batch":
+        lengths = self.target_lengths[at]
+        return Batch(
+            source=Padded(self.source.values[at], self.source.lengths[at]),
+            target_input=self.target_input[at],
+            target_output=self.target_output[at],
+            target_lengths=lengths,
+            tokens=int(lengths.sum()),
+            shared_tokens=self.shared_tokens,
+        )
+
     def _map(self, function: Callable[[Tensor], Tensor]) -> "Batch":
         return self._replace(
             source=self.source._replace(values=function(self.source.values)),
@@ -47,8 +78,10 @@ class Batch(NamedTuple):
         )
 
 
-def collate(store: Store, *, planned: Planned) -> Batch:
-    """The batch a plan asks for."""
+def collate(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Batch:
+    """The batch a plan asks for, or one rank's rows of it."""
+    shared_tokens = int(store.target_lengths[planned.indices].sum())
+    planned = planned.shard(shard)
     rows, source_width, target_width = planned.shape
     source, source_lengths = _rows(store.source, planned.indices, size=(rows, source_width))
     target, target_lengths = _rows(store.target, planned.indices, size=(rows, target_width))
@@ -65,6 +98,7 @@ def collate(store: Store, *, planned: Planned) -> Batch:
         target_output=torch.from_numpy(target),
         target_lengths=torch.from_numpy(target_lengths),
         tokens=int(target_lengths.sum()),
+        shared_tokens=shared_tokens,
     )
 
 
@@ -74,6 +108,7 @@ def batches(
     plan: Plan,
     epoch: int,
     start: int = 0,
+    shard: Shard = WHOLE,
     ahead: int = 4,
     place: Callable[[Batch], Batch] | None = None,
 ) -> Iterator[Batch]:
@@ -81,7 +116,7 @@ def batches(
 
     `place` (pinning, say) runs in the thread that makes the batches.
     """
-    made = (collate(store, planned=planned) for planned in plan.batches(epoch, start=start))
+    made = (collate(store, planned=planned, shard=shard) for planned in plan.batches(epoch, start=start))
     return prefetch(map(place, made) if place else made, ahead=ahead)
 
 

@@ -115,9 +115,8 @@ def check(
 def padding(prepared: Prepared, *, batch: BatchConfig) -> dict[str, float]:
     """The share of an epoch's positions that is padding, for exact and for static shapes."""
     shapes: tuple[Literal["exact"], Literal["static"]] = ("exact", "static")
-    plans = {
-        kind: Plan(prepared.train, config=BatchConfig(tokens=batch.tokens, shapes=kind), seed=0) for kind in shapes
-    }
+    tokens = BatchConfig().tokens if batch.tokens == "auto" else batch.tokens
+    plans = {kind: Plan(prepared.train, config=BatchConfig(tokens=tokens, shapes=kind), seed=0) for kind in shapes}
     return {kind: waste(plan, epoch=0) for kind, plan in plans.items()}
 
 

@@ -6,7 +6,7 @@ batches; the window's batches are shuffled. Nothing depends on who reads the pla
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Any, Literal, NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +27,28 @@ _BLOCKS, _ORDER, _WINDOW = range(3)  # what a random generator is for
 class BatchConfig(Config):
     """How pairs are put into batches."""
 
-    tokens: int = Field(default=4096, ge=2)
-    """The most positions of a batch, source and target and padding together."""
+    tokens: Annotated[int, Field(ge=2)] | Literal["auto"] = 4096
+    """The most positions of a batch, source and target and padding together; auto finds the most that the device can
+    take, once, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
     """Exact: as wide as the longest pair of the batch. Static: a few fixed shapes, for compiled graphs."""
+
+    @property
+    def budget(self) -> int:
+        """`tokens`, once it is known."""
+        if self.tokens == "auto":
+            raise ValueError("batch.tokens is still to be found for this device")
+        return self.tokens
+
+
+class Shard(NamedTuple):
+    """One rank among those that share every batch."""
+
+    rank: int
+    ranks: int
+
+
+WHOLE = Shard(0, 1)
 
 
 class Planned(NamedTuple):
@@ -38,6 +56,11 @@ class Planned(NamedTuple):
 
     indices: Array
     shape: Shape
+
+    def shard(self, shard: Shard) -> "Planned":
+        """The rows of one rank.   Law: the ranks' pairs are all pairs, each once, and their shapes are equal."""
+        rows = -(-self.shape.rows // shard.ranks)
+        return Planned(self.indices[shard.rank :: shard.ranks], self.shape._replace(rows=rows))
 
 
 class Plan:
@@ -48,7 +71,7 @@ class Plan:
         self.config = config
         self.seed = seed
         static = config.shapes == "static"
-        self.shapes = static_shapes(store, budget=config.tokens, limit=limit) if static else ()
+        self.shapes = static_shapes(store, budget=config.budget, limit=limit) if static else ()
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]:
         """The batches of one epoch from the `start`-th on; the ones before are planned but not built."""
@@ -75,10 +98,10 @@ class Plan:
         batches: list[Planned] = []
         start = 0
         while start < len(indices):
-            most = self.config.tokens // int(sources[start] + targets[start])
+            most = self.config.budget // int(sources[start] + targets[start])
             ahead = slice(start, start + max(1, most))
             width = np.maximum.accumulate(sources[ahead]) + np.maximum.accumulate(targets[ahead])
-            fits = width * np.arange(1, len(width) + 1) <= self.config.tokens
+            fits = width * np.arange(1, len(width) + 1) <= self.config.budget
             rows = max(1, int(fits.sum()))  # a pair longer than the budget has a batch to itself
             at = slice(start, start + rows)
             batches.append(Planned(indices[at], Shape(rows, int(sources[at].max()), int(targets[at].max()))))

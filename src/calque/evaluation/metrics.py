@@ -43,7 +43,7 @@ def score_translations(
         BLEU(tokenize=tokenize, force=True),
         BLEU(tokenize=tokenize, lowercase=True, force=True),
         CHRF(),
-        TER(asian_support=True, normalized=True) if tokenize in ("zh", "char") else TER(),
+        _ter(tokenize),
     )
     cased, lowercased, chrf, ter = (_measure(metric, hypotheses, references) for metric in metrics)
     return Scores(cased, lowercased, chrf, ter, exact_match(hypotheses, references))
@@ -52,6 +52,16 @@ def score_translations(
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
     """Corpus BLEU alone, as validation wants it."""
     return _measure(BLEU(tokenize=choose_splitting(references), force=True), hypotheses, references).value
+
+
+def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """chrF alone."""
+    return _measure(CHRF(), hypotheses, references).value
+
+
+def ter(hypotheses: Sequence[str], references: Sequence[str]) -> float:
+    """TER alone: edits a word of the reference, in per cent."""
+    return _measure(_ter(choose_splitting(references)), hypotheses, references).value
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
@@ -69,6 +79,10 @@ def choose_splitting(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
     if kana / letters > 0.1:
         return "char"
     return "zh" if han / letters > 0.3 else "13a"
+
+
+def _ter(splitting: str) -> TER:
+    return TER(asian_support=True, normalized=True) if splitting in ("zh", "char") else TER()
 
 
 def _measure(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:

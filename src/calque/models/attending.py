@@ -11,7 +11,7 @@ from torch import Tensor
 from calque.layers.attention import Attended, Attention, AttentionConfig, AttentionContext, AttentionState, join
 from calque.layers.copying import CopyGate
 from calque.layers.recurrent import Recurrence, State
-from calque.layers.reinforce import Reinforce
+from calque.layers.reinforce import Draws
 from calque.models.seam import Decoder, MemoryShape, Output
 
 S = TypeVar("S")
@@ -28,8 +28,7 @@ class AttendingDecoder(Decoder[S, C]):
         super().__init__()
         self.attention = Attention(attention, query_width=width, memory_width=memory.width)
         self.copy_gate = CopyGate(context=memory.width, state=width, inputs=embedding) if copies else None
-        is_hard = attention.choice == "hard"
-        self.reinforce = Reinforce(weight=attention.reinforce, discount=attention.discount) if is_hard else None
+        self.draws = Draws(attention.reinforce, attention.discount) if attention.choice == "hard" else None
 
     def give(self, hidden: Tensor, found: Attended, *, states: Tensor, embedded: Tensor, attention: bool) -> Output:
         """The output of hidden vectors [N,T,·], of what was found, by states [N,T,D] and words [N,T,E]."""

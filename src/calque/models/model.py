@@ -13,6 +13,7 @@ from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
 from calque.layers.copying import mixture, mixture_loss
 from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer
+from calque.layers.reinforce import MovingBaseline
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
 from calque.models.cho import ChoConfig, ChoDecoder
@@ -118,6 +119,7 @@ class Model(nn.Module):
         self.encoder = build_encoder(config.encoder, vocabulary_size=sizes.source)
         self.decoder = build_decoder(config.decoder, vocabulary_size=sizes.target, memory=self.encoder.shape)
         self.output = build_output(config.output, vocabulary_size=sizes.target, width=self.decoder.width)
+        self.baseline = None if self.decoder.draws is None else MovingBaseline()
         self.sizes = sizes
         self.copies: bool = getattr(config.decoder, "copies", False)
         if self.copies and not sizes.joint:

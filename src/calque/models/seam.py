@@ -9,7 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
-from calque.layers.reinforce import Reinforce
+from calque.layers.reinforce import Draws
 from calque.tensors import Padded
 
 
@@ -65,7 +65,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     """
 
     width: int  # D of hidden
-    reinforce: Reinforce | None  # what teaches draws of source positions; only those that draw need have it
+    draws: Draws | None = None  # positions of the source, in training: hard attention
     attends: bool = True  # gives attention when asked for it
 
     def prepare(self, memory: Memory) -> Context:

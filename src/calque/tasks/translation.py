@@ -8,6 +8,7 @@ from torch import Tensor
 from calque.data.batch import Batch, collate
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store
+from calque.layers.reinforce import reinforced
 from calque.models.model import Model
 from calque.models.seam import Output
 from calque.text import PAD
@@ -42,11 +43,15 @@ def _cross_entropy(model: Model, output: Output, batch: Batch, *, smoothing: flo
 
 def _drawn_loss(model: Model, output: Output, batch: Batch, *, extra: Tensor, smoothing: float) -> Loss:
     """With hard attention: the loss of what was drawn, and what teaches it to draw better."""
-    assert model.decoder.reinforce is not None and output.chosen is not None
+    draws = model.decoder.draws
+    assert model.baseline is not None and draws is not None and output.chosen is not None
     counts = batch.target_output != PAD
     losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
     costs = losses + extra
-    taught = model.decoder.reinforce(output.chosen, losses=costs, counts=counts)
+    usual = model.baseline.value.clone()
+    taught = reinforced(output.chosen, losses=costs, counts=counts, baseline=usual, draws=draws)
+    drawn = counts & (output.chosen.detach() != 0)  # sentences that take the mean draw nothing
+    model.baseline.follow(-costs.detach(), drawn)
     return Loss(costs.sum() + taught, losses.sum())
 
 

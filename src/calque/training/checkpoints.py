@@ -7,7 +7,7 @@ and the manifest, whose details say the step, whether the save was scheduled, an
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -107,8 +107,8 @@ def scheduled_steps(folder: Path) -> list[int]:
     return [step for step, manifest in _sound(folder).items() if manifest.details["scheduled"]]
 
 
-def prune_checkpoints(folder: Path, *, keep: int) -> list[int]:
-    """Steps removed so that the newest `keep` scheduled checkpoints stay; call it after a successful save.
+def prune_checkpoints(folder: Path, *, keep: int, also: Collection[int] = ()) -> list[int]:
+    """Steps removed so that the newest `keep` scheduled checkpoints stay, and `also`; call it after a successful save.
 
     Unscheduled ones go once a newer scheduled one exists. A damaged one never counts as kept; it goes once it is
     older than all that are. The newest that verifies always stays, and without one nothing is removed.
@@ -116,21 +116,21 @@ def prune_checkpoints(folder: Path, *, keep: int) -> list[int]:
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
     sound = _sound(folder)
-    if not _doomed(folder, sound, keep=keep):
+    if not _doomed(folder, sound, keep=keep, also=also):
         return []
     while sound and not _is_whole(folder / f"step-{max(sound)}"):
         del sound[max(sound)]
-    doomed = _doomed(folder, sound, keep=keep)
+    doomed = _doomed(folder, sound, keep=keep, also=also)
     for step in doomed:
         remove_folder(folder / f"step-{step}")
     return doomed
 
 
-def _doomed(folder: Path, sound: Mapping[int, Manifest], *, keep: int) -> list[int]:
+def _doomed(folder: Path, sound: Mapping[int, Manifest], *, keep: int, also: Collection[int]) -> list[int]:
     kept = [step for step, manifest in sorted(sound.items()) if manifest.details["scheduled"]][-keep:]
     if not kept:
         return []
-    steps = (step for step, _ in _steps(folder))
+    steps = (step for step, _ in _steps(folder) if not (step in also and step in sound))
     return [step for step in steps if step < kept[0] or (step in sound and step not in kept and step < kept[-1])]
 
 

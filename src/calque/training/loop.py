@@ -1,28 +1,26 @@
 """The training loop. A run that is killed and resumed ends with the same bytes as one that was not.
 
 Everything a step depends on is a function of the seed and the step, or is in the checkpoint: the batches are
-f(seed, epoch), dropout is f(seed, step), so no random state has to be kept.
+f(seed, epoch), dropout is f(seed, step, rank), so no random state has to be kept.
 """
 
-import hashlib
-import math
+import copy
 import time
+from collections import deque
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
-import torch
-from pydantic import Field
 from torch import Tensor
 
-from calque.config import Config
 from calque.data.batch import Batch, batches
-from calque.data.plan import BatchConfig, Plan
+from calque.data.plan import Plan, Shard
 from calque.data.store import Store
 from calque.errors import FolderError, Interrupted, TrainingError
-from calque.tasks.translation import translation_loss
+from calque.tasks.translation import Loss, translation_loss
+from calque.training.averaging import MovingAverage, mean_weights
 from calque.training.checkpoints import (
     Snapshot,
     load_weights,
@@ -31,57 +29,19 @@ from calque.training.checkpoints import (
     save_checkpoint,
     scheduled_steps,
 )
+from calque.training.history import History
 from calque.training.interrupt import stop_request
 from calque.training.journal import Journal
-from calque.training.optimisers import (
-    OptimiserConfig,
-    build_optimiser,
-    optimiser_tensors,
-    restore_optimiser,
-    set_learning_rate,
-)
+from calque.training.optimisers import optimiser_tensors, restore_optimiser
+from calque.training.progress import Progress
+from calque.training.ranks import Ranks
 from calque.training.reporting import Pace, Reporter, samples_text
-from calque.training.schedules import ScheduleConfig, rate_at
-from calque.training.validation import Validation, ValidationSet, validate
-from calque.translator import Translator, load_weights_into, save_model, weights_of
-
-
-class TrainingConfig(Config):
-    """How long, how fast and how carefully a model is trained."""
-
-    steps: int = Field(default=10_000, ge=1)
-    """Updates of the weights."""
-    accumulate: int = Field(default=1, ge=1)
-    """Batches whose gradients are summed for one update."""
-    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
-    """The share of each target that is spread over the whole vocabulary (Szegedy 2016, §7)."""
-    clip: float = Field(default=1.0, ge=0)
-    """Gradients are scaled down to this norm; 0 leaves them."""
-    log_every: int = Field(default=20, ge=1)
-    """Steps between two lines of metrics.jsonl."""
-    validate_every: int = Field(default=500, ge=1)
-    """Steps between two validations."""
-    checkpoint_every: int = Field(default=500, ge=1)
-    """Steps between two checkpoints: the most that a crash can lose."""
-    keep: int = Field(default=3, ge=1)
-    """How many checkpoints stay on disk."""
-    patience: int = Field(default=0, ge=0)
-    """Stop after so many validations in which neither the metric nor the loss got better; 0 never does."""
-    metric: Literal["bleu", "loss"] = "bleu"
-    """What makes a model better: BLEU of greedy translations, or the loss, on the validation pairs."""
-    average: int = Field(default=0, ge=0)
-    """The model is the mean of the last so many checkpoints; 0 or 1 keeps the best validated one instead."""
-    samples: int = Field(default=4, ge=0)
-    """Translations written to samples.txt at each validation."""
-    precision: Literal["float32", "bfloat16"] = "float32"
-    """What the forward pass computes in; weights and optimiser stay in float32."""
-    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
-    """auto takes the best there is."""
-    threads: int | None = Field(default=None, ge=1)
-    """CPU threads; all cores unless said."""
-    batch: BatchConfig = BatchConfig()
-    optimiser: OptimiserConfig = OptimiserConfig()
-    schedule: ScheduleConfig = ScheduleConfig()
+from calque.training.schedules import rate_at
+from calque.training.settings import TrainingConfig
+from calque.training.sharding import put_weights, shard, whole_weights
+from calque.training.update import Updater
+from calque.training.validation import NOTHING, Validation, ValidationSet, validate
+from calque.translator import Translator, load_weights_into, save_model
 
 
 class Job(NamedTuple):
@@ -95,6 +55,7 @@ class Job(NamedTuple):
     folder: Path
     reporter: Reporter
     card: str  # the model folder's README
+    ranks: Ranks = Ranks()
 
 
 class Summary(NamedTuple):
@@ -105,63 +66,60 @@ class Summary(NamedTuple):
     best: Validation | None  # None when the best validation was before a resume
     best_value: float
     stopped_early: bool
+    skipped: int  # updates left out, as they were not finite
     seconds: float  # since it was begun or resumed
 
 
-@dataclass
-class Progress:
-    """Where a run is: what a checkpoint holds beside weights and optimiser."""
+class Place(NamedTuple):
+    """Where a step's last batch stands."""
 
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0  # of the epoch, the next one to read
-    tokens: int = 0  # target tokens since the last line of metrics
-    best_value: float | None = None
-    best_step: int = 0
-    best_loss: float = math.inf
-    since_best: int = 0  # validations in which neither the metric nor the loss got better, after the warm-up
-    stopped_early: bool = False
-    metrics: int = 0  # bytes of metrics.jsonl
-    samples: int = 0  # bytes of samples.txt
-    parent: int | None = None  # the checkpoint this one follows
-
-
-@dataclass
-class Sums:
-    """Loss and gradient norm since the last line of metrics; they stay on the device until a line is written."""
-
-    loss: Tensor
-    norm: Tensor
-    steps: int = 0
-    started: float = field(default_factory=time.monotonic)
+    step: int
+    epoch: int
+    batch: int  # from 0
 
 
 def train(job: Job) -> Summary:
     """Trains until the last step, until nothing gets better, or until asked to stop (then raises Interrupted)."""
-    with (
-        Journal(job.folder / "metrics.jsonl") as metrics,
-        Journal(job.folder / "timing.jsonl") as timing,
-    ):
-        return Trainer(job, metrics=metrics, timing=timing).run()
+    with ExitStack() as stack:
+        names = ("metrics.jsonl", "timing.jsonl") if job.ranks.leads else ()
+        journals = [stack.enter_context(Journal(job.folder / name)) for name in names]
+        return Trainer(job, *journals).run()
 
 
 class Trainer:
-    """One run. `run` goes on from the newest sound checkpoint, or from the beginning where there is none."""
+    """One run. `run` goes on from the newest sound checkpoint, or from the beginning where there is none.
 
-    def __init__(self, job: Job, *, metrics: Journal, timing: Journal) -> None:
+    Only the leading rank has journals, and only it writes.
+    """
+
+    def __init__(self, job: Job, metrics: Journal | None = None, timing: Journal | None = None) -> None:
         self.job = job
         self.config = job.config
-        self.translator = job.translator
-        self.model = job.translator.model
-        self.device = job.translator.device
-        self.optimiser = build_optimiser(job.config.optimiser, self.model)
+        self.ranks = job.ranks
+        self.translator = job.translator  # holds the model that is judged and kept
+        self.is_sharded = job.config.sharded and job.ranks.count > 1
+        self.has_copy = bool(job.config.ema) or self.is_sharded
+        self.model = copy.deepcopy(job.translator.model) if self.has_copy else job.translator.model  # the one trained
+        if self.is_sharded:
+            shard(self.model, ranks=job.ranks.count)
+        self.average = MovingAverage(self.model, decay=job.config.ema) if job.config.ema else None
+        self.updater = Updater(
+            self.model,
+            config=job.config,
+            seed=job.seed,
+            loss_of=self._loss,
+            ranks=job.ranks,
+            history=History(job.folder / "history.jsonl" if job.ranks.leads else None),
+        )
+        if job.config.compile:
+            self.model.compile(dynamic=False)
         self.plan = Plan(job.store, config=job.config.batch, seed=job.seed)
         self.progress = Progress()
-        zero = torch.zeros((), device=self.device)
-        self.sums = Sums(zero.clone(), zero.clone())
         self.metrics, self.timing = metrics, timing
         self.samples = job.folder / "samples.txt"
         self.best: Validation | None = None
+        self.places: deque[Place] = deque(maxlen=2 * job.config.skips)
+        self.since = time.monotonic()  # the last line of metrics, less what was not training
 
     def run(self) -> Summary:
         started = time.monotonic()
@@ -173,12 +131,13 @@ class Trainer:
             stream = self._batches()
             self.model.train()
             while not self._is_over():
-                self._step([next(stream) for _ in range(self.config.accumulate)])
+                self._step(self._enough(stream))
                 self._after_step()
-                if stop_asked() and not self._is_over():
+                if self.ranks.any(stop_asked()) and not self._is_over():
                     self._interrupt()
         self._average()
-        self.metrics.sync()
+        if self.metrics:
+            self.metrics.sync()
         self.job.reporter.note(f"done: {self.progress.step} steps, best at step {self.progress.best_step}")
         best = self.progress.best_value
         assert best is not None
@@ -188,6 +147,7 @@ class Trainer:
             self.best,
             best,
             self.progress.stopped_early,
+            int(self.updater.sums.skipped),
             time.monotonic() - started,
         )
 
@@ -199,127 +159,136 @@ class Trainer:
         progress = self.progress
         if len(self.job.store) == 0:
             raise TrainingError("there is no batch to train on: the corpus is empty after cleaning")
+        shard = Shard(self.ranks.rank, self.ranks.count)
+        place = Batch.pin if self.updater.device.type == "cuda" else None
         while True:  # an epoch of a corpus with a small weight may be empty
-            place = Batch.pin if self.device.type == "cuda" else None
-            ahead = batches(self.job.store, plan=self.plan, epoch=progress.epoch, start=progress.batch, place=place)
-            for batch in ahead:
+            where = {"epoch": progress.epoch, "start": progress.batch}
+            for batch in batches(self.job.store, plan=self.plan, shard=shard, place=place, **where):
                 progress.batch += 1
                 yield batch
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
+    def _enough(self, stream: Iterator[Batch]) -> list[Batch]:
+        """The batches of one update."""
+        found = [next(stream) for _ in range(self.config.accumulate)]
+        while sum(batch.shared_tokens for batch in found) < self.config.accumulate_tokens:
+            found.append(next(stream))
+        return found
+
     def _step(self, parts: list[Batch]) -> None:
-        step = self.progress.step + 1
-        torch.manual_seed(stream_seed(self.job.seed, f"step {step}"))
-        tokens = sum(part.tokens for part in parts)
-        for part in parts:
-            with self._precision():
-                loss = translation_loss(self.model, part.to(self.device), smoothing=self.config.label_smoothing)
-            torch.autograd.backward(loss.objective / tokens)
-            self.sums.loss += loss.cross_entropy.detach()
-        norm = torch.nn.utils.clip_grad_norm_(self.model.parameters(), self.config.clip or math.inf)
-        self.sums.norm += norm
-        set_learning_rate(self.optimiser, self._rate(step))
-        self.optimiser.step()
-        self.optimiser.zero_grad(set_to_none=True)
-        self.sums.steps += 1
-        self.progress.tokens += tokens
-        self.progress.step = step
+        progress, step = self.progress, self.progress.step + 1
+        self.places.append(Place(step, progress.epoch, progress.batch - 1))
+        self.updater.update(parts, step=step, rate=self._rate(step))
+        if self.average:
+            self.average.follow(step=step)
+        progress.tokens += sum(part.shared_tokens for part in parts)
+        progress.positions += sum(part.positions for part in parts)
+        progress.filled += sum(part.filled for part in parts)
+        progress.step = step
+
+    def _loss(self, batch: Batch, _step: int) -> Loss:
+        return translation_loss(self.model, batch, smoothing=self.config.label_smoothing)
 
     def _rate(self, step: int) -> float:
-        share = rate_at(self.config.schedule, step=step, steps=self.config.steps)
+        share = rate_at(self.config.schedule, step=step, steps=self.config.steps, drops=self.progress.drops)
         return self.config.optimiser.learning_rate * share
-
-    def _precision(self) -> AbstractContextManager[object]:
-        if self.config.precision == "float32":
-            return nullcontext()
-        return torch.autocast(self.device.type, dtype=torch.bfloat16)
 
     def _after_step(self) -> None:
         step, config = self.progress.step, self.config
         is_last = step >= config.steps
         intervals = (config.log_every, config.validate_every, config.checkpoint_every)
         is_logged, is_validated, is_saved = (is_last or step % every == 0 for every in intervals)
-        if is_logged or is_validated or is_saved:
-            self._refuse_divergence()
         if is_logged:
             self._write_metrics()
+        if is_logged or is_validated or is_saved or self.updater.device.type == "cpu":
+            self._refuse_divergence()
         if is_validated:
             self._validate()
-        if is_saved or self._is_over():
+        if is_saved or self._is_over() or (is_validated and self.progress.best_steps):
             self._save(scheduled=True)
         self.job.reporter.advance(step)
 
     def _refuse_divergence(self) -> None:
-        """Stops before anything that is not a number is written, validated or saved."""
-        progress, sums = self.progress, self.sums
-        loss, norm = float(sums.loss), float(sums.norm)
-        if not (math.isfinite(loss) and math.isfinite(norm)):
-            what = f"gradient's norm is {norm}" if math.isfinite(loss) else f"loss is {loss}"
+        """Stops, with the last good state saved, after too many updates in a row that were not finite."""
+        bad = int(self.updater.sums.in_a_row)
+        if bad >= self.config.skips:
+            self._save(scheduled=False)
+            places = [f"{each.batch + 1} of epoch {each.epoch + 1}" for each in list(self.places)[-bad:]]
             raise TrainingError(
-                f"the {what} between steps {progress.step - sums.steps + 1} and {progress.step}; "
-                "the last checkpoint is intact; try a lower training.optimiser.learning_rate or a longer warm-up"
+                f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
+                f"batches {places[0]} to {places[-1]}; these updates were left out, and the state before them is "
+                f"saved; try a lower training.optimiser.learning_rate, a longer warm-up, or other data"
             )
 
     def _write_metrics(self) -> None:
-        progress, sums = self.progress, self.sums
-        loss, norm = float(sums.loss) / progress.tokens, float(sums.norm) / sums.steps
-        self.metrics.append(
-            {
-                "kind": "train",
-                "step": progress.step,
-                "epoch": progress.epoch,
-                "loss": loss,
-                "gradient_norm": norm,
-                "learning_rate": self._rate(progress.step),
-                "tokens": progress.tokens,
-            }
-        )
-        seconds = time.monotonic() - sums.started
+        progress, sums = self.progress, self.updater.sums
+        counted, steps = max(1.0, float(sums.tokens)), max(1.0, float(sums.steps))
+        loss, norm, rate = float(sums.loss) / counted, float(sums.norm) / steps, self._rate(progress.step)
+        padding, skipped = round(1 - progress.filled / max(1, progress.positions), 6), int(sums.skipped)
+        line = {
+            "kind": "train",
+            "step": progress.step,
+            "epoch": progress.epoch,
+            "loss": loss,
+            "gradient_norm": norm,
+            "learning_rate": rate,
+            "tokens": progress.tokens,
+            "padding": padding,
+            "skipped": skipped,
+        }
+        seconds = time.monotonic() - self.since
         speed = progress.tokens / seconds
-        self.timing.append({"step": progress.step, "seconds": seconds, "tokens_per_second": speed, "at": time.time()})
-        self.job.reporter.pace(Pace(progress.step, progress.epoch, loss, self._rate(progress.step), speed))
-        sums.loss.zero_()
-        sums.norm.zero_()
-        progress.tokens, sums.steps, sums.started = 0, 0, time.monotonic()
+        if self.metrics and self.timing:
+            self.metrics.append(line)
+            self.timing.append(
+                {"step": progress.step, "seconds": seconds, "tokens_per_second": speed, "at": time.time()}
+            )
+        self.job.reporter.pace(Pace(progress.step, progress.epoch, loss, rate, speed, padding, skipped))
+        sums.clear()
+        progress.tokens = progress.positions = progress.filled = 0
+        self.since = time.monotonic()
 
     def _validate(self, *, averaged: int = 0) -> None:
         """Measures the model as it is; the best so far becomes RUN/model, and in the end the mean if asked for."""
         started = time.monotonic()
         progress = self.progress
-        found = validate(self.translator, self.job.held_out, batch=self.config.batch, search=self.translator.search)
-        by_loss = self.config.metric == "loss" or self.translator.is_language_model
-        value = -found.loss if by_loss else found.bleu
-        is_best = bool(averaged) or progress.best_value is None or value > progress.best_value
-        self.metrics.append(
-            {
-                "kind": "valid",
-                "step": progress.step,
-                "loss": found.loss,
-                "perplexity": found.perplexity,
-                "bleu": found.bleu,
-                "exact_match": found.exact_match,
-                "best": is_best,
-            }
-            | ({"averaged": averaged} if averaged else {})
-        )
-        self._write_samples(found)
+        if self.has_copy and not averaged:
+            load_weights_into(self.translator.model, self._judged_weights(), origin="the model that is trained")
+        found = self._measure()
+        metric = "loss" if self.translator.is_language_model else self.config.metric
+        if averaged:  # is kept, however good it is
+            progress.best_value, progress.best_step, is_best = found.value(metric), progress.step, True
+        else:
+            is_best = progress.judge(found.value(metric), loss=found.loss, config=self.config)
+        if self.metrics:
+            line = {"kind": "valid", "step": progress.step, **found.numbers, "best": is_best}
+            self.metrics.append(line | ({"averaged": averaged} if averaged else {}))
+            self._write_samples(found)
         if is_best:
-            progress.best_value, progress.best_step, progress.since_best = value, progress.step, 0
             self.best = found
             self.translator.confidence = found.confidence
-            save_model(self.job.folder / "model", self.translator, card=self.job.card)
-        elif found.loss < progress.best_loss or progress.step <= self.config.schedule.warmup:
-            progress.since_best = 0
-        else:
-            progress.since_best += 1
-            progress.stopped_early = 0 < self.config.patience <= progress.since_best
-        progress.best_loss = min(progress.best_loss, found.loss)
+            if self.ranks.leads:
+                save_model(self.job.folder / "model", self.translator, card=self.job.card)
         self.job.reporter.say(
             f"step {progress.step}: {f'mean of {averaged} checkpoints, ' if averaged else ''}"
-            f"validation loss {found.loss:.3f}, BLEU {found.bleu:.1f}, "
-            f"exact {found.exact_match:.1f} %{' (kept)' if averaged else ' (best so far)' if is_best else ''}"
+            f"{found.described(metric)}{' (kept)' if averaged else ' (best so far)' if is_best else ''}"
         )
-        self.sums.started += time.monotonic() - started
+        self.since += time.monotonic() - started
+
+    def _measure(self) -> Validation:
+        """The leading rank's validation; the others wait for its numbers."""
+        config, search = self.config, self.translator.search
+        if self.ranks.leads:
+            found = validate(
+                self.translator, self.job.held_out, batch=config.batch, search=search, with_ter=config.metric == "ter"
+            )
+        else:
+            found = NOTHING
+        loss, bleu, chrf, exact_match, ter = self.ranks.first(found[:5])
+        return found._replace(loss=loss, bleu=bleu, chrf=chrf, exact_match=exact_match, ter=ter)
+
+    def _judged_weights(self) -> dict[str, Tensor]:
+        return whole_weights(self.model) | (self.average.whole_weights() if self.average else {})
 
     def _write_samples(self, found: Validation) -> None:
         held_out, count = self.job.held_out, self.config.samples
@@ -331,25 +300,31 @@ class Trainer:
     def _save(self, *, scheduled: bool) -> None:
         started = time.monotonic()
         progress = self.progress
-        self.metrics.sync()
-        progress.metrics = self.metrics.position
-        progress.samples = self.samples.stat().st_size if self.samples.exists() else 0
-        tensors = {
-            "weights": weights_of(self.model),
-            "optimiser": optimiser_tensors(self.optimiser, self.model),
-            "sums": {"loss": self.sums.loss.cpu(), "norm": self.sums.norm.cpu()},
-        }
-        values = {**vars(progress), "sum_steps": self.sums.steps}
-        save_checkpoint(
-            self._checkpoints,
-            Snapshot(tensors, values),
-            step=progress.step,
-            scheduled=scheduled,
-            parent=progress.parent,
-        )
+        if self.metrics:
+            self.metrics.sync()
+            progress.metrics = self.metrics.position
+            progress.samples = self.samples.stat().st_size if self.samples.exists() else 0
+        snapshot = self._snapshot() if self.ranks.leads or self.is_sharded else None
+        if self.ranks.leads and snapshot is not None:
+            save_checkpoint(
+                self._checkpoints, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent
+            )
+            best = [step for _, step in progress.best_steps]
+            last = 0 if self.config.average_of == "best" else self.config.average
+            prune_checkpoints(self._checkpoints, keep=max(self.config.keep, last), also=best)
         progress.parent = progress.step
-        prune_checkpoints(self._checkpoints, keep=max(self.config.keep, self.config.average))
-        self.sums.started += time.monotonic() - started
+        self.since += time.monotonic() - started
+
+    def _snapshot(self) -> Snapshot:
+        updater = self.updater
+        tensors = {
+            "weights": whole_weights(self.model),
+            "optimiser": optimiser_tensors(updater.optimiser, self.model),
+            "sums": {name: value.cpu() for name, value in vars(updater.sums).items()},
+        }
+        if self.average:
+            tensors["average"] = self.average.whole_weights()
+        return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict()})
 
     @property
     def _checkpoints(self) -> Path:
@@ -361,38 +336,50 @@ class Trainer:
         if found is not None:
             self.job.reporter.say(*found.skipped)
             tensors, values = found.snapshot.tensors, dict(found.snapshot.values)
-            load_weights_into(self.model, tensors["weights"], origin=str(found.path))
-            restore_optimiser(self.optimiser, self.model, tensors["optimiser"])
-            self.sums.loss.copy_(tensors["sums"]["loss"])
-            self.sums.norm.copy_(tensors["sums"]["norm"])
-            self.sums.steps = values.pop("sum_steps")
-            self.progress = Progress(**values)
+            load_weights_into(self.translator.model, tensors["weights"], origin=str(found.path))
+            put_weights(self.model, tensors["weights"])
+            restore_optimiser(self.updater.optimiser, self.model, tensors["optimiser"])
+            for name, value in vars(self.updater.sums).items():
+                value.copy_(tensors["sums"][name])
+            if self.average:
+                self.average.restore(tensors["average"])
+            self.updater.scaler.load_state_dict(values.pop("scaler"))
+            best = [(value, step) for value, step in values.pop("best_steps")]
+            self.progress = Progress(**values, best_steps=best)
             self.progress.parent = found.step
             self.job.reporter.say(f"going on from step {found.step}")
-        self.metrics.cut(self.progress.metrics)
-        if self.samples.exists():
+        if self.metrics:
+            self.metrics.cut(self.progress.metrics)
+        if self.ranks.leads and self.samples.exists():
             with self.samples.open("r+b") as file:
                 file.truncate(min(self.progress.samples, self.samples.stat().st_size))
+        self.ranks.wait()
 
     def _announce_stop(self) -> None:
         self.job.reporter.say("stopping: this step is finished and saved first; press Ctrl-C again to stop at once")
 
     def _interrupt(self) -> None:
         if self.progress.parent != self.progress.step:
-            self._refuse_divergence()
             self._save(scheduled=False)
         self.job.reporter.note(f"stopped and saved at step {self.progress.step}")
         raise Interrupted(f"saved at step {self.progress.step}; go on with: calque train --resume {self.job.folder}")
 
     def _average(self) -> None:
-        """The mean of the last checkpoints becomes RUN/model, where that was asked for."""
-        steps = scheduled_steps(self._checkpoints)[-self.config.average :] if self.config.average > 1 else []
+        """The mean of some checkpoints becomes RUN/model, where that was asked for."""
+        steps = self._averaged_steps()
         if len(steps) > 1:
-            own = weights_of(self.model)
+            own = whole_weights(self.model)
             sound = self._sound_weights(steps)
-            load_weights_into(self.model, mean_weights(sound), origin="the mean of checkpoints")
+            load_weights_into(self.translator.model, mean_weights(sound), origin="the mean of checkpoints")
             self._validate(averaged=len(sound))
-            load_weights_into(self.model, own, origin="the last step")
+            put_weights(self.model, own)
+
+    def _averaged_steps(self) -> list[int]:
+        if self.config.average < 2:
+            return []
+        if self.config.average_of == "best":
+            return sorted(step for _, step in self.progress.best_steps)
+        return scheduled_steps(self._checkpoints)[-self.config.average :]
 
     def _sound_weights(self, steps: Sequence[int]) -> list[dict[str, Tensor]]:
         """The weights of those checkpoints; damaged ones are named and left out."""
@@ -402,20 +389,4 @@ class Trainer:
                 found.append(load_weights(self._checkpoints / f"step-{step}"))
             except FolderError as error:
                 self.job.reporter.say(f"left out of the mean: {error}")
-        return found or [weights_of(self.model)]
-
-
-def mean_weights(checkpoints: list[dict[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight, taken in float64; whole numbers, such as ranks, are those of the first."""
-    return {
-        name: torch.stack([one[name].double() for one in checkpoints]).mean(dim=0).to(value.dtype)
-        if value.is_floating_point()
-        else value
-        for name, value in checkpoints[0].items()
-    }
-
-
-def stream_seed(seed: int, purpose: str) -> int:
-    """A seed of 63 bits for one purpose of a run: streams of different purposes are unrelated."""
-    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
-    return int.from_bytes(digest[:8], "big") >> 1
+        return found or [whole_weights(self.model)]

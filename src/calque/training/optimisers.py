@@ -1,30 +1,35 @@
 """Optimisers, and their state as named tensors."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, assert_never
 
 import torch
 from pydantic import Field
 from torch import Tensor, nn
 
 from calque.config import Config
+from calque.training.sharding import part_of, whole
 
 
 class OptimiserConfig(Config):
-    """Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019)."""
+    """SGD, Adadelta (Zeiler 2012), Adam (Kingma and Ba 2015) or AdamW (Loshchilov and Hutter 2019)."""
 
-    kind: Literal["adam", "adamw"] = "adam"
-    """adam or adamw; they differ in weight_decay only."""
+    kind: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"
+    """adam, adamw (they differ in weight_decay only), adadelta or sgd."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The peak; the schedule scales it."""
+    """The peak; the schedule scales it. Adadelta's papers have 1, plain SGD's 0.7 to 1."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
-    """How slowly the mean of gradients moves."""
+    """adam, adamw: how slowly the mean of gradients moves."""
     beta2: float = Field(default=0.98, ge=0, lt=1)
-    """How slowly the mean of squared gradients moves."""
-    epsilon: float = Field(default=1e-9, gt=0)
-    """Added to the root of the latter, so that nothing is divided by zero."""
+    """adam, adamw: how slowly the mean of squared gradients moves."""
+    rho: float = Field(default=0.95, gt=0, lt=1)
+    """adadelta: how slowly the means of squared gradients and squared steps move."""
+    momentum: float = Field(default=0.0, ge=0, lt=1)
+    """sgd: the share of the step before that is taken again."""
+    epsilon: float | None = Field(default=None, gt=0)
+    """Added to the root of a mean of squares, so that nothing is divided by zero; 1e-9, for adadelta 1e-6."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """adam: L2 added to the gradient; adamw: decoupled. Vectors (biases, norms) are left alone."""
+    """adamw: decoupled; the others: L2 added to the gradient. Vectors (biases, norms) are left alone."""
 
 
 def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Optimizer:
@@ -34,17 +39,27 @@ def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Op
         {"params": [one for one in parameters if one.dim() > 1], "weight_decay": config.weight_decay},
         {"params": [one for one in parameters if one.dim() <= 1], "weight_decay": 0.0},
     ]
-    kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
-    fused = parameters[0].device.type in ("cpu", "cuda")
-    return kind(groups, lr=config.learning_rate, betas=(config.beta1, config.beta2), eps=config.epsilon, fused=fused)
+    rate, fused = config.learning_rate, parameters[0].device.type in ("cpu", "cuda")
+    match config.kind:
+        case "adam" | "adamw":
+            kind = torch.optim.AdamW if config.kind == "adamw" else torch.optim.Adam
+            betas = (config.beta1, config.beta2)
+            return kind(groups, lr=rate, betas=betas, eps=config.epsilon or 1e-9, fused=fused)
+        case "adadelta":
+            return torch.optim.Adadelta(groups, lr=rate, rho=config.rho, eps=config.epsilon or 1e-6)
+        case "sgd":
+            return torch.optim.SGD(groups, lr=rate, momentum=config.momentum)
+        case _:
+            assert_never(config.kind)
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Its whole state, named PARAMETER/KEY."""
+    """Its whole state, named PARAMETER/KEY; where ranks hold parts of it, all of them must ask."""
     return {
-        f"{name}/{key}": value.detach().cpu().contiguous()
+        f"{name}/{key}": whole(value.detach()).cpu().contiguous()
         for name, parameter in model.named_parameters()
         for key, value in optimiser.state.get(parameter, {}).items()
+        if value is not None  # SGD without momentum keeps an empty place
     }
 
 
@@ -54,15 +69,8 @@ def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensor
         if not parameter.requires_grad:
             continue
         prefix = f"{name}/"
-        optimiser.state[parameter] = {
-            key.removeprefix(prefix): _placed(value, parameter)
-            for key, value in tensors.items()
-            if key.startswith(prefix)
-        }
-
-
-def _placed(value: Tensor, parameter: Tensor) -> Tensor:
-    return value.to(parameter.device).clone()
+        found = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        optimiser.state[parameter] = {key: part_of(value, like=parameter) for key, value in found.items()}
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:

@@ -18,6 +18,8 @@ class Pace(NamedTuple):
     loss: float
     learning_rate: float
     tokens_per_second: float
+    padding: float = 0.0  # the share of positions
+    skipped: int = 0  # updates so far that were left out
 
 
 class Reporter:
@@ -70,7 +72,8 @@ class Reporter:
 
     def pace(self, pace: Pace) -> None:
         """New figures for the bar."""
-        text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s"
+        skipped = f" · {pace.skipped} left out" if pace.skipped else ""
+        text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s · padding {pace.padding:.0%}{skipped}"
         self._bar.update(self._task, completed=pace.step, pace=f" · {text}")
         self.note(f"step {pace.step} · epoch {pace.epoch + 1} · {text} · rate {pace.learning_rate:.2e}")
 

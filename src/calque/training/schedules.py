@@ -1,4 +1,4 @@
-"""How the learning rate moves: pure functions of the step."""
+"""How the learning rate moves: pure functions of the step, but for the plateau, which asks the validations."""
 
 import math
 from typing import Literal, assert_never
@@ -9,18 +9,28 @@ from calque.config import Config
 
 
 class ScheduleConfig(Config):
-    """A linear warm-up, then one of four ways on."""
+    """A linear warm-up, then one of six ways on."""
 
-    kind: Literal["constant", "inverse_sqrt", "cosine", "linear"] = "inverse_sqrt"
-    """inverse_sqrt: ∝ 1/√step (Vaswani 2017, §5.3); cosine and linear fall to `floor` at the last step."""
+    kind: Literal["constant", "inverse_sqrt", "cosine", "linear", "halving", "plateau"] = "inverse_sqrt"
+    """inverse_sqrt: ∝ 1/√step (Vaswani 2017, §5.3); cosine and linear fall to `floor` at the last step; halving: by
+    `factor` at step `after` and then every `every` steps (Luong 2015, §4.1); plateau: by `factor` whenever so many
+    validations as `patience` says have not been better."""
     warmup: int = Field(default=400, ge=0)
     """Steps over which the rate climbs from zero to its peak."""
     floor: float = Field(default=0.0, ge=0, le=1)
-    """The share of the peak at which cosine and linear end."""
+    """The share of the peak at which cosine and linear end, and below which halving and plateau do not go."""
+    factor: float = Field(default=0.5, gt=0, lt=1)
+    """halving and plateau: what the rate is multiplied by."""
+    after: int = Field(default=5000, ge=1)
+    """halving: the step at which it begins."""
+    every: int = Field(default=1000, ge=1)
+    """halving: steps from one to the next."""
+    patience: int = Field(default=2, ge=1)
+    """plateau: validations without a better one."""
 
 
-def rate_at(config: ScheduleConfig, *, step: int, steps: int) -> float:
-    """The share of the peak rate for step number `step` (from 1) of `steps`."""
+def rate_at(config: ScheduleConfig, *, step: int, steps: int, drops: int = 0) -> float:
+    """The share of the peak rate for step number `step` (from 1) of `steps`, after so many drops of a plateau."""
     if step < config.warmup:
         return step / config.warmup
     start = max(config.warmup, 1)
@@ -34,5 +44,10 @@ def rate_at(config: ScheduleConfig, *, step: int, steps: int) -> float:
             return config.floor + (1 - config.floor) * (1 - through)
         case "cosine":
             return config.floor + (1 - config.floor) * 0.5 * (1 + math.cos(math.pi * through))
+        case "halving":
+            times = 0 if step < config.after else 1 + (step - config.after) // config.every
+            return max(config.floor, config.factor**times)
+        case "plateau":
+            return max(config.floor, config.factor**drops)
         case _:
             assert_never(config.kind)

@@ -1,16 +1,18 @@
-"""How good a model is on sentences it has not seen: loss, BLEU, and some translations to read."""
+"""How good a model is on sentences it has not seen: loss, BLEU and the like, and some translations to read."""
 
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calque.data.plan import BatchConfig
 from calque.data.store import Store
 from calque.evaluation.confidence import Confidence, calibrate
-from calque.evaluation.metrics import bleu, exact_match
+from calque.evaluation.metrics import bleu, chrf, exact_match, ter
 from calque.search.settings import SearchConfig
 from calque.tasks.translation import mean_loss
 from calque.translator import Translator
+
+Metric = Literal["bleu", "chrf", "ter", "exact_match", "loss", "perplexity"]
 
 
 class ValidationSet(NamedTuple):
@@ -26,7 +28,9 @@ class Validation(NamedTuple):
 
     loss: float  # nats a target token, without label smoothing
     bleu: float
+    chrf: float
     exact_match: float  # per cent
+    ter: float  # NaN where nobody asked for it: it takes long
     translations: list[str]
     confidence: Confidence | None = None
 
@@ -34,9 +38,34 @@ class Validation(NamedTuple):
     def perplexity(self) -> float:
         return math.exp(min(self.loss, 700.0))
 
+    @property
+    def numbers(self) -> dict[str, float]:
+        """What is written down of it."""
+        names = ("loss", "perplexity", "bleu", "chrf", "exact_match", *(() if math.isnan(self.ter) else ("ter",)))
+        return {name: getattr(self, name) for name in names}
+
+    def value(self, metric: Metric) -> float:
+        """How good it is: more is better."""
+        found = float(getattr(self, metric))
+        return -found if metric in ("loss", "perplexity", "ter") else found
+
+    def described(self, metric: Metric) -> str:
+        """In words, for a person."""
+        also = {"chrf": f", chrF {self.chrf:.1f}", "ter": f", TER {self.ter:.1f}"}.get(metric, "")
+        return f"validation loss {self.loss:.3f}, BLEU {self.bleu:.1f}{also}, exact {self.exact_match:.1f} %"
+
+
+NOTHING = Validation(math.nan, math.nan, math.nan, math.nan, math.nan, [])
+"""What a rank that has not measured knows."""
+
 
 def validate(
-    translator: Translator, held_out: ValidationSet, *, batch: BatchConfig, search: SearchConfig
+    translator: Translator,
+    held_out: ValidationSet,
+    *,
+    batch: BatchConfig,
+    search: SearchConfig,
+    with_ter: bool = False,
 ) -> Validation:
     """Loss with every token given, then translations with none given, searched greedily.
 
@@ -52,7 +81,9 @@ def validate(
     return Validation(
         loss=mean_loss(translator.model, held_out.store, batch=batch),
         bleu=bleu(translations, held_out.references),
+        chrf=chrf(translations, held_out.references),
         exact_match=exact_match(translations, held_out.references).value,
+        ter=ter(translations, held_out.references) if with_ter else math.nan,
         translations=translations,
         confidence=confidence,
     )

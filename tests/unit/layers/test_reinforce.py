@@ -8,7 +8,7 @@ from tests.laws.families.attention import MODELS
 from tests.laws.models import JOINT, SIZES, loud, source, target
 
 from calque.layers import attention as module
-from calque.layers.reinforce import Reinforce, reinforced
+from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig
 from calque.tensors import Padded
@@ -55,7 +55,9 @@ def test_expected_gradient_is_the_gradient_of_the_expected_loss(family: str, mon
         if likely.item() < 1e-200:
             continue  # outside a window: never drawn
         total += likely.item()
-        taught = reinforced(output.chosen, losses=losses, counts=counts, baseline=torch.tensor(-0.7), discount=1.0)
+        taught = reinforced(
+            output.chosen, losses=losses, counts=counts, baseline=torch.tensor(-0.7), draws=Draws(1.0, 1.0)
+        )
         gradient = torch.autograd.grad(losses.sum() + taught, weights, retain_graph=True, allow_unused=True)
         estimate = [
             so_far if each is None else so_far + likely.detach() * each
@@ -80,36 +82,31 @@ def drawing(model, sentence, tokens, places, monkeypatch):
     return model(sentence, tokens)
 
 
+@pytest.mark.parametrize("weight", [1.0, 0.1])
 @pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])
-def test_a_draw_is_taught_by_its_own_step_and_by_later_ones_as_the_discount_says(discount: float) -> None:
-    """∂/∂log π(aₜ) = −Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b), summed up here one after the other."""
+def test_a_draw_is_taught_by_its_own_step_and_by_later_ones_as_the_discount_says(discount, weight) -> None:
+    """∂/∂log π(aₜ) = −λ Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b), summed up here one after the other."""
     chosen = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
     losses, counts = torch.rand(2, 4, dtype=torch.float64), torch.tensor([[True] * 4, [True, True, False, False]])
-    reinforced(chosen, losses=losses, counts=counts, baseline=torch.tensor(-0.7), discount=discount).backward()
+    usual, draws = torch.tensor(-0.7, dtype=torch.float64), Draws(weight, discount)
+    reinforced(chosen, losses=losses, counts=counts, baseline=usual, draws=draws).backward()
     for row, size in ((0, 4), (1, 2)):
         for t in range(4):
             rewards = [-losses[row, k].item() + 0.7 for k in range(t, size)]
-            expected = -sum(discount**later * reward for later, reward in enumerate(rewards))
-            assert chosen.grad[row, t].item() == pytest.approx(expected, abs=1e-6)
+            expected = -weight * sum(discount**later * reward for later, reward in enumerate(rewards))
+            assert chosen.grad[row, t].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_weight_multiplies_what_is_taught() -> None:
-    chosen, losses = torch.randn(2, 4), torch.rand(2, 4)
-    counts = torch.ones(2, 4, dtype=torch.bool)
-    taught = [Reinforce(weight=weight, discount=0.3)(chosen, losses=losses, counts=counts) for weight in (1.0, 0.1, 0)]
-    torch.testing.assert_close(torch.stack(taught), taught[0] * torch.tensor([1.0, 0.1, 0]))
-
-
-def test_the_baseline_moves_towards_what_is_usual_where_something_was_drawn() -> None:
-    teacher = Reinforce(weight=1.0, discount=0.0)
-    losses, counts = torch.tensor([[2.0, 4.0, 100.0, 50.0]]), torch.tensor([[True, True, False, True]])
+def test_the_baseline_moves_towards_what_is_usual() -> None:
+    baseline = MovingBaseline()
+    rewards, counts = torch.tensor([[-2.0, -4.0, -100.0]]), torch.tensor([[True, True, False]])
     for _ in range(100):
-        teacher(torch.tensor([[-0.5, -0.1, -0.3, 0.0]]), losses=losses, counts=counts)
-    assert teacher.baseline.item() == pytest.approx(-3.0, abs=1e-3)
+        baseline.follow(rewards, counts)
+    assert baseline.value.item() == pytest.approx(-3.0, abs=1e-3)
 
 
 def test_the_baseline_is_saved_with_the_weights() -> None:
     names = {name for name, _ in Model(FEEDING, sizes=SIZES).named_parameters()}
-    assert "decoder.reinforce.baseline" in names
+    assert "baseline.value" in names
     soft = ModelConfig(encoder=FEEDING.encoder, decoder=LuongConfig(layers=2, width=6, embedding=7))
-    assert "decoder.reinforce.baseline" not in {name for name, _ in Model(soft, sizes=SIZES).named_parameters()}
+    assert "baseline.value" not in {name for name, _ in Model(soft, sizes=SIZES).named_parameters()}

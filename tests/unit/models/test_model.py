@@ -138,7 +138,7 @@ def unmoved(name: str, *, seed: int) -> set[str]:
     torch.manual_seed(seed)
     model = Model(MODELS[name], sizes=sizes(name)).double()
     tokens = target()
-    batch = Batch(source(), tokens, tokens, torch.tensor([]), tokens=0)
+    batch = Batch(source(), tokens, tokens, torch.tensor([]), tokens=0, shared_tokens=0)
     translation_loss(model, batch, smoothing=0.0).objective.backward()
     learning = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
     return {key for key, parameter in learning.items() if parameter.grad is None or not parameter.grad.any()}

@@ -6,6 +6,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from functools import cache
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,14 @@ from calque.tasks.translation import Loss
 from calque.text import Tokenizers, Vocabulary, WordsTokenizer
 from calque.text.vocabulary import PIECES
 from calque.training import checkpoints, loop
+from calque.training.averaging import mean_weights
 from calque.training.checkpoints import load_checkpoint, load_weights, newest_checkpoint, scheduled_steps
 from calque.training.journal import Journal, read_journal
-from calque.training.loop import Job, Trainer, TrainingConfig, mean_weights, stream_seed
+from calque.training.loop import Job, Trainer
 from calque.training.reporting import Reporter
 from calque.training.schedules import rate_at
+from calque.training.seeds import stream_seed
+from calque.training.settings import TrainingConfig
 from calque.training.validation import Validation, ValidationSet
 from calque.translator import Translator, load
 
@@ -236,7 +240,7 @@ def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
             held_out = ValidationSet(store, ["a b c", "b"], ["d a", "c c c"])
             reporter = Reporter(None, steps=1, quiet=True)
             job = Job(config, 3, translator, store, held_out, tmp_path, reporter, card="")
-            return Trainer(job, metrics=metrics, timing=timing)
+            return Trainer(job, metrics, timing)
 
         yield make
 
@@ -290,7 +294,7 @@ def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
         def keep(named: dict[str, Any] = named) -> None:
             seen.append({name: value.grad.clone() for name, value in named.items() if value.grad is not None})
 
-        monkeypatch.setattr(trainer.optimiser, "step", keep)
+        monkeypatch.setattr(trainer.updater.optimiser, "step", keep)
         trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
     plain, clipped, loose = seen
     model = make_trainer().model
@@ -303,7 +307,7 @@ def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
         torch.testing.assert_close(plain[name], gradient, rtol=0, atol=1e-12)
         torch.testing.assert_close(loose[name], gradient, rtol=0, atol=1e-12)
         torch.testing.assert_close(clipped[name], gradient * 0.01 / norm, rtol=1e-4, atol=0)
-    assert trainer.sums.norm.item() == pytest.approx(norm.item(), rel=1e-6)
+    assert trainer.updater.sums.norm.item() == pytest.approx(norm.item(), rel=1e-6)
 
 
 def test_bfloat16_trains(corpus: dict[str, Path], tmp_path: Path) -> None:
@@ -475,41 +479,159 @@ def test_with_metric_loss_the_lowest_loss_is_the_best(corpus: dict[str, Path], t
 # --- What goes wrong ---
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_a_loss_that_is_no_number_ends_the_run_and_nothing_of_it_is_saved(
-    bad: float,
-    where: str,
-    corpus: dict[str, Path],
-    whole: Callable[..., Run],
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """The step with the NaN is followed by a save before the next line of metrics is due."""
+def poison(patch: pytest.MonkeyPatch, *calls: int, bad: float = float("nan"), where: str = "loss") -> None:
+    """Makes the loss or its gradient no number in those calls (from 1)."""
     compute = loop.translation_loss
-    calls: list[int] = []
+    counted = count(1)
 
     def poisoned(model: Model, batch: Batch, *, smoothing: float) -> Loss:
-        calls.append(1)
         loss = compute(model, batch, smoothing=smoothing)
-        if len(calls) != 15:  # of step 8, at which a checkpoint is due
+        if next(counted) not in calls:
             return loss
         if where == "gradient":
             loss.objective.register_hook(lambda gradient: gradient * bad)
             return loss
         return Loss(*(each * bad for each in loss))
 
+    patch.setattr(loop, "translation_loss", poisoned)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["loss", "gradient"])
+def test_an_update_that_is_no_number_is_left_out_and_counted(
+    bad: float, where: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: weights and optimiser are as if the step had not been, and so is what is told of loss and norm."""
+    trainer, other = make_trainer(), make_trainer()
+    rows = [(0, 1), (2, 3), (1, 2)]
+    for at in (0, 2):
+        other.progress.step = at
+        other._step([batch_of(other.job.store, *rows[at])])
+    poison(monkeypatch, 2, bad=bad, where=where)
+    for at in range(3):
+        trainer._step([batch_of(trainer.job.store, *rows[at])])
+    expected = weights(other.model)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.model).items())
+    found, wanted = trainer.updater.sums, other.updater.sums
+    assert (found.loss, found.tokens, found.norm, found.steps) == (wanted.loss, wanted.tokens, wanted.norm, 2)
+    assert (found.skipped, found.in_a_row) == (1, 0)
+
+
+def test_many_updates_in_a_row_that_are_no_number_stop_the_run_with_the_last_good_state_saved(
+    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: the message names the batches; once the cause is gone the run goes on with what it had."""
+    settings = ("training.skips=3", "training.log_every=1")
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "translation_loss", poisoned)
-        with pytest.raises(TrainingError, match=r"(loss|norm) is (nan|inf) between steps 8 and 8"):
-            train(toy_values(corpus, "plain", "training.log_every=7"), run=tmp_path / "run", quiet=True)
+        poison(patch, *range(11, 40))  # from step 6 on: two batches a step
+        with pytest.raises(TrainingError, match=r"3 steps in a row, up to step 8: batches \d+ of epoch \d+ to \d+ of"):
+            train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
     found = newest_checkpoint(tmp_path / "run" / "checkpoints")
     assert found is not None
-    assert found.step == 4
+    assert found.step == 8
     assert all(value.isfinite().all() for value in found.snapshot.tensors["weights"].values())
-    assert all(value.isfinite().all() for value in weights(load(tmp_path / "run").model).values())
-    expected = digests(whole("plain", "training.log_every=7").folder)
-    assert digests(resume(tmp_path / "run", quiet=True).folder) == expected
+    resumed = resume(tmp_path / "run", quiet=True)
+    assert (resumed.summary.step, resumed.summary.skipped) == (14, 3)
+    lines = [line for line in read_journal(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
+    assert [line["skipped"] for line in lines] == [0] * 5 + [1, 2, *[3] * 7]
+    assert digests(tmp_path / "run") != digests(whole("plain", *settings).folder)
+
+
+def test_a_run_with_a_bad_update_that_is_killed_ends_with_the_same_bytes(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one at step 6 comes again after a kill at step 7; the count of them is right."""
+    for name, is_killed in (("whole", False), ("killed", True)):
+        with monkeypatch.context() as patch:
+            poison(patch, 11)
+            if is_killed:
+                stop_at(patch, 7, before="_step", action=kill)
+                with pytest.raises(Killed):
+                    train(toy_values(corpus, "plain"), run=tmp_path / name, quiet=True)
+            else:
+                train(toy_values(corpus, "plain"), run=tmp_path / name, quiet=True)
+        if is_killed:
+            poison(monkeypatch, 11 - 2 * 4)  # it goes on from step 4
+            resume(tmp_path / name, quiet=True)
+    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+
+
+def starve(patch: pytest.MonkeyPatch, *, rows: int, error: Exception) -> list[int]:
+    """Lets batches of more than so many rows run out of memory; gives a list of the rows of those that did not."""
+    compute = loop.translation_loss
+    taken: list[int] = []
+
+    def starved(model: Model, batch: Batch, *, smoothing: float) -> Loss:
+        loss = compute(model, batch, smoothing=smoothing)
+        if len(batch.target_lengths) > rows:
+            raise error
+        taken.append(len(batch.target_lengths))
+        return loss
+
+    patch.setattr(loop, "translation_loss", starved)
+    return taken
+
+
+NO_MEMORY = (
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
+    MemoryError(),
+)
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_that_does_not_fit_is_halved_until_it_does(
+    family: str, error: Exception, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: the gradient is the same."""
+    trainer, other = make_trainer(family), make_trainer(family)
+    batch = batch_of(trainer.job.store, 0, 1, 2, 3)
+    other._step([batch])
+    taken = starve(monkeypatch, rows=1, error=error)
+    trainer._step([batch])
+    assert taken == [1, 1, 1, 1]
+    expected = weights(other.model)
+    for name, value in weights(trainer.model).items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-9)
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer()
+    starve(monkeypatch, rows=0, error=RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="mat1"):
+        trainer._step([batch_of(trainer.job.store, 0, 1)])
+
+
+def test_a_sentence_that_does_not_fit_ends_the_run(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer()
+    starve(monkeypatch, rows=0, error=NO_MEMORY[0])
+    with pytest.raises(TrainingError, match="out of memory in step 1 even with one sentence"):
+        trainer._step([batch_of(trainer.job.store, 0, 1, 2)])
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_split_is_remembered_over_a_resume(
+    family: str, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: with dropout another split is another update, so a resume with more memory must split as before."""
+    for name, is_killed in (("whole", False), ("killed", True)):
+        with monkeypatch.context() as patch:
+            starve(patch, rows=5, error=NO_MEMORY[0])
+            if is_killed:
+                stop_at(patch, 7, before="_after_step", action=kill)
+                with pytest.raises(Killed):
+                    train(toy_values(corpus, family, "training.steps=7"), run=tmp_path / name, quiet=True)
+            else:
+                train(toy_values(corpus, family, "training.steps=7"), run=tmp_path / name, quiet=True)
+        if is_killed:
+            resume(tmp_path / name, quiet=True)
+    assert (tmp_path / "whole" / "history.jsonl").read_bytes()
+    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
 
 
 def test_a_corpus_without_a_batch_is_an_error(make_trainer: Callable[..., Trainer]) -> None:
@@ -523,11 +645,11 @@ def test_a_corpus_without_a_batch_is_an_error(make_trainer: Callable[..., Traine
 def test_a_full_disk_leaves_the_last_checkpoint(
     corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    save, count = checkpoints.save_file, []
+    save, saved = checkpoints.save_file, []
 
     def full(*arguments: Any) -> None:
-        count.append(1)
-        if len(count) > 4:
+        saved.append(1)
+        if len(saved) > 4:
             raise OSError(errno.ENOSPC, "No space left on device")
         save(*arguments)
 
@@ -551,3 +673,126 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(corpus: dict[str, Path], t
     found = weights(load(again.folder).model)
     assert all(torch.equal(found[key], expected[key]) for key in expected)
     assert "left out of the mean" in (run.folder / "log.txt").read_text(encoding="utf-8")
+
+
+# --- Means of weights, and what an update waits for ---
+
+
+def test_the_model_is_the_mean_of_the_best_checkpoints_where_that_was_asked_for(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They stay on disk beside the last ones, and are there after a kill too."""
+    good = {2: 1.0, 4: 7.0, 6: 4.0, 8: 7.0, 10: 6.0, 12: 3.0, 14: 2.0}
+    settings = ("training.average=3", "training.average_of=best", "training.validate_every=2", "training.keep=1")
+    values = toy_values(corpus, "luong", *settings, "training.checkpoint_every=5")
+    runs = []
+    for name in ("whole", "killed"):
+        with monkeypatch.context() as patch:
+            _score(patch, lambda trainer, averaged: 0.5 if averaged else good[trainer.progress.step])
+            if name == "killed":
+                stop_at(patch, 11, before="_step", action=kill)
+                with pytest.raises(Killed):
+                    train(values, run=tmp_path / name, quiet=True)
+                runs.append(resume(tmp_path / name, quiet=True))
+            else:
+                runs.append(train(values, run=tmp_path / name, quiet=True))
+    for run in runs:
+        folder = run.folder / "checkpoints"
+        assert scheduled_steps(folder) == [4, 8, 10, 14]
+        expected = mean_weights([load_weights(folder / f"step-{step}") for step in (4, 8, 10)])
+        found = weights(load(run.folder).model)
+        assert all(torch.equal(found[key], expected[key]) for key in expected)
+    assert digests(runs[0].folder) == digests(runs[1].folder)
+
+
+def test_the_moving_average_follows_its_equation_and_is_the_model_that_is_kept(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("training.average=0", "training.ema=0.8", "training.steps=6", "training.checkpoint_every=1")
+    values = toy_values(corpus, "transformer", *settings, "training.keep=9", "training.validate_every=6")
+    run = train(values, run=tmp_path / "run", quiet=True)
+    folder = run.folder / "checkpoints"
+    torch.manual_seed(stream_seed(3, "weights"))
+    expected = {name: value.double() for name, value in load_weights(folder / "step-1").items()}
+    first = load_checkpoint(folder / "step-1").tensors["average"]
+    expected = {name: value.double() for name, value in first.items()}
+    for step in range(2, 7):
+        share = min(0.8, (1 + step) / (10 + step))
+        now = load_weights(folder / f"step-{step}")
+        expected = {name: share * value + (1 - share) * now[name].double() for name, value in expected.items()}
+    found = weights(load(run.folder).model)
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name].double(), value, rtol=0, atol=1e-6)
+    assert any(not torch.equal(found[name], load_weights(folder / "step-6")[name]) for name in expected)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 3, before="_step", action=kill)
+        with pytest.raises(Killed):
+            train(values, run=tmp_path / "killed", quiet=True)
+    assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
+
+
+def test_an_update_waits_for_its_tokens(corpus: dict[str, Path], tmp_path: Path) -> None:
+    settings = ("training.accumulate=1", "training.accumulate_tokens=90", "training.log_every=1")
+    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    tokens = [line["tokens"] for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
+    assert all(90 <= each < 90 + 75 for each in tokens)  # a batch has at most half of its 150 positions to say
+
+
+def test_gradients_are_clipped_by_value_before_their_norm_is_taken(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    trainer = make_trainer(clip=0.0, clip_value=0.01)
+    learning = trainer.updater.learning
+    monkeypatch.setattr(
+        trainer.updater.optimiser,
+        "step",
+        lambda: seen.extend(float(one.grad.abs().max()) for one in learning if one.grad is not None),
+    )
+    trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
+    assert max(seen) == 0.01
+
+
+def test_on_a_plateau_the_rate_drops_and_the_drop_outlives_a_kill(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = ("kind=plateau", "warmup=0", "patience=2", "factor=0.5")
+    settings = [f"training.schedule.{each}" for each in schedule]
+    settings += ["training.validate_every=1", "training.log_every=1", "training.average=0", "training.steps=8"]
+    good = {1: 1.0, 2: 0.9, 3: 0.8, 4: 0.7, 5: 2.0, 6: 1.5, 7: 1.4, 8: 1.0}
+    _score(monkeypatch, lambda trainer, _averaged: good[trainer.progress.step])
+    values = toy_values(corpus, "plain", *settings)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6, before="_step", action=kill)
+        with pytest.raises(Killed):
+            train(values, run=tmp_path / "run", quiet=True)
+    run = resume(tmp_path / "run", quiet=True)
+    lines = [line for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
+    peak = run.config.training.optimiser.learning_rate
+    assert [line["learning_rate"] / peak for line in lines] == [1, 1, 1, 0.5, 0.5, 0.5, 0.5, 0.25]
+
+
+KINDS = {"sgd": "momentum=0.9", "adadelta": "rho=0.9", "adam": "beta1=0.8", "adamw": "weight_decay=0.01"}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_optimiser_goes_on_exactly(
+    kind: str, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (f"training.optimiser.kind={kind}", f"training.optimiser.{KINDS[kind]}", "training.steps=9")
+    values = toy_values(corpus, "plain", *settings)
+    run = train(values, run=tmp_path / "whole", quiet=True)
+    with monkeypatch.context() as patch:
+        stop_at(patch, 6, before="_step", action=kill)
+        with pytest.raises(Killed):
+            train(values, run=tmp_path / "killed", quiet=True)
+    assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
+
+
+@pytest.mark.parametrize("metric", ["chrf", "ter", "exact_match", "perplexity"])
+def test_any_metric_can_choose_the_best(metric: str, corpus: dict[str, Path], tmp_path: Path) -> None:
+    settings = (f"training.metric={metric}", "training.validate_every=4", "training.average=0", "training.patience=9")
+    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    lines = [line for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "valid"]
+    sign = -1 if metric in ("ter", "perplexity") else 1
+    assert run.summary.best_value == max(sign * line[metric] for line in lines)

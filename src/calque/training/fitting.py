@@ -1,0 +1,120 @@
+"""Batch fitting: the largest budget of positions whose training step fits into a device's memory.
+
+What a step must remember between its two passes is counted, not guessed: the tensors that autograd keeps, at two
+small budgets, give a line; on a GPU the budget it leads to is then tried.
+"""
+
+import os
+from itertools import islice
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from calque.data.batch import Batch, collate
+from calque.data.plan import BatchConfig, Plan
+from calque.data.store import Store
+from calque.models.model import Model
+from calque.tasks.translation import translation_loss
+from calque.training.update import is_out_of_memory
+
+SHARES = {"cpu": 0.4, "cuda": 0.8, "mps": 0.4}  # of free memory; other processes use a CPU's too
+PROBES = (512, 2048)  # positions
+LEAST, MOST = 256, 1 << 20
+STEPS_AN_EPOCH = 20  # at least: a budget beyond that leaves too few updates
+
+
+class Fit(NamedTuple):
+    """A budget, and why it is no larger."""
+
+    tokens: int
+    reason: str
+
+
+def fit_tokens(model: Model, store: Store, *, config: BatchConfig, smoothing: float) -> Fit:
+    """The largest number of positions of a batch that a training step of this model can take on its device."""
+    device = next(model.parameters()).device
+    state = 4 * sum(one.numel() * one.element_size() for one in model.parameters())  # weights, gradients, Adam's two
+    free = free_memory(device) * SHARES[device.type] - state
+    small, large = (_largest(store, config=config, tokens=tokens) for tokens in PROBES)
+    needs = [_kept_bytes(model, batch.to(device), smoothing=smoothing) for batch in (small, large)]
+    slope = max(1.0, (needs[1] - needs[0]) / max(1, large.positions - small.positions))
+    fitting = max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
+    positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
+    bounds = {
+        "so that an epoch has 20 updates": positions // STEPS_AN_EPOCH,
+        "the most that is ever taken": MOST,
+        f"{slope / 1024:.0f} KiB a position fill {SHARES[device.type]:.0%} of the free memory": fitting,
+    }
+    reason, tokens = min(bounds.items(), key=lambda each: each[1])
+    tokens = max(LEAST, tokens // 64 * 64)
+    while device.type == "cuda" and tokens > LEAST and not _fits(model, store, config, tokens, smoothing=smoothing):
+        tokens, reason = max(LEAST, int(0.85 * tokens) // 64 * 64), "tried on the device"
+    return Fit(tokens, reason)
+
+
+def free_memory(device: torch.device) -> int:
+    """Bytes that nobody uses."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    meminfo, limit, used = (
+        Path(name) for name in ("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")
+    )
+    if meminfo.exists():
+        lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
+        free = [int(lines["MemAvailable"].split()[0]) * 1024]
+    if limit.exists() and used.exists() and (most := limit.read_text(encoding="ascii").strip()) != "max":
+        free.append(int(most) - int(used.read_text(encoding="ascii")))
+    return max(0, min(free))
+
+
+def _largest(store: Store, *, config: BatchConfig, tokens: int) -> Batch:
+    """The fullest batch of the first that a plan with that budget gives."""
+    plan = Plan(store, config=config.model_copy(update={"tokens": tokens}), seed=0)
+    planned = max(islice(plan.batches(0), 200), key=lambda one: one.shape.positions)
+    return collate(store, planned=planned)
+
+
+def _kept_bytes(model: Model, batch: Batch, *, smoothing: float) -> int:
+    """What autograd keeps of a forward pass, each storage once; weights are not counted."""
+    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    kept: dict[int, int] = {}
+
+    def note(tensor: Tensor) -> Tensor:
+        storage = tensor.untyped_storage()
+        if storage.data_ptr() not in weights:
+            kept[storage.data_ptr()] = storage.nbytes()
+        return tensor
+
+    was_training = model.training
+    model.train()
+    with torch.autograd.graph.saved_tensors_hooks(note, _same):
+        loss = translation_loss(model, batch, smoothing=smoothing)
+    del loss
+    model.train(was_training)
+    return sum(kept.values())
+
+
+def _same(tensor: Tensor) -> Tensor:
+    return tensor
+
+
+def _fits(model: Model, store: Store, config: BatchConfig, tokens: int, *, smoothing: float) -> bool:
+    """Whether a step with that budget goes through, beside what an optimiser will hold."""
+    device = next(model.parameters()).device
+    batch = _largest(store, config=config, tokens=tokens)
+    held: list[Tensor] = []
+    try:
+        held += [torch.empty(2, *one.shape, dtype=one.dtype, device=device) for one in model.parameters()]
+        torch.autograd.backward(translation_loss(model, batch.to(device), smoothing=smoothing).objective)
+    except (RuntimeError, MemoryError) as error:
+        if not is_out_of_memory(error):
+            raise
+        return False
+    finally:
+        held.clear()
+        model.zero_grad(set_to_none=True)
+        torch.cuda.empty_cache()
+    return True

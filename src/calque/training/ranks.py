@@ -1,0 +1,119 @@
+"""Several processes that train one model together, as torchrun starts them.
+
+Each rank computes the gradient of its rows of every batch. What they must agree on (that memory ran out somewhere,
+that a stop was asked for) goes through the CPU before any gradient does, so that no rank waits for one that gave up.
+"""
+
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+
+from calque.errors import ToldElsewhere
+
+PATIENCE = timedelta(minutes=60)  # rank 0 validates while the others wait
+BUCKET = 1 << 25  # bytes of gradients that travel together
+
+
+class Ranks:
+    """This process among `count`; with one of them nothing is sent."""
+
+    def __init__(self, rank: int = 0, count: int = 1) -> None:
+        self.rank = rank
+        self.count = count
+
+    @property
+    def leads(self) -> bool:
+        """Whether this rank is the one that writes and speaks."""
+        return self.rank == 0
+
+    def any(self, flag: bool) -> bool:
+        """Whether it is true on any rank."""
+        if self.count == 1:
+            return flag
+        flags = torch.tensor([float(flag)])
+        dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+        return bool(flags.item())
+
+    def add_up(self, tensors: Iterable[Tensor]) -> None:
+        """Each tensor becomes its sum over all ranks; they travel in buckets."""
+        if self.count == 1:
+            return
+        for bucket in _buckets(tensors):
+            flat = torch.cat([one.reshape(-1) for one in bucket])
+            dist.all_reduce(flat)
+            parts = torch.split(flat, [one.numel() for one in bucket])
+            for one, part in zip(bucket, parts, strict=True):
+                one.copy_(part.view_as(one))
+
+    def first(self, values: Sequence[float]) -> list[float]:
+        """Rank 0's numbers, on every rank."""
+        if self.count == 1:
+            return list(values)
+        numbers = torch.tensor(values, dtype=torch.float64)
+        dist.broadcast(numbers, src=0)
+        return [float(one) for one in numbers]
+
+    def first_text(self, text: str) -> str:
+        """Rank 0's text, on every rank."""
+        if self.count == 1:
+            return text
+        content = text.encode()
+        size = int(self.first([len(content)])[0])
+        data = torch.tensor(list(content) if self.leads else [0] * size, dtype=torch.uint8)
+        dist.broadcast(data, src=0)
+        return bytes(data.tolist()).decode()
+
+    def led(self, work: Callable[[], str]) -> str:
+        """What the leading rank's work gives, on every rank; the others wait, and end where it could not do it."""
+        text, problem = "", None
+        if self.leads:
+            try:
+                text = work()
+            except Exception as error:
+                problem = error
+        if self.any(problem is not None):
+            raise problem or ToldElsewhere("the leading rank could not begin")
+        return self.first_text(text)
+
+    def wait(self) -> None:
+        """Returns when every rank has come here."""
+        self.any(False)
+
+
+@contextmanager
+def joined_ranks() -> Iterator[Ranks]:
+    """The ranks that torchrun started with this process; one where nobody did."""
+    count = int(os.environ.get("WORLD_SIZE", "1"))
+    if count == 1:
+        yield Ranks()
+        return
+    on_gpu = torch.cuda.is_available()
+    if on_gpu:
+        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+    dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
+    try:
+        yield Ranks(dist.get_rank(), count)
+    finally:
+        dist.destroy_process_group()
+
+
+def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
+    """The tensors in their order, in runs of one kind and of about BUCKET bytes."""
+    bucket: list[Tensor] = []
+    size = 0
+    for one in tensors:
+        if bucket and (one.dtype, one.device) != (bucket[0].dtype, bucket[0].device):
+            yield bucket
+            bucket, size = [], 0
+        bucket.append(one)
+        size += one.numel() * one.element_size()
+        if size >= BUCKET:
+            yield bucket
+            bucket, size = [], 0
+    if bucket:
+        yield bucket

@@ -1,0 +1,81 @@
+"""Run folders: where they are made, what is written about them, and how files in them are replaced."""
+
+import json
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from calque import __version__
+from calque.errors import FolderError
+from calque.folders import sync
+
+CONFIG, RECORD = "config.toml", "run.json"
+FORMAT = 1
+
+
+def new_run_folder(folder: Path | None) -> Path:
+    """A fresh folder for a run: the given one, or the next number in runs/."""
+    if folder is None:
+        return _next_run(Path("runs"))
+    if (folder / CONFIG).exists():
+        raise FolderError(f"{folder}: there is a run already; go on with --resume {folder}, or choose another folder")
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+def _next_run(runs: Path) -> Path:
+    """A new folder with the next number; of two who ask at once each gets its own."""
+    runs.mkdir(exist_ok=True)
+    number = max((int(path.name) for path in runs.iterdir() if path.name.isdecimal()), default=0) + 1
+    while True:
+        folder = runs / str(number)
+        try:
+            folder.mkdir()
+        except FileExistsError:
+            number += 1
+        else:
+            return folder
+
+
+def record(folder: Path, facts: dict[str, Any]) -> list[str]:
+    """Writes what the run is made with when it begins; when it goes on, says what differs since then."""
+    now = {
+        "format": FORMAT,
+        "calque": __version__,
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        **facts,
+    }
+    path = folder / RECORD
+    if not path.exists():
+        write_atomically(path, json.dumps(now, indent=1) + "\n")
+        return []
+    try:
+        before = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        raise FolderError(f"{path}: not valid JSON; it records what the run was begun with") from None
+    return [
+        f"note: {key} was {before.get(key)!r} when the run began and is {value!r} now; results may differ"
+        for key, value in now.items()
+        if before.get(key) != value
+    ]
+
+
+def machine(device: str) -> str:
+    """The kind of machine: what its arithmetic depends on."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Replaces a file by a new one that is whole, or leaves it."""
+    temporary = path.with_name(f"{path.name}.tmp")
+    temporary.write_text(text, encoding="utf-8")
+    sync(temporary)
+    temporary.replace(path)
+    sync(path.parent)

@@ -1,0 +1,90 @@
+"""The training section of a config."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, model_validator
+
+from calque.config import Config
+from calque.data.plan import BatchConfig
+from calque.training.optimisers import OptimiserConfig
+from calque.training.schedules import ScheduleConfig
+from calque.training.validation import Metric
+
+
+class TrainingConfig(Config):
+    """How long, how fast and how carefully a model is trained."""
+
+    steps: int = Field(default=10_000, ge=1)
+    """Updates of the weights."""
+    accumulate: int = Field(default=1, ge=1)
+    """Batches whose gradients are summed for one update."""
+    accumulate_tokens: int = Field(default=0, ge=0)
+    """Target tokens that one update waits for, in as many batches as it takes; 0 counts batches instead."""
+    label_smoothing: float = Field(default=0.1, ge=0, lt=1)
+    """The share of each target that is spread over the whole vocabulary (Szegedy 2016, §7)."""
+    clip: float = Field(default=1.0, ge=0)
+    """Gradients are scaled down to this norm; 0 leaves them."""
+    clip_value: float = Field(default=0.0, ge=0)
+    """Before that, each number of a gradient is kept within ± this; 0 leaves them."""
+    skips: int = Field(default=20, ge=1)
+    """Updates in a row whose loss or gradient is not finite, and which are left out, before the run stops."""
+    log_every: int = Field(default=20, ge=1)
+    """Steps between two lines of metrics.jsonl."""
+    validate_every: int = Field(default=500, ge=1)
+    """Steps between two validations."""
+    checkpoint_every: int = Field(default=500, ge=1)
+    """Steps between two checkpoints: the most that a crash can lose."""
+    keep: int = Field(default=3, ge=1)
+    """How many checkpoints stay on disk."""
+    patience: int = Field(default=0, ge=0)
+    """Stop after so many validations in which neither the metric nor the loss got better; 0 never does."""
+    metric: Metric = "bleu"
+    """What makes a model better, on the validation pairs: bleu, chrf, ter or exact_match of greedy translations, or
+    loss or perplexity."""
+    average: int = Field(default=0, ge=0)
+    """The model is the mean of so many checkpoints; 0 or 1 keeps the best validated one instead."""
+    average_of: Literal["last", "best"] = "last"
+    """Which checkpoints: the last ones, or those that validated best (then one is saved at each validation)."""
+    ema: float = Field(default=0.0, ge=0, lt=1)
+    """The model is a moving average of the weights, which keeps this share of itself at each step; 0 takes none."""
+    samples: int = Field(default=4, ge=0)
+    """Translations written to samples.txt at each validation."""
+    warm_start: Path | None = None
+    """A run or model folder whose weights the run begins with; rows of new pieces are drawn as usual."""
+    precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
+    """What the forward pass computes in; weights and optimiser stay in float32 (float64: in float64). float16 scales
+    the loss so that small gradients survive."""
+    compile: bool = False
+    """Compile the forward and backward pass with torch.compile; needs batch.shapes = "static"."""
+    deterministic: bool = False
+    """Only use operations that give the same bits each time; on a GPU that costs speed and makes resuming exact."""
+    sharded: bool = False
+    """With several processes: each holds a part of the weights and of the optimiser's state (FSDP2)."""
+    device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
+    """auto takes the best there is."""
+    threads: int | None = Field(default=None, ge=1)
+    """CPU threads; all cores unless said."""
+    batch: BatchConfig = BatchConfig()
+    optimiser: OptimiserConfig = OptimiserConfig()
+    schedule: ScheduleConfig = ScheduleConfig()
+
+    @model_validator(mode="after")
+    def _one_accumulation(self) -> "TrainingConfig":
+        if self.accumulate > 1 and self.accumulate_tokens:
+            raise ValueError("accumulate counts batches and accumulate_tokens tokens: give one of them")
+        return self
+
+    @model_validator(mode="after")
+    def _one_mean(self) -> "TrainingConfig":
+        if self.average > 1 and self.ema:
+            raise ValueError("average and ema are both means of the weights over time: set one of them to 0")
+        return self
+
+    @model_validator(mode="after")
+    def _compiled_shapes(self) -> "TrainingConfig":
+        if self.compile and self.batch.shapes != "static":
+            raise ValueError(
+                'compile needs batch.shapes = "static": with exact shapes nearly every batch would be compiled anew'
+            )
+        return self

@@ -1,0 +1,178 @@
+"""One update of the weights, whatever happens: memory that runs out, numbers that are not finite, several ranks.
+
+The gradient is that of the mean loss a target token over all batches and ranks of the step. It depends on the seed,
+the step and the rank only, so that a step can be taken again.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, fields
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from calque.data.batch import Batch
+from calque.errors import TrainingError
+from calque.models.model import Model
+from calque.tasks.translation import Loss
+from calque.training.history import History
+from calque.training.optimisers import build_optimiser, set_learning_rate
+from calque.training.ranks import Ranks
+from calque.training.seeds import stream_seed
+from calque.training.settings import TrainingConfig
+from calque.training.sharding import whole
+
+LossOf = Callable[[Batch, int], Loss]
+"""The loss of a batch at a step."""
+
+
+@dataclass
+class Sums:
+    """What has been summed since the last line of metrics; it stays on the device until a line is written."""
+
+    loss: Tensor
+    tokens: Tensor  # that the loss is of
+    norm: Tensor
+    steps: Tensor  # that the norm is of
+    skipped: Tensor  # updates left out, since the run began
+    in_a_row: Tensor  # of them, up to now
+
+    @classmethod
+    def zeros(cls, device: torch.device, dtype: torch.dtype) -> "Sums":
+        return cls(**{each.name: torch.zeros((), device=device, dtype=dtype) for each in fields(cls)})
+
+    def clear(self) -> None:
+        """Begins anew after a line was written."""
+        for one in (self.loss, self.tokens, self.norm, self.steps):
+            one.zero_()
+
+
+class Updater:
+    """Takes one step after the other; `sums` tells how they went."""
+
+    def __init__(
+        self, model: Model, *, config: TrainingConfig, seed: int, loss_of: LossOf, ranks: Ranks, history: History
+    ) -> None:
+        self.model = model
+        self.config = config
+        self.seed = seed
+        self.loss_of = loss_of
+        self.ranks = ranks
+        self.history = history
+        self.averaged = ranks.count if config.sharded else 1  # sharded gradients come as the ranks' mean
+        first = next(model.parameters())
+        self.device = first.device
+        self.learning = [one for one in model.parameters() if one.requires_grad]
+        self.optimiser = build_optimiser(config.optimiser, model)
+        self.scaler = torch.amp.GradScaler(self.device.type, enabled=config.precision == "float16")
+        self.sums = Sums.zeros(self.device, torch.float64 if first.dtype == torch.float64 else torch.float32)
+
+    def update(self, batches: Sequence[Batch], *, step: int, rate: float) -> None:
+        """Takes step number `step`; where it does not fit into memory, in more and smaller parts."""
+        parts = self.history.parts(step)
+        while (loss := self._gradient(batches, step=step, parts=parts)) is None:
+            parts *= 2
+            if parts >= 2 * max(len(batch.target_lengths) for batch in batches):
+                raise TrainingError(
+                    f"out of memory in step {step} even with one sentence at a time; the last checkpoint is intact; "
+                    "leave long sentences out (data.longest), or take a smaller model"
+                )
+            self.history.record(step, parts=parts)
+        if self.scaler.is_enabled():
+            self.scaler.unscale_(self.optimiser)
+        if self.config.clip_value:
+            torch.nn.utils.clip_grad_value_(self.learning, self.config.clip_value)
+        norm = whole(torch.nn.utils.clip_grad_norm_(self.learning, self.config.clip or math.inf))
+        self._apply(rate=rate, finite=norm.isfinite() & loss.isfinite())
+        self._count(loss, norm, tokens=sum(batch.shared_tokens for batch in batches))
+
+    def _gradient(self, batches: Sequence[Batch], *, step: int, parts: int) -> Tensor | None:
+        """Leaves the gradient with the weights and gives the summed loss of all ranks; None where memory ran out."""
+        rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
+        torch.manual_seed(stream_seed(self.seed, f"step {step}{rank}"))
+        tokens = sum(batch.shared_tokens for batch in batches) / self.averaged
+        baseline = None if self.model.baseline is None else self.model.baseline.value.clone()
+        loss = torch.zeros_like(self.sums.loss)
+        ran_out = False
+        try:
+            for batch in batches:
+                for part in batch.split(parts):
+                    with self._precision():
+                        found = self.loss_of(part.to(self.device), step)
+                    torch.autograd.backward(self.scaler.scale(found.objective / tokens))
+                    loss += found.cross_entropy.detach()
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            ran_out = True
+        if ran_out and self.config.sharded:  # the others are in the middle of sending parts to this rank
+            raise TrainingError(
+                f"out of memory in step {step}; the last checkpoint is intact; with training.sharded a batch cannot be "
+                "taken in parts, so set a smaller training.batch.tokens in config.toml and resume"
+            )
+        if self.ranks.any(ran_out):
+            self.optimiser.zero_grad(set_to_none=True)
+            if baseline is not None and self.model.baseline is not None:
+                self.model.baseline.value.copy_(baseline)
+            if self.device.type == "cuda":
+                torch.cuda.empty_cache()
+            return None
+        if self.ranks.count > 1:
+            self._add_up(loss)
+        return loss
+
+    def _add_up(self, loss: Tensor) -> None:
+        """Gradients and loss of all ranks; what one rank did not use has a gradient of zero there."""
+        if self.config.sharded:
+            self.ranks.add_up([loss])
+        else:
+            for one in self.learning:
+                if one.grad is None:
+                    one.grad = torch.zeros_like(one)
+            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss])
+        if self.model.baseline is not None:
+            value = self.model.baseline.value
+            self.ranks.add_up([value.data])
+            value.data /= self.ranks.count
+
+    def _apply(self, *, rate: float, finite: Tensor) -> None:
+        """Moves the weights, unless something is not finite; a GPU decides that by itself, so that nobody waits."""
+        set_learning_rate(self.optimiser, rate)
+        if self.scaler.is_enabled():
+            self.scaler.step(self.optimiser)
+            self.scaler.update()
+        elif self.device.type == "cuda" and self.config.optimiser.kind in ("adam", "adamw"):
+            self.optimiser.found_inf = (~finite).float()  # type: ignore[attr-defined]  # fused kernels look for it
+            self.optimiser.step()
+        elif bool(finite):
+            self.optimiser.step()
+        self.optimiser.zero_grad(set_to_none=True)
+
+    def _count(self, loss: Tensor, norm: Tensor, *, tokens: int) -> None:
+        sums = self.sums
+        finite = (norm.isfinite() & loss.isfinite()).to(sums.loss.dtype)
+        sums.loss += torch.nan_to_num(loss, nan=0.0, posinf=0.0, neginf=0.0) * finite
+        sums.norm += torch.nan_to_num(norm, nan=0.0, posinf=0.0, neginf=0.0) * finite
+        sums.tokens += tokens * finite
+        sums.steps += finite
+        sums.skipped += 1 - finite
+        sums.in_a_row.copy_((sums.in_a_row + 1) * (1 - finite))
+
+    def _precision(self) -> AbstractContextManager[Any]:
+        match self.config.precision:
+            case "float32" | "float64":
+                return nullcontext()
+            case "bfloat16":
+                return torch.autocast(self.device.type, dtype=torch.bfloat16)
+            case "float16":
+                return torch.autocast(self.device.type, dtype=torch.float16)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether a device or the machine had no memory left; the CPU's allocator says so in a plain RuntimeError."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    said = str(error)
+    return "can't allocate memory" in said or "not enough memory" in said

@@ -1,0 +1,120 @@
+"""Several processes that train one model, started as torchrun starts them; the file is also what each of them runs.
+
+    python ranks.py VALUES.json RUN|--resume RUN [FAULT]
+
+FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
+`stop:RANK:STEP` sends it a SIGTERM.
+"""
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+PATIENCE = 150  # seconds, after which ranks that hang are ended
+
+
+class Ended(NamedTuple):
+    """How the ranks of a run ended."""
+
+    codes: list[int]
+    said: list[str]  # on standard error
+
+
+def run_ranks(count: int, *arguments: object) -> Ended:
+    """Runs so many ranks to their end; none of them is left behind."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    processes = [
+        subprocess.Popen(
+            [sys.executable, __file__, *map(str, arguments)],
+            env={
+                **os.environ,
+                "RANK": str(rank),
+                "LOCAL_RANK": str(rank),
+                "WORLD_SIZE": str(count),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
+                "OMP_NUM_THREADS": "1",
+            },
+            stderr=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            text=True,
+        )
+        for rank in range(count)
+    ]
+    try:
+        said = [process.communicate(timeout=PATIENCE)[1] for process in processes]
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+    return Ended([process.returncode for process in processes], said)
+
+
+def train_ranks(count: int, values: dict[str, Any], run: Path, *, fault: str = "") -> Ended:
+    """Begins a run with so many ranks."""
+    path = run.with_name(f"{run.name}.json")
+    path.write_text(json.dumps(values), encoding="utf-8")
+    return run_ranks(count, path, run, *([fault] if fault else []))
+
+
+def resume_ranks(count: int, run: Path) -> Ended:
+    """Goes on with a run, with so many ranks."""
+    return run_ranks(count, "--resume", run)
+
+
+def _inject(fault: str) -> None:
+    kind, rank, step = fault.split(":")
+    if rank != os.environ["RANK"]:
+        return
+    import torch
+
+    from calque.training import loop
+
+    compute, done = loop.Trainer._loss, []
+
+    def faulty(self: Any, batch: Any, at: int) -> Any:
+        loss = compute(self, batch, at)
+        if at == int(step) and not done:
+            done.append(at)
+            match kind:
+                case "memory":
+                    raise torch.OutOfMemoryError("CUDA out of memory: injected")
+                case "kill":
+                    os.kill(os.getpid(), signal.SIGKILL)
+                case "stop":
+                    os.kill(os.getpid(), signal.SIGTERM)
+        return loss
+
+    loop.Trainer._loss = faulty  # type: ignore[method-assign]
+
+
+def _main(arguments: Sequence[str]) -> int:
+    from calque import experiment
+    from calque.errors import CalqueError, Interrupted
+
+    experiment.draw_curves = lambda _folder: True  # drawing takes longer than training here
+    try:
+        if arguments[0] == "--resume":
+            experiment.resume(arguments[1], quiet=True)
+        else:
+            if len(arguments) > 2:
+                _inject(arguments[2])
+            experiment.train(json.loads(Path(arguments[0]).read_text(encoding="utf-8")), run=arguments[1], quiet=True)
+    except Interrupted:
+        return 75
+    except CalqueError as error:
+        print(error, file=sys.stderr)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(_main(sys.argv[1:]))
