@@ -14,7 +14,7 @@ from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, A
 from calque.layers.maxout import Maxout
 from calque.layers.recurrent import CellName, Recurrence, State
 from calque.layers.sizes import Width
-from calque.models.attending import AttendingDecoder, lead
+from calque.models.attending import AttendingDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
 from calque.models.seam import Memory, MemoryShape, Output
@@ -55,13 +55,7 @@ class BahdanauDecoder(AttendingDecoder[BahdanauState, BahdanauContext]):
     """sᵢ = f(sᵢ₋₁, yᵢ₋₁, cᵢ), cᵢ the attention of sᵢ₋₁; readout maxout(U sᵢ₋₁ + V E yᵢ₋₁ + C cᵢ) (A.2.2)."""
 
     def __init__(self, config: BahdanauConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
-        super().__init__(
-            config.attention,
-            memory=memory,
-            width=config.width,
-            embedding=config.embedding,
-            copies=config.copies,
-        )
+        super().__init__(config, memory=memory)
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=1, width=config.width)
         self.recurrence = Recurrence(config.cell, input_width=config.embedding + memory.width, width=config.width)
@@ -79,14 +73,7 @@ class BahdanauDecoder(AttendingDecoder[BahdanauState, BahdanauContext]):
         self, tokens: Tensor, state: BahdanauState, context: BahdanauContext, *, attention: bool = False
     ) -> tuple[Output, BahdanauState]:
         embedded = self.embedding(tokens)
-        led = lead(
-            self.recurrence,
-            self.attention,
-            embedded,
-            cell=state.cell,
-            looked=state.attention,
-            context=context.attention,
-        )
+        led = self.lead(self.recurrence, embedded, cell=state.cell, looked=state.attention, context=context.attention)
         readout = self.readout(led.before, embedded, led.found.context)
         hidden = F.dropout(readout, self.dropout, self.training)
         output = self.give(hidden, led.found, states=led.before, embedded=embedded, attention=attention)

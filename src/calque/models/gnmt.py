@@ -15,7 +15,7 @@ from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, A
 from calque.layers.connections import Connection
 from calque.layers.recurrent import CellName, Recurrence, State
 from calque.layers.sizes import Layers, Width
-from calque.models.attending import AttendingDecoder, lead
+from calque.models.attending import AttendingDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
 from calque.models.seam import Memory, MemoryShape, Output
@@ -58,13 +58,7 @@ class GnmtDecoder(AttendingDecoder[GnmtState, GnmtContext]):
     """aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ] (§3, fig. 1)."""
 
     def __init__(self, config: GnmtConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
-        super().__init__(
-            config.attention,
-            memory=memory,
-            width=config.width,
-            embedding=config.embedding,
-            copies=config.copies,
-        )
+        super().__init__(config, memory=memory)
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=config.layers, width=config.width)
         self.bottom = Recurrence(config.cell, input_width=config.embedding + memory.width, width=config.width)
@@ -89,14 +83,8 @@ class GnmtDecoder(AttendingDecoder[GnmtState, GnmtContext]):
         self, tokens: Tensor, state: GnmtState, context: GnmtContext, *, attention: bool = False
     ) -> tuple[Output, GnmtState]:
         embedded = self.embedding(tokens)
-        led = lead(
-            self.bottom,
-            self.attention,
-            embedded,
-            cell=tuple(part[:, 0] for part in state.cells),
-            looked=state.attention,
-            context=context.attention,
-        )
+        bottom = tuple(part[:, 0] for part in state.cells)
+        led = self.lead(self.bottom, embedded, cell=bottom, looked=state.attention, context=context.attention)
         hidden, cells = led.outputs, [led.cell]
         for number, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True), start=1):
             entering = torch.cat([F.dropout(hidden, self.dropout, self.training), led.found.context], dim=-1)

@@ -56,13 +56,7 @@ class LuongDecoder(AttendingDecoder[LuongState, LuongContext]):
     """h̃ₜ = tanh(W [cₜ; hₜ]), cₜ the attention of hₜ over the memory (eq. 5)."""
 
     def __init__(self, config: LuongConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
-        super().__init__(
-            config.attention,
-            memory=memory,
-            width=config.width,
-            embedding=config.embedding,
-            copies=config.copies,
-        )
+        super().__init__(config, memory=memory)
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.embedding_dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=config.layers, width=config.width)
         fed = config.width if config.input_feeding else 0
