@@ -1,9 +1,11 @@
 """The root config and the one place where everything meets: from a config to a trained run.
 
 A run folder holds config.toml (resolved), run.json (what it was made with), store/, checkpoints/, model/,
-metrics.jsonl, timing.jsonl, samples.txt, plots/ and log.txt.
+metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; history.jsonl where batches had to be split,
+tensorboard/ where that was asked for.
 """
 
+import json
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -17,7 +19,7 @@ from calque import __version__
 from calque.config import Config, Values, check, given_values, override, read_toml, to_toml, to_values, values_to_toml
 from calque.data.corpora import DataConfig
 from calque.data.prepare import Prepared, prepare
-from calque.data.store import target_counts
+from calque.data.store import length_counts, target_counts
 from calque.errors import FolderError, UserError
 from calque.folders import MANIFEST
 from calque.models.model import Model, ModelConfig, Sizes
@@ -29,7 +31,7 @@ from calque.training.following import follow_corpus
 from calque.training.lock import LOCK, run_lock
 from calque.training.loop import Job, Summary
 from calque.training.loop import train as run_loop
-from calque.training.plots import draw_curves
+from calque.training.plots import LENGTHS, draw_curves
 from calque.training.ranks import Ranks, joined_ranks
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, machine, new_run_folder, record, write_atomically
@@ -171,6 +173,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
     )
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
     write_atomically(folder / CONFIG, to_toml(experiment))
+    write_atomically(folder / LENGTHS, json.dumps(length_counts(prepared.train)) + "\n")
     training = experiment.training
     facts = {
         "machine": machine(training.device),

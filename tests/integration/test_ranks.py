@@ -1,4 +1,4 @@
-"""Several ranks train as one would: the same batches, the same losses, the same end, whatever happens to one of them."""
+"""Several ranks train as one would: the same batches, the same losses, whatever happens to one of them."""
 
 import hashlib
 import json
@@ -150,7 +150,7 @@ def test_torchrun_starts_the_command(corpus: dict[str, Path], tmp_path: Path) ->
     settings = ("training.steps=4", "training.device=cpu", "training.threads=1", "text.kind=words")
     found = subprocess.run(
         [
-            *(sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2", "--master-port", "0"),
+            *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),
             *("-m", "calque", "--", "train", "--system", "tiny", "--scale", "0.25", "--run", tmp_path / "run"),
             *("--source", corpus["source"], "--target", corpus["target"], *settings),
         ],

@@ -57,7 +57,7 @@ RECIPES = {
     "luong2015": Recipe(0.192, 600, 0.005, bleu=4, nats=0.2, overrides=ONE_LAYER),
     "luong2015-local-m": Recipe(0.192, 600, 0.005, bleu=4, nats=0.2, overrides=ONE_LAYER),
     "luong2015-local-p": Recipe(0.192, 600, 0.005, bleu=2, nats=0.15, overrides=ONE_LAYER),
-    "luong2015-hard": Recipe(0.128, 1500, 0.005, bleu=25, nats=None, overrides=ONE_LAYER),
+    "luong2015-hard": Recipe(0.128, 1500, 0.005, bleu=30, nats=None, overrides=ONE_LAYER),
     "gnmt2016": Recipe(0.094, 600, 0.01, bleu=8, nats=0.5),
     "gehring2017": Recipe(0.1875, 450, 0.003, bleu=25, nats=1.5),
     "vaswani2017-base": Recipe(0.1875, 450, 0.003, bleu=30, nats=0.8),

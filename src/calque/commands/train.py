@@ -2,11 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from calque.errors import ConfigError
+
+if TYPE_CHECKING:
+    from calque.experiment import Run
 
 
 def train(
@@ -74,11 +77,27 @@ def train(
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if os.environ.get("RANK", "0") != "0":
         return  # the leading rank speaks for all
-    summary = done.summary
-    ended = "stopped early, nothing got better" if summary.stopped_early else "done"
-    typer.echo(f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}", err=True)
-    typer.echo(f"next: calque translate {done.folder} --input FILE", err=True)
+    for line in _told(done):
+        typer.echo(line, err=True)
     typer.echo(done.folder)
+
+
+def _told(done: "Run") -> list[str]:
+    """What a person wants to know in the end."""
+    summary, folder = done.summary, done.folder
+    ended = "stopped early, nothing got better" if summary.stopped_early else "done"
+    minutes, seconds = divmod(round(summary.seconds), 60)
+    found = summary.best
+    best = f": {found.described(done.config.training.metric)}" if found else ""
+    lines = [f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}{best} ({minutes} min {seconds} s)"]
+    if summary.skipped:
+        lines.append(f"{summary.skipped:,} updates were left out, as they were not finite")
+    made = [
+        name for name in ("model", "plots/training.png", "samples.txt", "metrics.jsonl") if (folder / name).exists()
+    ]
+    lines.append(f"made: {', '.join(f'{folder}/{name}' for name in made)}")
+    lines.append(f"next: calque translate {folder} --input FILE")
+    return lines
 
 
 def _corpora(source: Path | None, target: Path | None, *, role: str) -> dict[str, Any]:

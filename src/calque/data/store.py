@@ -104,6 +104,16 @@ def target_counts(store: Store, *, size: int, block: int = 1 << 22) -> NDArray[n
     return counts
 
 
+def length_counts(store: Store, *, longest: int = 200, block: int = 1 << 22) -> dict[str, list[int]]:
+    """How many rows of each side have 0, 1, … `longest` or more pieces, without the end of sentence."""
+    counts = {name: np.zeros(longest + 1, dtype=np.int64) for name in _SIDES}
+    for name, side in zip(_SIDES, (store.source, store.target), strict=True):
+        for start in range(0, len(side.lengths), block):
+            pieces = np.minimum(side.lengths[start : start + block].astype(np.int64) - 1, longest)
+            counts[name] += np.bincount(pieces, minlength=longest + 1)
+    return {name: found.tolist() for name, found in counts.items()}
+
+
 def open_store(folder: Path, *, spans: Sequence[Span]) -> Store:
     """The store in `folder`, memory-mapped."""
     source, target = (Side(*(_map(path) for path in _paths(folder, side))) for side in _SIDES)

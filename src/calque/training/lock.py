@@ -48,6 +48,14 @@ def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
         os.close(handle)
 
 
+def owner(folder: Path) -> int | None:
+    """The process that trains in a run folder now, as far as its file tells; None where nobody does."""
+    with suppress(OSError, ValueError):
+        number = int((folder / LOCK).read_text(encoding="ascii"))
+        return number if is_running(number) else None
+    return None
+
+
 def _open(path: Path) -> int:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

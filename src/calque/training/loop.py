@@ -21,6 +21,7 @@ from calque.data.store import Store
 from calque.errors import FolderError, Interrupted, TrainingError
 from calque.tasks.translation import Loss, translation_loss
 from calque.training.averaging import MovingAverage, mean_weights
+from calque.training.board import Board
 from calque.training.checkpoints import (
     Snapshot,
     load_weights,
@@ -83,7 +84,9 @@ def train(job: Job) -> Summary:
     with ExitStack() as stack:
         names = ("metrics.jsonl", "timing.jsonl") if job.ranks.leads else ()
         journals = [stack.enter_context(Journal(job.folder / name)) for name in names]
-        return Trainer(job, *journals).run()
+        is_shown = job.config.tensorboard and job.ranks.leads
+        board = stack.enter_context(Board(job.folder if is_shown else None))
+        return Trainer(job, *journals, board=board).run()
 
 
 class Trainer:
@@ -92,7 +95,9 @@ class Trainer:
     Only the leading rank has journals, and only it writes.
     """
 
-    def __init__(self, job: Job, metrics: Journal | None = None, timing: Journal | None = None) -> None:
+    def __init__(
+        self, job: Job, metrics: Journal | None = None, timing: Journal | None = None, *, board: Board | None = None
+    ) -> None:
         self.job = job
         self.config = job.config
         self.ranks = job.ranks
@@ -115,7 +120,7 @@ class Trainer:
             self.model.compile(dynamic=False)
         self.plan = Plan(job.store, config=job.config.batch, seed=job.seed)
         self.progress = Progress()
-        self.metrics, self.timing = metrics, timing
+        self.metrics, self.timing, self.board = metrics, timing, board or Board(None)
         self.samples = job.folder / "samples.txt"
         self.best: Validation | None = None
         self.places: deque[Place] = deque(maxlen=2 * job.config.skips)
@@ -240,6 +245,7 @@ class Trainer:
         speed = progress.tokens / seconds
         if self.metrics and self.timing:
             self.metrics.append(line)
+            self.board.add(line)
             self.timing.append(
                 {"step": progress.step, "seconds": seconds, "tokens_per_second": speed, "at": time.time()}
             )
@@ -262,7 +268,9 @@ class Trainer:
             is_best = progress.judge(found.value(metric), loss=found.loss, config=self.config)
         if self.metrics:
             line = {"kind": "valid", "step": progress.step, **found.numbers, "best": is_best}
-            self.metrics.append(line | ({"averaged": averaged} if averaged else {}))
+            line |= {"averaged": averaged} if averaged else {}
+            self.metrics.append(line)
+            self.board.add(line)
             self._write_samples(found)
         if is_best:
             self.best = found
@@ -353,6 +361,7 @@ class Trainer:
         if self.ranks.leads and self.samples.exists():
             with self.samples.open("r+b") as file:
                 file.truncate(min(self.progress.samples, self.samples.stat().st_size))
+        self.board.begin(step=self.progress.step)
         self.ranks.wait()
 
     def _announce_stop(self) -> None:

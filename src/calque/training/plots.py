@@ -1,13 +1,17 @@
 """A run's curves as pictures, where matplotlib is installed."""
 
+import json
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from calque.training.journal import read_journal
 
+LENGTHS = "lengths.json"
+
 
 def draw_curves(run: Path) -> bool:
-    """Draws RUN/plots/training.svg and .png from RUN/metrics.jsonl; False where matplotlib is missing."""
+    """Draws RUN/plots/training.svg and .png from metrics.jsonl and lengths.json; False where matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -16,26 +20,34 @@ def draw_curves(run: Path) -> bool:
     lines = read_journal(run / "metrics.jsonl")
     train = [line for line in lines if line["kind"] == "train"]
     valid = [line for line in lines if line["kind"] == "valid" and "averaged" not in line]
-    figure = Figure(figsize=(10, 6.5), layout="constrained")
+    figure = Figure(figsize=(13, 6.5), layout="constrained")
     FigureCanvasAgg(figure)
-    (loss, bleu), (rate, norm) = figure.subplots(2, 2, sharex=True)
+    (loss, scores, lengths), (rate, norm, padding) = figure.subplots(2, 3)
     _curve(loss, train, "loss", label="training, with dropout and label smoothing")
     _curve(loss, valid, "loss", label="validation, without", marker="o")
-    _curve(bleu, valid, "bleu", label="BLEU", marker="o")
-    _curve(bleu, valid, "exact_match", label="exact match, %", marker="o")
+    for key, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("exact_match", "exact match, %")):
+        _curve(scores, valid, key, label=label, marker="o")
     _curve(rate, train, "learning_rate", label="learning rate")
-    _curve(norm, train, "gradient_norm", label="gradient norm")
-    for axes, title in (
-        (loss, "loss, nats a token"),
-        (bleu, "validation"),
-        (rate, "learning rate"),
-        (norm, "gradient"),
-    ):
+    _curve(norm, train, "gradient_norm", label="gradient norm, before clipping")
+    _curve(padding, train, "padding", label="padding, share of positions")
+    if any(line.get("skipped") for line in train):
+        _curve(padding, train, "skipped", label="updates left out, in all")
+    _lengths(lengths, run / LENGTHS)
+    titles = {
+        loss: "loss, nats a token",
+        scores: "validation",
+        lengths: "pairs to learn from, by length",
+        rate: "learning rate",
+        norm: "gradient",
+        padding: "batches",
+    }
+    for axes, title in titles.items():
         axes.set_title(title, loc="left", fontsize=10)
         axes.grid(alpha=0.3)
-        axes.legend(frameon=False, fontsize=8)
-    for axes in (rate, norm):
-        axes.set_xlabel("step")
+        axes.set_xlabel("pieces" if axes is lengths else "step", fontsize=8)
+        axes.tick_params(labelsize=8)
+        if axes.lines or axes.patches:
+            axes.legend(frameon=False, fontsize=8)
     plots = run / "plots"
     plots.mkdir(exist_ok=True)
     for suffix in ("svg", "png"):
@@ -44,4 +56,15 @@ def draw_curves(run: Path) -> bool:
 
 
 def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str, marker: str = "") -> None:
-    axes.plot([line["step"] for line in lines], [line[key] for line in lines], label=label, marker=marker, markersize=3)
+    known = [line for line in lines if key in line]
+    steps, values = [line["step"] for line in known], [line[key] for line in known]
+    axes.plot(steps, values, label=label, marker=marker, markersize=3)
+
+
+def _lengths(axes: Any, path: Path) -> None:
+    if not path.exists():
+        return
+    counts = json.loads(path.read_text(encoding="ascii"))
+    last = max((place for place, count in enumerate(chain(*zip(*counts.values(), strict=True))) if count), default=0)
+    for name, found in counts.items():
+        axes.stairs(found[: last // len(counts) + 1], label=name)

@@ -18,6 +18,7 @@ class Progress:
     filled: int = 0  # of those, the ones that are not padding
     best_value: float | None = None
     best_step: int = 0
+    loss_at_best: float = math.inf  # decides between equals: BLEU is 0 for a while
     best_loss: float = math.inf
     since_best: int = 0  # validations in which neither the metric nor the loss got better, after the warm-up
     drops: int = 0  # of the rate, on a plateau
@@ -30,10 +31,11 @@ class Progress:
 
     def judge(self, value: float, *, loss: float, config: TrainingConfig) -> bool:
         """Whether a validation is the best so far, where more is better; what that means for stopping is kept."""
-        is_best = self.best_value is None or value > self.best_value
+        rival = (-math.inf, -math.inf) if self.best_value is None else (self.best_value, -self.loss_at_best)
+        is_best = (value, -loss) > rival
         is_waiting = is_best or loss < self.best_loss or self.step <= config.schedule.warmup
         if is_best:
-            self.best_value, self.best_step = value, self.step
+            self.best_value, self.best_step, self.loss_at_best = value, self.step, loss
         self.since_best = 0 if is_waiting else self.since_best + 1
         self.stopped_early = 0 < config.patience <= self.since_best
         self.since_drop = 0 if is_waiting else self.since_drop + 1

@@ -50,6 +50,8 @@ class TrainingConfig(Config):
     """The model is a moving average of the weights, which keeps this share of itself at each step; 0 takes none."""
     samples: int = Field(default=4, ge=0)
     """Translations written to samples.txt at each validation."""
+    tensorboard: bool = False
+    """Write the metrics for TensorBoard too, to RUN/tensorboard."""
     warm_start: Path | None = None
     """A run or model folder whose weights the run begins with; rows of new pieces are drawn as usual."""
     precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"

@@ -1,0 +1,50 @@
+"""A run's numbers for TensorBoard, in RUN/tensorboard, where that is asked for."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from calque.errors import ConfigError
+
+FOLDER = "tensorboard"
+LEFT_OUT = ("kind", "step", "best", "averaged")
+
+
+class Board:
+    """Lines of metrics.jsonl as scalars called KIND/NAME; a folder of None writes nothing."""
+
+    def __init__(self, folder: Path | None) -> None:
+        self._folder = folder
+        self._writer: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+    def begin(self, *, step: int) -> None:
+        """What an earlier try wrote after `step` no longer shows."""
+        if self._folder is None:
+            return
+        try:
+            from torch.utils.tensorboard.writer import SummaryWriter
+        except ImportError:
+            raise ConfigError(
+                "training.tensorboard = true needs TensorBoard: pip install 'calque[tensorboard]', or set it to false"
+            ) from None
+        self._writer = SummaryWriter(str(self._folder / FOLDER), purge_step=step + 1)
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """One line of metrics.jsonl."""
+        if self._writer is None:
+            return
+        kind = "averaged" if "averaged" in line else line["kind"]
+        for name, value in line.items():
+            if name not in LEFT_OUT:
+                self._writer.add_scalar(f"{kind}/{name}", value, line["step"])
+        self._writer.flush()

@@ -1,0 +1,81 @@
+"""Warm start: what two vocabularies share is carried over row by row, and what does not fit is refused."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.conftest import toy_corpus, toy_values
+
+from calque.errors import ConfigError
+from calque.experiment import Run, train
+from calque.training.checkpoints import load_weights
+from calque.translator import load
+
+pytestmark = pytest.mark.usefixtures("unplotted")
+
+SHORT = ("training.steps=4", "training.average=0", "training.checkpoint_every=4", "training.validate_every=4")
+FROZEN = ("training.steps=1", "training.checkpoint_every=1", "training.optimiser.learning_rate=1e-30")
+
+
+def make(folder: Path, model: Any, *settings: str, letters: str = "abcdefgh", seed: int = 0) -> Run:
+    corpus = toy_corpus(folder / "corpus", letters=letters, seed=seed)
+    return train(toy_values(corpus, model, *SHORT, *settings), run=folder / "run", quiet=True)
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+        return make(tmp_path_factory.mktemp("old"), "luong")
+
+
+def test_with_the_same_vocabulary_every_weight_is_carried_over(old: Run, tmp_path: Path) -> None:
+    new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}")
+    found = load_weights(new.folder / "checkpoints" / "step-1")
+    expected = load_weights(old.folder / "checkpoints" / "step-4")
+    for name, value in expected.items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12)
+    assert "all target pieces are known" in (new.folder / "log.txt").read_text(encoding="utf-8")
+
+
+def test_rows_of_known_pieces_are_carried_over_and_new_ones_drawn(old: Run, tmp_path: Path) -> None:
+    """The new corpus has other letters in another order; ids differ, and the log says how many are new."""
+    new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}", letters="hgfedcbaxy", seed=5)
+    before, after = load(old.folder), load(new.folder)
+    kept = load_weights(old.folder / "checkpoints" / "step-4")
+    found = load_weights(new.folder / "checkpoints" / "step-1")
+    ids = [tokenizers.target.vocabulary for tokenizers in (before.tokenizers, after.tokenizers)]
+    assert [ids[0].id(letter) for letter in "abcdefgh"] != [ids[1].id(letter) for letter in "abcdefgh"]
+    for name in ("encoder.embedding.weight", "decoder.embedding.weight", "output.weight", "output.bias"):
+        for letter in "abcdefgh":
+            old_row, new_row = kept[name][ids[0].id(letter)], found[name][ids[1].id(letter)]
+            torch.testing.assert_close(new_row, old_row, rtol=0, atol=1e-12)
+    assert found["output.weight"].shape[0] == kept["output.weight"].shape[0] + 2
+    assert "2 of 14 target pieces are new" in (new.folder / "log.txt").read_text(encoding="utf-8")
+
+
+def test_everything_that_does_not_fit_is_named(old: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError) as caught:
+        make(
+            tmp_path,
+            "luong",
+            f"training.warm_start={old.folder}",
+            "model.decoder.embedding=20",
+            "model.encoder.layers=2",
+        )
+    said = str(caught.value)
+    assert "does not fit this model" in said
+    assert "decoder" in said
+    assert "is not in it" in said
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+def test_a_vocabulary_that_is_hardly_known_is_refused(old: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"only 4 of 20 source pieces are known to it; take its own with text\.kind"):
+        make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
+
+
+def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Exception, match="nothing"):
+        make(tmp_path, "luong", f"training.warm_start={tmp_path / 'nothing'}")
