@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo
 
 from calque.errors import ConfigError
 
@@ -22,10 +22,30 @@ C = TypeVar("C", bound=Config)
 Values = dict[str, Any]
 
 
-def check(kind: type[C], values: Values, *, origin: str) -> C:
-    """The config that `values` describe; otherwise a ConfigError that lists every problem with its key."""
+def refuse_idle(config: Config, uses: Mapping[str, tuple[bool, str]], info: ValidationInfo) -> None:
+    """Raises a ValueError that names every key which was given, is not at its default, and which nothing reads.
+
+    `uses` says of a key whether it is read, and with what it would be. Defaults pass, given or not: a config that was
+    written out shows all of them.
+    """
+    if (info.context or {}).get("written"):
+        return
+    idle = []
+    for key, (is_read, need) in uses.items():
+        value, default = getattr(config, key), type(config).model_fields[key].default
+        if not is_read and key in config.model_fields_set and value != default:
+            idle.append(f"{key} = {_value(value)} is read only with {need}; leave it out, or at {_value(default)}")
+    if idle:
+        raise ValueError("; ".join(idle))
+
+
+def check(kind: type[C], values: Values, *, origin: str, written: bool = False) -> C:
+    """The config that `values` describe; otherwise a ConfigError that lists every problem with its key.
+
+    What a run has `written` was chosen when it began: there, keys that nothing reads pass.
+    """
     try:
-        return kind.model_validate(values)
+        return kind.model_validate(values, context={"written": written})
     except ValidationError as error:
         problems = [_explain(kind, problem) for problem in error.errors(include_url=False)]
         raise ConfigError("\n".join([f"{origin}: {_count(problems)}", *(f"  {line}" for line in problems)])) from None
@@ -172,7 +192,8 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
         case "extra_forbidden":
             names = list(owner.model_fields) if owner else []
             close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.6)
-            close = close or [path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}")][:1]
+            paths = [path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}")]
+            close = close or ([] if key in paths else paths[:1])  # where another kind has the key, the place is right
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
             return f"{key}: unknown key; {hint}"
         case "missing":

@@ -162,7 +162,7 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
         raise FolderError(f"{folder}: not a run folder: {found}")
     with run_lock(folder) if ranks.leads else nullcontext():
         said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing))
-        experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG))
+        experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
         prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder))
         steps = experiment.training.steps
         log = folder / "log.txt" if ranks.leads else None
@@ -177,7 +177,7 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
     """Prepares the data and completes the config; what there is to say about it."""
     values = read_toml(folder / CONFIG)
-    experiment = check(Experiment, values, origin=str(folder / CONFIG))
+    experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
     with preparing() as progress:
         prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder), progress=progress)
     fitted: list[str] = []
@@ -189,7 +189,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
     completed, choices = follow_corpus(
         values, prepared.train, model=experiment.model, device=device, seed=experiment.seed
     )
-    experiment = check(Experiment, completed, origin=str(folder / CONFIG))
+    experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
     write_atomically(folder / CONFIG, to_toml(experiment))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(prepared.train)) + "\n")
     training = experiment.training

@@ -106,7 +106,8 @@ def test_a_system_is_printed_as_toml_that_reads_back(name: str, command: Command
 def test_a_system_can_be_made_small(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
     answer = command("systems", "gnmt2016", "--scale", 0.25)
     assert tomllib.loads(answer.out)["model"] == to_values(system_model("gnmt2016", scale=0.25))
-    assert "scaled by 0.25" in answer.out
+    assert "# gnmt2016, scaled by 0.25" in answer.out
+    assert "encoder.layers 2 (8)" in answer.out
     done = command(
         *("train", *sides(corpus), "--system", "gnmt2016", "--scale", 0.01, "--run", tmp_path / "run", *SHORT)
     )

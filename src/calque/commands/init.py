@@ -19,7 +19,7 @@ HEADER = """\
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
     system: Annotated[str, typer.Option(help="The model to begin with; `calque systems` lists them.")] = "tiny",
-    scale: Annotated[float, typer.Option(help="Make the system's widths, heads and layers smaller.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Multiply the system's widths, heads and layers.")] = 1.0,
     source: Annotated[Path, typer.Option(help="Source sentences.")] = Path("train.source"),
     target: Annotated[Path, typer.Option(help="Target sentences.")] = Path("train.target"),
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,

@@ -7,7 +7,7 @@ import typer
 
 def systems(
     name: Annotated[str | None, typer.Argument(help="Print this system's whole config.")] = None,
-    scale: Annotated[float, typer.Option(help="Make its widths, heads and layers smaller, e.g. 0.25.")] = 1.0,
+    scale: Annotated[float, typer.Option(help="Multiply its widths, heads and layers, e.g. by 0.25.")] = 1.0,
 ) -> None:
     """List the named systems with their papers, or print one's config.
 
@@ -20,7 +20,7 @@ def systems(
         calque systems gnmt2016 --scale 0.25 > model.toml
     """
     from calque.config import to_toml
-    from calque.models.systems import SYSTEMS, system_model
+    from calque.models.systems import SYSTEMS, changed_sizes, system_model
 
     if name is None:
         width = max(map(len, SYSTEMS))
@@ -30,6 +30,12 @@ def systems(
         return
     model = system_model(name, scale=scale)
     system = SYSTEMS[name]
-    typer.echo(f"# {name}{f', scaled by {scale}' if scale != 1 else ''}: {system.summary}")
+    if scale == 1:
+        typer.echo(f"# {name}: {system.summary}")
+    else:
+        typer.echo(f"# {name}, scaled by {scale}; its widths, heads and layers are now (and at full size):")
+        for line in changed_sizes(name, scale=scale):
+            typer.echo(f"#   {line}")
+        typer.echo(f"# At full size: {system.summary}")
     typer.echo(f"# {system.paper}; departs: {system.departures or 'nowhere'}")
     typer.echo(to_toml(model, section="model", comments=True), nl=False)

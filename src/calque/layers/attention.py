@@ -5,14 +5,15 @@ Letters: B sentences, K beams, N = B·K, S source, T target, Q = K·T queries a 
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Literal, NamedTuple, assert_never
+from typing import Literal, NamedTuple, Self, assert_never
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
-from calque.config import Config
+from calque.config import Config, refuse_idle
 from calque.layers.scores import ScoreName, build_score
+from calque.layers.sizes import Places, Width
 
 
 class AttentionConfig(Config):
@@ -20,16 +21,21 @@ class AttentionConfig(Config):
 
     score: ScoreName = "general"
     """dot, scaled_dot (both need equal widths), general, concat, additive or location (by position alone)."""
-    alignment: int = Field(default=256, ge=1)
+    alignment: Width = 256
     """Width of the additive score's hidden layer."""
-    longest: int = Field(default=256, ge=1)
+    longest: Places = 256
     """How many positions the location score tells apart."""
     reach: Literal["global", "local-m", "local-p"] = "global"
     """The whole source, or a window around position t (local-m) or a predicted one (local-p; Luong 2015, §3.2)."""
-    window: int = Field(default=10, ge=1)
+    window: Places = 10
     """Local attention sees this many positions on either side."""
     choice: Literal["soft", "hard"] = "soft"
     """The mean of all positions, or one of them: drawn in training, the most likely in decoding (Xu 2015, §4.1)."""
+    reinforce: float = Field(default=0.1, ge=0, le=1000)
+    """How much what teaches hard attention to draw counts beside the loss, Xu's λᵣ; more is more noise."""
+    discount: float = Field(default=0.0, ge=0, le=1)
+    """How much of a draw's reward a step later is still its own: 0, the word it was made for alone; 1, all that follow
+    (no bias, much noise)."""
     entropy: float = Field(default=0.01, ge=0)
     """How much hard attention is rewarded for not settling early."""
     soft_share: float = Field(default=0.5, ge=0, le=1)
@@ -40,6 +46,22 @@ class AttentionConfig(Config):
     """Tell the score how much each position was looked at before (See 2017, §2.3)."""
     coverage_loss: float = Field(default=1.0, ge=0)
     """How much looking at the same position again costs."""
+
+    @model_validator(mode="after")
+    def _all_read(self, info: ValidationInfo) -> Self:
+        is_local, is_hard = self.reach != "global", self.choice == "hard"
+        refuse_idle(
+            self,
+            {
+                "alignment": (self.score == "additive", "score = 'additive'"),
+                "longest": (self.score == "location", "score = 'location'"),
+                "window": (is_local, "reach = 'local-m' or 'local-p'"),
+                **dict.fromkeys(("reinforce", "discount", "entropy", "soft_share"), (is_hard, "choice = 'hard'")),
+                "coverage_loss": (self.coverage, "coverage = true"),
+            },
+            info,
+        )
+        return self
 
 
 class AdditiveAttentionConfig(AttentionConfig):
@@ -70,6 +92,7 @@ class Attended(NamedTuple):
 
     context: Tensor  # [N,T,M]
     weights: Tensor  # [N,T,S]; of hard attention, 1 where it looked
+    shares: Tensor  # [N,T,S], the same before one position was chosen
     chosen: Tensor | None = None  # [N,T], log-probability of the positions drawn
     losses: Mapping[str, Tensor] = MappingProxyType({})  # [N,T] each
 
@@ -129,10 +152,10 @@ class Attention(nn.Module):
         folded = fold(queries, sentences=sentences)
         covered = None if state.coverage is None else fold(state.coverage[:, None], sentences=sentences)
         scores = self.score(folded, context.keys, covered)
-        weights = self._reach(scores, folded, state, context)
+        shares = self._reach(scores, folded, state, context)
         softly = None if state.is_soft is None else state.is_soft[:, None, None].expand(-1, size, 1)
         is_soft = None if softly is None else fold(softly, sentences=sentences)
-        weights, chosen, losses = self._choose(weights, is_soft)
+        weights, chosen, losses = self._choose(shares, is_soft)
         found = weights @ context.values
         if self.gate is not None:
             found = self.gate(folded).sigmoid() * found
@@ -141,9 +164,11 @@ class Attention(nn.Module):
             state = state._replace(coverage=state.coverage + unfold(weights, rows=rows).sum(dim=1))
         if state.position is not None:
             state = state._replace(position=state.position + size)
+        looked = unfold(weights, rows=rows)
         attended = Attended(
             unfold(found, rows=rows),
-            unfold(weights, rows=rows),
+            looked,
+            looked if weights is shares else unfold(shares, rows=rows),
             None if chosen is None else chosen.reshape(rows, size),
             {name: loss.reshape(rows, size) for name, loss in losses.items()},
         )
@@ -236,9 +261,12 @@ def one_hot(places: Tensor, *, like: Tensor) -> Tensor:
 def join(parts: list[Attended]) -> Attended:
     """What queries one after the other found, as if asked together."""
     chosen = [part.chosen for part in parts if part.chosen is not None]
+    weights = torch.cat([part.weights for part in parts], dim=1)
+    is_soft = parts[0].shares is parts[0].weights
     return Attended(
         torch.cat([part.context for part in parts], dim=1),
-        torch.cat([part.weights for part in parts], dim=1),
+        weights,
+        weights if is_soft else torch.cat([part.shares for part in parts], dim=1),
         torch.cat(chosen, dim=1) if chosen else None,
         {name: torch.cat([part.losses[name] for part in parts], dim=1) for name in parts[0].losses},
     )

@@ -60,9 +60,17 @@ class MultiHead(nn.Module):
         causal: bool = False,
         turn: Tensor | None = None,
     ) -> Tensor:
-        """[B,Q,D] from queries [B,Q,D]; `mask` broadcasts to [B,H,Q,S] and is true where a query may look."""
+        """[B,Q,D] from [B,Q,D]; `mask` broadcasts to [B,H,Q,S] and is true where a query may look."""
+        return self.find(self.queries(inputs, turn=turn), memory, mask, causal=causal)
+
+    def queries(self, inputs: Tensor, *, turn: Tensor | None = None) -> Tensor:
+        """[B,H,Q,d] of [B,Q,D]; with a `turn` [B,Q,d] they are rotated."""
         queries = self._split(self.query(inputs))
-        found = self.attend(queries if turn is None else rotate(queries, turn), memory, mask, causal=causal)
+        return queries if turn is None else rotate(queries, turn)
+
+    def find(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool = False) -> Tensor:
+        """[B,Q,D], what queries [B,H,Q,d] find."""
+        found = self.attend(queries, memory, mask, causal=causal)
         return self.out(found.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
@@ -76,9 +84,8 @@ class MultiHead(nn.Module):
             enable_gqa=self.key_value_heads < self.heads,
         )
 
-    def weights(self, inputs: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """[B,Q,S], where the queries look: softmax(q·k/√d), the mean over heads; never dropped out."""
-        queries = self._split(self.query(inputs))
+    def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
+        """[B,Q,S], where queries [B,H,Q,d] look: softmax(q·k/√d), the mean over heads; never dropped out."""
         scores = queries @ self._for_heads(keys).transpose(2, 3) * self.head_width**-0.5
         weights: Tensor = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
         return weights.mean(dim=1)

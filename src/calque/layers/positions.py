@@ -22,27 +22,32 @@ def sinusoids(size: int, *, width: int) -> Tensor:
 
 
 class Sinusoids(nn.Module):
-    """Sinusoidal positions, from a table that is as long as asked for."""
+    """Sinusoidal positions from two tables: of each position below `ready`, and of each multiple of `ready`.
 
-    table: Tensor
+    With p = ready·i + j, sin(p r) = sin(ready·i r) cos(j r) + cos(ready·i r) sin(j r), and cos likewise: as exact as
+    float32 is, where p r in float32 would lose a digit for every digit of p. They reach ready² positions; those
+    beyond begin again.
+    """
 
-    def __init__(self, width: int, *, ready: int = 512) -> None:
+    fine: Tensor
+    coarse: Tensor
+
+    def __init__(self, width: int, *, ready: int = 1024) -> None:
         super().__init__()
-        self.width = width
-        self.register_buffer("table", sinusoids(ready, width=width).float(), persistent=False)
+        self.width, self.ready = width, ready
+        places = torch.arange(ready)
+        self.register_buffer("fine", _waves(places, width=width).float(), persistent=False)
+        self.register_buffer("coarse", _waves(ready * places, width=width).float(), persistent=False)
 
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
-        """[...,D] for integer positions, all of them below `size`, in the type of `like`.
-
-        Without a size, which only a device may know, each is computed from its formula.
-        """
-        if size is None:
-            return _waves(positions, width=self.width).to(like.dtype)
-        if size <= self.table.shape[0] and like.dtype != torch.float64:
-            table = self.table
-        else:  # past the table, or where its precision is not enough
-            table = sinusoids(size, width=self.width).to(like.dtype).to(self.table.device)
-        return F.embedding(positions, table).to(like.dtype)
+        """[...,D] for integer positions, all of them below `size` where that is known, in the type of `like`."""
+        if like.dtype == torch.float64:  # more than the tables hold
+            return _waves(positions, width=self.width)
+        if size is not None and size <= self.ready:
+            return F.embedding(positions, self.fine).to(like.dtype)
+        fine = F.embedding(positions % self.ready, self.fine)
+        coarse = F.embedding(positions // self.ready % self.ready, self.coarse)
+        return _add_angles(fine, coarse).to(like.dtype)
 
 
 class LearnedPositions(nn.Module):
@@ -76,7 +81,14 @@ def distances(queries: int, *, keys: int, device: torch.device) -> Tensor:
     return places - places[keys - queries :, None]
 
 
+def _add_angles(one: Tensor, other: Tensor) -> Tensor:
+    """[...,D] sines and cosines of the sums of angles, from theirs."""
+    (sine, cosine), (sines, cosines) = one.chunk(2, dim=-1), other.chunk(2, dim=-1)
+    return torch.cat([sine * cosines + cosine * sines, cosine * cosines - sine * sines], dim=-1)
+
+
 def _waves(positions: Tensor, *, width: int) -> Tensor:
+    """[...,D] in float64."""
     rates = 10000 ** (-2 * torch.arange(width // 2, dtype=torch.float64, device=positions.device) / width)
     angles = positions[..., None].double() * rates
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

@@ -3,8 +3,17 @@
 Letters: N rows, T steps.
 """
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor, nn
+
+
+class Draws(NamedTuple):
+    """How draws are taught."""
+
+    weight: float  # of REINFORCE beside the loss, λᵣ
+    discount: float  # of later rewards, a step
 
 
 class MovingBaseline(nn.Module):
@@ -21,12 +30,16 @@ class MovingBaseline(nn.Module):
         self.value.mul_(0.9).add_(0.1 * mean.to(self.value.dtype))
 
 
-def reinforced(chosen: Tensor, *, losses: Tensor, counts: Tensor, baseline: Tensor) -> Tensor:
-    """A scalar whose gradient is the draws' share of the expected loss's gradient (Xu 2015, eq. 12).
+def reinforced(chosen: Tensor, *, losses: Tensor, counts: Tensor, baseline: Tensor, draws: Draws) -> Tensor:
+    """−λ Σₜ Rₜ log π(aₜ), Rₜ = Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b): a scalar whose gradient teaches the draws (Xu 2015, eq. 12).
 
-    Draw t has the log-probability `chosen` [N,T]; it can only change the losses [N,T] of its own step and of later
-    ones, so those are its reward, each against the baseline.
+    Draw t has the log-probability `chosen` [N,T]; it can only change the losses [N,T], −r, of its own step and of later
+    ones. With a weight λ and a discount γ of 1 the gradient is, in expectation, the draws' share of the expected
+    loss's; with less of either there is less noise.
     """
     rewards = (-losses.detach() - baseline) * counts
-    to_go = rewards.flip(1).cumsum(dim=1).flip(1)
-    return -(to_go * chosen * counts).sum()
+    steps = torch.arange(chosen.shape[1], device=chosen.device)
+    ahead = steps[:, None] - steps  # [T,T], how far k lies behind t
+    reach = torch.where(ahead >= 0, draws.discount ** ahead.clamp(min=0).to(rewards.dtype), 0)
+    to_go = (rewards[:, :, None] * reach).sum(dim=1)  # no product of matrices: those may be of few bits
+    return -draws.weight * (to_go * chosen * counts).sum()

@@ -6,19 +6,19 @@ Letters: M positions, D width, V vocabulary, n samples.
 from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.output import FullOutput, wide
+from calque.layers.sizes import Samples
 
 
 class SampledOutputConfig(Config):
     """The softmax over the whole vocabulary, trained on samples of it (Jean et al. 2015, §3)."""
 
     kind: Literal["sampled"] = "sampled"
-    samples: int = Field(default=1024, ge=1)
+    samples: Samples = 1024
     """Words drawn a batch; more are closer to the full softmax, fewer are faster."""
 
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from calque.config import Config
 from calque.layers.connections import Connection, ConnectionName, input_width
 from calque.layers.recurrent import CellName, Recurrence, State
+from calque.layers.sizes import Layers, Width
 
 
 class StackConfig(Config):
@@ -21,9 +22,9 @@ class StackConfig(Config):
 
     cell: CellName = "lstm"
     """rnn (tanh), rnn-relu, lstm, gru (cuDNN's form) or gru-original (Cho 2014: reset before the product)."""
-    layers: int = Field(default=2, ge=1, le=256)
+    layers: Layers = 2
     """How many recurrent layers stand on each other."""
-    width: int = Field(default=256, ge=1)
+    width: Width = 256
     """Width of the recurrent layers."""
     connection: ConnectionName = "none"
     """Between layers: none, residual, dense (each reads all below it) or highway (a gated residual)."""

@@ -79,6 +79,14 @@ class EncoderBlock(nn.Module):
         return self.around_feed_forward.leave(stream, self.feed_forward(self.around_feed_forward.enter(stream)))
 
 
+class Looked(NamedTuple):
+    """A stream after attention over the memory; Q = K·T."""
+
+    stream: Tensor  # [B,Q,D]
+    found: Tensor  # [B,Q,D], what was added to it
+    weights: Tensor | None  # [B,Q,S], when asked for
+
+
 class DecoderBlock(nn.Module):
     """Causal self-attention over the past and the chunk (or what stands in its place), attention over the memory,
     then feed-forward."""
@@ -103,14 +111,12 @@ class DecoderBlock(nn.Module):
         found, after = self.self_attention.read(self.around_self.enter(stream), past, chunk)
         return self.around_self.leave(stream, found), after
 
-    def look(self, stream: Tensor, memory: KeysValues, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """The stream [B,K·T,D], queries of one sentence together, after attention over its memory; what that found."""
-        found = self.cross_attention(self.around_cross.enter(stream), memory, mask)
-        return self.around_cross.leave(stream, found), found
-
-    def looking(self, stream: Tensor, memory: KeysValues, mask: Tensor) -> Tensor:
-        """[B,K·T,S], where `look` looks."""
-        return self.cross_attention.weights(self.around_cross.enter(stream), memory.keys, mask)
+    def look(self, stream: Tensor, memory: KeysValues, mask: Tensor, *, attention: bool) -> Looked:
+        """Attention of the stream [B,K·T,D], queries of one sentence together, over its memory."""
+        queries = self.cross_attention.queries(self.around_cross.enter(stream))
+        found = self.cross_attention.find(queries, memory, mask)
+        weights = self.cross_attention.weights(queries, memory.keys, mask) if attention else None
+        return Looked(self.around_cross.leave(stream, found), found, weights)
 
     def feed(self, stream: Tensor) -> Tensor:
         """The stream after feed-forward."""

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from calque.config import Config
 from calque.layers.attention import fold, unfold
 from calque.layers.maxout import Maxout
+from calque.layers.sizes import Width
 from calque.models.recurrent import WordEmbedding
 from calque.models.seam import Decoder, Memory, MemoryShape, Output
 
@@ -22,11 +23,11 @@ class ChoConfig(Config):
     """One gated layer that reads the summary of the source at every step, with a maxout readout."""
 
     kind: Literal["cho"] = "cho"
-    width: int = Field(default=256, ge=1)
+    width: Width = 256
     """Width of the recurrent layer and of the summary."""
-    embedding: int = Field(default=256, ge=1)
+    embedding: Width = 256
     """Width of the word vectors."""
-    readout: int = Field(default=256, ge=1)
+    readout: Width = 256
     """How many maxout units the readout has."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings and on the readout."""

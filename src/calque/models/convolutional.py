@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
-from calque.layers.attention import Attended, fold, masked_softmax, unfold
+from calque.layers.attention import fold, masked_softmax, unfold
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
+from calque.layers.sizes import Kernel, Layers, Places, Width
 from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded
 
@@ -28,15 +29,15 @@ class ConvolutionalConfig(Config):
     """What both sides have."""
 
     kind: Literal["convolutional"] = "convolutional"
-    layers: int = Field(default=4, ge=1, le=256)
+    layers: Layers = 4
     """How many blocks."""
-    width: int = Field(default=256, ge=1)
+    width: Width = 256
     """Width of the blocks."""
-    embedding: int = Field(default=256, ge=1)
+    embedding: Width = 256
     """Width of word and position vectors, and of what leaves the last block."""
-    kernel: int = Field(default=3, ge=1)
+    kernel: Kernel = 3
     """How many neighbouring positions a convolution sees."""
-    maximum_positions: int = Field(default=1024, ge=1)
+    maximum_positions: Places = 1024
     """How many positions have a vector of their own; those beyond share the last one."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings, on the input of each convolution and, in a decoder, before the output layer."""
@@ -146,13 +147,13 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         for layer, tail in zip(self._layers(), state.tails, strict=True):
             window = torch.cat([tail, F.dropout(stream, self.dropout, self.training)], dim=1)
             gated = layer.convolution(window)
-            found = layer.attend(gated, embedded, context)
-            stream = ROOT_HALF * (ROOT_HALF * (gated + found.context) + stream)
+            found, looked = layer.attend(gated, embedded, context)
+            stream = ROOT_HALF * (ROOT_HALF * (gated + found) + stream)
             tails.append(window[:, size:])
-            weights.append(found.weights)
+            weights.append(looked)
         hidden = F.dropout(self.leave(stream), self.dropout, self.training)
-        looked = torch.stack(weights).mean(dim=0) if attention else None
-        return Output(hidden, looked), ConvolutionalState(tuple(tails), state.position + size)
+        mean = torch.stack(weights).mean(dim=0) if attention else None
+        return Output(hidden, mean), ConvolutionalState(tuple(tails), state.position + size)
 
     def _layers(self) -> list["DecoderLayer"]:
         return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
@@ -167,12 +168,12 @@ class DecoderLayer(nn.Module):
         self.query = NormalisedLinear(config.width, outputs=config.embedding)
         self.found = NormalisedLinear(config.embedding, outputs=config.width)
 
-    def attend(self, gated: Tensor, embedded: Tensor, context: ConvolutionalContext) -> Attended:
+    def attend(self, gated: Tensor, embedded: Tensor, context: ConvolutionalContext) -> tuple[Tensor, Tensor]:
         """c [N,T,D] = W_c Σⱼ aⱼ (zⱼ + eⱼ) + b_c with a [N,T,S] = softmax(d·z), d = W h + b + g (eq. 1, 2)."""
         rows = gated.shape[0]
         queries = fold(self.query(gated) + embedded, sentences=context.mask.shape[0])
         weights = masked_softmax(queries @ context.keys.transpose(1, 2), context.mask[:, None])
-        return Attended(unfold(self.found(weights @ context.values), rows=rows), unfold(weights, rows=rows))
+        return unfold(self.found(weights @ context.values), rows=rows), unfold(weights, rows=rows)
 
 
 class PositionedEmbedding(nn.Module):

@@ -11,20 +11,14 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
-from calque.layers.attention import (
-    AdditiveAttentionConfig,
-    Attended,
-    Attention,
-    AttentionContext,
-    AttentionState,
-    join,
-)
+from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, AttentionState
 from calque.layers.connections import Connection
-from calque.layers.copying import CopyGate
 from calque.layers.recurrent import CellName, Recurrence, State
+from calque.layers.sizes import Layers, Width
+from calque.models.attending import AttendingDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
-from calque.models.seam import Decoder, Memory, MemoryShape, Output
+from calque.models.seam import Memory, MemoryShape, Output
 
 
 class GnmtConfig(Config):
@@ -33,11 +27,11 @@ class GnmtConfig(Config):
     kind: Literal["gnmt"] = "gnmt"
     cell: CellName = "lstm"
     """rnn, rnn-relu, lstm, gru or gru-original."""
-    layers: int = Field(default=4, ge=1, le=256)
+    layers: Layers = 4
     """How many recurrent layers stand on each other."""
-    width: int = Field(default=256, ge=1)
+    width: Width = 256
     """Width of the recurrent layers."""
-    embedding: int = Field(default=256, ge=1)
+    embedding: Width = 256
     """Width of the word vectors."""
     connection: Literal["none", "residual", "highway"] = "residual"
     """Between layers, from the second on."""
@@ -60,11 +54,11 @@ class GnmtState(NamedTuple):
     attention: AttentionState
 
 
-class GnmtDecoder(Decoder[GnmtState, GnmtContext]):
+class GnmtDecoder(AttendingDecoder[GnmtState, GnmtContext]):
     """aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ] (§3, fig. 1)."""
 
     def __init__(self, config: GnmtConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
-        super().__init__()
+        super().__init__(config, memory=memory)
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=config.layers, width=config.width)
         self.bottom = Recurrence(config.cell, input_width=config.embedding + memory.width, width=config.width)
@@ -76,13 +70,8 @@ class GnmtDecoder(Decoder[GnmtState, GnmtContext]):
             Connection(config.connection, layer=layer, layers=config.layers, width=config.width)
             for layer in range(1, config.layers)
         )
-        self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
-        self.copy_gate = (
-            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copies else None
-        )
         self.dropout = config.dropout
         self.width = config.width
-        self.draws = config.attention.choice == "hard"
 
     def prepare(self, memory: Memory) -> GnmtContext:
         return GnmtContext(self.bridge(memory), self.attention.prepare(memory.values, memory.mask))
@@ -94,29 +83,15 @@ class GnmtDecoder(Decoder[GnmtState, GnmtContext]):
         self, tokens: Tensor, state: GnmtState, context: GnmtContext, *, attention: bool = False
     ) -> tuple[Output, GnmtState]:
         embedded = self.embedding(tokens)
-        hidden, found, bottom, looked = self._bottom(embedded, state, context)
-        cells = [bottom]
+        bottom = tuple(part[:, 0] for part in state.cells)
+        led = self.lead(self.bottom, embedded, cell=bottom, looked=state.attention, context=context.attention)
+        hidden, cells = led.outputs, [led.cell]
         for number, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True), start=1):
-            entering = torch.cat([F.dropout(hidden, self.dropout, self.training), found.context], dim=-1)
+            entering = torch.cat([F.dropout(hidden, self.dropout, self.training), led.found.context], dim=-1)
             outputs, cell = layer(entering, tuple(part[:, number] for part in state.cells))
             hidden = connection(hidden, outputs)
             cells.append(cell)
-        gate = None if self.copy_gate is None else self.copy_gate(found.context, hidden, embedded)
-        weights = found.weights if attention or gate is not None else None
         after = tuple(torch.stack(parts, dim=1) for parts in zip(*cells, strict=True))
         dropped = F.dropout(hidden, self.dropout, self.training)
-        return Output(dropped, weights, gate, found.chosen, found.losses), GnmtState(after, looked)
-
-    def _bottom(
-        self, embedded: Tensor, state: GnmtState, context: GnmtContext
-    ) -> tuple[Tensor, Attended, State, AttentionState]:
-        """The bottom layer, one step after the other: its outputs [N,T,D], what it found, and what it remembers."""
-        cell, looked = tuple(part[:, 0] for part in state.cells), state.attention
-        outputs, founds = [], []
-        for projected in self.bottom.project(embedded).unbind(1):
-            found, looked = self.attention(cell[0][:, None], looked, context.attention)
-            gates = projected + self.bottom.project(found.context[:, 0], start=embedded.shape[-1])
-            output, cell = self.bottom.step(gates, cell)
-            outputs.append(output)
-            founds.append(found)
-        return torch.stack(outputs, dim=1), join(founds), cell, looked
+        output = self.give(dropped, led.found, states=hidden, embedded=embedded, attention=attention)
+        return output, GnmtState(after, led.attention)

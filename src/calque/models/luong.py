@@ -6,22 +6,22 @@ Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedd
 from typing import Literal, NamedTuple
 
 import torch
-from pydantic import Field
 from torch import Tensor, nn
 
-from calque.layers.attention import Attended, Attention, AttentionConfig, AttentionContext, AttentionState, join
-from calque.layers.copying import CopyGate
+from calque.layers.attention import Attended, AttentionConfig, AttentionContext, AttentionState, join
+from calque.layers.sizes import Width
 from calque.layers.stack import RecurrentStack, StackConfig, StackState
+from calque.models.attending import AttendingDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
-from calque.models.seam import Decoder, Memory, MemoryShape, Output
+from calque.models.seam import Memory, MemoryShape, Output
 
 
 class LuongConfig(StackConfig):
     """A recurrent decoder with attention after its top layer."""
 
     kind: Literal["luong"] = "luong"
-    embedding: int = Field(default=256, ge=1)
+    embedding: Width = 256
     """Width of the word vectors."""
     attention: AttentionConfig = AttentionConfig()
     input_feeding: bool = True
@@ -52,23 +52,18 @@ class Read(NamedTuple):
     state: LuongState
 
 
-class LuongDecoder(Decoder[LuongState, LuongContext]):
+class LuongDecoder(AttendingDecoder[LuongState, LuongContext]):
     """h̃ₜ = tanh(W [cₜ; hₜ]), cₜ the attention of hₜ over the memory (eq. 5)."""
 
     def __init__(self, config: LuongConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
-        super().__init__()
+        super().__init__(config, memory=memory)
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.embedding_dropout)
         self.bridge = Bridge(config.bridge, cell=config.cell, memory=memory, layers=config.layers, width=config.width)
         fed = config.width if config.input_feeding else 0
         self.stack = RecurrentStack(config, input_width=config.embedding + fed)
-        self.attention = Attention(config.attention, query_width=config.width, memory_width=memory.width)
         self.combine = nn.Linear(memory.width + config.width, config.width, bias=False)
-        self.copy_gate = (
-            CopyGate(context=memory.width, state=config.width, inputs=config.embedding) if config.copies else None
-        )
         self.input_feeding = config.input_feeding
         self.width = config.width
-        self.draws = config.attention.choice == "hard"
 
     def prepare(self, memory: Memory) -> LuongContext:
         return LuongContext(self.bridge(memory), self.attention.prepare(memory.values, memory.mask))
@@ -83,11 +78,9 @@ class LuongDecoder(Decoder[LuongState, LuongContext]):
     ) -> tuple[Output, LuongState]:
         embedded = self.embedding(tokens)
         read = (self._at_once if state.feed is None else self._feeding)(embedded, state, context)
-        found = read.found
-        gate = None if self.copy_gate is None else self.copy_gate(found.context, read.hidden, embedded)
-        weights = found.weights if attention or gate is not None else None
         hidden = self.stack.leave(read.attentional, state.recurrent)
-        return Output(hidden, weights, gate, found.chosen, found.losses), read.state
+        output = self.give(hidden, read.found, states=read.hidden, embedded=embedded, attention=attention)
+        return output, read.state
 
     def _at_once(self, embedded: Tensor, state: LuongState, context: LuongContext) -> Read:
         hidden, recurrent = self.stack(embedded, state.recurrent)

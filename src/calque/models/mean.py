@@ -10,6 +10,7 @@ from pydantic import Field
 from torch import nn
 
 from calque.config import Config
+from calque.layers.sizes import Width
 from calque.models.recurrent import WordEmbedding
 from calque.models.seam import Encoder, Memory, MemoryShape
 from calque.tensors import Padded
@@ -19,9 +20,9 @@ class MeanEncoderConfig(Config):
     """The average of the word vectors through one layer."""
 
     kind: Literal["mean"] = "mean"
-    width: int = Field(default=256, ge=1)
+    width: Width = 256
     """Width of the memory."""
-    embedding: int = Field(default=256, ge=1)
+    embedding: Width = 256
     """Width of the word vectors."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings."""

@@ -80,6 +80,11 @@ class ModelConfig(Config):
                 f"tie = {self.tie!r} and output.kind = 'adaptive' do not go together, as rare words have "
                 "narrower vectors there; set model.tie = 'none'"
             )
+        if self.tie == "embeddings" and self.encoder.kind == "none":
+            raise ValueError(
+                "tie = 'embeddings' and encoder.kind = 'none' do not go together: there is one embedding only; "
+                "set model.tie = 'target' or 'none'"
+            )
         if getattr(self.decoder, "copies", False) and self.encoder.kind == "none":
             raise ValueError("decoder.copies and encoder.kind = 'none' do not go together: there is nothing to copy")
         if getattr(self.decoder, "copies", False) and self.output.kind != "full":
@@ -114,7 +119,7 @@ class Model(nn.Module):
         self.encoder = build_encoder(config.encoder, vocabulary_size=sizes.source)
         self.decoder = build_decoder(config.decoder, vocabulary_size=sizes.target, memory=self.encoder.shape)
         self.output = build_output(config.output, vocabulary_size=sizes.target, width=self.decoder.width)
-        self.baseline = MovingBaseline() if self.decoder.draws else None
+        self.baseline = None if self.decoder.draws is None else MovingBaseline()
         self.sizes = sizes
         self.copies: bool = getattr(config.decoder, "copies", False)
         if self.copies and not sizes.joint:
@@ -159,8 +164,8 @@ class Model(nn.Module):
         log_probs = self.output.log_probs(output.hidden)
         if context.tokens is None:
             return log_probs
-        assert output.gate is not None and output.attention is not None
-        return mixture(log_probs, gate=output.gate, attention=output.attention, tokens=context.tokens)
+        assert output.gate is not None and output.copied is not None
+        return mixture(log_probs, gate=output.gate, attention=output.copied, tokens=context.tokens)
 
     def losses(self, output: Output, source: Tensor, targets: Tensor, *, smoothing: float, ignored: int) -> Tensor:
         """[B,T], the cross-entropy of targets [B,T] given source ids [B,S]; 0 where the target is `ignored`."""

@@ -3,10 +3,10 @@
 from typing import Literal
 
 import torch
-from pydantic import Field
 from torch import nn
 
 from calque.config import Config
+from calque.layers.sizes import Width
 from calque.models.seam import Encoder, Memory, MemoryShape
 from calque.tensors import Padded
 
@@ -15,7 +15,7 @@ class NoneEncoderConfig(Config):
     """An encoder that does not look at its source."""
 
     kind: Literal["none"] = "none"
-    width: int = Field(default=256, ge=1)
+    width: Width = 256
     """Width of the memory, which holds one zero."""
 
 

@@ -9,13 +9,14 @@ Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedd
 from typing import Literal, NamedTuple, Self
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from calque.layers.connections import Connection
 from calque.layers.recurrent import Recurrence, State, state_parts
+from calque.layers.sizes import Width
 from calque.layers.stack import RecurrentStack, StackConfig, StackState, connections, disturbed, kept, layer_widths
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
@@ -29,7 +30,7 @@ class RecurrentEncoderConfig(StackConfig):
     """
 
     kind: Literal["recurrent"] = "recurrent"
-    embedding: int = Field(default=256, ge=1)
+    embedding: Width = 256
     """Width of the word vectors."""
     bidirectional: bool | Literal["first"] = True
     """Every layer reads both ways, none, or the first only (Wu 2016, §3.2); each direction gets half the width."""
@@ -113,7 +114,7 @@ class RecurrentDecoderConfig(StackConfig):
     """A recurrent decoder that knows the source by its first state only."""
 
     kind: Literal["recurrent"] = "recurrent"
-    embedding: int = Field(default=256, ge=1)
+    embedding: Width = 256
     """Width of the word vectors."""
     bridge: BridgeName = "copy"
     """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""

@@ -9,6 +9,7 @@ from typing import Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
+from calque.layers.reinforce import Draws
 from calque.tensors import Padded
 
 
@@ -46,8 +47,9 @@ class Output(NamedTuple):
     """What reading T target tokens gives."""
 
     hidden: Tensor  # [N,T,D], after the paper's readout: what the output layer projects
-    attention: Tensor | None = None  # [N,T,S], when asked for, and always by those that copy
+    attention: Tensor | None = None  # [N,T,S], when asked for
     gate: Tensor | None = None  # [N,T], by those that copy: its σ is how much the vocabulary counts, not the source
+    copied: Tensor | None = None  # [N,T,S], by those that copy: how much each place of the source counts
     chosen: Tensor | None = None  # [N,T], log-probability of the positions drawn, in training with hard attention
     losses: Mapping[str, Tensor] = MappingProxyType({})  # [N,T] each, weighted: what is added to a token's loss
 
@@ -63,7 +65,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     """
 
     width: int  # D of hidden
-    draws: bool = False  # positions of the source, in training: hard attention
+    draws: Draws | None = None  # positions of the source, in training: hard attention
     attends: bool = True  # gives attention when asked for it
     parallel: bool = False  # reads T tokens at once, not one after the other
 

@@ -85,21 +85,21 @@ SYSTEMS: dict[str, System] = {
     ),
     "luong2015-local-m": System(
         _luong(reach="local-m"),
-        "the same with attention to 21 positions around the current one",
+        "luong2015 with attention to 21 positions around the current one",
         "Luong et al. 2015, §3.2",
         SUBWORDS,
     ),
     "luong2015-local-p": System(
         _luong(reach="local-p"),
-        "the same with attention to 21 positions around a predicted one",
+        "luong2015 with attention to 21 positions around a predicted one",
         "Luong et al. 2015, §3.2, eq. 9, 10",
         SUBWORDS,
     ),
     "luong2015-hard": System(
         _luong(choice="hard"),
-        "the same with attention to one position, drawn in training",
+        "luong2015 with attention to one position, drawn in training",
         "Luong et al. 2015; Xu et al. 2015, §4.1",
-        f"{SUBWORDS}; a draw's reward is the loss from its own step on, not the whole sentence's",
+        f"{SUBWORDS}; a draw's reward is the log-likelihood of its own word, not of the whole sentence",
     ),
     "gnmt2016": System(
         ModelConfig(
@@ -195,12 +195,28 @@ def scaled(model: ModelConfig, *, scale: float) -> ModelConfig:
     return model if scale == 1 else check(ModelConfig, _scaled(to_values(model), scale=scale), origin="scale")
 
 
+def changed_sizes(name: str, *, scale: float) -> list[str]:
+    """What scaling changes in a system, a line for each part: its sizes, and those at full size."""
+    now, full = to_values(system_model(name, scale=scale)), to_values(SYSTEMS[name].model)
+    return [", ".join(sizes) for part in ("encoder", "decoder") if (sizes := _differences(now[part], full[part], part))]
+
+
+def _differences(now: dict[str, Any], full: dict[str, Any], name: str) -> list[str]:
+    found = []
+    for key, value in now.items():
+        if isinstance(value, dict):
+            found += _differences(value, full[key], f"{name}.{key}")
+        elif value != full[key]:
+            found.append(f"{name}.{key} {value} ({full[key]})")
+    return found
+
+
 def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
     changed: dict[str, Any] = {
         key: _scaled(value, scale=scale) if isinstance(value, dict) else value for key, value in values.items()
     }
     for key in _WIDTHS:
-        if key in values:
+        if key in values and (key != "alignment" or values["score"] == "additive"):  # which no other score reads
             changed[key] = max(8, 8 * round(values[key] * scale / 8))
     if "layers" in values:
         changed["layers"] = max(min(values["layers"], 2), round(values["layers"] * scale))

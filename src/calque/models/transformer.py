@@ -7,17 +7,18 @@ d = D/H, L layers.
 from typing import Any, Literal, NamedTuple, Self, assert_never
 
 import torch
-from pydantic import Field, model_validator
+from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.config import Config
+from calque.config import Config, refuse_idle
 from calque.layers.attention import fold, unfold
 from calque.layers.copying import CopyGate
 from calque.layers.feed_forward import ActivationName
 from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
+from calque.layers.sizes import Heads, Layers, Places, Width
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, MixerName, NormPlace
 from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded
@@ -27,24 +28,24 @@ class TransformerConfig(Config):
     """One side of a Transformer: what both sides can be told."""
 
     kind: Literal["transformer"] = "transformer"
-    layers: int = Field(default=6, ge=1, le=256)
+    layers: Layers = 6
     """How many blocks."""
-    width: int = Field(default=512, ge=2)
+    width: Width = 512
     """Width of embeddings and layers; even, and a multiple of heads."""
-    heads: int = Field(default=8, ge=1)
+    heads: Heads = 8
     """How many attentions look side by side, each with width / heads."""
-    key_value_heads: int | None = Field(default=None, ge=1)
+    key_value_heads: Heads | None = None
     """How many keys and values the heads share between them (Ainslie 2023); it divides heads. Left out: no sharing."""
-    feed_forward: int = Field(default=2048, ge=1)
+    feed_forward: Width = 2048
     """Width inside the feed-forward layers."""
     activation: ActivationName = "relu"
     """Inside the feed-forward layers: relu (the paper), gelu or swiglu (Shazeer 2020; half as many weights again)."""
     positions: PositionsName = "sinusoidal"
     """sinusoidal (the paper) and learned are added to the embeddings; rotary (Su 2021) turns the queries and keys of
     self-attention; relative (Shaw 2018) adds a vector for their distance."""
-    maximum_positions: int = Field(default=1024, ge=1)
+    maximum_positions: Places = 1024
     """How many learned positions there are; tokens beyond them share the last one."""
-    relative_reach: int = Field(default=16, ge=1)
+    relative_reach: Places = 16
     """The longest distance with a vector of its own where positions are relative."""
     norm: NormPlace = "pre"
     """Norm before each sub-layer (pre: trains easily) or after the residual sum (post: the paper)."""
@@ -60,13 +61,21 @@ class TransformerConfig(Config):
     """Inside the feed-forward layers."""
 
     @model_validator(mode="after")
-    def _divisible(self) -> Self:
+    def _fitting(self, info: ValidationInfo) -> Self:
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
         if self.heads % (self.key_value_heads or 1):
             raise ValueError(f"heads {self.heads} must be a multiple of key_value_heads {self.key_value_heads}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"positions 'rotary' turn pairs: width / heads is {self.head_width} and must be even")
+        refuse_idle(
+            self,
+            {
+                "maximum_positions": (self.positions == "learned", "positions = 'learned'"),
+                "relative_reach": (self.positions == "relative", "positions = 'relative'"),
+            },
+            info,
+        )
         return self
 
     @property
@@ -202,18 +211,19 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         chunk = Chunk(places, mask, None if self.rotary is None else self.rotary(places, size=room, like=inputs))
         before = state.past if state.carried is None else state.carried.unbind(1)
         sight = context.mask[:, None, None]
-        stream, found, weights, after = inputs, inputs, None, []
+        is_told = attention or self.copy_gate is not None
+        stream, after, weights = inputs, [], None
         for number, block in enumerate(self._blocks()):
             stream, kept = block.read(stream, before[number], chunk)
             after.append(kept)
             stream = fold(stream, sentences=context.mask.shape[0])
-            if (attention or self.copy_gate is not None) and number == self.shown:
-                weights = unfold(block.looking(stream, context.memory[number], sight), rows=rows)
-            stream, found = block.look(stream, context.memory[number], sight)
-            stream = unfold(block.feed(stream), rows=rows)
+            looked = block.look(stream, context.memory[number], sight, attention=is_told and number == self.shown)
+            stream = unfold(block.feed(looked.stream), rows=rows)
+            weights = weights if looked.weights is None else unfold(looked.weights, rows=rows)
         hidden = self.norm(stream)
-        gate = None if self.copy_gate is None else self.copy_gate(unfold(found, rows=rows), hidden, inputs)
-        return Output(hidden, weights, gate), self._state(after, state.position + size)
+        gate = None if self.copy_gate is None else self.copy_gate(unfold(looked.found, rows=rows), hidden, inputs)
+        output = Output(hidden, weights if attention else None, gate, None if gate is None else weights)
+        return output, self._state(after, state.position + size)
 
     def _state(self, layers: list[Any], position: Tensor) -> TransformerState:
         """The state of what each layer keeps or carries."""

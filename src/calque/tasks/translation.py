@@ -47,11 +47,13 @@ def _cross_entropy(model: Model, output: Output, batch: Batch, *, smoothing: flo
 
 def _drawn_loss(model: Model, output: Output, batch: Batch, *, extra: Tensor, smoothing: float) -> Loss:
     """With hard attention: the loss of what was drawn, and what teaches it to draw better."""
-    assert model.baseline is not None and output.chosen is not None
+    draws = model.decoder.draws
+    assert model.baseline is not None and draws is not None and output.chosen is not None
     counts = batch.target_output != PAD
     losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
     costs = losses + extra
-    taught = reinforced(output.chosen, losses=costs, counts=counts, baseline=model.baseline.value.clone())
+    usual = model.baseline.value.clone()
+    taught = reinforced(output.chosen, losses=costs, counts=counts, baseline=usual, draws=draws)
     drawn = counts & (output.chosen.detach() != 0)  # sentences that take the mean draw nothing
     model.baseline.follow(-costs.detach(), drawn)
     return Loss(costs.sum() + taught, losses.sum())

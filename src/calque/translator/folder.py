@@ -85,7 +85,9 @@ def _load(folder: Path, *, device: DeviceName) -> Translator:
     chosen = choose_device(device)
     verify_folder(folder, kind=KIND, formats={FORMAT})
     try:
-        described = check(ModelFolder, read_toml(folder / "config.toml"), origin=str(folder / "config.toml"))
+        described = check(
+            ModelFolder, read_toml(folder / "config.toml"), origin=str(folder / "config.toml"), written=True
+        )
         tokenizers = load_tokenizers(folder / "tokenizer")
         model = _fill(described, tokenizers, folder=folder)
     except (ConfigError, TextError) as error:

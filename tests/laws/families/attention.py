@@ -10,7 +10,10 @@ from tests.laws.families.recurrent import encoder
 
 
 def _attention(kind=AttentionConfig, **options):
-    return kind(**{"alignment": 5, "longest": 4, "window": 2, **options})
+    """As narrow as it gets: what a score or a reach does not read may not be told."""
+    score, reach = options.get("score", kind().score), options.get("reach", "global")
+    sizes = {"additive": {"alignment": 5}, "location": {"longest": 4}}.get(score, {})
+    return kind(**sizes, **({} if reach == "global" else {"window": 2}), **options)
 
 
 def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=None, copies=False, **options):

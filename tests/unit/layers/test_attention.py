@@ -21,7 +21,9 @@ def random(*shape: int) -> Tensor:
 
 
 def build(**options) -> Attention:
-    config = AttentionConfig(**{"window": 2, "alignment": 5, **options})
+    sizes = {"alignment": 5} if options.get("score") == "additive" else {}
+    window = {} if options.get("reach", "global") == "global" else {"window": 2}
+    config = AttentionConfig(**sizes, **window, **options)
     return loud(Attention(config, query_width=WIDTH, memory_width=MEMORY))
 
 

@@ -5,10 +5,10 @@ import itertools
 import pytest
 import torch
 from tests.laws.families.attention import MODELS
-from tests.laws.models import SIZES, loud, source, target
+from tests.laws.models import JOINT, SIZES, loud, source, target
 
 from calque.layers import attention as module
-from calque.layers.reinforce import MovingBaseline, reinforced
+from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig
 from calque.tensors import Padded
@@ -20,6 +20,7 @@ FAMILIES = {
     "feeding": FEEDING,
     "bahdanau": MODELS["bahdanau concat local-p hard gated"],
     "gnmt": MODELS["gnmt location local-m hard coverage"],
+    "copying": MODELS["bahdanau dot local-m hard gated coverage copies"],
 }
 
 
@@ -40,7 +41,7 @@ def one_sentence() -> tuple[Padded, torch.Tensor]:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_expected_gradient_is_the_gradient_of_the_expected_loss(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Σ π(draws)·estimate(draws) = ∇ Σ π(draws)·loss(draws), over all draws, with a baseline that is not zero."""
-    model = loud(Model(still(FAMILIES[family]), sizes=SIZES)).train()
+    model = loud(Model(still(FAMILIES[family]), sizes=JOINT if family == "copying" else SIZES)).train()
     sentence, tokens = one_sentence()
     weights = [one for one in model.parameters() if one.requires_grad]
     counts = torch.ones(1, TARGET, dtype=torch.bool)
@@ -54,7 +55,9 @@ def test_expected_gradient_is_the_gradient_of_the_expected_loss(family: str, mon
         if likely.item() < 1e-200:
             continue  # outside a window: never drawn
         total += likely.item()
-        taught = reinforced(output.chosen, losses=losses, counts=counts, baseline=torch.tensor(-0.7))
+        taught = reinforced(
+            output.chosen, losses=losses, counts=counts, baseline=torch.tensor(-0.7), draws=Draws(1.0, 1.0)
+        )
         gradient = torch.autograd.grad(losses.sum() + taught, weights, retain_graph=True, allow_unused=True)
         estimate = [
             so_far if each is None else so_far + likely.detach() * each
@@ -77,6 +80,21 @@ def drawing(model, sentence, tokens, places, monkeypatch):
 
     monkeypatch.setattr(module, "draw", draw)
     return model(sentence, tokens)
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.1])
+@pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])
+def test_a_draw_is_taught_by_its_own_step_and_by_later_ones_as_the_discount_says(discount, weight) -> None:
+    """∂/∂log π(aₜ) = −λ Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b), summed up here one after the other."""
+    chosen = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
+    losses, counts = torch.rand(2, 4, dtype=torch.float64), torch.tensor([[True] * 4, [True, True, False, False]])
+    usual, draws = torch.tensor(-0.7, dtype=torch.float64), Draws(weight, discount)
+    reinforced(chosen, losses=losses, counts=counts, baseline=usual, draws=draws).backward()
+    for row, size in ((0, 4), (1, 2)):
+        for t in range(4):
+            rewards = [-losses[row, k].item() + 0.7 for k in range(t, size)]
+            expected = -weight * sum(discount**later * reward for later, reward in enumerate(rewards))
+            assert chosen.grad[row, t].item() == pytest.approx(expected, abs=1e-12)
 
 
 def test_the_baseline_moves_towards_what_is_usual() -> None:

@@ -25,7 +25,9 @@ def test_weights_are_those_that_forward_uses() -> None:
     places = torch.eye(SOURCE, dtype=torch.float64).expand(SENTENCES, 1, -1, -1)
     mask = torch.tensor([[True] * SOURCE, [True] * 2 + [False] * (SOURCE - 2)])[:, None, None]
     found = attention(inputs, memory._replace(values=places), mask)
-    torch.testing.assert_close(attention.weights(inputs, memory.keys, mask), found, rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        attention.weights(attention.queries(inputs), memory.keys, mask), found, rtol=0, atol=1e-12
+    )
 
 
 @torch.no_grad()
@@ -38,7 +40,7 @@ def test_weights_are_the_mean_over_heads() -> None:
         for head in range(HEADS)
     ]
     everything = torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
-    found = attention.weights(inputs, memory.keys, everything)
+    found = attention.weights(attention.queries(inputs), memory.keys, everything)
     torch.testing.assert_close(found, sum(heads) / HEADS, rtol=0, atol=1e-12)
 
 

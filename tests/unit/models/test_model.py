@@ -3,7 +3,7 @@
 import pytest
 import torch
 from pydantic import ValidationError
-from tests.laws.models import MODELS, SIZES, sizes, source, target
+from tests.laws.models import MODELS, SIZES, build, sizes, source, target
 
 from calque.data.batch import Batch
 from calque.errors import ConfigError
@@ -157,10 +157,35 @@ def test_dropout_rests_in_evaluation(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_attention_comes_only_when_asked_for_or_copied_by_and_changes_nothing(name: str) -> None:
+def test_attention_comes_only_when_asked_for_and_changes_nothing(name: str) -> None:
     model = Model(MODELS[name], sizes=sizes(name)).double().eval()
     context = model.decoder.prepare(model.encode(source()))
     quiet, _ = model.decoder(target(), model.decoder.start(context), context)
     asked, _ = model.decoder(target(), model.decoder.start(context), context, attention=True)
-    assert (quiet.attention is None) == (quiet.gate is None)
+    assert quiet.attention is None
+    assert (asked.attention is not None) == model.decoder.attends
+    assert (quiet.copied is None) == (quiet.gate is None)
     assert torch.equal(quiet.hidden, asked.hidden)
+
+
+HARD_COPIES = [name for name, config in MODELS.items() if "hard" in name and getattr(config.decoder, "copies", False)]
+
+
+@pytest.mark.parametrize("name", HARD_COPIES)
+def test_hard_attention_copies_from_all_it_weighed(name: str) -> None:
+    """A draw, or the most likely position alone, would leave no other word to copy, and teach the scores nothing."""
+    model, sentences = build(name), source()
+    context = model.prepare(sentences)
+    output, _ = model.read(target(), model.start(context), context, attention=True)
+    assert ((output.attention == 0) | (output.attention == 1)).all()
+    assert ((output.copied[0] > 0).sum(dim=-1) > 1).all()
+    totals = model.log_probs(output, context).logsumexp(dim=-1)
+    torch.testing.assert_close(totals, torch.zeros_like(totals), rtol=0, atol=1e-9)
+    words = sentences.values[:, :1].expand_as(target())  # words that can be copied
+    model.losses(output, sentences.values, words, smoothing=0.0, ignored=-1).sum().backward()
+    learning = [one.grad for one in model.decoder.attention.score.parameters()]
+    assert learning and all(gradient is not None and gradient.any() for gradient in learning)
+
+
+def test_some_models_copy_with_hard_attention() -> None:
+    assert len(HARD_COPIES) >= 2

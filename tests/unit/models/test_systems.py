@@ -5,7 +5,7 @@ import torch
 
 from calque.errors import ConfigError
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.models.systems import SYSTEMS, scaled, system_model
+from calque.models.systems import SYSTEMS, changed_sizes, scaled, system_model
 
 
 def parameters(model: ModelConfig, sizes: Sizes, *, leaving_out: tuple[str, ...] = ()) -> int:
@@ -44,6 +44,16 @@ def test_what_a_scale_changes() -> None:
     assert system_model("bahdanau2015", scale=0.25).decoder.attention.alignment == 248
     assert system_model("cho2014", scale=0.25).encoder.layers == 1
     assert scaled(SYSTEMS["tiny"].model, scale=1.0) is SYSTEMS["tiny"].model
+
+
+def test_what_a_scale_changes_is_told_part_by_part() -> None:
+    assert changed_sizes("cho2014", scale=0.5) == [
+        "encoder.width 496 (1000), encoder.embedding 48 (100)",
+        "decoder.width 496 (1000), decoder.embedding 48 (100), decoder.readout 248 (500)",
+    ]
+    assert changed_sizes("gnmt2016", scale=0.25)[1].endswith("decoder.attention.alignment 256 (1024)")
+    assert changed_sizes("luong2015", scale=0.25)[0].startswith("encoder.layers 2 (4), encoder.width 248 (1000)")
+    assert changed_sizes("tiny", scale=1.0) == []
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 5.0, float("nan")])

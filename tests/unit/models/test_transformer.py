@@ -131,12 +131,12 @@ def test_what_a_mixer_carries_does_not_grow(name: str) -> None:
     assert state.position.tolist() == [6, 6, 6]
 
 
-def test_a_model_that_copies_gives_gate_and_attention_with_gradients_in_training() -> None:
+def test_a_model_that_copies_gives_gate_and_places_with_gradients_in_training() -> None:
     model = Model(VARIANTS["transformer-relative"], sizes=sizes("transformer-relative")).double()
     output = model(source(), target())
     assert output.gate.shape == target().shape
-    torch.testing.assert_close(output.attention.sum(-1), torch.ones_like(output.gate))
-    output.attention[..., 0].sum().backward()
+    torch.testing.assert_close(output.copied.sum(-1), torch.ones_like(output.gate))
+    output.copied[..., 0].sum().backward()
     assert model.decoder.blocks[-1].cross_attention.query.weight.grad.any()
     assert Model(ModelConfig(), sizes=SIZES).decoder.copy_gate is None
 

@@ -1,0 +1,118 @@
+"""A model's settings: what nothing would read is refused, and so is what no machine could hold."""
+
+import tomllib
+from collections.abc import Iterator
+from typing import Any, get_args
+
+import pytest
+
+from calque.config import Config, check, to_toml
+from calque.errors import ConfigError
+from calque.models.model import ModelConfig
+from calque.models.systems import SYSTEMS, system_model
+
+HARD = ("attention.reinforce", "attention.discount", "attention.entropy", "attention.soft_share")
+IDLE: list[tuple[str, dict[str, Any], object, str]] = [  # the side and kind, the key, a value, what it needs
+    ("decoder.luong", {}, "attention.window", "reach = 'local-m' or 'local-p'"),
+    ("decoder.luong", {}, "attention.alignment", "score = 'additive'"),
+    ("decoder.gnmt", {"attention": {"score": "concat"}}, "attention.alignment", "score = 'additive'"),
+    ("decoder.luong", {}, "attention.longest", "score = 'location'"),
+    ("decoder.bahdanau", {}, "attention.longest", "score = 'location'"),
+    ("decoder.luong", {}, "attention.coverage_loss", "coverage = true"),
+    *(("decoder.luong", {}, key, "choice = 'hard'") for key in HARD),
+    *(
+        (f"{side}.transformer", {"positions": positions}, key, f"positions = '{need}'")
+        for side in ("encoder", "decoder")
+        for key, need in (("maximum_positions", "learned"), ("relative_reach", "relative"))
+        for positions in ("sinusoidal", "rotary", "learned", "relative")
+        if positions != need
+    ),
+]
+
+
+def settings(where: str, others: dict[str, Any], key: str, value: object) -> dict[str, Any]:
+    """The values of a model whose part has one more setting."""
+    side, kind = where.split(".")
+    part = {"kind": kind, **others}
+    *inner, last = key.split(".")
+    for section in inner:
+        part[section] = {**part.get(section, {})}
+    (part[inner[0]] if inner else part)[last] = value
+    return {side: part}
+
+
+def default(where: str, key: str) -> Any:
+    side, kind = where.split(".")
+    value: Any = getattr(check(ModelConfig, {side: {"kind": kind}}, origin="default"), side)
+    for part in key.split("."):
+        value = getattr(value, part)
+    return value
+
+
+@pytest.mark.parametrize(("where", "others", "key", "need"), IDLE)
+def test_a_setting_that_nothing_reads_is_refused_unless_it_is_the_default(
+    where: str, others: dict[str, Any], key: str, need: str
+) -> None:
+    usual = default(where, key)
+    other = 0.75 if isinstance(usual, float) else usual + 1
+    name = key.split(".")[-1]
+    with pytest.raises(ConfigError) as caught:
+        check(ModelConfig, settings(where, others, key, other), origin="x")
+    assert f"{name} = {other} is read only with {need}; leave it out, or at {usual}" in str(caught.value)
+    check(ModelConfig, settings(where, others, key, usual), origin="x")
+    check(ModelConfig, settings(where, others, key, other), origin="x", written=True)
+
+
+def test_a_setting_that_is_read_is_not_refused() -> None:
+    attention = {"choice": "hard", "entropy": 0.5, "reach": "local-p", "window": 3, "score": "location", "longest": 9}
+    check(ModelConfig, {"decoder": {"kind": "luong", "attention": attention}}, origin="x")
+    check(ModelConfig, {"encoder": {"kind": "transformer", "positions": "relative", "relative_reach": 3}}, origin="x")
+
+
+def test_all_that_nothing_reads_comes_at_once() -> None:
+    with pytest.raises(ConfigError) as caught:
+        check(ModelConfig, {"decoder": {"kind": "luong", "attention": {"window": 3, "entropy": 0.5}}}, origin="x")
+    assert "window = 3" in str(caught.value) and "entropy = 0.5" in str(caught.value)
+
+
+@pytest.mark.parametrize("scale", [1, 0.25])
+@pytest.mark.parametrize("name", SYSTEMS)
+def test_a_system_that_was_written_out_reads_back(name: str, scale: float) -> None:
+    model = system_model(name, scale=scale)
+    assert check(ModelConfig, tomllib.loads(to_toml(model)), origin="x") == model
+
+
+def sizes(annotation: object, *, path: str = "") -> Iterator[tuple[str, type[Config], str]]:
+    """Every whole number of a config and of all its alternatives: what it is called, and by whom."""
+    if isinstance(annotation, type) and issubclass(annotation, Config):
+        for key, field in annotation.model_fields.items():
+            kinds = {field.annotation, *get_args(field.annotation)}
+            if int in kinds or any(int in get_args(kind) for kind in kinds):
+                yield f"{path}{annotation.__name__}.{key}", annotation, key
+            yield from sizes(field.annotation, path=f"{annotation.__name__} ")
+    for part in get_args(annotation):
+        yield from sizes(part, path=path)
+
+
+SIZES = {name: (kind, key) for name, kind, key in sizes(ModelConfig)}
+
+
+def test_the_sizes_are_found() -> None:
+    keys = {key for _, key in SIZES.values()}
+    expected = {"layers", "width", "embedding", "readout", "heads", "key_value_heads", "feed_forward", "kernel"}
+    assert expected | {"maximum_positions", "relative_reach", "longest", "window", "alignment", "samples"} <= keys
+
+
+@pytest.mark.parametrize("name", SIZES)
+def test_a_size_that_no_machine_holds_is_refused_with_its_key(name: str) -> None:
+    kind, key = SIZES[name]
+    if key == "cutoffs":
+        pytest.skip("ranks of the vocabulary, which is known when the layer is built")
+    for size in (10**12, 10**30):
+        with pytest.raises(ConfigError, match=f"{key}: input should be less than or equal to"):
+            check(kind, {key: size}, origin="x")
+
+
+def test_one_embedding_cannot_be_tied_to_another() -> None:
+    with pytest.raises(ConfigError, match="there is one embedding only"):
+        check(ModelConfig, {"tie": "embeddings", "encoder": {"kind": "none"}}, origin="x")
