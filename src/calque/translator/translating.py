@@ -65,8 +65,11 @@ class Translator:
 
         All must have the same target pieces, and an ensemble the same source pieces too.
         """
-        others = [*ensemble, *([language] if language else [])]
-        refuse_strangers(self.tokenizers, [("a model beside it", each.tokenizers) for each in others])
+        refuse_strangers(
+            self.tokenizers,
+            ensemble=[each.tokenizers for each in ensemble],
+            language=language.tokenizers if language else None,
+        )
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
         own = language.model if language else None
         joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
@@ -173,6 +176,7 @@ class Translator:
                 sources = [opened[place].shortened(search.source_limit, size=size) for place in batch]
                 streams = [(search.seed << 32) + work.first + place for place in batch]
                 rules = self._rules([requests[place] for place in batch], sources, work.forbidden)
+                _refuse_rules(rules, search=search)
                 found = self._decode(
                     [each.ids for each in sources], search=search, nbest=work.nbest, streams=streams, rules=rules
                 )
@@ -307,6 +311,13 @@ def _refuse_search(search: SearchConfig, *, nbest: int, attends: bool) -> None:
     if not 1 <= nbest <= most:
         key = "samples" if search.method == "risk" else "beam"
         raise TextError(f"nbest is {nbest} and {key} is {most}: nbest must be 1 or more, and {key} no less")
+
+
+def _refuse_rules(rules: Rules, *, search: SearchConfig) -> None:
+    """Raises an error for phrases that must appear where search could not see to it."""
+    if any(rules.required) and (search.method != "beam" or search.groups > 1):
+        way = f"method = {search.method!r}" if search.method != "beam" else f"groups = {search.groups}"
+        raise ConfigError(f"phrases that must appear and search.{way} do not go together; use beam search, groups = 1")
 
 
 def _chosen(candidates: list[Candidate], *, search: SearchConfig, nbest: int) -> list[Candidate]:
