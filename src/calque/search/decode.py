@@ -27,7 +27,7 @@ class Rules(NamedTuple):
 
     prefixes: Sequence[Sequence[int]] = ()  # one a sentence, or none at all
     required: Sequence[Sequence[Sequence[int]]] = ()  # phrases of each sentence, or none at all
-    follows: Tensor | None = None  # [V], tokens that may come after a required phrase
+    follows: Tensor | None = None  # [B,V], tokens that may come after a required phrase of a sentence
     forbidden: Forbidden | None = None
 
 

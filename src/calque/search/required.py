@@ -30,6 +30,7 @@ class Phrases(NamedTuple):
     tokens: Tensor  # [B,P,L], padded with none
     lengths: Tensor  # [B,P], 0 where there is no phrase
     falls: Tensor  # [B,Z,F], the states that a token may go on from, see `falls_of`
+    follows: Tensor  # [B,V], tokens that may come after one of them
     progress: Progress  # of the live hypotheses
 
 
@@ -38,13 +39,13 @@ class Required:
 
     Candidates are the best of all, the best of each hypothesis, and each with the next token of a phrase or its end.
     Those with as many phrase tokens said stand in one bank; the K places go to the best of each bank in turn, fullest
-    bank first. No hypothesis ends before it has said everything. `follows` [V] is true for tokens that may come
-    after a phrase: those that do not go on with its last word.
+    bank first. No hypothesis ends before it has said everything. `follows` [V] or [B,V] is true for tokens that may
+    come after a phrase: those that do not go on with its last word.
     """
 
     def __init__(self, beams: int, phrases: Sequence[Sequence[Sequence[int]]], *, follows: Tensor) -> None:
         self.beams = beams
-        self.follows = follows
+        self.follows = follows.expand(len(phrases), -1)
         count = max([1, *map(len, phrases)])
         longest = max((len(phrase) for row in phrases for phrase in row), default=1)
         self.tokens = torch.full((len(phrases), count, longest), NONE)
@@ -58,15 +59,15 @@ class Required:
         self.falls = torch.tensor([[[*falls, *[NONE] * (widest - len(falls))] for falls in row] for row in rows])
 
     def start(self, sentences: Tensor) -> Phrases:
-        tokens, lengths, falls = (part.to(sentences.device) for part in (self.tokens, self.lengths, self.falls))
-        self.follows = self.follows.to(sentences.device)
+        parts = (self.tokens, self.lengths, self.falls, self.follows)
+        tokens, lengths, falls, follows = (part.to(sentences.device) for part in parts)
         none = torch.full_like(lengths[:, :1], NONE)
         progress = Progress((lengths == 0)[:, None], none, torch.zeros_like(none), torch.zeros_like(none).bool())
-        return Phrases(tokens, lengths, falls, progress)
+        return Phrases(tokens, lengths, falls, follows, progress)
 
     def extend(self, live: Live, log_probs: Tensor, memory: Phrases, *, end: int) -> tuple[Extended, Phrases]:
         vocabulary = log_probs.shape[-1]
-        totals = live.log_probs[..., None] + self._allowed(log_probs, memory.progress, end=end)
+        totals = live.log_probs[..., None] + _allowed(log_probs, memory, end=end)
         values, places = self._candidates(totals, memory, end=end)
         parents, tokens = places // vocabulary, places % vocabulary
         progress = advance(_of(memory.progress, parents), tokens, memory)
@@ -87,16 +88,6 @@ class Required:
 
     def lacking(self, memory: Phrases) -> Tensor:
         return ~memory.progress.met.all(dim=-1)
-
-    def _allowed(self, log_probs: Tensor, progress: Progress, *, end: int) -> Tensor:
-        """[B,K,V] with −∞ for an end before the last phrase, and for what would go on with the word of a phrase."""
-        known = self.follows.shape[0]
-        goes_on = torch.zeros(log_probs.shape[-1], dtype=torch.bool, device=log_probs.device)
-        goes_on[:known] = ~self.follows
-        allowed = log_probs.masked_fill(progress.complete[..., None] & goes_on, -torch.inf)
-        early = ~progress.met.all(dim=-1)
-        allowed[..., end] = allowed[..., end].masked_fill(early, -torch.inf)
-        return allowed
 
     def _candidates(self, totals: Tensor, memory: Phrases, *, end: int) -> tuple[Tensor, Tensor]:
         """[B,C] values and places in [K·V], best first."""
@@ -151,6 +142,16 @@ def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
     met = progress.met | (complete[..., None] & (numbers == active[..., None]))
     begun = fits.any(dim=-1) & ~complete
     return Progress(met, torch.where(begun, active, NONE), torch.where(begun, said, 0), complete)
+
+
+def _allowed(log_probs: Tensor, phrases: Phrases, *, end: int) -> Tensor:
+    """[B,K,V] with −∞ for an end before the last phrase, and for what would go on with the word of a phrase."""
+    more = log_probs.shape[-1] - phrases.follows.shape[1]  # words that are copied: they are whole
+    goes_on = torch.nn.functional.pad(~phrases.follows, (0, more))[:, None]
+    allowed = log_probs.masked_fill(phrases.progress.complete[..., None] & goes_on, -torch.inf)
+    early = ~phrases.progress.met.all(dim=-1)
+    allowed[..., end] = allowed[..., end].masked_fill(early, -torch.inf)
+    return allowed
 
 
 def _next_tokens(phrases: Phrases) -> Tensor:
