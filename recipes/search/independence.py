@@ -78,6 +78,7 @@ class Difference(NamedTuple):
 class Compared(NamedTuple):
     """What became of sentences in batches, beside themselves alone."""
 
+    alone: list[str]  # translations
     comparisons: int
     noise: float  # the largest difference of log-probabilities, for each token, between equal translations
     differences: list[Difference]
@@ -150,6 +151,7 @@ def compare(
     ids = translator.tokenizers.source.encode_many(sources)
     places = list(range(len(ids)))
     alone = in_batches(translator, ids, search=search, size=1, order=places)
+    texts = [translator.tokenizers.target.decode(each.best.tokens) for each in alone]
     noise, differences = 0.0, []
     for size in sizes:
         together = in_batches(translator, ids, search=search, size=size, order=generator.sample(places, len(places)))
@@ -157,10 +159,10 @@ def compare(
             if one.best.tokens == other.best.tokens:
                 noise = max(noise, abs(one.best.log_prob - other.best.log_prob) / (len(one.best.tokens) + 1))
                 continue
-            texts = (translator.tokenizers.target.decode(each.best.tokens) for each in (one, other))
+            text = translator.tokenizers.target.decode(other.best.tokens)
             parting = part(translator, ids[place], one, other)
-            differences.append(Difference(sources[place], size, *texts, parting))
-    return Compared(len(ids) * len(sizes), noise, differences)
+            differences.append(Difference(sources[place], size, texts[place], text, parting))
+    return Compared(texts, len(ids) * len(sizes), noise, differences)
 
 
 def part(translator: Translator, source: Ids, one: Found, other: Found) -> Parting:

@@ -15,7 +15,8 @@ class Diverse:
     """Groups of beams, one after the other: each is pushed away from what the groups before it chose at this step.
 
     A token that n hypotheses of earlier groups have just taken is compared with `strength`·n less (Hamming diversity,
-    eq. 2); what hypotheses are worth does not change.
+    eq. 2); what hypotheses are worth does not change. Ends are not counted: to end where another group did is no lack
+    of variety, and a penalty on it would make translations run on.
     """
 
     def __init__(self, beams: int, *, groups: int, strength: float) -> None:

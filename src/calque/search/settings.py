@@ -21,7 +21,7 @@ class SearchConfig(Config):
     coverage: float = Field(default=0.0, ge=0)
     """β: a translation loses β Σ log min(attention, 1) for source positions it did not look at (Wu 2016)."""
     end_normalisation: float = Field(default=0.0, ge=0)
-    """γ: a translation gains γ |X| / |Y|, which keeps it from running on."""
+    """γ: a translation gains γ |X| / |Y| and does not run on; beside a length penalty, as alone the empty is best."""
     reward: float = Field(default=0.0, ge=0)
     """What a translation gains for each piece."""
     stopping: Literal["exact", "first", "patience"] = "exact"
