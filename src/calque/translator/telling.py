@@ -1,7 +1,7 @@
 """From hypotheses to what is told of them: text, confidence, oddities, and how they came about. Letter: S source."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from torch import Tensor
@@ -10,20 +10,23 @@ from calque.evaluation.alignment import align, words_of
 from calque.evaluation.confidence import Confidence
 from calque.evaluation.oddities import oddities
 from calque.evaluation.risk import minimum_risk
-from calque.models.model import Model
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.text import UNK, Opened, Tokenizer, Tokenizers
 from calque.translator.answers import Candidate, Detail, Wishes
-from calque.translator.reading import Answer, Reading, read_back
+from calque.translator.reading import Answer, Reading
 
 NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)  # where the rules leave nothing to say
 
 
-class Telling(NamedTuple):
-    """What a model's hypotheses are told with."""
+Read = Callable[[Sequence[Sequence[int]], Sequence[Sequence[Answer]]], list[list[Reading]]]
+"""Answers to each of some sources, read again by who gave them."""
 
-    model: Model
+
+class Telling(NamedTuple):
+    """What hypotheses are told with."""
+
+    read: Read
     tokenizers: Tokenizers
     confidence: Confidence | None
 
@@ -41,7 +44,7 @@ class Telling(NamedTuple):
         readings: list[list[Reading]] | None = None
         if wishes.detail or wishes.replace_unknown is not None:
             answers = [[Answer(each.tokens, each.cut) for each in hypotheses] for hypotheses in found]
-            readings = read_back(self.model, [source.ids for source in sources], answers)
+            readings = self.read([source.ids for source in sources], answers)
         results = []
         for place, (source, hypotheses) in enumerate(zip(sources, found, strict=True)):
             own = readings[place] if readings else [None] * len(hypotheses)

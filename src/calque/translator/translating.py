@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, overload
 
@@ -20,7 +21,7 @@ from calque.tasks.translation import mean_loss
 from calque.text import Opened, Tokenizers, open_source, open_target
 from calque.translator.answers import NOTHING, Candidate, Request, Scored, Translation, Wishes
 from calque.translator.company import Company, begin, refuse_strangers
-from calque.translator.reading import Answer, read_back
+from calque.translator.reading import Answer, Reading, read_along, read_back
 from calque.translator.rules import forbidden_words, rules_of
 from calque.translator.steps import MARKS, pad_source
 from calque.translator.telling import Telling, pieces_of
@@ -141,7 +142,7 @@ class Translator:
             texts = targets[start : start + SCORED]
             ids = open_target(target, texts, sources=opened) if self.model.copies else target.encode_many(texts)
             with self._evaluating():
-                found = read_back(self.model, [each.ids for each in opened], [[Answer(row)] for row in ids])
+                found = self._read([each.ids for each in opened], [[Answer(row)] for row in ids], search=self.search)
             for source, row, (reading,) in zip(opened, ids, found, strict=True):
                 yield Scored(pieces_of(target, row, source.unknown), reading.log_probs)
 
@@ -165,7 +166,7 @@ class Translator:
         results = [Translation([Candidate("", 0.0, 0.0, cut=False)])] * len(lines)
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
-        telling = Telling(self.model, self.tokenizers, self.confidence)
+        telling = Telling(partial(self._read, search=search), self.tokenizers, self.confidence)
         with self._evaluating():
             for batch in _batches(order, [min(len(ids), search.source_limit) + 1 for ids in encoded], search=search):
                 size = len(self.tokenizers.target.vocabulary)
@@ -202,6 +203,16 @@ class Translator:
             nbest=nbest,
             streams=torch.tensor(streams, device=self.device),
         )
+
+    def _read(
+        self, sources: Sequence[Sequence[int]], answers: Sequence[Sequence[Answer]], *, search: SearchConfig
+    ) -> list[list[Reading]]:
+        """What the model, or all models together, make of answers to each source."""
+        if self.company == Company():
+            return read_back(self.model, sources, answers)
+        source = pad_source(sources).to(self.device)
+        begun = begin(self.model, source, company=self.company, search=search, attention=True)
+        return read_along(begun, answers, lengths=source.lengths.to(self.device))
 
     def _open(self, texts: Sequence[str]) -> list[Opened]:
         """Source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
