@@ -28,9 +28,14 @@ sys.path.remove(str(FOLDER))
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
-STEPS, PAIRS = 60, 4000
+STEPS, PAIRS = 100, 4000
 MOST, FEWER, IN_FLOAT64 = 200, 100, 30  # sentences
-LIMITS = {"beam": 4, "maximum_ratio": 1.0, "maximum_extra": 3}  # what has hardly learnt runs on
+LIMITS = {  # what has hardly learnt runs on, or says nothing
+    "beam": 4,
+    "minimum_ratio": 0.7,
+    "maximum_ratio": 1.0,
+    "maximum_extra": 3,
+}
 QUICK = ("luong2015", "tiny")
 
 
@@ -67,9 +72,10 @@ def refuse_dependence(run: Path, *, book: Path, count: int, seed: int) -> None:
         translator = load(run, device="cpu", precision=precision)
         search = translator.search.model_copy(update=LIMITS)
         found = independence.compare(translator, sources, search=search, sizes=(7, size), seed=seed)
-        print(f"in {precision} {len(found.differences)} of {found.comparisons} differ, noise {found.noise:.1e}")
-        assert len(set(found.alone)) > 1, "it has learnt to say something"
+        share = f"{len(found.differences)} of {found.comparisons} differ"
+        print(f"in {precision} {share}, noise {found.noise:.1e}, {len(set(found.alone))} texts")
         if precision == "float32":
+            assert len(set(found.alone)) > 1, "it has learnt to say something"
             assert found.noise <= independence.SCORE_NOISE
             assert all(each.parting.gap <= independence.NEAR for each in found.differences)
         else:
@@ -87,7 +93,7 @@ def trained(name: str, *, book: Path, folder: Path, seed: int) -> Path:
         "training.patience=0",
         "training.average=0",
         "training.batch.tokens=512",
-        "training.optimiser.learning_rate=0.01",
+        f"training.optimiser.learning_rate={RECIPES[name].budget.rate / 2}",
         "training.schedule.kind=linear",
         "training.schedule.warmup=10",
         *(f"training.{key}={STEPS}" for key in ("steps", "validate_every", "checkpoint_every", "log_every")),

@@ -12,7 +12,7 @@ class SearchConfig(Config):
 
     method: Literal["beam", "sample", "risk"] = "beam"
     """beam search; sample: drawn at random; risk: of drawn ones, the one most like the others (minimum Bayes risk)."""
-    beam: int = Field(default=5, ge=1)
+    beam: int = Field(default=5, ge=1, le=1000)
     """How many hypotheses are kept a step; 1 is greedy search when nothing is normalised."""
     length_penalty: float = Field(default=0.6, ge=0)
     """α: log-probabilities are divided by ((5 + |Y|) / 6)^α (Wu 2016), or by |Y|^α; 0 leaves them."""
