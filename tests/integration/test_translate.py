@@ -181,6 +181,40 @@ def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
     assert "do not go together" in answer.err
 
 
+def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:
+    """Also where it is required: then nothing can be right, and what must not be said is not."""
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"maximum": 4, "minimum": 4})
+    for required in ((), ("h",)):
+        request = calque.Request("a b c h g f", required=required)
+        (found,) = translator.stream([request], search=search, nbest=3, wishes=Wishes(forbidden=("h", "d")))
+        assert all(not {"h", "d"} & set(each.text.split()) for each in found.candidates)
+
+
+def test_diverse_answers_are_different_ones(trained: Path) -> None:
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"beam": 6, "groups": 3, "diversity": 0.0})
+    for found in translator.stream(["a b c", "h g f e"], search=search, nbest=6):
+        whole = [each.text for each in found.candidates if not each.cut]
+        assert len(set(whole)) == len(whole) > 1
+
+
+def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
+    for options, message in (
+        (["--output", tmp_path], "is a folder"),
+        (["--language", trained], "is no language model"),
+        (["coverage"], "is not a setting: write KEY=VALUE"),
+        (["minimum=9", "maximum=3"], "minimum 9 is more than maximum 3"),
+        (["beam=100000"], "less than or equal to 1000"),
+        (["--precision", "int8"], "not one of float32, bfloat16, float64"),
+    ):
+        answer = command("translate", trained, "--input", sentences, *options)
+        assert answer.code == 2, options
+        assert message in answer.err
+        assert "Traceback" not in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["input"]
+
+
 def test_what_is_drawn_depends_on_seed_and_line_alone(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"method": "sample", "temperature": 2.0, "batch_tokens": 30})

@@ -29,7 +29,7 @@ sys.path.remove(str(FOLDER))
 pytestmark = pytest.mark.usefixtures("unplotted")
 
 STEPS, PAIRS = 100, 4000
-MOST, FEWER, IN_FLOAT64 = 200, 100, 30  # sentences
+MOST, FEWER, IN_FLOAT64 = 200, 60, 30  # sentences
 LIMITS = {  # what has hardly learnt runs on, or says nothing
     "beam": 4,
     "minimum_ratio": 0.7,

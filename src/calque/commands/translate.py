@@ -9,7 +9,7 @@ import typer
 
 from calque.commands.inputs import input_lines, input_name, refuse_unreadable
 from calque.commands.windows import WINDOW, windows
-from calque.errors import DataError, TextError
+from calque.errors import ConfigError, DataError, TextError
 
 if TYPE_CHECKING:
     from calque.commands.answering import Answered, Answering
@@ -103,9 +103,13 @@ def translate(
     refuse_unreadable(input, prefixes, terms, forbid, dictionary)
     if input and output and output.exists() and output.samefile(input):
         raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
+    if output and output.is_dir():
+        raise DataError(f"{output}: is a folder; name a file for --output")
     models = [model, *(ensemble or []), *(each for each in (language, reverse) if each)]
     loaded = {path: load(path, device=where, precision=fine) for path in models}
     prior = loaded[language] if language else None
+    if prior is not None and not prior.is_language_model:
+        raise DataError(f"{language}: reads a source, so it is no language model; train one with --system language")
     channel = Channel(loaded[reverse], prior) if reverse else None
     translator = loaded[model]
     if ensemble or (prior and not channel):
@@ -149,6 +153,9 @@ def _search(
     from calque.config import check, override, to_values
     from calque.search.settings import SearchConfig
 
+    for text in settings:
+        if "=" not in text:
+            raise ConfigError(f"{text!r} is not a setting: write KEY=VALUE, e.g. coverage=0.2")
     least = max(translator.search.beam, nbest)
     values = {**to_values(translator.search), "beam": beam or least}
     if batch_tokens:

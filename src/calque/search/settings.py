@@ -77,6 +77,12 @@ class SearchConfig(Config):
             raise ValueError(f"beam {self.beam} must be a multiple of groups {self.groups}")
         return self
 
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Self:
+        if self.maximum is not None and self.minimum > self.maximum:
+            raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}")
+        return self
+
     @property
     def is_greedy(self) -> bool:
         """Whether the best token of every step is the answer: one beam, nothing that ranks otherwise."""
