@@ -143,8 +143,9 @@ def terms_text(found: Mapping[str, Any]) -> str:
     required, asked = found["required"], found["scores_where_asked"]
     before, after = (f"{asked[name]['bleu_lowercased']:.2f}" for name in ("plain", "required"))
     failures = len(required["failures"]) + len(found["forbidden"]["failures"])
+    rounds = f"{found['rounds']} round{'s' if found['rounds'] > 1 else ''}"
     return (
-        f"{found['sentences']:,} sentences in {found['rounds']} rounds, beam {found['beam']}; failures: {failures}. In "
+        f"{found['sentences']:,} sentences in {rounds}, beam {found['beam']}; failures: {failures}. In "
         f"the {required['sentences_where_asked']:,} sentences whose translation lacked\na required word BLEU "
         f"lowercased goes from {before} to {after}: required words come from the reference, so this is no gain in "
         "quality."
@@ -172,7 +173,8 @@ def report(out: Path, *, name: str = "") -> tuple[str, dict[str, list[Row]]]:
     """All that a folder has, in Markdown, and the lines of its figure."""
     rows, stops = read_rows(out / beams.RESULTS), read_rows(out / stopping.RESULTS)
     terms = json.loads((out / "terms.json").read_bytes()) if (out / "terms.json").exists() else None
-    lines, parts, used = lines_of(rows), [], [*rows, *stops, *([terms] if terms else [])]
+    told_of = [{**terms, "signatures": terms["scores"]["plain"]["signatures"]}] if terms else []
+    lines, parts, used = lines_of(rows), [], [*rows, *stops, *told_of]
     if not used:
         raise ValueError(f"{out}: no results yet: run beams.py, stopping.py or terms.py first")
     if lines:

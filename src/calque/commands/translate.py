@@ -63,7 +63,7 @@ def translate(
     invalid: Annotated[str, typer.Option(help="A line that is not UTF-8: fail, skip (empty) or replace.")] = "fail",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[
-        str, typer.Option(help="float32; bfloat16 is quicker where the machine has it; float64.")
+        str, typer.Option(help="float32, bfloat16 (half the memory, for GPUs) or float64.")
     ] = "float32",
 ) -> None:
     """Translate a file, standard input, or what you type; one line out for each line in.
