@@ -1,9 +1,10 @@
 """The results of the recipe as tables and a figure.
 
-    python recipes/search/report.py OUT [--write README.md]
+    python recipes/search/report.py OUT [--write README.md] [--name NAME]
 
 prints the report of what OUT has, and writes it to OUT/report.md with its figure OUT/beams.png; with --write also
-between the marks of that file, and the figure beside it.
+between the marks of that file, and the figure beside it. A file may hold several reports: each has a NAME in its marks
+and in the name of its figure.
 """
 
 import argparse
@@ -18,10 +19,18 @@ import stopping
 from drawing import draw_beams
 from sentences import TEST, VALID, read_rows
 
-BEGIN, END = "<!-- results -->", "<!-- /results -->"
-FIGURE = "beams.png"
 LETTERS = {"length_penalty": "α", "coverage": "β", "end_normalisation": "γ", "reward": "ρ"}
 Row = Mapping[str, Any]
+
+
+def marks(name: str) -> tuple[str, str]:
+    """What stands before and behind a report."""
+    return f"<!-- results{name and ' '}{name} -->", f"<!-- /results{name and ' '}{name} -->"
+
+
+def figure_name(name: str) -> str:
+    """The file of a report's figure."""
+    return f"beams{name and '-'}{name}.png"
 
 
 def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -134,8 +143,9 @@ def terms_text(found: Mapping[str, Any]) -> str:
     required, asked = found["required"], found["scores_where_asked"]
     before, after = (f"{asked[name]['bleu_lowercased']:.2f}" for name in ("plain", "required"))
     failures = len(required["failures"]) + len(found["forbidden"]["failures"])
+    rounds = f"{found['rounds']} round{'s' if found['rounds'] > 1 else ''}"
     return (
-        f"{found['sentences']:,} sentences in {found['rounds']} rounds, beam {found['beam']}; failures: {failures}. In "
+        f"{found['sentences']:,} sentences in {rounds}, beam {found['beam']}; failures: {failures}. In "
         f"the {required['sentences_where_asked']:,} sentences whose translation lacked\na required word BLEU "
         f"lowercased goes from {before} to {after}: required words come from the reference, so this is no gain in "
         "quality."
@@ -159,11 +169,12 @@ def made(rows: Sequence[Row]) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def report(out: Path) -> tuple[str, dict[str, list[Row]]]:
+def report(out: Path, *, name: str = "") -> tuple[str, dict[str, list[Row]]]:
     """All that a folder has, in Markdown, and the lines of its figure."""
     rows, stops = read_rows(out / beams.RESULTS), read_rows(out / stopping.RESULTS)
     terms = json.loads((out / "terms.json").read_bytes()) if (out / "terms.json").exists() else None
-    lines, parts, used = lines_of(rows), [], [*rows, *stops, *([terms] if terms else [])]
+    told_of = [{**terms, "signatures": terms["scores"]["plain"]["signatures"]}] if terms else []
+    lines, parts, used = lines_of(rows), [], [*rows, *stops, *told_of]
     if not used:
         raise ValueError(f"{out}: no results yet: run beams.py, stopping.py or terms.py first")
     if lines:
@@ -172,7 +183,7 @@ def report(out: Path) -> tuple[str, dict[str, list[Row]]]:
             "### Beams",
             f"test_2016_flickr, {count:,} sentences: BLEU lowercased (cased; length ratio).",
             beams_table(lines),
-            f"![BLEU and length ratio against the beam]({FIGURE})",
+            f"![BLEU and length ratio against the beam]({figure_name(name)})",
             f"The grid: `val`, beam {beams.GRID_BEAM}.",
             grid_table(rows),
         ]
@@ -183,13 +194,14 @@ def report(out: Path) -> tuple[str, dict[str, list[Row]]]:
     return "\n\n".join([*parts, "### Made with", made(used)]) + "\n", lines
 
 
-def filled(text: str, *, results: str) -> str:
+def filled(text: str, *, results: str, name: str = "") -> str:
     """`text` with the results between its marks."""
-    before, begin, rest = text.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not (begin and end):
-        raise ValueError(f"there is no place for the results: it begins with {BEGIN} and ends with {END}")
-    return f"{before}{BEGIN}\n\n{results}\n{END}{after}"
+    begin, end = marks(name)
+    before, begins, rest = text.partition(begin)
+    _, ends, after = rest.partition(end)
+    if not (begins and ends):
+        raise ValueError(f"there is no place for the results: it begins with {begin} and ends with {end}")
+    return f"{before}{begin}\n\n{results}\n{end}{after}"
 
 
 def _cell(row: Row, *, is_best: bool) -> str:
@@ -209,17 +221,20 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("out", type=Path)
     parser.add_argument("--write", type=Path, help="a file with marks, to be filled")
+    parser.add_argument("--name", default="", help="of the marks, where the file has several reports")
     given = parser.parse_args()
     try:
-        text, lines = report(given.out)
+        text, lines = report(given.out, name=given.name)
         print(text)
         (given.out / "report.md").write_text(text, encoding="utf-8")
         labels = {name: f"{name}: {told(rows[0]['parameters'])}" for name, rows in lines.items()}
         folders = [given.out, *([given.write.parent] if given.write else [])]
         for folder in folders if lines else []:
-            draw_beams(folder / FIGURE, lines, labels=labels)
+            draw_beams(folder / figure_name(given.name), lines, labels=labels)
         if given.write:
-            given.write.write_text(filled(given.write.read_text(encoding="utf-8"), results=text), encoding="utf-8")
+            given.write.write_text(
+                filled(given.write.read_text(encoding="utf-8"), results=text, name=given.name), encoding="utf-8"
+            )
     except (OSError, ValueError) as error:
         sys.exit(f"report.py: {error}")
 

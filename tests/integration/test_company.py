@@ -6,6 +6,7 @@ import pytest
 
 import calque
 from calque.experiment import train
+from calque.translator import Wishes
 from calque.translator.channel import ranked_again
 from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values
 
@@ -54,8 +55,19 @@ def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
 
 
 def test_strangers_are_refused(runs: dict[str, Path]) -> None:
-    with pytest.raises(calque.FolderError, match="its pieces are not those"):
-        calque.load(runs["one"]).beside([calque.load(runs["stranger"])])
+    one, stranger = calque.load(runs["one"]), calque.load(runs["stranger"])
+    with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
+        one.beside([stranger])
+    with pytest.raises(calque.FolderError, match="language model: its pieces are not those"):
+        one.beside(language=stranger)
+    half = calque.Translator(
+        one.model,
+        one.tokenizers._replace(source=stranger.tokenizers.source),
+        config=one.config,
+        search=one.search,
+    )
+    with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
+        one.beside([half])
 
 
 def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None:
@@ -68,6 +80,22 @@ def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None
     best = found.candidates[0]
     (own,), (prior,) = one.score(["a b c"], [best.text]), language.score([best.text], [best.text])
     assert best.log_prob == pytest.approx(own.log_prob + 0.5 * prior.log_prob, abs=1e-3)
+
+
+@pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
+def test_pieces_cost_what_all_models_together_say(runs: dict[str, Path], mean: str) -> None:
+    """Scoring agrees with search, and the log-probabilities of pieces with the whole's."""
+    one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    for joined in (one.beside([two]), one.beside([two], language=language)):
+        joined.search = one.search.model_copy(update={"ensemble": mean, "language_weight": 0.4})
+        for line, found in zip(LINES, joined.stream(LINES, nbest=2, wishes=Wishes(detail=True)), strict=True):
+            for each in found.candidates if line else []:
+                assert each.detail is not None
+                assert sum(each.detail.log_probs) == pytest.approx(each.log_prob, abs=1e-4)
+                assert each.detail.attention is not None
+                (scored,) = joined.score([line], [each.text])
+                if not each.cut:
+                    assert scored.log_prob == pytest.approx(each.log_prob, abs=1e-4)
 
 
 def test_a_language_model_prefers_what_it_has_seen(runs: dict[str, Path]) -> None:

@@ -1,5 +1,6 @@
 """The command as a process: pipes that stay open, pipes that close, and a terminal."""
 
+import json
 import os
 import pty
 import select
@@ -83,6 +84,33 @@ def test_at_a_terminal_it_is_a_conversation(trained: Path) -> None:
         _read_until(terminal, b"\nh g\r\n> ")
         os.write(terminal, b"\x04")  # Ctrl-D
         assert process.wait(timeout=60) == 0
+    finally:
+        process.kill()
+        process.wait()
+        os.close(terminal)
+
+
+def test_a_conversation_heeds_what_was_asked_for(trained: Path, tmp_path: Path) -> None:
+    """Terms, marks, forbidden words and formats hold at a terminal as they do for a file."""
+    (tmp_path / "terms").write_text("a\th h\n", encoding="utf-8")
+    (tmp_path / "forbid").write_text("c\n", encoding="utf-8")
+    asked = ["--terms", str(tmp_path / "terms"), "--forbid", str(tmp_path / "forbid"), "--inline", "--format", "jsonl"]
+    terminal, inside = pty.openpty()
+    with (tmp_path / "out").open("wb") as out:
+        command = [*COMMAND, str(trained), *asked]
+        process = subprocess.Popen(command, stdin=inside, stdout=out, stderr=inside, env=environment())
+    os.close(inside)
+    try:
+        _read_until(terminal, b"Ctrl-D ends.")
+        os.write(terminal, b'</term>\na <term target="g g">b</term> c\n\x04')
+        _read_until(terminal, b"line 1: </term> without")  # said so, and the conversation goes on
+        assert process.wait(timeout=60) == 0
+        (row,) = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").splitlines()]
+        best = row["candidates"][0]["text"]
+        assert row["source"] == "a b c"
+        assert "h h" in best
+        assert "g g" in best
+        assert "c" not in best
     finally:
         process.kill()
         process.wait()

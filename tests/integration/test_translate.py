@@ -136,6 +136,85 @@ def test_a_terms_file_that_is_not_pairs_is_refused(
     assert "has 1 lines" in answer.err
 
 
+def test_marks_ask_for_phrases_and_are_not_read(command: Command, trained: Path, tmp_path: Path) -> None:
+    source, plain, terms = (tmp_path / name for name in ("source", "plain", "terms"))
+    marked = ['a <term target="h h">b</term> c', "", "\\<term > d", 'e <term target="g">f</term>']
+    source.write_text("".join(f"{line}\n" for line in marked), encoding="utf-8")
+    plain.write_text("a b c\n\n<term > d\ne f\n", encoding="utf-8")
+    terms.write_text("f\tg\ne\tb b\n", encoding="utf-8")
+    options = ["--inline", "--terms", terms, "--format", "jsonl"]
+    found = rows(command("translate", trained, "--input", source, *options))
+    assert [row["source"] for row in found] == plain.read_text(encoding="utf-8").splitlines()
+    first, second, third, fourth = (row["candidates"][0]["text"] for row in found)
+    assert " h h" in f" {first}"
+    assert second == ""
+    assert fourth.split().count("g") == 1, "asked for by a mark and by a term, it is said once"
+    assert "b b" in fourth
+    assert third == command("translate", trained, "--input", plain).out.splitlines()[2]
+    (same,) = calque.load(trained).stream([calque.Request.inline(marked[0])])
+    assert same.text == first
+    unread = command("translate", trained, "--input", source)
+    assert unread.code == 0, "without --inline marks are text"
+
+
+def test_a_wrong_mark_is_one_message(command: Command, trained: Path) -> None:
+    answer = command("translate", trained, "--inline", stdin=b'a\n<term target="b">c\n')
+    assert answer.code == 2
+    assert "standard input: line 2: no </term> follows" in answer.err
+    assert "Traceback" not in answer.err
+
+
+def test_in_a_long_line_a_phrase_is_said_with_its_words(command: Command, trained: Path) -> None:
+    line = b'c b a b c <term target="h h">d</term> e f g b\n'
+    answer = command("translate", trained, "source_limit=5", "--long", "split", "--inline", stdin=line)
+    assert answer.code == 0, answer.err
+    assert f" {answer.out.strip()} ".count(" h h ") == 1
+    assert answer.out.startswith("c b a b c ")
+
+
+@pytest.mark.parametrize("setting", [["method=sample"], ["method=risk"], ["groups=2", "beam=4"]])
+def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
+    command: Command, trained: Path, setting: list[str]
+) -> None:
+    answer = command("translate", trained, *setting, "--inline", stdin=b'<term target="b">c</term>\n')
+    assert answer.code == 2
+    assert "do not go together" in answer.err
+
+
+def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:
+    """Also where it is required: then nothing can be right, and what must not be said is not."""
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"maximum": 4, "minimum": 4})
+    for required in ((), ("h",)):
+        request = calque.Request("a b c h g f", required=required)
+        (found,) = translator.stream([request], search=search, nbest=3, wishes=Wishes(forbidden=("h", "d")))
+        assert all(not {"h", "d"} & set(each.text.split()) for each in found.candidates)
+
+
+def test_diverse_answers_are_different_ones(trained: Path) -> None:
+    translator = calque.load(trained)
+    search = translator.search.model_copy(update={"beam": 6, "groups": 3, "diversity": 0.0})
+    for found in translator.stream(["a b c", "h g f e"], search=search, nbest=6):
+        whole = [each.text for each in found.candidates if not each.cut]
+        assert len(set(whole)) == len(whole) > 1
+
+
+def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
+    for options, message in (
+        (["--output", tmp_path], "is a folder"),
+        (["--language", trained], "is no language model"),
+        (["coverage"], "is not a setting: write KEY=VALUE"),
+        (["minimum=9", "maximum=3"], "minimum 9 is more than maximum 3"),
+        (["beam=100000"], "less than or equal to 1000"),
+        (["--precision", "int8"], "not one of float32, bfloat16, float64"),
+    ):
+        answer = command("translate", trained, "--input", sentences, *options)
+        assert answer.code == 2, options
+        assert message in answer.err
+        assert "Traceback" not in answer.err
+    assert [path.name for path in tmp_path.iterdir()] == ["input"]
+
+
 def test_what_is_drawn_depends_on_seed_and_line_alone(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"method": "sample", "temperature": 2.0, "batch_tokens": 30})

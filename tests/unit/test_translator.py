@@ -22,6 +22,7 @@ from calque.text import BOS, EOS
 from calque.translator import (
     KIND,
     Translator,
+    Wishes,
     choose_device,
     decoding_step,
     load,
@@ -29,6 +30,7 @@ from calque.translator import (
     save_model,
     weights_of,
 )
+from calque.translator.devices import choose_precision
 
 LINES = ["a b c", "", "h", " \t ", "g g f e d c", "a b", "\u2028", "b c d e f"]
 
@@ -102,6 +104,21 @@ def test_odd_text_is_translated_into_something(translator: Translator) -> None:
     assert len(translator.translate(odd)) == len(odd)
     with pytest.raises(TextError, match="surrogate"):
         translator.translate("a \ud800")
+
+
+def test_a_precision_is_what_weights_are_kept_in(trained: Path, translator: Translator) -> None:
+    expected = [each.candidates[0].log_prob for each in translator.stream(LINES)]
+    for precision, kind, near in (("float64", torch.float64, 1e-4), ("bfloat16", torch.bfloat16, 0.5)):
+        other = load(trained, device="cpu", precision=precision)
+        assert {each.dtype for each in other.model.parameters()} == {kind}
+        assert other.translate("a b c d") == "a b c d"
+        assert [each.candidates[0].log_prob for each in other.stream(LINES)] == pytest.approx(expected, abs=near)
+        search = other.search.model_copy(update={"coverage": 0.2})
+        (found,) = other.stream(["a b c"], search=search, wishes=Wishes(detail=True))
+        assert found.candidates[0].detail is not None
+        assert sum(found.candidates[0].detail.log_probs) == pytest.approx(found.candidates[0].log_prob, abs=near)
+    with pytest.raises(ConfigError, match="mps has no float64"):
+        choose_precision("float64", device=torch.device("mps"))
 
 
 def test_an_overlong_source_is_cut_and_said_to_be(translator: Translator) -> None:

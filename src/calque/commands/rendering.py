@@ -4,9 +4,9 @@ import json
 import math
 from typing import Any, NamedTuple
 
-from calque.data.lines import Line
+from calque.commands.answering import Answered
 from calque.evaluation.alignment import pharaoh
-from calque.translator import Candidate, Translation
+from calque.translator import Candidate
 
 
 class Rendering(NamedTuple):
@@ -17,8 +17,9 @@ class Rendering(NamedTuple):
     attention: bool
 
 
-def render(translation: Translation, *, line: Line, rendering: Rendering) -> bytes:
+def render(answered: Answered, *, rendering: Rendering) -> bytes:
     """What is written for one line, its end included."""
+    line, source, translation = answered
     match rendering.format:
         case "text":
             return "".join(f"{each.text}\n" for each in translation.candidates[: rendering.nbest]).encode()
@@ -28,7 +29,7 @@ def render(translation: Translation, *, line: Line, rendering: Rendering) -> byt
         case _:
             values = {
                 "line": line.number,
-                "source": line.text,
+                "source": source,
                 "source_cut": translation.source_cut or line.cut,
                 "candidates": [_values(each, attention=rendering.attention) for each in translation.candidates],
             }

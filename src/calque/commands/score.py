@@ -17,6 +17,7 @@ def score(
     format: Annotated[str, typer.Option(help="tsv (log-probability, per piece) or jsonl (each piece).")] = "tsv",
     output: Annotated[Path | None, typer.Option(help="Where the scores go; else stdout.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
     """Give the log-probability of translations that are there already; one line out for each pair in.
 
@@ -29,16 +30,18 @@ def score(
     from calque.commands.choices import choice
     from calque.commands.progress import counting
     from calque.data.alignment import refuse_misaligned
-    from calque.translator import load
+    from calque.translator import DEVICES, PRECISIONS, load
 
     chosen = choice(format, ("tsv", "jsonl"), option="--format")
+    where = choice(device, DEVICES, option="--device")
+    fine = choice(precision, PRECISIONS, option="--precision")
     refuse_unreadable(source, target)
     sources, targets = (
         [line.text for line in input_lines(path, limit=1 << 16, invalid="fail")] for path in (source, target)
     )
     if len(sources) != len(targets):
         refuse_misaligned(source, target=target)
-    translator = load(model, device=choice(device, ("auto", "cpu", "cuda", "mps"), option="--device"))
+    translator = load(model, device=where, precision=fine)
     rows, total, pieces = [], 0.0, 0
     with counting("scoring", total=len(sources)) as more:
         for number, found in enumerate(translator.score(sources, targets), start=1):

@@ -9,12 +9,13 @@ import typer
 
 from calque.commands.inputs import input_lines, input_name, refuse_unreadable
 from calque.commands.windows import WINDOW, windows
-from calque.errors import DataError, TextError
+from calque.errors import ConfigError, DataError, TextError
 
 if TYPE_CHECKING:
-    from calque.data.lines import Line
+    from calque.commands.answering import Answered, Answering
+    from calque.commands.rendering import Rendering
     from calque.search.settings import SearchConfig
-    from calque.translator import Translation, Translator
+    from calque.translator import Translator
 
 LINE_LIMIT = 1 << 16  # bytes of a line that are read; a model reads far less
 FORMATS = ("text", "tsv", "jsonl")
@@ -47,6 +48,9 @@ def translate(
     terms: Annotated[
         Path | None, typer.Option(help="Source term, tab, phrase that must appear when the term does.")
     ] = None,
+    inline: Annotated[
+        bool, typer.Option("--inline", help='Lines have marks: <term target="what must appear">words</term>.')
+    ] = False,
     forbid: Annotated[Path | None, typer.Option(help="Words that must not appear, one a line.")] = None,
     replace_unknown: Annotated[
         bool, typer.Option("--replace-unknown", help="Unknown words become the source words they come from.")
@@ -58,6 +62,9 @@ def translate(
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions decoded together.")] = None,
     invalid: Annotated[str, typer.Option(help="A line that is not UTF-8: fail, skip (empty) or replace.")] = "fail",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    precision: Annotated[
+        str, typer.Option(help="float32, bfloat16 (half the memory, for GPUs) or float64.")
+    ] = "float32",
 ) -> None:
     """Translate a file, standard input, or what you type; one line out for each line in.
 
@@ -75,42 +82,55 @@ def translate(
         calque translate runs/1 method=sample temperature=0.7 < test.de
 
         calque translate runs/1 --terms terms.tsv --forbid words.txt --input test.de
+
+        echo 'Der <term target="depot">Bahnhof</term> ist zu.' | calque translate runs/1 --inline
     """
     from calque.commands import wishes
+    from calque.commands.answering import Answering, Channel
     from calque.commands.choices import choice
     from calque.commands.progress import counting
     from calque.commands.rendering import Rendering, render
     from calque.commands.resuming import Part
-    from calque.translator import load
-    from calque.translator.channel import ranked_again
-    from calque.translator.splitting import split_requests
+    from calque.translator import DEVICES, PRECISIONS, load
 
     policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
     chosen = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
     if attention and chosen != "jsonl":
         raise DataError("--attention goes with --format jsonl")
     splits = choice(long, ("cut", "split"), option="--long") == "split"
+    where = choice(device, DEVICES, option="--device")
+    fine = choice(precision, PRECISIONS, option="--precision")
     refuse_unreadable(input, prefixes, terms, forbid, dictionary)
     if input and output and output.exists() and output.samefile(input):
         raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
-    where = choice(device, ("auto", "cpu", "cuda", "mps"), option="--device")
-    translator = load(model, device=where)
-    others = [load(each, device=where) for each in ensemble or []]
-    prior = load(language, device=where) if language else None
-    channel = load(reverse, device=where) if reverse else None
-    if others or (prior and not channel):
-        translator = translator.beside(others, language=None if channel else prior)
-    search = _search(translator, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
-    asked = wishes.read(forbid=forbid, replace_unknown=replace_unknown, dictionary=dictionary, detail=chosen == "jsonl")
-    if input is None and sys.stdin.isatty():
-        _converse(translator, search, nbest=nbest)
-        return
+    if output and output.is_dir():
+        raise DataError(f"{output}: is a folder; name a file for --output")
+    models = [model, *(ensemble or []), *(each for each in (language, reverse) if each)]
+    loaded = {path: load(path, device=where, precision=fine) for path in models}
+    prior = loaded[language] if language else None
+    if prior is not None and not prior.is_language_model:
+        raise DataError(f"{language}: reads a source, so it is no language model; train one with --system language")
+    channel = Channel(loaded[reverse], prior) if reverse else None
+    translator = loaded[model]
+    if ensemble or (prior and not channel):
+        translator = translator.beside([loaded[each] for each in ensemble or []], language=None if channel else prior)
     name, rendering = input_name(input), Rendering(chosen, nbest=nbest, attention=attention)
-    requests = wishes.Requests(prefixes=prefixes, terms=terms)
+    answering = Answering(
+        translator,
+        _search(translator, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens),
+        wishes.Requests(name, prefixes=prefixes, terms=terms, inline=inline),
+        wishes.read(forbid=forbid, replace_unknown=replace_unknown, dictionary=dictionary, detail=chosen == "jsonl"),
+        nbest,
+        splits,
+        channel,
+    )
+    if input is None and output is None and sys.stdin.isatty():
+        _converse(answering, rendering=rendering if format else None)
+        return
     part = None
     if output is not None:
-        ways = [search.model_dump(), rendering._asdict(), policy, replace_unknown, splits, WINDOW]
-        models = [model, *(ensemble or []), *(each for each in (language, reverse) if each)]
+        ways = [answering.search.model_dump(), rendering._asdict(), policy, replace_unknown, splits, WINDOW]
+        ways += [inline, fine, translator.device.type, [len(ensemble or []), bool(language), bool(reverse)]]
         part = Part(output, models=models, inputs=(input, prefixes, terms, forbid, dictionary), settings=ways)
         if part.lines:
             typer.echo(f"{output}: going on behind line {part.lines:,}", err=True)
@@ -118,21 +138,9 @@ def translate(
     lines = input_lines(input, limit=LINE_LIMIT, invalid=policy)
     with part or nullcontext(sys.stdout.buffer) as sink, counting("translating", total=None) as more:
         for window in windows(lines, live=input is None, skip=done):
-            asking = requests.of(window)
-            split = split_requests(asking, tokenizer=translator.tokenizers.source, search=search) if splits else None
-            asking = split.requests if split else asking
-            first = window[0].number - 1
-            given = nbest if channel is None else search.beam
-            found = translator.stream(asking, search=search, nbest=given, wishes=asked, first=first)
-            if split is not None:
-                found = split.joined(found)
-            if channel is not None:
-                texts = [line.text for line in window]
-                again = ranked_again(list(found), texts, reverse=channel, language=prior, search=search)
-                found = (each._replace(candidates=each.candidates[:nbest]) for each in again)
-            for line, translation in zip(window, found, strict=True):
-                _report(line, translation, name=name, limit=search.source_limit)
-                sink.write(render(translation, line=line, rendering=rendering))
+            for answered in answering.answers(window):
+                _report(answered, name=name, limit=answering.search.source_limit)
+                sink.write(render(answered, rendering=rendering))
             sink.flush()
             more(len(window))
             if part is not None:
@@ -145,6 +153,9 @@ def _search(
     from calque.config import check, override, to_values
     from calque.search.settings import SearchConfig
 
+    for text in settings:
+        if "=" not in text:
+            raise ConfigError(f"{text!r} is not a setting: write KEY=VALUE, e.g. coverage=0.2")
     least = max(translator.search.beam, nbest)
     values = {**to_values(translator.search), "beam": beam or least}
     if batch_tokens:
@@ -152,8 +163,9 @@ def _search(
     return check(SearchConfig, override(values, settings), origin="search settings")
 
 
-def _report(line: "Line", translation: "Translation", *, name: str, limit: int) -> None:
+def _report(answered: "Answered", *, name: str, limit: int) -> None:
     """Says on standard error what of a line was not translated, or looks wrong."""
+    line, translation = answered.line, answered.translation
     where = f"{name}: line {line.number}"
     if line.invalid is not None:
         typer.echo(f"{where}: byte {line.invalid} is not UTF-8", err=True)
@@ -166,21 +178,29 @@ def _report(line: "Line", translation: "Translation", *, name: str, limit: int) 
         typer.echo(f"{where}: the translation repeats itself", err=True)
 
 
-def _converse(translator: "Translator", search: "SearchConfig", *, nbest: int) -> None:
+def _converse(answering: "Answering", *, rendering: "Rendering | None") -> None:
+    """Answers what is typed, line by line; as a file's lines would be where a format was asked for."""
+    from calque.commands.rendering import render
+    from calque.data.lines import Line
+
     typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
     prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
-    number = 0
+    number = 1
     while True:
         try:
-            found = list(translator.stream([input(prompt)], search=search, nbest=nbest, first=number))
+            (answered,) = answering.answers([Line(input(prompt), number, cut=False, invalid=None)])
         except EOFError:
             return
-        except (TextError, UnicodeDecodeError) as error:
+        except UnicodeDecodeError as error:
             typer.echo(f"that line is not text: {error}", err=True)
             continue
+        except (TextError, DataError) as error:
+            typer.echo(str(error), err=True)
+            continue
         number += 1
-        for translation in found:
-            if translation.source_cut:
-                typer.echo(f"too long: only the first {search.source_limit} pieces were read", err=True)
-            for candidate in translation.candidates:
-                typer.echo(candidate.text if nbest == 1 else f"{candidate.score:8.3f}  {candidate.text}")
+        _report(answered, name="standard input", limit=answering.search.source_limit)
+        if rendering is not None:
+            typer.echo(render(answered, rendering=rendering), nl=False)
+            continue
+        for each in answered.translation.candidates:
+            typer.echo(each.text if answering.nbest == 1 else f"{each.score:8.3f}  {each.text}")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from calque.commands.inputs import input_lines
 from calque.data.lines import Line
-from calque.errors import DataError
+from calque.errors import DataError, TextError
 from calque.text.scripts import is_unspaced
 from calque.translator import Request, Wishes
 
@@ -21,16 +21,35 @@ def read(*, forbid: Path | None, replace_unknown: bool, dictionary: Path | None,
 
 
 class Requests:
-    """Makes requests of lines: with the prefix of the same line, and the phrases for terms that occur in it."""
+    """Makes requests of lines: with the prefix of the same line, the phrases for terms that occur in it, and marks.
 
-    def __init__(self, *, prefixes: Path | None, terms: Path | None) -> None:
+    `name` is what messages call the lines' file; marks count where `inline` is true. A phrase that a mark asks for is
+    not asked for again by a term.
+    """
+
+    def __init__(self, name: str, *, prefixes: Path | None, terms: Path | None, inline: bool) -> None:
+        self.name, self.inline = name, inline
         self.prefixes = [line.text for line in _lines(prefixes)] if prefixes else None
         self.file = prefixes
         self.terms = [(_pattern(term), phrase) for term, phrase in _pairs(terms)] if terms else []
 
     def of(self, lines: Sequence[Line]) -> list[Request]:
         """One request a line."""
-        return [Request(line.text, self._prefix(line), self._phrases(line.text)) for line in lines]
+        return [self._with_terms(self._marked(line)._replace(prefix=self._prefix(line))) for line in lines]
+
+    def _marked(self, line: Line) -> Request:
+        if not self.inline:
+            return Request(line.text)
+        try:
+            return Request.inline(line.text)
+        except TextError as error:
+            raise DataError(f"{self.name}: line {line.number}: {error}") from None
+
+    def _with_terms(self, request: Request) -> Request:
+        found = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
+        new = [(phrase, match.start()) for phrase, match in found if match and phrase not in request.required]
+        required, places = (tuple(side) for side in zip(*new, strict=True)) if new else ((), ())
+        return request._replace(required=request.required + required, places=request.places + places)
 
     def _prefix(self, line: Line) -> str:
         if self.prefixes is None:
@@ -38,9 +57,6 @@ class Requests:
         if line.number > len(self.prefixes):
             raise DataError(f"{self.file}: has {len(self.prefixes)} lines, and the input has more; they must line up")
         return self.prefixes[line.number - 1]
-
-    def _phrases(self, text: str) -> tuple[str, ...]:
-        return tuple(phrase for pattern, phrase in self.terms if pattern.search(text))
 
 
 def _pattern(term: str) -> re.Pattern[str]:

@@ -27,7 +27,7 @@ class Rules(NamedTuple):
 
     prefixes: Sequence[Sequence[int]] = ()  # one a sentence, or none at all
     required: Sequence[Sequence[Sequence[int]]] = ()  # phrases of each sentence, or none at all
-    follows: Tensor | None = None  # [V], tokens that may come after a required phrase
+    follows: Tensor | None = None  # [B,V], tokens that may come after a required phrase of a sentence
     forbidden: Forbidden | None = None
 
 
@@ -49,7 +49,7 @@ def decode(
     constraints hold for every method.
     """
     limits = limits_of(source_lengths, search=search)
-    constraints = _constraints(search, rules)
+    constraints = _constraints(search, rules, limits=limits)
     if constraints:
         state, context = begin(
             constraints, state=state, context=context, sentences=len(streams), device=source_lengths.device
@@ -94,14 +94,14 @@ def limits_of(source_lengths: Tensor, *, search: SearchConfig) -> Limits:
     return Limits(torch.maximum(maximum, minimum), minimum)
 
 
-def _constraints(search: SearchConfig, rules: Rules) -> list[Constraint]:
+def _constraints(search: SearchConfig, rules: Rules, *, limits: Limits) -> list[Constraint]:
     constraints: list[Constraint] = []
     if any(rules.prefixes):
         constraints.append(Prefix(rules.prefixes))
     if search.no_repeat:
         constraints.append(NoRepeat(search.no_repeat))
     if rules.forbidden is not None:
-        constraints.append(rules.forbidden)
+        constraints.append(rules.forbidden.within(limits.maximum))
     return constraints
 
 

@@ -15,7 +15,8 @@ class Diverse:
     """Groups of beams, one after the other: each is pushed away from what the groups before it chose at this step.
 
     A token that n hypotheses of earlier groups have just taken is compared with `strength`·n less (Hamming diversity,
-    eq. 2); what hypotheses are worth does not change.
+    eq. 2); what hypotheses are worth does not change. Ends are not counted: to end where another group did is no lack
+    of variety, and a penalty on it would make translations run on.
     """
 
     def __init__(self, beams: int, *, groups: int, strength: float) -> None:
@@ -39,10 +40,18 @@ class Diverse:
             is_there = (grown.live.log_probs > -torch.inf).to(taken.dtype)
             taken = taken.scatter_add(1, grown.live.tokens[..., -1], is_there)
         live, ended = (_join([getattr(part, name) for part in parts]) for name in ("live", "ended"))
+        ended = ended._replace(log_probs=ended.log_probs.masked_fill(_said_before(ended), -torch.inf))
         return Extended(live, torch.cat([part.parents for part in parts], dim=1), ended), None
 
     def lacking(self, memory: None) -> None:
         return None
+
+
+def _said_before(ended: Live) -> Tensor:
+    """[B,K], what an earlier group ended with the same words: an answer is given once."""
+    same = (ended.tokens[:, :, None] == ended.tokens[:, None]).all(dim=-1)  # [B,K,K]
+    same = same & (ended.log_probs > -torch.inf)[:, None]
+    return same.tril(-1).any(dim=-1)
 
 
 def _of(live: Live, group: slice) -> Live:

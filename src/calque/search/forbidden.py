@@ -35,13 +35,27 @@ class Forbidden:
         self.holding = {
             word: [token for token in self.candidates[word] if word in surfaces[token]] for word in self.words
         }
+        self.closing = {
+            word: [
+                token for token, each in enumerate(surfaces) if each and (each.endswith(word) or word.endswith(each))
+            ]
+            for word in self.words
+        }
         self._banned = lru_cache(maxsize=1 << 14)(self._banned_after)
+        self._banned_last = lru_cache(maxsize=1 << 12)(self._banned_at_the_end)
         self.unknown: Sequence[Sequence[bytes]] = ()
+        self.maximum: Tensor | None = None
 
     def beside(self, unknown: Sequence[Sequence[bytes]]) -> "Forbidden":
         """The same for a batch whose sentences can copy words outside the vocabulary: what each of them adds."""
         other = copy(self)
         other.unknown = unknown
+        return other
+
+    def within(self, maximum: Tensor) -> "Forbidden":
+        """The same for a batch that is cut at these lengths [B], where a word ends without a boundary."""
+        other = copy(self)
+        other.maximum = maximum
         return other
 
     def start(self, sentences: int, *, device: torch.device) -> Tensor:
@@ -54,10 +68,13 @@ class Forbidden:
     def allow(self, log_probs: Tensor, state: Tensor, *, sentence: Tensor) -> Tensor:
         banned = torch.zeros(log_probs.shape, dtype=torch.bool)
         size = len(self.surfaces)
+        is_last = [False] * len(sentence)
+        if self.maximum is not None:
+            is_last = (self.maximum[sentence] == state.shape[1] + 1).tolist()
         for row, (tokens, place) in enumerate(zip(state.tolist(), sentence.tolist(), strict=True)):
             more = self.unknown[place] if self.unknown else ()
             text = self._text(tokens, more)
-            mask = self._banned(text)
+            mask = self._banned_last(text) if is_last[row] else self._banned(text)
             if mask is not None:
                 banned[row, :size] = mask
             for number, surface in enumerate(more):
@@ -104,6 +121,21 @@ class Forbidden:
             return None
         found = self.apart.clone() if ends_a_word else torch.zeros(len(self.surfaces), dtype=torch.bool)
         found[sorted(tokens)] = True
+        return found
+
+    def _banned_at_the_end(self, text: bytes) -> Tensor | None:
+        """The same where the text is cut after the token: a word that stands there then is a word too."""
+        found = self._banned(text)
+        tokens = [
+            token
+            for word in self.words
+            for token in self.closing[word]
+            if self._stands_at_the_end(text + self.surfaces[token], word)
+        ]
+        if not tokens:
+            return found
+        found = torch.zeros(len(self.surfaces), dtype=torch.bool) if found is None else found.clone()
+        found[tokens] = True
         return found
 
     def _completes(self, text: bytes, surface: bytes, word: bytes) -> bool:

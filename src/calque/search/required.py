@@ -1,6 +1,7 @@
 """Phrases that must appear: dynamic beam allocation (Post and Vilar 2018; batched after Hu et al. 2019).
 
-Letters: B sentences, K beams, V vocabulary, P phrases a sentence, L longest phrase, C candidates.
+Letters: B sentences, K beams, V vocabulary, P phrases a sentence, L longest phrase, C candidates, Z = P·L + 1 states,
+F falls.
 """
 
 from collections.abc import Sequence
@@ -28,6 +29,8 @@ class Phrases(NamedTuple):
 
     tokens: Tensor  # [B,P,L], padded with none
     lengths: Tensor  # [B,P], 0 where there is no phrase
+    falls: Tensor  # [B,Z,F], the states that a token may go on from, see `falls_of`
+    follows: Tensor  # [B,V], tokens that may come after one of them
     progress: Progress  # of the live hypotheses
 
 
@@ -36,13 +39,13 @@ class Required:
 
     Candidates are the best of all, the best of each hypothesis, and each with the next token of a phrase or its end.
     Those with as many phrase tokens said stand in one bank; the K places go to the best of each bank in turn, fullest
-    bank first. No hypothesis ends before it has said everything. `follows` [V] is true for tokens that may come
-    after a phrase: those that do not go on with its last word.
+    bank first. No hypothesis ends before it has said everything. `follows` [V] or [B,V] is true for tokens that may
+    come after a phrase: those that do not go on with its last word.
     """
 
     def __init__(self, beams: int, phrases: Sequence[Sequence[Sequence[int]]], *, follows: Tensor) -> None:
         self.beams = beams
-        self.follows = follows
+        self.follows = follows.expand(len(phrases), -1)
         count = max([1, *map(len, phrases)])
         longest = max((len(phrase) for row in phrases for phrase in row), default=1)
         self.tokens = torch.full((len(phrases), count, longest), NONE)
@@ -51,17 +54,20 @@ class Required:
             for place, phrase in enumerate(row):
                 self.tokens[sentence, place, : len(phrase)] = torch.tensor(phrase)
                 self.lengths[sentence, place] = len(phrase)
+        rows = [falls_of(row, longest=longest, count=count) for row in phrases]
+        widest = max(1, *(len(falls) for row in rows for falls in row))
+        self.falls = torch.tensor([[[*falls, *[NONE] * (widest - len(falls))] for falls in row] for row in rows])
 
     def start(self, sentences: Tensor) -> Phrases:
-        tokens, lengths = self.tokens.to(sentences.device), self.lengths.to(sentences.device)
-        self.follows = self.follows.to(sentences.device)
+        parts = (self.tokens, self.lengths, self.falls, self.follows)
+        tokens, lengths, falls, follows = (part.to(sentences.device) for part in parts)
         none = torch.full_like(lengths[:, :1], NONE)
         progress = Progress((lengths == 0)[:, None], none, torch.zeros_like(none), torch.zeros_like(none).bool())
-        return Phrases(tokens, lengths, progress)
+        return Phrases(tokens, lengths, falls, follows, progress)
 
     def extend(self, live: Live, log_probs: Tensor, memory: Phrases, *, end: int) -> tuple[Extended, Phrases]:
         vocabulary = log_probs.shape[-1]
-        totals = live.log_probs[..., None] + self._allowed(log_probs, memory.progress, end=end)
+        totals = live.log_probs[..., None] + _allowed(log_probs, memory, end=end)
         values, places = self._candidates(totals, memory, end=end)
         parents, tokens = places // vocabulary, places % vocabulary
         progress = advance(_of(memory.progress, parents), tokens, memory)
@@ -83,16 +89,6 @@ class Required:
     def lacking(self, memory: Phrases) -> Tensor:
         return ~memory.progress.met.all(dim=-1)
 
-    def _allowed(self, log_probs: Tensor, progress: Progress, *, end: int) -> Tensor:
-        """[B,K,V] with −∞ for an end before the last phrase, and for what would go on with the word of a phrase."""
-        known = self.follows.shape[0]
-        goes_on = torch.zeros(log_probs.shape[-1], dtype=torch.bool, device=log_probs.device)
-        goes_on[:known] = ~self.follows
-        allowed = log_probs.masked_fill(progress.complete[..., None] & goes_on, -torch.inf)
-        early = ~progress.met.all(dim=-1)
-        allowed[..., end] = allowed[..., end].masked_fill(early, -torch.inf)
-        return allowed
-
     def _candidates(self, totals: Tensor, memory: Phrases, *, end: int) -> tuple[Tensor, Tensor]:
         """[B,C] values and places in [K·V], best first."""
         sentences, beams, vocabulary = totals.shape
@@ -108,28 +104,54 @@ class Required:
         return best_candidates(totals.flatten(1).masked_fill(~looked_at, -torch.inf), count=count)
 
 
+def falls_of(phrases: Sequence[Sequence[int]], *, longest: int, count: int) -> list[list[int]]:
+    """For each state, the states that the next token may go on from, longest first (Aho and Corasick 1975).
+
+    State p·L + s is: the first s tokens of phrase p were just said; the last one, P·L, is that no phrase has begun.
+    The last r tokens of what was said may be the first r of a phrase q too: after "a a" of "a a b" a third "a" leaves
+    two said, not none.
+    """
+    nothing = [place * longest for place in range(len(phrases))]
+    table: list[list[int]] = [[] for _ in range(count * longest)] + [nothing]
+    for number, phrase in enumerate(phrases):
+        for said in range(1, len(phrase)):
+            table[number * longest + said] = [
+                place * longest + size
+                for size in range(said, -1, -1)
+                for place, other in enumerate(phrases)
+                if size < len(other) and list(other[:size]) == list(phrase[said - size : said])
+            ]
+    return table
+
+
 def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
     """The progress after one more token [B,C] each.
 
-    A token that goes on with the active phrase does so; any other gives it up, and may begin a phrase that is not met.
+    Active is the phrase not yet met of which most was just said, the first of such phrases; phrases do not overlap.
     """
-    longest = phrases.tokens.shape[2]
-    active = progress.active.clamp(min=0)
-    place = active * longest + progress.said.clamp(max=longest - 1)
-    expected = phrases.tokens.flatten(1).gather(1, place)
-    goes_on = (progress.active != NONE) & (tokens == expected)
-    completes = goes_on & (progress.said + 1 == phrases.lengths.gather(1, active))
-    numbers = torch.arange(phrases.lengths.shape[1], device=tokens.device)
-    met = progress.met | (completes[..., None] & (numbers == active[..., None]))
-    begins = (tokens[..., None] == phrases.tokens[:, None, :, 0]) & ~met & ~goes_on[..., None]
-    first = begins.long().argmax(dim=-1)
-    begun = begins.any(dim=-1)
-    whole = begun & (phrases.lengths.gather(1, first) == 1)
-    met = met | (whole[..., None] & (numbers == first[..., None]))
-    still, starts = goes_on & ~completes, begun & ~whole
-    now = torch.where(still, active, torch.where(starts, first, NONE))
-    said = torch.where(still, progress.said + 1, starts.long())
-    return Progress(met, now, said, completes | whole)
+    count, longest = phrases.tokens.shape[1:]
+    state = torch.where(progress.active == NONE, count * longest, progress.active * longest + progress.said)
+    falls = _along(phrases.falls, state)  # [B,C,F]
+    safe = falls.clamp(min=0)
+    wanted = phrases.tokens.flatten(1).gather(1, safe.flatten(1)).view_as(falls)
+    fits = (falls != NONE) & (wanted == tokens[..., None]) & ~progress.met.gather(2, safe // longest)
+    first = safe.gather(2, fits.long().argmax(dim=-1, keepdim=True)).squeeze(2)
+    active, said = first // longest, first % longest + 1
+    complete = fits.any(dim=-1) & (said == phrases.lengths.gather(1, active))
+    numbers = torch.arange(count, device=tokens.device)
+    met = progress.met | (complete[..., None] & (numbers == active[..., None]))
+    begun = fits.any(dim=-1) & ~complete
+    return Progress(met, torch.where(begun, active, NONE), torch.where(begun, said, 0), complete)
+
+
+def _allowed(log_probs: Tensor, phrases: Phrases, *, end: int) -> Tensor:
+    """[B,K,V] with −∞ for an end before the last phrase, and for what would go on with the word of a phrase."""
+    more = log_probs.shape[-1] - phrases.follows.shape[1]  # words that are copied: they are whole
+    goes_on = torch.nn.functional.pad(~phrases.follows, (0, more))[:, None]
+    allowed = log_probs.masked_fill(phrases.progress.complete[..., None] & goes_on, -torch.inf)
+    early = ~phrases.progress.met.all(dim=-1)
+    allowed[..., end] = allowed[..., end].masked_fill(early, -torch.inf)
+    return allowed
 
 
 def _next_tokens(phrases: Phrases) -> Tensor:

@@ -12,7 +12,7 @@ class SearchConfig(Config):
 
     method: Literal["beam", "sample", "risk"] = "beam"
     """beam search; sample: drawn at random; risk: of drawn ones, the one most like the others (minimum Bayes risk)."""
-    beam: int = Field(default=5, ge=1)
+    beam: int = Field(default=5, ge=1, le=1000)
     """How many hypotheses are kept a step; 1 is greedy search when nothing is normalised."""
     length_penalty: float = Field(default=0.6, ge=0)
     """α: log-probabilities are divided by ((5 + |Y|) / 6)^α (Wu 2016), or by |Y|^α; 0 leaves them."""
@@ -21,7 +21,7 @@ class SearchConfig(Config):
     coverage: float = Field(default=0.0, ge=0)
     """β: a translation loses β Σ log min(attention, 1) for source positions it did not look at (Wu 2016)."""
     end_normalisation: float = Field(default=0.0, ge=0)
-    """γ: a translation gains γ |X| / |Y|, which keeps it from running on."""
+    """γ: a translation gains γ |X| / |Y| and does not run on; beside a length penalty, as alone the empty is best."""
     reward: float = Field(default=0.0, ge=0)
     """What a translation gains for each piece."""
     stopping: Literal["exact", "first", "patience"] = "exact"
@@ -75,6 +75,12 @@ class SearchConfig(Config):
     def _groups_share_the_beam(self) -> Self:
         if self.beam % self.groups:
             raise ValueError(f"beam {self.beam} must be a multiple of groups {self.groups}")
+        return self
+
+    @model_validator(mode="after")
+    def _lengths_fit(self) -> Self:
+        if self.maximum is not None and self.minimum > self.maximum:
+            raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}")
         return self
 
     @property

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from calque.layers.output import wide
 from calque.models.model import Model
 from calque.search.step import Marks, Step, StepOutput
 from calque.tensors import Padded
@@ -19,7 +20,7 @@ def decoding_step(model: Model, *, attention: bool = False) -> Step:
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
         output, state = model.read(tokens[:, None], state, context, attention=attention)
-        looked = None if output.attention is None else output.attention[:, -1]
+        looked = None if output.attention is None else wide(output.attention[:, -1])
         return StepOutput(model.log_probs(output, context)[:, -1], looked), state
 
     return step

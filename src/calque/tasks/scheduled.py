@@ -125,7 +125,7 @@ def _in_two_passes(model: Model, batch: Batch, gold: Tensor, choice: Choice, att
 @torch.no_grad()
 def _say(model: Model, output: Output, context: Context, *, rows: Tensor, choice: Choice) -> Tensor:
     """[M], a word for each of the rows of an output [N,1,…], as search might go on."""
-    chosen = Output(*(None if part is None else part.index_select(0, rows) for part in output[:3]))  # type: ignore[arg-type]
+    chosen = Output(*(None if part is None else part.index_select(0, rows) for part in output[:4]))  # type: ignore[arg-type]
     tokens = None if context.tokens is None else context.tokens.index_select(0, rows)
     log_probs = model.log_probs(chosen, Context(None, tokens))[:, -1]
     log_probs[:, list(MARKS.never)] = -torch.inf
@@ -137,8 +137,8 @@ def _say(model: Model, output: Output, context: Context, *, rows: Tensor, choice
 def joined(outputs: list[Output]) -> Output:
     """Outputs of one token after the other as one of all tokens."""
     losses = {name: torch.cat([each.losses[name] for each in outputs], dim=1) for name in outputs[0].losses}
-    hidden, attention, gate, chosen = zip(*(each[:4] for each in outputs), strict=True)
-    return Output(torch.cat(hidden, dim=1), _cat(attention), _cat(gate), _cat(chosen), losses)
+    hidden, attention, gate, copied, chosen = zip(*(each[:5] for each in outputs), strict=True)
+    return Output(torch.cat(hidden, dim=1), _cat(attention), _cat(gate), _cat(copied), _cat(chosen), losses)
 
 
 def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
@@ -147,7 +147,7 @@ def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
 
 def _flat(output: Output) -> Output:
     """[N,T,…] as [N·T,1,…]."""
-    parts = (None if part is None else part.flatten(0, 1).unsqueeze(1) for part in output[:3])
+    parts = (None if part is None else part.flatten(0, 1).unsqueeze(1) for part in output[:4])
     return Output(*parts)  # type: ignore[arg-type]
 
 

@@ -5,17 +5,20 @@ Everything below may enter: models, search, text, the loss of a task, the utilit
 
 from calque.tasks.decoding import MARKS, decoding_step, pad_source
 from calque.translator.answers import Candidate, Detail, Request, Scored, Translation, Wishes
-from calque.translator.devices import DeviceName, choose_device
+from calque.translator.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
 from calque.translator.folder import KIND, WEIGHTS, load, load_weights_into, refuse_unfit, save_model, weights_of
 from calque.translator.translating import Translator
 
 __all__ = [
+    "DEVICES",
     "KIND",
     "MARKS",
+    "PRECISIONS",
     "WEIGHTS",
     "Candidate",
     "Detail",
     "DeviceName",
+    "PrecisionName",
     "Request",
     "Scored",
     "Translation",

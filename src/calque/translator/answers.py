@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from calque.translator.inline import read_inline
+
 
 class Request(NamedTuple):
     """A text to translate, and what its translation must say."""
@@ -10,6 +12,17 @@ class Request(NamedTuple):
     text: str
     prefix: str = ""  # what it begins with
     required: tuple[str, ...] = ()  # phrases that appear in it
+    places: tuple[int, ...] = ()  # where in the text the words of each phrase begin; not known: at its beginning
+
+    @classmethod
+    def inline(cls, line: str, *, prefix: str = "") -> "Request":
+        """What a line with marks asks for.
+
+        >>> Request.inline('the <term target="Bahnhof">station</term> is closed')
+        Request(text='the station is closed', prefix='', required=('Bahnhof',), places=(4,))
+        """
+        text, terms = read_inline(line)
+        return cls(text, prefix, tuple(term.phrase for term in terms), tuple(term.place for term in terms))
 
 
 class Wishes(NamedTuple):

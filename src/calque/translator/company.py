@@ -45,11 +45,15 @@ def begin(model: Model, source: Padded, *, company: Company, search: SearchConfi
     return Begun(step, (begun.state, language.start(nothing)), (begun.context, nothing))
 
 
-def refuse_strangers(own: Tokenizers, others: Sequence[tuple[str, Tokenizers]]) -> None:
-    """Raises a FolderError for models whose target pieces are not the model's own."""
-    for name, theirs in others:
-        if theirs.target.to_bytes() != own.target.to_bytes():
-            raise FolderError(
-                f"{name}: its pieces are not those of the model beside it; train both with one vocabulary "
-                '(text.kind = "given", text.path = the other run)'
-            )
+def refuse_strangers(own: Tokenizers, *, ensemble: Sequence[Tokenizers], language: Tokenizers | None) -> None:
+    """Raises a FolderError for a model whose pieces are not the model's own: of the target, or an ensemble's source."""
+    targets = [("a model of the ensemble", theirs.target) for theirs in ensemble]
+    targets += [("the language model", language.target)] if language else []
+    sources = [("a model of the ensemble", theirs.source) for theirs in ensemble]
+    for mine, others in ((own.target, targets), (own.source, sources)):
+        for name, theirs in others:
+            if theirs.to_bytes() != mine.to_bytes():
+                raise FolderError(
+                    f"{name}: its pieces are not those of the model beside it; train both with one vocabulary "
+                    '(text.kind = "given", text.path = the other run)'
+                )

@@ -1,12 +1,15 @@
-"""Where a model computes."""
+"""Where a model computes, and how finely."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import torch
 
 from calque.errors import ConfigError
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
+PrecisionName = Literal["float32", "bfloat16", "float64"]
+DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
+PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 
 
 def choose_device(name: DeviceName) -> torch.device:
@@ -18,3 +21,10 @@ def choose_device(name: DeviceName) -> torch.device:
     if torch.cuda.is_available():
         return torch.device("cuda")
     return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+
+
+def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtype:
+    """The type of that name, in which a device can compute; probabilities are normalised in float32 at least."""
+    if name == "float64" and device.type == "mps":
+        raise ConfigError("precision: mps has no float64; use float32, or device cpu")
+    return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}[name]

@@ -16,7 +16,7 @@ from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.settings import SearchConfig
 from calque.text import UNK, Tokenizers, load_tokenizers, save_tokenizers
-from calque.translator.devices import DeviceName, choose_device
+from calque.translator.devices import DeviceName, PrecisionName, choose_device, choose_precision
 from calque.translator.translating import Translator
 
 KIND, FORMAT = "model", 1
@@ -57,17 +57,20 @@ def save_model(path: Path, translator: Translator, *, card: str) -> None:
     write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
 
 
-def load(path: str | Path, *, device: DeviceName = "auto") -> Translator:
-    """The translator in a run folder (its `model/`) or a model folder; checked before anything in it is used."""
+def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Translator:
+    """The translator in a run folder (its `model/`) or a model folder; checked before anything in it is used.
+
+    `precision` is what its weights are kept and multiplied in; probabilities are in float32 at least.
+    """
     folder = Path(path)
     for _ in range(5):
         try:
             before = _identity(folder)
-            return _load(folder, device=device)
+            return _load(folder, device=device, precision=precision)
         except FolderError:
             if _identity(folder) == before:
                 raise  # otherwise a training run put a better model in its place while this one was read
-    return _load(folder, device=device)
+    return _load(folder, device=device, precision=precision)
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -75,7 +78,7 @@ def _identity(folder: Path) -> tuple[int, ...]:
     return tuple(one.stat().st_ino for one in (folder, folder / "model") if one.exists())
 
 
-def _load(folder: Path, *, device: DeviceName) -> Translator:
+def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Translator:
     if (folder / "model").is_dir():
         folder = folder / "model"
     if not folder.is_dir():
@@ -83,6 +86,7 @@ def _load(folder: Path, *, device: DeviceName) -> Translator:
     if (folder / "config.toml").is_file() and not any((folder / name).exists() for name in (MANIFEST, WEIGHTS)):
         raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` goes on until there is one")
     chosen = choose_device(device)
+    kind = choose_precision(precision, device=chosen)
     verify_folder(folder, kind=KIND, formats={FORMAT})
     try:
         described = check(
@@ -92,7 +96,7 @@ def _load(folder: Path, *, device: DeviceName) -> Translator:
         model = _fill(described, tokenizers, folder=folder)
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
-    model.to(chosen).eval()
+    model.to(device=chosen, dtype=kind).eval()
     translator = Translator(model, tokenizers, config=described.model, search=described.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
     return translator

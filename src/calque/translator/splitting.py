@@ -1,5 +1,6 @@
 """Lines that are too long for a model, in parts: translated one by one and put together again."""
 
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -24,14 +25,17 @@ class Split(NamedTuple):
 
 
 def split_requests(requests: Sequence[Request], *, tokenizer: Tokenizer, search: SearchConfig) -> Split:
-    """The requests with each that has more pieces than the model reads in parts; a prefix is the first part's."""
+    """The requests with each that has more pieces than the model reads in parts.
+
+    A prefix is the first part's; a required phrase is of the part in which its words begin, once.
+    """
     found: list[Request] = []
     counts: list[int] = []
     for request in requests:
         parts = split_long(request.text, fits=lambda text: len(tokenizer.encode(text)) <= search.source_limit)
-        parts = parts or [request.text]
-        found += [request._replace(text=part, prefix=request.prefix if not at else "") for at, part in enumerate(parts)]
-        counts.append(len(parts))
+        own = _shared_out(request, parts or [request.text])
+        found += own
+        counts.append(len(own))
     return Split(found, counts)
 
 
@@ -55,3 +59,22 @@ def join(parts: Sequence[Translation]) -> Translation:
         odd,
     )
     return Translation([whole], any(part.source_cut for part in parts))
+
+
+def _shared_out(request: Request, parts: Sequence[str]) -> list[Request]:
+    """A request for each of the parts, which stand in the request's text one behind the other."""
+    begins: list[int] = []
+    end = 0
+    for part in parts:
+        begins.append(request.text.index(part, end))
+        end = begins[-1] + len(part)
+    places = request.places or (0,) * len(request.required)
+    homes = [max(bisect_right(begins, place) - 1, 0) for place in places]
+    return [
+        Request(
+            part,
+            request.prefix if not at else "",
+            tuple(phrase for phrase, home in zip(request.required, homes, strict=True) if home == at),
+        )
+        for at, part in enumerate(parts)
+    ]

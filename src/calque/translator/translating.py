@@ -1,21 +1,17 @@
-"""The translator: lines of text to translations, in batches, put back in order. Letters: B sentences, S source."""
+"""The translator: lines of text to translations, in batches, put back in order."""
 
-import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, overload
 
 import torch
-from torch import Tensor
 
 from calque.data.plan import BatchConfig
 from calque.data.store import store_of
 from calque.errors import ConfigError, TextError
-from calque.evaluation.alignment import align, words_of
 from calque.evaluation.confidence import Confidence
-from calque.evaluation.oddities import oddities
-from calque.evaluation.risk import minimum_risk
 from calque.models.model import Model, ModelConfig
 from calque.search.decode import Rules, decode
 from calque.search.forbidden import Forbidden
@@ -23,14 +19,14 @@ from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.tasks.decoding import MARKS, pad_source
 from calque.tasks.translation import mean_loss
-from calque.text import EOS, UNK, Opened, Tokenizer, Tokenizers, normalise, open_source, open_target
-from calque.text.scripts import as_bytes, begins_apart, is_unspaced
-from calque.translator.answers import NOTHING, Candidate, Detail, Request, Scored, Translation, Wishes
+from calque.text import Opened, Tokenizers, open_source, open_target
+from calque.translator.answers import NOTHING, Candidate, Request, Scored, Translation, Wishes
 from calque.translator.company import Company, begin, refuse_strangers
-from calque.translator.reading import Answer, Reading, read_back
+from calque.translator.reading import Answer, Reading, read_along, read_back
+from calque.translator.rules import forbidden_words, rules_of
+from calque.translator.telling import Telling, pieces_of
 
 WINDOW = 2048  # sentences that are sorted by length together
-NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)  # where the rules leave nothing to say
 SCORED = 64  # given translations that are read together
 
 
@@ -65,8 +61,11 @@ class Translator:
 
         All must have the same target pieces, and an ensemble the same source pieces too.
         """
-        others = [*ensemble, *([language] if language else [])]
-        refuse_strangers(self.tokenizers, [("a model beside it", each.tokenizers) for each in others])
+        refuse_strangers(
+            self.tokenizers,
+            ensemble=[each.tokenizers for each in ensemble],
+            language=language.tokenizers if language else None,
+        )
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
         own = language.model if language else None
         joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
@@ -115,7 +114,7 @@ class Translator:
         """
         search = search or self.search
         _refuse_search(search, nbest=nbest, attends=self.model.decoder.attends)
-        banned = self._forbid(wishes.forbidden) if wishes.forbidden else None
+        banned = forbidden_words(wishes.forbidden, target=self.tokenizers.target)
         requests = (Request(line) if isinstance(line, str) else line for line in lines)
         while window := list(islice(requests, WINDOW)):
             yield from self._window(window, Work(search, nbest, wishes, banned, first))
@@ -143,9 +142,9 @@ class Translator:
             texts = targets[start : start + SCORED]
             ids = open_target(target, texts, sources=opened) if self.model.copies else target.encode_many(texts)
             with self._evaluating():
-                found = read_back(self.model, [each.ids for each in opened], [[Answer(row)] for row in ids])
+                found = self._read([each.ids for each in opened], [[Answer(row)] for row in ids], search=self.search)
             for source, row, (reading,) in zip(opened, ids, found, strict=True):
-                yield Scored(self._pieces(target, row, source.unknown), reading.log_probs)
+                yield Scored(pieces_of(target, row, source.unknown), reading.log_probs)
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -167,16 +166,24 @@ class Translator:
         results = [Translation([Candidate("", 0.0, 0.0, cut=False)])] * len(lines)
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
+        telling = Telling(partial(self._read, search=search), self.tokenizers, self.confidence)
         with self._evaluating():
             for batch in _batches(order, [min(len(ids), search.source_limit) + 1 for ids in encoded], search=search):
                 size = len(self.tokenizers.target.vocabulary)
                 sources = [opened[place].shortened(search.source_limit, size=size) for place in batch]
                 streams = [(search.seed << 32) + work.first + place for place in batch]
-                rules = self._rules([requests[place] for place in batch], sources, work.forbidden)
+                rules = rules_of(
+                    [requests[place] for place in batch],
+                    sources,
+                    target=self.tokenizers.target,
+                    copies=self.model.copies,
+                    forbidden=work.forbidden,
+                    search=search,
+                )
                 found = self._decode(
                     [each.ids for each in sources], search=search, nbest=work.nbest, streams=streams, rules=rules
                 )
-                answers = self._answers(sources, found, work)
+                answers = telling.candidates(sources, found, search=search, nbest=work.nbest, wishes=work.wishes)
                 for place, candidates in zip(batch, answers, strict=True):
                     cut = len(encoded[place]) > search.source_limit or len(lines[place]) > characters
                     results[place] = Translation(candidates, cut)
@@ -197,29 +204,15 @@ class Translator:
             streams=torch.tensor(streams, device=self.device),
         )
 
-    def _rules(self, requests: Sequence[Request], sources: Sequence[Opened], forbidden: Forbidden | None) -> Rules:
-        """The wishes of a batch, in ids; words outside the vocabulary that a model copies have their numbers there."""
-        target = self.tokenizers.target
-
-        def ids(text: str, source: Opened) -> list[int]:
-            return open_target(target, [text], sources=[source])[0] if self.model.copies else target.encode(text)
-
-        both = list(zip(requests, sources, strict=True))
-        prefixes = [ids(each.prefix, source) if each.prefix else [] for each, source in both]
-        required = [[ids(phrase, source) for phrase in each.required if phrase] for each, source in both]
-        follows = None
-        if any(required):
-            follows = torch.tensor([begins_apart(surface) for surface in target.surfaces()])
-            follows[EOS] = True
-            if any(map(is_unspaced, "".join(phrase for each in requests for phrase in each.required))):
-                follows.fill_(True)
-        if forbidden is not None and self.model.copies:
-            spelled = [[target.surface(word) for word in source.unknown] for source in sources]
-            forbidden = forbidden.beside([[as_bytes(each) for each in row] for row in spelled])
-        return Rules(prefixes, required, follows, forbidden)
-
-    def _forbid(self, words: Sequence[str]) -> Forbidden:
-        return Forbidden([normalise(word) for word in words], surfaces=self.tokenizers.target.surfaces(), end=EOS)
+    def _read(
+        self, sources: Sequence[Sequence[int]], answers: Sequence[Sequence[Answer]], *, search: SearchConfig
+    ) -> list[list[Reading]]:
+        """What the model, or all models together, make of answers to each source."""
+        if self.company == Company():
+            return read_back(self.model, sources, answers)
+        source = pad_source(sources).to(self.device)
+        begun = begin(self.model, source, company=self.company, search=search, attention=True)
+        return read_along(begun, answers, lengths=source.lengths.to(self.device))
 
     def _open(self, texts: Sequence[str]) -> list[Opened]:
         """Source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
@@ -227,65 +220,6 @@ class Translator:
         if self.model.copies:
             return open_source(source, texts)
         return [Opened(ids, (), text) for ids, text in zip(source.encode_many(texts), texts, strict=True)]
-
-    def _answers(
-        self, sources: Sequence[Opened], found: Sequence[list[Hypothesis]], work: Work
-    ) -> list[list[Candidate]]:
-        """The candidates of each source, with what was asked for about them."""
-        found = [each or [NO_ANSWER] for each in found]
-        readings: list[list[Reading]] | None = None
-        if work.wishes.detail or work.wishes.replace_unknown is not None:
-            answers = [[Answer(each.tokens, each.cut) for each in hypotheses] for hypotheses in found]
-            readings = read_back(self.model, [source.ids for source in sources], answers)
-        results = []
-        for place, (source, hypotheses) in enumerate(zip(sources, found, strict=True)):
-            own = readings[place] if readings else [None] * len(hypotheses)
-            candidates = [
-                self._candidate(each, source, reading=reading, wishes=work.wishes)
-                for each, reading in zip(hypotheses, own, strict=True)
-            ]
-            results.append(_chosen(candidates, search=work.search, nbest=work.nbest))
-        return results
-
-    def _candidate(
-        self, hypothesis: Hypothesis, source: Opened, *, reading: Reading | None, wishes: Wishes
-    ) -> Candidate:
-        pieces = self._pieces(self.tokenizers.target, hypothesis.tokens, source.unknown)
-        if wishes.replace_unknown is not None and reading is not None and reading.attention is not None:
-            pieces = self._replaced(pieces, hypothesis, source, reading.attention, wishes.replace_unknown)
-        text = " ".join(self.tokenizers.target.detokenise(pieces).split("\n"))
-        detail = self._detail(pieces, source, reading) if wishes.detail and reading is not None else None
-        odd = oddities(source.ids, hypothesis.tokens)
-        size = len(hypothesis.tokens) + (not hypothesis.cut)
-        sure = self.confidence(hypothesis.log_prob / max(size, 1)) if self.confidence else None
-        return Candidate(text, hypothesis.score, hypothesis.log_prob, hypothesis.cut, size, sure, odd, detail)
-
-    def _detail(self, pieces: list[str], source: Opened, reading: Reading) -> Detail:
-        """Pieces, what each cost, and where the model looked for it."""
-        theirs = self._pieces(self.tokenizers.source, source.ids, source.unknown)
-        links, looked = None, reading.attention
-        if looked is not None:
-            source_words = words_of([self.tokenizers.source.starts_word(piece) for piece in theirs])
-            target_words = words_of([self.tokenizers.target.starts_word(piece) for piece in pieces])
-            links = align(looked, source_words=source_words, target_words=target_words)
-        return Detail(theirs, pieces, reading.log_probs, None if looked is None else looked.tolist(), links)
-
-    def _replaced(
-        self, pieces: list[str], hypothesis: Hypothesis, source: Opened, looked: Tensor, dictionary: Mapping[str, str]
-    ) -> list[str]:
-        """The pieces with unknown ones replaced by the source piece looked at most, or by its entry in a dictionary."""
-        theirs = self.tokenizers.source.tokenise(source.text) if source.text else []
-        replaced = list(pieces)
-        for place, token in enumerate(hypothesis.tokens):
-            if token == UNK and theirs:
-                word = theirs[int(looked[place, : len(theirs)].argmax())]
-                replaced[place] = dictionary.get(word, word)
-        return replaced
-
-    def _pieces(self, tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[str]) -> list[str]:
-        """The pieces of ids; numbers behind the vocabulary are the unknown ones."""
-        size = len(tokenizer.vocabulary)
-        return [tokenizer.vocabulary.piece(id) if id < size else unknown[id - size] for id in ids]
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConfig) -> Iterator[list[int]]:
@@ -307,13 +241,3 @@ def _refuse_search(search: SearchConfig, *, nbest: int, attends: bool) -> None:
     if not 1 <= nbest <= most:
         key = "samples" if search.method == "risk" else "beam"
         raise TextError(f"nbest is {nbest} and {key} is {most}: nbest must be 1 or more, and {key} no less")
-
-
-def _chosen(candidates: list[Candidate], *, search: SearchConfig, nbest: int) -> list[Candidate]:
-    """The candidates to give: by minimum Bayes risk, scored with their utility, where that was asked for."""
-    if search.method != "risk":
-        return candidates
-    ranked = minimum_risk([each.text for each in candidates], utility=search.utility)
-    best = {candidates[each.place].text: each for each in reversed(ranked)}  # each text once, by its first place
-    order = sorted(best.values(), key=lambda each: (-each.utility, each.place))[:nbest]
-    return [candidates[each.place]._replace(score=each.utility) for each in order]

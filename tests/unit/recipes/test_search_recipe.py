@@ -12,16 +12,18 @@ import pytest
 import torch
 from torch import Tensor
 
+import calque
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
 from calque.search.step import StepOutput
-from calque.translator import MARKS
+from calque.tensors import Padded
+from calque.translator import MARKS, pad_source
 from calque.translator.company import Begun
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "search"
 sys.path.insert(0, str(FOLDER))
-sentences, together, beams, stopping, terms = map(
-    importlib.import_module, ("sentences", "together", "beams", "stopping", "terms")
+sentences, together, beams, stopping, terms, independence = map(
+    importlib.import_module, ("sentences", "together", "beams", "stopping", "terms", "independence")
 )
 _spec = importlib.util.spec_from_file_location("search_report", FOLDER / "report.py")  # another recipe has a report too
 assert _spec is not None
@@ -201,9 +203,68 @@ def test_the_report_compares_ways_to_stop_with_exact_and_tells_of_terms(tmp_path
     assert "failures: 0" in text
 
 
-def test_results_go_between_the_marks() -> None:
-    assert (
-        report.filled(f"a {report.BEGIN} x {report.END} b", results="y\n") == f"a {report.BEGIN}\n\ny\n\n{report.END} b"
-    )
+@pytest.mark.parametrize("name", ["", "lstm"])
+def test_results_go_between_the_marks(name: str) -> None:
+    begin, end = report.marks(name)
+    both = "<!-- results other --> z <!-- /results other -->"
+    expected = f"{both} a {begin}\n\ny\n\n{end} b"
+    assert report.filled(f"{both} a {begin} x {end} b", results="y\n", name=name) == expected
     with pytest.raises(ValueError, match="no place"):
-        report.filled("a", results="y")
+        report.filled("a", results="y", name=name)
+
+
+# --- Independence ---
+
+
+LINES = ["a b c", "h g f e d c", "b b", "c", "d e f g h a", "g a"]
+
+
+def test_a_sound_model_does_not_depend_on_its_batch(trained: Path) -> None:
+    translator = calque.load(trained, device="cpu")
+    found = independence.compare(translator, LINES, search=translator.search, sizes=(2, 6), seed=1)
+    assert (found.comparisons, found.differences) == (12, [])
+    assert 0 <= found.noise <= independence.SCORE_NOISE
+    assert found.alone == translator.translate(LINES)
+
+
+def test_a_model_that_looks_at_padding_is_found_out(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every row as long as the longest."""
+
+    def padded(ids: list[list[int]]) -> Padded:
+        values, lengths = pad_source(ids)
+        return Padded(values, torch.full_like(lengths, int(lengths.max())))
+
+    monkeypatch.setattr(independence, "pad_source", padded)
+    translator = calque.load(trained, device="cpu")
+    found = independence.compare(translator, LINES, search=translator.search, sizes=(6,), seed=1)
+    assert found.noise > independence.SCORE_NOISE or found.differences
+    assert all(each.parting.gap > independence.NEAR for each in found.differences)
+
+
+def test_the_gap_is_between_what_parted(trained: Path) -> None:
+    """Searches that are the same up to a step, where one has another hypothesis."""
+    translator = calque.load(trained, device="cpu")
+    (source,) = translator.tokenizers.source.encode_many(["a b c"])
+    (found,) = independence.search_batch(translator, [source], search=translator.search)
+    parts = {word: translator.tokenizers.target.encode(word)[0] for word in "abcdefgh"}
+    first = found.steps[0]
+    gone = next(iter(first.kept))
+    new = next((token,) for token in parts.values() if (token,) not in first.kept)
+    values = independence.log_probs(translator, source, frozenset({gone, new}))
+    assert all(value < 0 for value in values.values())
+    kept = first._replace(kept=first.kept - {gone} | {new})
+    other = found._replace(steps=[kept, *found.steps[1:]])
+    parting = independence.part(translator, source, found, other)
+    assert parting == ("kept", 1, pytest.approx(abs(values[gone] - values[new]), abs=1e-5))
+    ended = first._replace(ended=first.ended | {new})
+    (kind, step, gap) = independence.part(translator, source, found, found._replace(steps=[ended, *found.steps[1:]]))
+    every = independence.log_probs(translator, source, first.kept | {new})
+    assert (kind, step) == ("ended", 1)
+    assert gap == pytest.approx(min(abs(every[each] - every[new]) for each in first.kept), abs=1e-5)
+    again = found._replace(best=found.best._replace(score=found.best.score - 0.5))
+    assert independence.part(translator, source, found, again) == ("ranked", len(found.steps), pytest.approx(0.5))
+
+
+def test_lines_are_spread_over_the_file() -> None:
+    assert independence.spread(["a", "", "b", " ", "c", "d"], count=2) == ["a", "c"]
+    assert independence.spread(["a", ""], count=5) == ["a"]

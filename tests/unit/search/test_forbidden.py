@@ -67,6 +67,19 @@ def test_a_token_is_forbidden_if_and_only_if_it_completes_the_word(tokens: list[
         assert may == (not has(text, word) if token == END else not is_over(text, word)), (text, token)
 
 
+@settings(max_examples=300, deadline=None)
+@given(tokens=st.lists(st.sampled_from(PIECES), max_size=5), word=st.sampled_from(["a", "ab", "aba", "猫", "狗猫"]))
+def test_what_is_cut_does_not_end_with_the_word(tokens: list[int], word: str) -> None:
+    """At the maximum length there is no boundary to come: what stands at the end is said."""
+    rule = Forbidden([word], surfaces=SURFACES, end=END).within(torch.tensor([len(tokens) + 1]))
+    later = Forbidden([word], surfaces=SURFACES, end=END).within(torch.tensor([len(tokens) + 2]))
+    if is_over(spelled(tokens), word):
+        return
+    for token, may in enumerate(allowed(rule, tokens)):
+        assert may == (not has(spelled([*tokens, token]), word)), (tokens, token)
+    assert allowed(later, tokens) == allowed(Forbidden([word], surfaces=SURFACES, end=END), tokens)
+
+
 def test_where_every_token_is_a_word_it_is_forbidden_before_it_is_said() -> None:
     """It could not go on to a longer word, and nothing could be said after it."""
     rule = Forbidden(["dog"], surfaces=[b"", b" dog", b" cat", b"."], end=END)

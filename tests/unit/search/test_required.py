@@ -48,19 +48,24 @@ class Match(NamedTuple):
 
 
 def matched(words: Sequence[int], phrases: Said) -> Match:
-    """Word after word: on with the phrase that was begun, or the first phrase still missing that begins so."""
+    """Word after word: the phrase still missing of which most was said since one was complete, the first of such."""
     met: set[int] = set()
+    since: Words = ()
     active, said, complete = None, 0, False
     for word in words:
-        if active is None or phrases[active][said] != word:
-            missing = [number for number, phrase in enumerate(phrases) if number not in met and phrase[0] == word]
-            active, said = (missing[0] if missing else None), 0
-        if active is not None:
-            said += 1
+        since = (*since, word)
+        sizes = [
+            (size, -number)
+            for number, phrase in enumerate(phrases)
+            for size in range(1, len(phrase) + 1)
+            if number not in met and since[-size:] == phrase[:size]
+        ]
+        said, number = max(sizes, default=(0, 0))
+        active = -number if sizes else None
         complete = active is not None and said == len(phrases[active])
         if complete:
             met.add(active)
-            active, said = None, 0
+            since, active, said = (), None, 0
     return Match(frozenset(met), active, said, complete)
 
 
@@ -296,6 +301,42 @@ def test_phrases_alike_are_each_said_once(wanted: Said, best: Words, beams: int)
     assert (found[0].cut, bank(found[0].tokens, wanted)) == (False, size(wanted))
     assert len(found[0].tokens) == size(wanted)
     assert found[0].tokens == best or len(set(wanted)) == len(wanted) > 1  # whole phrases may change places
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words", "met"),
+    [
+        ([(3, 3, 4)], (3, 3, 3, 4), {0}),
+        ([(3, 4, 3, 1)], (3, 4, 3, 4, 3, 1), {0}),
+        ([(3, 1), (3, 4)], (3, 4), {1}),
+        ([(1, 3, 4), (3, 1)], (1, 3, 1), {1}),
+        ([(3, 3, 4), (3, 3, 4)], (3, 3, 4, 3, 3, 4), {0, 1}),
+        ([(3, 3), (3, 3)], (3, 3, 3), {0}),
+    ],
+)
+def test_a_phrase_is_seen_wherever_it_begins(wanted: Said, words: Words, met: set[int]) -> None:
+    """Also within what could have become another one, or itself; no word counts for two phrases."""
+    assert matched(words, wanted).met == met
+    begun = Required(1, [wanted], follows=torch.ones(VOCABULARY, dtype=torch.bool))
+    memory: Phrases = begun.start(torch.ones(1, dtype=torch.long))
+    progress = memory.progress
+    for word in words:
+        progress = advance(progress, torch.tensor([[word]]), memory)
+    assert {place for place, is_met in enumerate(progress.met[0, 0].tolist()) if is_met} == met
+
+
+def test_a_phrase_that_the_model_comes_to_by_itself_is_not_said_again() -> None:
+    """It says "3 3 3 4" and wants to end; "3 3 4" is required and there."""
+    task = uniform(maximum=9, end=-0.1)
+    tables = torch.full_like(task.tables, -4.0)
+    start, end = MARKS.start, MARKS.end
+    for one, two, three in ((start, start, 3), (start, 3, 3), (3, 3, 3), (3, 4, end)):
+        tables[0, one, two, three] = -0.1
+    tables[0, 3, 3, 4] = -0.2
+    (found,) = required(
+        task._replace(tables=tables, minimum=[5]), [[(3, 3, 4)]], {*WORDS, end}, beams=5, nbest=1, score=Scoring()
+    )
+    assert found[0].tokens == (3, 3, 3, 4)
 
 
 def test_what_would_go_on_with_a_phrases_last_word_does_not_come_after_it() -> None:

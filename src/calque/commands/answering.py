@@ -1,0 +1,65 @@
+"""From lines to their translations, with all that was asked for: what files, pipes and conversations share."""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+from calque.commands.wishes import Requests
+from calque.data.lines import Line
+from calque.search.settings import SearchConfig
+from calque.translator import Translation, Translator, Wishes
+from calque.translator.channel import ranked_again
+from calque.translator.splitting import split_requests
+
+
+class Channel(NamedTuple):
+    """Who ranks n-best lists again."""
+
+    reverse: Translator
+    language: Translator | None
+
+
+class Answered(NamedTuple):
+    """A line, what the model read of it, and its translation."""
+
+    line: Line
+    source: str  # without marks
+    translation: Translation
+
+
+class Answering(NamedTuple):
+    """How lines are answered."""
+
+    translator: Translator
+    search: SearchConfig
+    requests: Requests
+    wishes: Wishes
+    nbest: int
+    splits: bool = False  # lines that are too long, into sentences
+    channel: Channel | None = None
+
+    def answers(self, lines: Sequence[Line]) -> Iterator[Answered]:
+        """One for each line, in order; lines follow each other in their file."""
+        asked = self.requests.of(lines)
+        tokenizer = self.translator.tokenizers.source
+        split = split_requests(asked, tokenizer=tokenizer, search=self.search) if self.splits else None
+        found = self.translator.stream(
+            split.requests if split else asked,
+            search=self.search,
+            nbest=self.nbest if self.channel is None else self.search.beam,
+            wishes=self.wishes,
+            first=lines[0].number - 1,
+        )
+        if split is not None:
+            found = split.joined(found)
+        sources = [request.text for request in asked]
+        if self.channel is not None:
+            found = self._ranked(list(found), sources, self.channel)
+        return (Answered(*each) for each in zip(lines, sources, found, strict=True))
+
+    def _ranked(
+        self, translations: Sequence[Translation], sources: Sequence[str], channel: Channel
+    ) -> Iterator[Translation]:
+        again = ranked_again(
+            translations, sources, reverse=channel.reverse, language=channel.language, search=self.search
+        )
+        return (each._replace(candidates=each.candidates[: self.nbest]) for each in again)

@@ -1,0 +1,107 @@
+"""From hypotheses to what is told of them: text, confidence, oddities, and how they came about. Letter: S source."""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
+
+from torch import Tensor
+
+from calque.evaluation.alignment import align, words_of
+from calque.evaluation.confidence import Confidence
+from calque.evaluation.oddities import oddities
+from calque.evaluation.risk import minimum_risk
+from calque.search.settings import SearchConfig
+from calque.search.step import Hypothesis
+from calque.text import UNK, Opened, Tokenizer, Tokenizers
+from calque.translator.answers import Candidate, Detail, Wishes
+from calque.translator.reading import Answer, Reading
+
+NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)  # where the rules leave nothing to say
+
+
+Read = Callable[[Sequence[Sequence[int]], Sequence[Sequence[Answer]]], list[list[Reading]]]
+"""Answers to each of some sources, read again by who gave them."""
+
+
+class Telling(NamedTuple):
+    """What hypotheses are told with."""
+
+    read: Read
+    tokenizers: Tokenizers
+    confidence: Confidence | None
+
+    def candidates(
+        self,
+        sources: Sequence[Opened],
+        found: Sequence[list[Hypothesis]],
+        *,
+        search: SearchConfig,
+        nbest: int,
+        wishes: Wishes,
+    ) -> list[list[Candidate]]:
+        """Those of each source, at least one, with what was asked for about them."""
+        found = [each or [NO_ANSWER] for each in found]
+        readings: list[list[Reading]] | None = None
+        if wishes.detail or wishes.replace_unknown is not None:
+            answers = [[Answer(each.tokens, each.cut) for each in hypotheses] for hypotheses in found]
+            readings = self.read([source.ids for source in sources], answers)
+        results = []
+        for place, (source, hypotheses) in enumerate(zip(sources, found, strict=True)):
+            own = readings[place] if readings else [None] * len(hypotheses)
+            candidates = [
+                self._candidate(each, source, reading=reading, wishes=wishes)
+                for each, reading in zip(hypotheses, own, strict=True)
+            ]
+            results.append(_chosen(candidates, search=search, nbest=nbest))
+        return results
+
+    def _candidate(
+        self, hypothesis: Hypothesis, source: Opened, *, reading: Reading | None, wishes: Wishes
+    ) -> Candidate:
+        pieces = pieces_of(self.tokenizers.target, hypothesis.tokens, source.unknown)
+        if wishes.replace_unknown is not None and reading is not None and reading.attention is not None:
+            pieces = self._replaced(pieces, hypothesis, source, reading.attention, wishes.replace_unknown)
+        text = " ".join(self.tokenizers.target.detokenise(pieces).split("\n"))
+        detail = self._detail(pieces, source, reading) if wishes.detail and reading is not None else None
+        odd = oddities(source.ids, hypothesis.tokens)
+        size = len(hypothesis.tokens) + (not hypothesis.cut)
+        sure = self.confidence(hypothesis.log_prob / max(size, 1)) if self.confidence else None
+        return Candidate(text, hypothesis.score, hypothesis.log_prob, hypothesis.cut, size, sure, odd, detail)
+
+    def _detail(self, pieces: list[str], source: Opened, reading: Reading) -> Detail:
+        """Pieces, what each cost, and where the model looked for it."""
+        theirs = pieces_of(self.tokenizers.source, source.ids, source.unknown)
+        links, looked = None, reading.attention
+        if looked is not None:
+            source_words = words_of([self.tokenizers.source.starts_word(piece) for piece in theirs])
+            target_words = words_of([self.tokenizers.target.starts_word(piece) for piece in pieces])
+            links = align(looked, source_words=source_words, target_words=target_words)
+        return Detail(theirs, pieces, reading.log_probs, None if looked is None else looked.tolist(), links)
+
+    def _replaced(
+        self, pieces: list[str], hypothesis: Hypothesis, source: Opened, looked: Tensor, dictionary: Mapping[str, str]
+    ) -> list[str]:
+        """The pieces with unknown ones replaced by the source piece looked at most, or by its entry in a dictionary."""
+        theirs = self.tokenizers.source.tokenise(source.text) if source.text else []
+        replaced = list(pieces)
+        for place, token in enumerate(hypothesis.tokens):
+            if token == UNK and theirs:
+                word = theirs[int(looked[place, : len(theirs)].argmax())]
+                replaced[place] = dictionary.get(word, word)
+        return replaced
+
+
+def pieces_of(tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[str]) -> list[str]:
+    """The pieces of ids; numbers behind the vocabulary are the unknown ones."""
+    size = len(tokenizer.vocabulary)
+    return [tokenizer.vocabulary.piece(id) if id < size else unknown[id - size] for id in ids]
+
+
+def _chosen(candidates: list[Candidate], *, search: SearchConfig, nbest: int) -> list[Candidate]:
+    """The candidates to give: by minimum Bayes risk, scored with their utility, where that was asked for."""
+    if search.method != "risk":
+        return candidates
+    ranked = minimum_risk([each.text for each in candidates], utility=search.utility)
+    best = {candidates[each.place].text: each for each in reversed(ranked)}  # each text once, by its first place
+    order = sorted(best.values(), key=lambda each: (-each.utility, each.place))[:nbest]
+    return [candidates[each.place]._replace(score=each.utility) for each in order]

@@ -1,0 +1,83 @@
+"""Marks within a text: what they ask for, what is left of the text, and what is refused."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from calque import Request, TextError
+from calque.translator.inline import Inline, Term, escape, read_inline
+
+PIECES = ["a ", "ß", "<term", "</term>", " ", ">", "\\", '"', "<", "/", "term", 'target="x"', "\n", "="]
+texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)
+phrases = st.text(min_size=1).filter(lambda phrase: bool(phrase.strip()))
+
+
+def mark(phrase: str, words: str) -> str:
+    """As a user would write it."""
+    quoted = phrase.replace("\\", "\\\\").replace('"', '\\"')
+    return f'<term target="{quoted}">{words}</term>'
+
+
+@pytest.mark.parametrize(
+    ("line", "text", "terms"),
+    [
+        ("", "", []),
+        ("no marks < here", "no marks < here", []),
+        ('the <term target="Bahnhof">station</term>.', "the station.", [("Bahnhof", 4)]),
+        ('<term target="x y">a</term><term target="x y">b</term>', "ab", [("x y", 0), ("x y", 1)]),
+        ('<term  target = "sagt \\"ja\\" \\\\ \\n">a</term >', None, None),
+        ('<term  target = "sagt \\"ja\\" \\\\ \\n">a</term>', "a", [('sagt "ja" \\ \\n', 0)]),
+        ('<term target="x"></term>a', "a", [("x", 0)]),
+        ("a <terminal> <b>c</b> &lt; \\n \\", "a <terminal> <b>c</b> &lt; \\n \\", []),
+        ("a \\<term target=1> \\</term>", "a <term target=1> </term>", []),
+        ('\\\\<term target="x">a\\\\</term>', "\\a\\", [("x", 1)]),
+        ("\\\\\\<term >", "\\<term >", []),
+    ],
+)
+def test_lines(line: str, text: str | None, terms: list[tuple[str, int]] | None) -> None:
+    if text is None or terms is None:
+        with pytest.raises(TextError):
+            read_inline(line)
+        return
+    assert read_inline(line) == Inline(text, tuple(Term(*each) for each in terms))
+
+
+@given(texts)
+def test_what_is_escaped_is_read_as_it_was(text: str) -> None:
+    assert read_inline(escape(text)) == Inline(text, ())
+
+
+@given(st.lists(st.tuples(texts, phrases, texts), max_size=4), texts)
+def test_every_text_can_be_marked_and_every_phrase_asked_for(parts: list[tuple[str, str, str]], rest: str) -> None:
+    """Texts that end in a backslash are kept from the mark behind them by a letter."""
+    line = "".join(f"{escape(before)}-{mark(phrase, escape(words) + '-')}" for before, phrase, words in parts)
+    found = read_inline(line + escape(rest))
+    assert found.text == "".join(f"{before}-{words}-" for before, _, words in parts) + rest
+    assert [term.phrase for term in found.terms] == [phrase.strip() for _, phrase, _ in parts]
+    for term, (_, _, words) in zip(found.terms, parts, strict=True):
+        assert found.text[term.place :].startswith(words)
+
+
+@pytest.mark.parametrize(
+    ("line", "problem", "place"),
+    [
+        ("a </term>", "without", 3),
+        ('<term target="x">a', "no </term>", 1),
+        ('<term target="x">a <term target="y">b</term></term>', "within a mark", 20),
+        ("<term>a</term>", "expected", 1),
+        ("b <term target=x>a</term>", "expected", 3),
+        ('<term target="x>a</term>', "expected", 1),
+        ('<term target="x\\">a</term>', "expected", 1),
+        ('<term target="x" kind="y">a</term>', "expected", 1),
+        ('<term target=" ">a</term>', "empty", 1),
+        ("<term/>", "expected", 1),
+    ],
+)
+def test_a_wrong_mark_is_refused_with_its_place(line: str, problem: str, place: int) -> None:
+    with pytest.raises(TextError, match=rf"{problem}.*\(character {place}\)"):
+        read_inline(line)
+
+
+def test_a_request_is_made_of_a_line() -> None:
+    found = Request.inline('the <term target="Bahnhof">station</term> is closed', prefix="Der")
+    assert found == Request("the station is closed", "Der", ("Bahnhof",), (4,))

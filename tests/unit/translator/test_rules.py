@@ -1,0 +1,34 @@
+"""Wishes in ids: what a sentence may say does not depend on the wishes of its neighbours."""
+
+import torch
+
+from calque import Request, SearchConfig
+from calque.text import EOS, Opened
+from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.translator.rules import forbidden_words, rules_of
+
+LINES = ["the stations are closed", "a station is open", "车站关了", "火车站开了"] * 20
+
+
+def test_what_may_follow_a_phrase_is_the_sentences_own() -> None:
+    """After a word of a script with spaces no piece may go on with it, whoever else is in the batch."""
+    tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
+    requests = [Request("x", required=("station",)), Request("y"), Request("z", required=("车站",))]
+
+    def follows(asked: list[Request]) -> torch.Tensor:
+        sources = [Opened([5], (), "x")] * len(asked)
+        found = rules_of(asked, sources, target=tokenizer, copies=False, forbidden=None, search=SearchConfig())
+        assert found.follows is not None
+        return found.follows
+
+    together = follows(requests)
+    assert torch.equal(together[0], follows(requests[:1])[0])
+    assert not together[0].all()
+    assert together[2].all()
+    assert together[:, EOS].all()
+
+
+def test_no_words_are_no_rule() -> None:
+    tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
+    assert forbidden_words([], target=tokenizer) is None
+    assert forbidden_words(["station"], target=tokenizer) is not None
