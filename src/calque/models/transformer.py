@@ -151,7 +151,7 @@ class TransformerDecoderConfig(TransformerConfig):
     The last two carry one vector a layer however long the text is, and decode faster."""
     copies: bool = False
     """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
-    attention_layer: int | None = Field(default=None, ge=1)
+    attention_layer: Layers | None = None
     """The block, from 1, whose attention (the mean of its heads) is shown, guided and copied by. Left out: the last."""
 
     @model_validator(mode="after")
