@@ -61,6 +61,22 @@ def seed() -> int:
     return value
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The figures of tests/faults: how many faults of each kind were injected, and how many came to no harm."""
+    found = [
+        (report.duration, *value)
+        for reports in terminalreporter.stats.values()
+        for report in reports
+        for name, value in getattr(report, "user_properties", ())
+        if name == "fault" and getattr(report, "when", "") == "call"
+    ]
+    if found:
+        terminalreporter.section("faults injected")
+        terminalreporter.line(f"{'fault':44} {'family':12} {'tried':>6} {'held':>6} {'seconds':>8}")
+    for seconds, what, family, tried, held in sorted(found, key=lambda row: row[1:3]):
+        terminalreporter.line(f"{what:44} {family:12} {tried:6} {held:6} {seconds:8.1f}")
+
+
 @pytest.fixture
 def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than training here."""
