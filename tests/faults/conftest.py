@@ -1,11 +1,10 @@
 """What the fault tests share: the warm process, each family's scene, and the figures they leave."""
 
-import os
 from collections.abc import Callable, Iterator
 from functools import cache
-from pathlib import Path
 
 import pytest
+
 from tests.faults.runs import Scene, Warm, make_scene
 
 Figure = Callable[..., None]
@@ -37,9 +36,3 @@ def figure(record_property: Callable[[str, object], None]) -> Figure:
         record_property("fault", [what, family, tried, held])
 
     return record
-
-
-@pytest.fixture(scope="session")
-def can_mount(tmp_path_factory: pytest.TempPathFactory) -> bool:
-    """Whether a file system may be mounted here."""
-    return os.geteuid() == 0 and Path("/proc/mounts").exists()

@@ -33,6 +33,7 @@ class Fault(NamedTuple):
     at: int = 0
     number: int = 0
     lasting: bool = False
+    again: str = ""  # a signal comes a second time at the first call that begins so
 
 
 class Layer:
@@ -44,17 +45,20 @@ class Layer:
         self._root = os.path.realpath(fault.root)
         self._log = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND)
         self._write = os.write
-        self._is_striking = False
+        self._has_struck_again = False
 
     def call(self, kind: str, path: str) -> None:
         """One call is about to be made."""
         path = os.path.realpath(path)
-        if self._is_striking or not (path == self._root or path.startswith(self._root + os.sep)):
+        if not (path == self._root or path.startswith(self._root + os.sep)):
             return
         self.count += 1
-        self._write(self._log, f"{kind} {os.path.relpath(path, self._root)}\n".encode())
         fault = self.fault
+        name = f"{kind} {os.path.relpath(path, self._root)}"
+        self._write(self._log, f"{name}\n".encode())
         is_due = self.count == fault.at or (fault.lasting and self.count > fault.at)
+        if fault.again and name.startswith(fault.again) and not self._has_struck_again:
+            self._has_struck_again = is_due = True
         if not is_due:
             return
         match fault.kind:

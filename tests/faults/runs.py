@@ -16,13 +16,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
-from tests.conftest import Values, environment, toy_corpus, toy_values
-
 from calque.config import check, to_toml, to_values
 from calque.experiment import Experiment
 from calque.models.systems import system_model
 from calque.training.checkpoints import load_checkpoint
 from calque.training.journal import read_journal
+from tests.conftest import Values, environment, toy_corpus, toy_values
 
 ROOT = Path(__file__).parents[2]
 
@@ -155,9 +154,13 @@ def killing(root: Path, *, at: int) -> dict[str, Any]:
 
 def sound_steps(run: Path) -> Iterator[int]:
     """Steps whose checkpoint loads, oldest first; a fault may leave litter, but never a damaged one in its place."""
-    for step in sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*") if path.name[5:].isdigit()):
+    for step in steps(run):
         load_checkpoint(run / "checkpoints" / f"step-{step}")
         yield step
+
+
+def steps(run: Path) -> list[int]:
+    return sorted(int(path.name[5:]) for path in (run / "checkpoints").glob("step-*") if path.name[5:].isdigit())
 
 
 def digests(run: Path) -> dict[str, str]:
@@ -173,14 +176,24 @@ def differences(run: Path, whole: Path, *, history: bool = True) -> list[str]:
     That is so after an interrupt, whose extra save is the parent of the next one. Litter and doubled lines are named.
     """
     found, wanted = digests(run), digests(whole)
+    found = {name: value for name, value in found.items() if not _is_older(name, than=whole)}
     if not history:
         for names in (found, wanted):
             for name in [*names]:
-                if name.startswith("checkpoints/") and name.endswith((".json")):
+                if name.startswith("checkpoints/") and name.endswith(".json"):
                     del names[name]
     wrong = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
     lines = [(line["kind"], line["step"], "averaged" in line) for line in read_journal(run / "metrics.jsonl")]
     return wrong + (["metrics.jsonl: doubled lines"] if len(set(lines)) < len(lines) else []) + litter(run)
+
+
+def _is_older(name: str, *, than: Path) -> bool:
+    """Whether a file is of a checkpoint from before all that the other run kept.
+
+    A kill after the last save and before its pruning leaves one more.
+    """
+    parts = name.split("/")
+    return parts[0] == "checkpoints" and int(parts[1][5:]) < min(steps(than))
 
 
 def litter(run: Path) -> list[str]:
@@ -190,12 +203,12 @@ def litter(run: Path) -> list[str]:
 
 def fate(warm: Warm, run: Path, whole: Path, *, before: int = 2, history: bool = True) -> list[str]:
     """What is wrong after a fault: no loadable checkpoint, or another end than that of the whole run."""
-    steps = list(sound_steps(run))
-    if not steps or max(steps) < before:
-        return [f"checkpoints {steps}, but there was one of step {before}"]
+    sound = list(sound_steps(run))
+    if not sound or max(sound) < before:
+        return [f"checkpoints {sound}, but there was one of step {before}"]
     resumed = warm("train", "--resume", run)
     if resumed.code != 0:
         return [f"resume: exit code {resumed.code}: {resumed.err[-400:]}"]
-    if f"going on from step {max(steps)}\n" not in resumed.err:
-        return [f"checkpoints {steps}, but: {resumed.err}"]
+    if f"going on from step {max(sound)}\n" not in resumed.err:
+        return [f"checkpoints {sound}, but: {resumed.err}"]
     return differences(run, whole, history=history)

@@ -40,6 +40,7 @@ def warm_up() -> None:
     import calque.commands.main
     import calque.commands.progress
     import calque.experiment
+    import tests.faults.layer  # noqa: F401
 
     torch.set_num_threads(1)
     calque.experiment.draw_curves = lambda _folder: True  # drawing takes longer than training here

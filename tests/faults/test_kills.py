@@ -1,4 +1,4 @@
-"""kill -9 at every file-system call of the rest of a run: there is a checkpoint, and a resume ends the same (P1, P2, P9).
+"""kill -9 at every file-system call of the rest of a run: a checkpoint is there, a resume ends the same (P1, P2, P9).
 
 The rest of a run holds two saves, a pruning, three model folders written (two of them exchanged) and all that lies
 between; every fsync, rename, exchange, write, half a write, truncation, mkdir and unlink of it is struck.
@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import pytest
+
 from tests.faults import tracing
 from tests.faults.conftest import Figure
 from tests.faults.runs import FAMILIES, Scene, Warm, fate, killing
