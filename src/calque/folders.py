@@ -104,13 +104,15 @@ def remove_folder(path: Path) -> None:
     try:
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)
-        sync(path.parent)
-        if doomed.is_dir() and not doomed.is_symlink():
-            shutil.rmtree(doomed, ignore_errors=True)
-        else:
-            doomed.unlink()
+        try:
+            sync(path.parent)
+        finally:
+            if doomed.is_dir() and not doomed.is_symlink():
+                shutil.rmtree(doomed, ignore_errors=True)
+            else:
+                doomed.unlink()
     except OSError as error:
-        raise FolderError(f"{path} could not be removed: {error.strerror}") from error
+        raise FolderError(f"{path} could not be removed: {failure(error.errno)}") from error
 
 
 def remove_litter(parent: Path, *, names: re.Pattern[str]) -> None:
