@@ -106,7 +106,8 @@ class Scene(NamedTuple):
     family: str
     whole: Path
     base: Path
-    calls: list[str]  # of the file system, that the rest of the run makes, as the layer sees them
+    beginning: list[str]  # calls of the file system until the first checkpoint, as the layer sees them
+    calls: list[str]  # of the rest of the run
 
     def copy(self, place: Path) -> Path:
         """A fresh copy of the unfinished run."""
@@ -136,7 +137,7 @@ def make_scene(warm: Warm, folder: Path, family: str) -> Scene:
     after = next(k for k, call in enumerate(calls) if k > saved and call == "write metrics.jsonl")
     assert warm("train", "--config", config, "--run", base, fault=killing(base, at=after + 1)).was_killed
     assert list(sound_steps(base)) == [2]
-    scene = Scene(family, whole, base, [])
+    scene = Scene(family, whole, base, beginning=calls[: saved + 1], calls=[])
     scene.copy(rest)
     again = warm("train", "--resume", rest, fault=counting(rest))
     assert again.code == 0, again.err

@@ -15,7 +15,7 @@ from calque.training.checkpoints import newest_checkpoint
 from calque.translator import load
 from tests.conftest import Answer
 from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, Scene, Warm, differences
+from tests.faults.runs import FAMILIES, Scene, Warm, differences, killing
 
 pytestmark = pytest.mark.slow
 
@@ -196,6 +196,40 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_again(warm: Warm, 
     assert ended.code == 2
     assert all(name in ended.err for name in ("every checkpoint is damaged", "step-4", "step-6", "weights.safetensors"))
     assert (run / "metrics.jsonl").read_bytes() == metrics
+
+
+NOT_ASKED = "the loop does not ask `lost_checkpoint` yet"
+
+
+@pytest.mark.xfail(strict=True, reason=NOT_ASKED)
+@pytest.mark.parametrize("lost", ["checkpoints", "checkpoints/*"])
+def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
+    lost: str, warm: Warm, scene: Scenes, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(scene("luong2015").whole, run)
+    for folder in run.glob(lost):
+        shutil.rmtree(folder)
+    metrics = (run / "metrics.jsonl").read_bytes()
+    ended = warm("train", "--resume", run)
+    assert ended.code == 2
+    assert "there is no checkpoint, but the run had reached step 6 and saved step 4" in ended.err
+    assert (run / "metrics.jsonl").read_bytes() == metrics
+
+
+@pytest.mark.xfail(strict=True, reason=NOT_ASKED)
+def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
+    one = scene("luong2015")
+    run = one.copy(tmp_path / "run")
+    pruning = one.calls.index("rename checkpoints/step-2") + 1
+    assert warm("train", "--resume", run, fault=killing(run, at=pruning)).was_killed
+    for step in (4, 6):
+        shutil.rmtree(run / "checkpoints" / f"step-{step}")
+    ended = warm("train", "--resume", run)
+    assert ended.code == 0
+    assert "step-4 is missing: the run had reached step 6" in ended.err
+    assert "going on from step 2" in ended.err
+    assert differences(run, one.whole) == []
 
 
 def test_a_damaged_model_folder_is_named_by_the_commands_that_read_it(

@@ -5,6 +5,7 @@ between; every fsync, rename, exchange, write, half a write, truncation, mkdir a
 """
 
 import random
+import shutil
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ import pytest
 
 from tests.faults import tracing
 from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, Scene, Warm, fate, killing
+from tests.faults.runs import FAMILIES, Scene, Warm, differences, fate, killing
 
 pytestmark = pytest.mark.slow
 
@@ -47,6 +48,48 @@ def kill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: 
         assert ended.was_killed, f"{call}: {ended.code} {ended.err}"
         wrong += [f"{call}: {problem}" for problem in fate(warm, run, scene.whole)]
     return len(chosen), wrong
+
+
+def kill_beginning(warm: Warm, scene: Scene, run: Path, points: Iterable[int]) -> tuple[int, list[str]]:
+    """Killed before there is any checkpoint: a resume begins again, prepares what is not prepared, and ends the same."""
+    wrong: list[str] = []
+    struck = 0
+    for point in points:
+        shutil.rmtree(run, ignore_errors=True)
+        config = scene.whole.parent / "config.toml"
+        assert warm("train", "--config", config, "--run", run, fault=killing(run, at=point)).was_killed
+        struck += 1
+        ended = warm("train", "--resume", run)
+        problems = differences(run, scene.whole) if ended.code == 0 else [ended.err[-400:]]
+        wrong += [f"{point} {scene.beginning[point - 1]}: {problem}" for problem in problems]
+    return struck, wrong
+
+
+def begun(scene: Scene) -> int:
+    """The first call after the run has its config, from where on it can be resumed."""
+    return next(k for k, call in enumerate(scene.beginning, start=1) if call.startswith("rename config.toml")) + 1
+
+
+def test_a_kill_at_a_sample_of_calls_before_the_first_checkpoint(
+    warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+) -> None:
+    family = random.Random(seed).choice([*FAMILIES])
+    one = scene(family)
+    points = random.Random(f"{seed}/beginning").sample(range(begun(one), len(one.beginning) + 1), 4)
+    struck, wrong = kill_beginning(warm, one, tmp_path / "run", points)
+    figure("kill -9 before the first checkpoint", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []
+
+
+@pytest.mark.full
+@families
+def test_a_kill_at_every_call_before_the_first_checkpoint(
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+) -> None:
+    one = scene(family)
+    struck, wrong = kill_beginning(warm, one, tmp_path / "run", range(begun(one), len(one.beginning) + 1))
+    figure("kill -9 before the first checkpoint", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []
 
 
 @families
