@@ -117,6 +117,18 @@ def test_data_that_changed_since_the_run_began_is_refused_with_what_changed(
     figure("changed data", "transformer", tried=1, held=1)
 
 
+@pytest.mark.xfail(strict=True, reason="run.json says only that something changed, and the run goes on")
+def test_removing_the_store_does_not_let_other_data_in(begun: Path, warm: Warm, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(begun, folder)
+    _replace(folder / "run" / "config.toml", str(begun), str(folder))
+    shutil.rmtree(folder / "run" / "store")
+    edit(folder / "corpus" / "target")
+    refused = warm("train", "--resume", folder / "run")
+    assert refused.code == 2
+    assert "data.train[1].target: the contents of" in refused.err
+
+
 def test_data_that_was_moved_is_the_same_data(begun: Path, warm: Warm, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(begun, folder)
