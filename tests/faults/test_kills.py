@@ -51,7 +51,7 @@ def kill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: 
 
 
 def kill_beginning(warm: Warm, scene: Scene, run: Path, points: Iterable[int]) -> tuple[int, list[str]]:
-    """Killed before there is any checkpoint: a resume begins again, prepares the rest of the data, and ends the same."""
+    """Killed before there is any checkpoint: a resume begins again, with its data prepared anew, and ends the same."""
     wrong: list[str] = []
     struck = 0
     for point in points:

@@ -315,12 +315,16 @@ def test_without_exchange_a_replaced_checkpoint_moved_aside_is_put_back(tmp_path
 
 
 def test_a_checkpoint_that_must_have_been_there_is_missed(tmp_path: Path) -> None:
-    for newest, reached in ((None, 0), (None, 500), (500, 501), (500, 1000), (1000, 900)):
-        assert lost_checkpoint(tmp_path, newest=newest, reached=reached, every=500) == []
-    (message,) = lost_checkpoint(tmp_path, newest=500, reached=1720, every=500)
-    assert "step-1500 is missing: the run had reached step 1720" in message
+    folder = tmp_path / "checkpoints"
+    for reached in (0, 1, 500):
+        assert lost_checkpoint(folder, reached=reached, every=500) == []
     with pytest.raises(FolderError, match="no checkpoint, but the run had reached step 501 and saved step 500"):
-        lost_checkpoint(tmp_path, newest=None, reached=501, every=500)
+        lost_checkpoint(folder, reached=501, every=500)
+    save(folder, 500)
+    for reached in (0, 501, 1000):
+        assert lost_checkpoint(folder, reached=reached, every=500) == []
+    (message,) = lost_checkpoint(folder, reached=1720, every=500)
+    assert "step-1500 is missing: the run had reached step 1720" in message
 
 
 def test_no_folder_locks_are_left_behind(tmp_path: Path) -> None:
