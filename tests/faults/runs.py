@@ -202,6 +202,14 @@ def litter(run: Path) -> list[str]:
     return [str(path.relative_to(run)) for path in run.rglob("*") if ".tmp" in path.name or ".old-" in path.name]
 
 
+def report(point: object, problems: list[str]) -> list[str]:
+    """One line for a point at which something is wrong, printed at once, since an enumeration takes minutes."""
+    found = [f"{point}: {'; '.join(problems)}"] if problems else []
+    for line in found:
+        print(line, flush=True)
+    return found
+
+
 def fate(warm: Warm, run: Path, whole: Path, *, before: int = 2, history: bool = True) -> list[str]:
     """What is wrong after a fault: no loadable checkpoint, or another end than that of the whole run."""
     sound = list(sound_steps(run))

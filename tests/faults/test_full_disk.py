@@ -15,7 +15,7 @@ import pytest
 
 from tests.faults import tracing
 from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, Ended, Scene, Warm, differences, fate, litter
+from tests.faults.runs import FAMILIES, Ended, Scene, Warm, differences, fate, litter, report
 
 pytestmark = pytest.mark.slow
 
@@ -52,7 +52,7 @@ def fill_at(warm: Warm, scene: Scene, place: Path, points: Iterable[tuple[int, b
         ended = warm("train", "--resume", run, fault=filling(run, at=point, lasting=lasting))
         tried += 1
         name = f"{point} {scene.calls[point - 1]}{' and on' if lasting else ''}"
-        wrong += [f"{name}: {problem}" for problem in verdict(ended, run, scene, warm)]
+        wrong += report(name, verdict(ended, run, scene, warm))
     return tried, wrong
 
 
@@ -100,7 +100,7 @@ def fill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: 
     for call in chosen:
         run = scene.copy(place)
         ended = warm("train", "--resume", run, strace=tracing.filling(call))
-        wrong += [f"{call}: {problem}" for problem in verdict(ended, run, scene, warm)]
+        wrong += report(call, verdict(ended, run, scene, warm))
     return len(chosen), wrong
 
 

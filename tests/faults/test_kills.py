@@ -13,7 +13,7 @@ import pytest
 
 from tests.faults import tracing
 from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, Scene, Warm, differences, fate, killing
+from tests.faults.runs import FAMILIES, Scene, Warm, differences, fate, killing, report
 
 pytestmark = pytest.mark.slow
 
@@ -30,7 +30,7 @@ def kill_at(warm: Warm, scene: Scene, place: Path, points: Iterable[int]) -> tup
         ended = warm("train", "--resume", run, fault=killing(run, at=point))
         assert ended.was_killed, f"call {point}: {ended.err}"
         struck += 1
-        wrong += [f"{point} {scene.calls[point - 1]}: {problem}" for problem in fate(warm, run, scene.whole)]
+        wrong += report(f"{point} {scene.calls[point - 1]}", fate(warm, run, scene.whole))
     return struck, wrong
 
 
@@ -46,7 +46,7 @@ def kill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: 
         run = scene.copy(place)
         ended = warm("train", "--resume", run, strace=tracing.killing(call))
         assert ended.was_killed, f"{call}: {ended.code} {ended.err}"
-        wrong += [f"{call}: {problem}" for problem in fate(warm, run, scene.whole)]
+        wrong += report(call, fate(warm, run, scene.whole))
     return len(chosen), wrong
 
 
@@ -61,7 +61,7 @@ def kill_beginning(warm: Warm, scene: Scene, run: Path, points: Iterable[int]) -
         struck += 1
         ended = warm("train", "--resume", run)
         problems = differences(run, scene.whole) if ended.code == 0 else [ended.err[-400:]]
-        wrong += [f"{point} {scene.beginning[point - 1]}: {problem}" for problem in problems]
+        wrong += report(f"{point} {scene.beginning[point - 1]}", problems)
     return struck, wrong
 
 
