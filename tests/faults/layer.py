@@ -7,6 +7,7 @@ forks. Where strace works, the same faults are injected from outside, below Pyth
 
 import builtins
 import errno
+import fcntl
 import io
 import os
 import signal
@@ -101,6 +102,8 @@ def _resolve(path: Any, at: int) -> str:
 
 def _path_of(handle: int) -> str:
     try:
+        if sys.platform == "darwin":
+            return fcntl.fcntl(handle, fcntl.F_GETPATH, bytes(1024)).rstrip(b"\0").decode()
         return os.readlink(f"/proc/self/fd/{handle}")  # noqa: PTH115
     except OSError:
         return ""
@@ -125,7 +128,7 @@ def _patch_open(layer: Layer) -> None:
         found = real(file, mode, *arguments, **keywords)
         return _Torn(found, layer, path=_path_of(found.fileno())) if set(mode) & set("wax+") else found
 
-    io.open = builtins.open = opened  # type: ignore[assignment]
+    io.open = builtins.open = opened
 
 
 class _Torn:

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, seed, settings
+from hypothesis import HealthCheck, given, settings
+from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
 from calque.errors import FolderError
@@ -56,14 +57,14 @@ def assert_step_before_is_used(run: Path, *, named: str) -> None:
 
 @families
 def test_every_flipped_bit_of_a_checkpoint_is_detected(
-    family: str, scene: Scenes, tmp_path: Path, figure: Figure, request: pytest.FixtureRequest
+    family: str, scene: Scenes, tmp_path: Path, figure: Figure, seed: int
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(scene(family).whole, run)
     newest = run / "checkpoints" / "step-6"
     tried = held = 0
 
-    @seed(request.getfixturevalue("seed"))
+    @seeded(seed)
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def flip(data: st.DataObject) -> None:
@@ -84,14 +85,14 @@ def test_every_flipped_bit_of_a_checkpoint_is_detected(
 
 @families
 def test_every_truncation_of_a_checkpoint_is_detected(
-    family: str, scene: Scenes, tmp_path: Path, figure: Figure, request: pytest.FixtureRequest
+    family: str, scene: Scenes, tmp_path: Path, figure: Figure, seed: int
 ) -> None:
     run = tmp_path / "run"
     shutil.copytree(scene(family).whole, run)
     newest = run / "checkpoints" / "step-6"
     tried = held = 0
 
-    @seed(request.getfixturevalue("seed"))
+    @seeded(seed)
     @settings(max_examples=EXAMPLES // 2, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def cut(data: st.DataObject) -> None:
@@ -136,14 +137,14 @@ def test_every_missing_and_swapped_file_of_a_checkpoint_is_detected(
 
 @families
 def test_a_damaged_model_folder_is_never_loaded(
-    family: str, scene: Scenes, tmp_path: Path, figure: Figure, request: pytest.FixtureRequest
+    family: str, scene: Scenes, tmp_path: Path, figure: Figure, seed: int
 ) -> None:
     model = tmp_path / "model"
     shutil.copytree(scene(family).whole / "model", model)
     load(model)
     tried = held = 0
 
-    @seed(request.getfixturevalue("seed"))
+    @seeded(seed)
     @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def harm(data: st.DataObject) -> None:
