@@ -42,6 +42,7 @@ SHORT = (
 )
 # Long enough to be hit, with an interval for everything that shares no factor with the others.
 LONG = (
+    "data.validation.minimum=4",
     "training.steps=60",
     "training.log_every=7",
     "training.validate_every=13",
