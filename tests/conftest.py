@@ -61,6 +61,22 @@ def seed() -> int:
     return value
 
 
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """The figures of tests/faults: how many faults of each kind were injected, and how many came to no harm."""
+    table: dict[tuple[str, str], list[float]] = {}
+    for reports in terminalreporter.stats.values():
+        for report in reports:
+            found = getattr(report, "user_properties", ()) if getattr(report, "when", "") == "call" else ()
+            for what, family, tried, held in (value for name, value in found if name == "fault"):
+                row = table.setdefault((what, family), [0, 0, 0])
+                row[:] = row[0] + tried, row[1] + held, row[2] + report.duration
+    if table:
+        terminalreporter.section("faults injected")
+        terminalreporter.line(f"{'fault':44} {'family':12} {'tried':>6} {'held':>6} {'seconds':>8}")
+    for (what, family), (tried, held, seconds) in sorted(table.items()):
+        terminalreporter.line(f"{what:44} {family:12} {tried:6} {held:6} {seconds:8.1f}")
+
+
 @pytest.fixture
 def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than training here."""

@@ -36,6 +36,7 @@ _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
 _UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})")
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_CHANGED = f"{MANIFEST}: changed since it was written (its seal does not fit)"
 _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
 
 
@@ -103,13 +104,15 @@ def remove_folder(path: Path) -> None:
     try:
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)
-        sync(path.parent)
-        if doomed.is_dir() and not doomed.is_symlink():
-            shutil.rmtree(doomed, ignore_errors=True)
-        else:
-            doomed.unlink()
+        try:
+            sync(path.parent)
+        finally:
+            if doomed.is_dir() and not doomed.is_symlink():
+                shutil.rmtree(doomed, ignore_errors=True)
+            else:
+                doomed.unlink()
     except OSError as error:
-        raise FolderError(f"{path} could not be removed: {error.strerror}") from error
+        raise FolderError(f"{path} could not be removed: {failure(error.errno)}") from error
 
 
 def remove_litter(parent: Path, *, names: re.Pattern[str]) -> None:
@@ -159,8 +162,20 @@ def _render(manifest: Manifest) -> bytes:
         "details": manifest.details,
         "files": {name: entry._asdict() for name, entry in manifest.files.items()},
     }
-    seal = hashlib.sha256(json.dumps(body, allow_nan=False).encode()).hexdigest()
-    return json.dumps(body | {"seal": seal}, indent=1, allow_nan=False).encode() + b"\n"
+    return json.dumps(body | {"seal": _seal_of(body)}, indent=1, allow_nan=False).encode() + b"\n"
+
+
+def _seal_of(body: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(body, allow_nan=False).encode()).hexdigest()
+
+
+def _is_sealed(values: dict[str, Any]) -> bool:
+    """Whether the seal fits, or there is none: then it is somebody else's manifest, or its entries are looked at."""
+    body = {key: value for key, value in values.items() if key != "seal"}
+    try:
+        return "seal" not in values or _seal_of(body) == values["seal"]
+    except ValueError:  # a NaN, which no manifest of ours holds
+        return False
 
 
 def _publish(unfinished: Path, *, path: Path) -> None:
@@ -309,9 +324,12 @@ def survey_folder(path: Path, *, kind: str, formats: Collection[int]) -> Manifes
     """What `verify_folder` gives, without reading the files: names and sizes are right, nothing is a link."""
     with _reading(path):
         raw = _read_manifest(path)
-        manifest = _parse(_decode(raw, path=path), path=path, kind=kind, formats=formats)
+        values = _decode(raw, path=path)
+        if not _is_sealed(values):  # before its kind is believed to be another
+            _refuse(path, [_CHANGED])
+        manifest = _parse(values, path=path, kind=kind, formats=formats)
         if _render(manifest) != raw:
-            _refuse(path, [f"{MANIFEST}: changed since it was written (its seal does not fit)"])
+            _refuse(path, [_CHANGED])
         found, problems = _scan(path)
     _refuse(path, [*problems, *_differences(manifest.files, found)])
     return manifest

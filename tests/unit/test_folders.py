@@ -247,6 +247,36 @@ def test_removing_never_shows_half_a_folder(tmp_path: Path, monkeypatch: pytest.
     assert names(tmp_path) == ["model"]
 
 
+def test_a_removal_that_cannot_be_synced_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(tmp_path / "model")
+
+    def full(_: int) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(FolderError, match="could not be removed: the disk is full"):
+        remove_folder(tmp_path / "model")
+    assert names(tmp_path) == []
+
+
+def test_a_flipped_bit_in_the_kind_is_damage_and_not_another_kind(tmp_path: Path) -> None:
+    write(tmp_path / "model")
+    file = tmp_path / "model" / "manifest.json"
+    for old, new in (
+        (b'"kind": "model"', b'"kind": "modem"'),
+        (b'"kind"', b'"kine"'),
+        (b'"format": 1', b'"format": 3'),
+    ):
+        original = file.read_bytes()
+        file.write_bytes(original.replace(old, new))
+        with pytest.raises(FolderError, match=r"is damaged:\n  manifest\.json: changed since it was written"):
+            verify(tmp_path / "model")
+        file.write_bytes(original)
+    file.write_text('{"kind": "web page"}')
+    with pytest.raises(FolderError, match="kind 'web page'; expected 'model'"):
+        verify(tmp_path / "model")
+
+
 @given(data=st.data())
 def test_every_flipped_bit_is_detected(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
     path = tmp_path_factory.getbasetemp() / "flipped"

@@ -1,14 +1,13 @@
-"""Batches of padded ids, made from a store as its plan says, one thread ahead of who reads them.
+"""Batches of padded ids, made from a store as its plan says, some threads ahead of who reads them.
 
 Letters: B rows, S source, T target. A source row is its pieces and EOS; the decoder reads BOS and the pieces and
 should say the pieces and EOS. Rows that only fill a static shape up hold EOS against nothing and weigh nothing.
 """
 
-import queue
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -22,6 +21,8 @@ from calque.tensors import Padded
 from calque.text import BOS, EOS, PAD
 
 Array = NDArray[Any]
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Batch(NamedTuple):
@@ -121,45 +122,108 @@ def batches(
 ) -> Iterator[Batch]:
     """The batches of one epoch from the `start`-th on, in the plan's order, up to `ahead` of them made early.
 
-    `place` (pinning, say) runs in the thread that makes the batches.
+    As many threads make them as the plan's config has `workers`, which changes no batch; `place` (pinning, say) runs
+    there too.
     """
-    made = (collate(store, planned=planned, shard=shard) for planned in plan.batches(epoch, start=start))
-    return prefetch(map(place, made) if place else made, ahead=ahead)
+
+    def make(planned: Planned) -> Batch:
+        batch = collate(store, planned=planned, shard=shard)
+        return place(batch) if place else batch
+
+    return prefetch(plan.batches(epoch, start=start), make=make, workers=plan.config.workers, ahead=ahead)
 
 
-def prefetch(items: Iterable[Batch], *, ahead: int) -> Iterator[Batch]:
-    """The items in their order, up to `ahead` of them made early by one thread; its errors are raised here."""
-    ready: queue.Queue[Batch | BaseException | None] = queue.Queue(maxsize=ahead)
-    stopped = threading.Event()
-    thread = threading.Thread(target=_fill, args=(items, ready, stopped), name="calque-batches", daemon=True)
-    thread.start()
+def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: int, ahead: int) -> Iterator[Result]:
+    """`make` of each item, in their order, up to `ahead` of them made early by threads; their errors are raised here.
+
+    Without workers everything is made when it is asked for.
+    """
+    if workers == 0:
+        yield from map(make, items)
+        return
+    shelf = _Shelf(iter(items), make, room=max(ahead, workers))
+    threads = [threading.Thread(target=shelf.fill, name="calque-batches", daemon=True) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
     try:
-        while (item := ready.get()) is not None:
-            if isinstance(item, BaseException):
-                raise item
-            yield item
+        yield from shelf.read()
     finally:
-        stopped.set()
-        thread.join()
+        shelf.stop()
+        for thread in threads:
+            thread.join()
 
 
-def _fill(items: Iterable[Batch], ready: "queue.Queue[Batch | BaseException | None]", stopped: threading.Event) -> None:
-    def offer(item: Batch | BaseException | None) -> None:
-        while not stopped.is_set():
+class _Shelf(Generic[Item, Result]):
+    """Results in numbered places: threads draw items in turn and make them side by side, one reader reads in order."""
+
+    def __init__(self, items: Iterator[Item], make: Callable[[Item], Result], *, room: int) -> None:
+        self._items, self._make, self._room = items, make, room
+        self._drawing = threading.Lock()  # a generator is for one thread at a time
+        self._changed = threading.Condition()
+        self._made: dict[int, Result] = {}
+        self._errors: dict[int, BaseException] = {}
+        self._drawn = self._read = 0
+        self._end: int | None = None  # the place after the last one
+        self._is_stopped = False
+
+    def read(self) -> Iterator[Result]:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._read in {*self._made, *self._errors, self._end})
+                if self._read in self._errors:
+                    raise self._errors[self._read]
+                if self._read == self._end:
+                    return
+                made = self._made.pop(self._read)
+                self._read += 1
+                self._changed.notify_all()
+            yield made
+
+    def fill(self) -> None:
+        """What each thread does until nothing is left to draw, or nobody reads any more."""
+        while (drawn := self._draw()) is not None:
+            number, item = drawn
             try:
-                ready.put(item, timeout=0.05)
-            except queue.Full:
-                continue
-            return
+                made = self._make(item)
+            except BaseException as error:  # the reader raises it
+                self._fail(number, error)
+            else:
+                with self._changed:
+                    self._made[number] = made
+                    self._changed.notify_all()
 
-    try:
-        for item in items:
-            offer(item)
-            if stopped.is_set():
-                return
-        offer(None)
-    except BaseException as error:  # the reader raises it
-        offer(error)
+    def stop(self) -> None:
+        with self._changed:
+            self._is_stopped = True
+            self._changed.notify_all()
+
+    def _draw(self) -> tuple[int, Item] | None:
+        """The next item and its place, as soon as there is room for it."""
+        with self._drawing:
+            with self._changed:
+                self._changed.wait_for(lambda: self._is_over or self._drawn - self._read < self._room)
+                if self._is_over:
+                    return None
+                number = self._drawn
+                self._drawn += 1
+            try:
+                return number, next(self._items)
+            except StopIteration:
+                with self._changed:
+                    self._end = number
+                    self._changed.notify_all()
+            except BaseException as error:
+                self._fail(number, error)
+        return None
+
+    @property
+    def _is_over(self) -> bool:
+        return self._is_stopped or self._end is not None or bool(self._errors)
+
+    def _fail(self, number: int, error: BaseException) -> None:
+        with self._changed:
+            self._errors[number] = error
+            self._changed.notify_all()
 
 
 def _rows(side: Side, indices: Array, *, size: tuple[int, int]) -> tuple[Array, Array]:

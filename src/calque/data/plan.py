@@ -32,6 +32,8 @@ class BatchConfig(Config):
     take, once, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
     """Exact: as wide as the longest pair of the batch. Static: a few fixed shapes, for compiled graphs."""
+    workers: int = Field(default=1, ge=0, le=64)
+    """Threads that make batches ahead of the training; 0 makes them between the steps. The batches are the same."""
 
     @property
     def budget(self) -> int:

@@ -139,8 +139,12 @@ class SubwordSampler:
         place: Callable[[Batch], Batch] | None = None,
     ) -> Iterator[Batch]:
         """As `calque.data.batch.batches`, the pairs cut anew."""
-        made = (self.batch(planned, epoch=epoch, shard=shard) for planned in plan.batches(epoch, start=start))
-        return prefetch(map(place, made) if place else made, ahead=ahead)
+
+        def make(planned: Planned) -> Batch:
+            batch = self.batch(planned, epoch=epoch, shard=shard)
+            return place(batch) if place else batch
+
+        return prefetch(plan.batches(epoch, start=start), make=make, workers=plan.config.workers, ahead=ahead)
 
     def growth(self) -> float:
         """How much longer pairs are than in the store, end marks counted: a plan's budget is divided by it."""

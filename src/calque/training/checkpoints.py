@@ -85,6 +85,23 @@ def newest_checkpoint(folder: Path) -> Found | None:
     return None
 
 
+def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
+    """A message if a checkpoint is gone that must have been there; a FolderError if none is left at all.
+
+    A run that has written its line of step `reached` had saved every scheduled step before that one.
+    """
+    steps = [step for step, _ in _steps(folder)]
+    expected = (reached - 1) // every * every
+    if expected <= max(steps, default=0):
+        return []
+    if not steps:
+        raise FolderError(
+            f"{folder}: there is no checkpoint, but the run had reached step {reached} and saved step {expected}. "
+            "Put the checkpoints back, or move the run folder away to start from scratch"
+        )
+    return [f"{folder / f'step-{expected}'} is missing: the run had reached step {reached}"]
+
+
 def load_checkpoint(path: Path) -> Snapshot:
     """The snapshot in one checkpoint, verified; its tensors are on the CPU and independent of the files."""
     manifest = _verify(path)

@@ -3,7 +3,7 @@
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -24,7 +24,8 @@ def stop_request(announce: Callable[[], None]) -> Iterator[Callable[[], bool]]:
     def handle(_number: int, _frame: FrameType | None) -> None:
         asked.set()
         restore()
-        announce()
+        with suppress(Exception):  # a terminal that is gone or in the middle of a line must not keep a run from saving
+            announce()
 
     before = {number: signal.signal(number, handle) for number in SIGNALS}
 

@@ -1,6 +1,7 @@
 """Batches: what a plan asks for, padded; made ahead in the same order."""
 
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -68,29 +69,75 @@ def test_a_batch_moves_and_its_lengths_stay():
     assert batch.tokens == 2
 
 
-def test_errors_of_the_thread_are_raised_to_the_reader():
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_workers_change_neither_batches_nor_their_order(workers):
+    store = store_of(PAIRS * 30)
+    plans = [Plan(store, config=BatchConfig(tokens=30, workers=count), seed=4) for count in (1, workers)]
+    expected, found = ([*batches(store, plan=plan, epoch=2, start=1)] for plan in plans)
+    assert len(found) == len(expected) > 20
+    for one, other in zip(found, expected, strict=True):
+        assert torch.equal(one.source.values, other.source.values)
+        assert torch.equal(one.target_input, other.target_input)
+        assert torch.equal(one.target_output, other.target_output)
+        assert one.tokens == other.tokens
+
+
+@pytest.mark.parametrize("workers", [1, 2, 7])
+def test_the_order_is_kept_however_long_each_takes(workers):
+    waits = np.random.default_rng(workers).uniform(0, 0.004, 60)
+
+    def slow(number):
+        time.sleep(waits[number])
+        return number, threading.current_thread()
+
+    made = [*prefetch(range(60), make=slow, workers=workers, ahead=5)]
+    assert [number for number, _ in made] == [*range(60)]
+    assert len({thread for _, thread in made}) == workers
+
+
+def test_without_workers_everything_is_made_by_the_reader_when_it_asks():
+    items = prefetch(range(9), make=lambda _: threading.current_thread(), workers=0, ahead=4)
+    assert next(items) is threading.current_thread()
+    made = []
+    next(prefetch(range(9), make=made.append, workers=0, ahead=4))
+    assert made == [0]
+
+
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_errors_of_the_plan_are_raised_to_the_reader_in_their_place(workers):
     def broken():
         yield "first"
-        raise ValueError("the second one")
+        yield "second"
+        raise ValueError("the third one")
 
-    items = prefetch(broken(), ahead=2)
-    assert next(items) == "first"
-    with pytest.raises(ValueError, match="the second one"):
+    items = prefetch(broken(), make=str, workers=workers, ahead=2)
+    assert [next(items), next(items)] == ["first", "second"]
+    with pytest.raises(ValueError, match="the third one"):
         next(items)
 
 
-def test_a_reader_that_stops_ends_the_thread():
+@pytest.mark.parametrize("workers", [0, 1, 4])
+def test_errors_of_the_making_are_raised_to_the_reader_in_their_place(workers):
+    items = prefetch([4, 2, 0, 1], make=lambda number: 8 // number, workers=workers, ahead=4)
+    assert [next(items), next(items)] == [2, 4]
+    with pytest.raises(ZeroDivisionError):
+        next(items)
+
+
+@pytest.mark.parametrize("workers", [1, 4])
+def test_a_reader_that_stops_ends_the_threads(workers):
     before = threading.active_count()
-    items = prefetch(iter(range(1000)), ahead=2)
+    items = prefetch(iter(range(1000)), make=int, workers=workers, ahead=2)
     assert next(items) == 0
     items.close()
     assert threading.active_count() == before
 
 
-def test_no_more_than_asked_is_made_ahead():
+@pytest.mark.parametrize("workers", [1, 3])
+def test_no_more_than_asked_is_made_ahead(workers):
     made = []
-    items = prefetch((made.append(number) or number for number in range(100)), ahead=3)
+    items = prefetch(range(100), make=made.append, workers=workers, ahead=3)
     next(items)
     threading.Event().wait(0.3)
-    assert len(made) <= 1 + 3 + 1
+    assert len(made) <= 1 + 3
     items.close()

@@ -4,8 +4,6 @@ import errno
 import json
 import os
 import resource
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from calque.training.checkpoints import (
     Snapshot,
     load_checkpoint,
     load_weights,
+    lost_checkpoint,
     newest_checkpoint,
     prune_checkpoints,
     save_checkpoint,
@@ -315,76 +314,17 @@ def test_without_exchange_a_replaced_checkpoint_moved_aside_is_put_back(tmp_path
     assert names(tmp_path) == ["step-1"]
 
 
-# Kills itself at the k-th thing that a save asks of the file system, for every k, in forks of one process.
-KILL_EVERYWHERE = """
-import os, signal, sys
-from pathlib import Path
-import torch
-from calque import folders
-from calque.training.checkpoints import Snapshot, newest_checkpoint, prune_checkpoints, save_checkpoint
-
-torch.set_num_threads(1)
-os.fsync = lambda _: None  # a kill is not a power cut
-WATCHED = {"open", "os.mkdir", "os.rename", "os.remove", "os.rmdir", "ctypes.dlsym"}
-
-def save(root, step, number):
-    tensors = {"weights": {"a": torch.full((50,), float(number))}, "random": {"cpu": torch.ones(3)}}
-    save_checkpoint(root, Snapshot(tensors, {"n": number}), step=step, scheduled=True, parent=None)
-
-def arm(k):
-    left = k
-    def count():
-        nonlocal left
-        left -= 1
-        if left == 0:
-            os.kill(os.getpid(), signal.SIGKILL)
-    sys.addaudithook(lambda event, _: count() if event in WATCHED else None)
-    os.fsync = lambda _: count()
-
-def killed_save(root, step, k):
-    child = os.fork()
-    if child == 0:
-        arm(k)
-        save(root, step, 2)
-        prune_checkpoints(root, keep=1)
-        os._exit(0)
-    return os.WIFSIGNALED(os.waitpid(child, 0)[1])
-
-def kill_everywhere(root, step):
-    save(root, 1, 1)
-    k, seen, litter = 1, set(), 0
-    while killed_save(root, step, k):
-        litter += any("-" in name.removeprefix("step-") for name in os.listdir(root))
-        found = newest_checkpoint(root)
-        number = found.snapshot.values["n"]
-        assert not found.skipped, found.skipped
-        assert found.step == (step if number == 2 else 1)
-        assert found.snapshot.tensors["weights"]["a"].tolist() == [float(number)] * 50
-        seen.add(number)
-        k += 1
-        if found.step == 2:
-            folders.remove_folder(found.path)
-        save(root, 1, 1)
-        assert sorted(os.listdir(root)) == ["step-1"], os.listdir(root)
-    assert seen == {1, 2}, seen
-    print(k - 1, litter)
-
-kill_everywhere(Path(sys.argv[1], "new"), 2)
-kill_everywhere(Path(sys.argv[1], "exchanged"), 1)
-folders._renameat2_exchange = lambda *_: False
-kill_everywhere(Path(sys.argv[1], "moved"), 1)
-"""
-
-
-def test_a_kill_at_any_moment_of_a_save_leaves_the_old_or_the_new(tmp_path: Path) -> None:
-    command = [sys.executable, "-c", KILL_EVERYWHERE, str(tmp_path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    for line in done.stdout.splitlines():
-        kills, with_litter = map(int, line.split())
-        assert kills > 25
-        assert with_litter > 15
-    assert len(done.stdout.splitlines()) == 3
+def test_a_checkpoint_that_must_have_been_there_is_missed(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    for reached in (0, 1, 500):
+        assert lost_checkpoint(folder, reached=reached, every=500) == []
+    with pytest.raises(FolderError, match="no checkpoint, but the run had reached step 501 and saved step 500"):
+        lost_checkpoint(folder, reached=501, every=500)
+    save(folder, 500)
+    for reached in (0, 501, 1000):
+        assert lost_checkpoint(folder, reached=reached, every=500) == []
+    (message,) = lost_checkpoint(folder, reached=1720, every=500)
+    assert "step-1500 is missing: the run had reached step 1720" in message
 
 
 def test_no_folder_locks_are_left_behind(tmp_path: Path) -> None:

@@ -26,6 +26,15 @@ def test_the_first_signal_asks_and_the_second_is_the_old_one(number: int) -> Non
         signal.signal(number, before)
 
 
+def test_an_announcement_that_fails_does_not_keep_a_run_from_saving() -> None:
+    def closed() -> None:
+        raise BrokenPipeError
+
+    with stop_request(closed) as asked:
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked()
+
+
 def test_after_the_first_ctrl_c_the_second_raises() -> None:
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

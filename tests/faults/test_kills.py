@@ -1,0 +1,135 @@
+"""kill -9 at every file-system call of the rest of a run: a checkpoint is there, a resume ends the same (P1, P2, P9).
+
+The rest of a run holds two saves, a pruning, three model folders written (two of them exchanged) and all that lies
+between; every fsync, rename, exchange, write, half a write, truncation, mkdir and unlink of it is struck.
+"""
+
+import random
+import shutil
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from tests.faults import tracing
+from tests.faults.conftest import Figure
+from tests.faults.runs import FAMILIES, Scene, Warm, differences, fate, killing, report
+
+pytestmark = pytest.mark.slow
+
+families = pytest.mark.parametrize("family", FAMILIES)
+Scenes = Callable[[str], Scene]
+
+
+def kill_at(warm: Warm, scene: Scene, place: Path, points: Iterable[int]) -> tuple[int, list[str]]:
+    """How many calls were struck by the layer, and what went wrong after which."""
+    wrong: list[str] = []
+    struck = 0
+    for point in points:
+        run = scene.copy(place)
+        ended = warm("train", "--resume", run, fault=killing(run, at=point))
+        assert ended.was_killed, f"call {point}: {ended.err}"
+        struck += 1
+        wrong += report(f"{point} {scene.calls[point - 1]}", fate(warm, run, scene.whole))
+    return struck, wrong
+
+
+def kill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: object) -> tuple[int, list[str]]:
+    """The same with strace, at `sample` of the system calls, or at all of them."""
+    run = scene.copy(place)
+    traced = warm("train", "--resume", run, strace=tracing.watching())
+    calls = tracing.calls(traced.trace, pid=traced.pid, root=run)
+    assert {"write", "fsync", "rename", "renameat2", "mkdir"} <= {call.name for call in calls}, traced.trace[-2000:]
+    wrong: list[str] = []
+    chosen = calls if sample is None else random.Random(f"{seed}").sample(calls, sample)
+    for call in chosen:
+        run = scene.copy(place)
+        ended = warm("train", "--resume", run, strace=tracing.killing(call))
+        assert ended.was_killed, f"{call}: {ended.code} {ended.err}"
+        wrong += report(call, fate(warm, run, scene.whole))
+    return len(chosen), wrong
+
+
+def kill_beginning(warm: Warm, scene: Scene, run: Path, points: Iterable[int]) -> tuple[int, list[str]]:
+    """Killed before there is any checkpoint: a resume begins again, with its data prepared anew, and ends the same."""
+    wrong: list[str] = []
+    struck = 0
+    for point in points:
+        shutil.rmtree(run, ignore_errors=True)
+        config = scene.whole.parent / "config.toml"
+        assert warm("train", "--config", config, "--run", run, fault=killing(run, at=point)).was_killed
+        struck += 1
+        ended = warm("train", "--resume", run)
+        problems = differences(run, scene.whole) if ended.code == 0 else [ended.err[-400:]]
+        wrong += report(f"{point} {scene.beginning[point - 1]}", problems)
+    return struck, wrong
+
+
+def begun(scene: Scene) -> int:
+    """The first call after the run has its config, from where on it can be resumed."""
+    return next(k for k, call in enumerate(scene.beginning, start=1) if call.startswith("rename config.toml")) + 1
+
+
+def test_a_kill_at_a_sample_of_calls_before_the_first_checkpoint(
+    warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+) -> None:
+    family = random.Random(seed).choice([*FAMILIES])
+    one = scene(family)
+    points = random.Random(f"{seed}/beginning").sample(range(begun(one), len(one.beginning) + 1), 4)
+    struck, wrong = kill_beginning(warm, one, tmp_path / "run", points)
+    figure("kill -9 before the first checkpoint", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []
+
+
+@pytest.mark.full
+@families
+def test_a_kill_at_every_call_before_the_first_checkpoint(
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+) -> None:
+    one = scene(family)
+    struck, wrong = kill_beginning(warm, one, tmp_path / "run", range(begun(one), len(one.beginning) + 1))
+    figure("kill -9 before the first checkpoint", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []
+
+
+@families
+def test_a_kill_at_a_sample_of_calls(
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+) -> None:
+    one = scene(family)
+    saves = [k for k, call in enumerate(one.calls, start=1) if "checkpoints/step-" in call]
+    generator = random.Random(f"{seed}/{family}")
+    points = generator.sample(saves, 4) + generator.sample(range(1, len(one.calls) + 1), 3)
+    struck, wrong = kill_at(warm, one, tmp_path / "run", points)
+    figure("kill -9 at a call, fault layer", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []
+
+
+@families
+def test_a_kill_at_a_sample_of_system_calls(
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+) -> None:
+    if not tracing.works(tmp_path):
+        pytest.skip("strace is not here, or may not inject")
+    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample=3, seed=f"{seed}/{family}")
+    figure("kill -9 at a call, strace", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []
+
+
+@pytest.mark.full
+@families
+def test_a_kill_at_every_call(family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure) -> None:
+    one = scene(family)
+    struck, wrong = kill_at(warm, one, tmp_path / "run", range(1, len(one.calls) + 1))
+    figure("kill -9 at a call, fault layer", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []
+
+
+@pytest.mark.full
+@families
+def test_a_kill_at_every_system_call(family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure) -> None:
+    if not tracing.works(tmp_path):
+        pytest.skip("strace is not here, or may not inject")
+    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample=None, seed=0)
+    figure("kill -9 at a call, strace", family, tried=struck, held=struck - len(wrong))
+    assert wrong == []

@@ -1,0 +1,110 @@
+"""kill -9 at random moments of a longer run, two resumes each, and at the ends of epochs: the same bytes (P1, P9).
+
+The run has dropout, accumulation, early stopping's counters and averaging; nothing in it falls together by its
+intervals. A real process, started as a user starts it, is in `test_signals`.
+"""
+
+import random
+import shutil
+from collections.abc import Callable
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from calque.training.journal import read_journal
+from tests.faults.conftest import Figure
+from tests.faults.runs import FAMILIES, LONG, Warm, config_file, counting, differences, killing, sound_steps
+
+pytestmark = pytest.mark.slow
+
+families = pytest.mark.parametrize("family", FAMILIES)
+
+
+class Long(NamedTuple):
+    """A longer run that nobody touched."""
+
+    config: Path
+    whole: Path
+    calls: list[str]
+    seconds: float
+
+
+Longs = Callable[[str], Long]
+
+
+@pytest.fixture(scope="session")
+def long(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Longs:
+    @cache
+    def make(family: str) -> Long:
+        folder = tmp_path_factory.mktemp(f"long-{family}")
+        config = config_file(folder, family, *LONG)
+        ended = warm("train", "--config", config, "--run", folder / "whole", fault=counting(folder / "whole"))
+        assert ended.code == 0, ended.err
+        return Long(config, folder / "whole", ended.log.splitlines(), ended.seconds)
+
+    return make
+
+
+def killed_twice(warm: Warm, one: Long, run: Path, generator: random.Random) -> list[str]:
+    """Begun and killed, resumed and killed, and resumed to the end."""
+    shutil.rmtree(run, ignore_errors=True)
+    arguments: list[Any] = ["--config", one.config, "--run", run]
+    wounds = []
+    for line in sorted(generator.sample(range(1, len(read_journal(one.whole / "metrics.jsonl"))), 2)):
+        delay = generator.uniform(0, one.seconds / 10)
+        watch = {"file": str(run / "metrics.jsonl"), "lines": line, "delay": delay, "numbers": [9]}
+        ended = warm("train", *arguments, watch=watch)
+        if not ended.was_killed:
+            assert ended.code == 0, ended.err
+        steps = list(sound_steps(run))
+        wounds.append(f"kill -9 {delay:.3f} s after line {line}, checkpoints {steps}")
+        if any("going on from step" in line for line in ended.err.splitlines()) and not steps:
+            return [*wounds, "no checkpoint is left"]
+        arguments = ["--resume", run]
+    ended = warm("train", "--resume", run)
+    wrong = differences(run, one.whole) if ended.code == 0 else [ended.err]
+    return [*wounds, *wrong] if wrong else []
+
+
+@families
+def test_kills_at_random_moments(
+    family: str, warm: Warm, long: Longs, tmp_path: Path, seed: int, figure: Figure
+) -> None:
+    wrong = killed_twice(warm, long(family), tmp_path / "run", random.Random(f"{seed}/{family}"))
+    figure("two kills at random moments", family, tried=1, held=1 - bool(wrong))
+    assert wrong == []
+
+
+@pytest.mark.full
+@families
+def test_thirty_kills_at_random_moments(
+    family: str, warm: Warm, long: Longs, tmp_path: Path, seed: int, figure: Figure
+) -> None:
+    generator = random.Random(f"{seed}/thirty/{family}")
+    wrong = [killed_twice(warm, long(family), tmp_path / "run", generator) for _ in range(30)]
+    figure("two kills at random moments", family, tried=30, held=wrong.count([]))
+    assert wrong.count([]) == 30, [each for each in wrong if each]
+
+
+@families
+def test_a_kill_where_an_epoch_ends(
+    family: str, warm: Warm, long: Longs, tmp_path: Path, seed: int, figure: Figure
+) -> None:
+    """At the first line of metrics and at the first checkpoint in a new epoch, and before the last step."""
+    one = long(family)
+    lines = read_journal(one.whole / "metrics.jsonl")
+    trained = [number for number, line in enumerate(lines, start=1) if line["kind"] == "train"]
+    turns = [number for before, number in pairwise(trained) if lines[number - 1]["epoch"] != lines[before - 1]["epoch"]]
+    assert turns, "no epoch ended"
+    number = random.Random(f"{seed}/epoch/{family}").choice(turns)
+    writes = [k for k, call in enumerate(one.calls, start=1) if call == "write metrics.jsonl"]
+    run = tmp_path / "run"
+    assert warm("train", "--config", one.config, "--run", run, fault=killing(run, at=writes[number - 1])).was_killed
+    ended = warm("train", "--resume", run)
+    assert ended.code == 0, ended.err
+    wrong = differences(run, one.whole)
+    figure("kill where an epoch ends", family, tried=1, held=1 - bool(wrong))
+    assert wrong == []
