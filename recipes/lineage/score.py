@@ -20,6 +20,7 @@ from lengths import JOINED, by_length, join_neighbours
 
 import calque
 from calque.config import read_toml
+from calque.data.fingerprint import digest
 from calque.evaluation.metrics import bleu, score_translations
 from calque.training.journal import read_journal
 from calque.translator import Translator
@@ -91,7 +92,7 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
         "tokens_per_second": speed.tokens_per_second,
         "translating_seconds": seconds,
         "search": {**config["search"], "beam": BEAM},
-        "data": made["data"],
+        "data": digest(made["data"]),
         "calque": made["calque"],
         "torch": made["torch"],
         "device": made["machine"],

@@ -18,6 +18,7 @@ from pydantic import Field, model_validator
 from calque import __version__
 from calque.config import Config, Values, check, given_values, override, read_toml, to_toml, to_values, values_to_toml
 from calque.data.corpora import DataConfig
+from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, prepare
 from calque.data.store import length_counts, target_counts
 from calque.data.subwords import misfits as subword_misfits
@@ -195,11 +196,13 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
     training = experiment.training
     facts = {
         "machine": machine(training.device),
-        "data": prepared.digest,
+        "data": prepared.fingerprint,
         "ranks": ranks.count,
         "reproducible": training.device == "cpu" or training.deterministic,
     }
-    return "\n".join([*_describe(prepared), *fitted, *choices, *record(folder, facts)])
+    return "\n".join(
+        [*_describe(prepared), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
+    )
 
 
 def _store(experiment: Experiment, folder: Path) -> Path:

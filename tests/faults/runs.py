@@ -178,7 +178,6 @@ def differences(run: Path, whole: Path, *, history: bool = True) -> list[str]:
     That is so after an interrupt, whose extra save is the parent of the next one. Litter and doubled lines are named.
     """
     found, wanted = digests(run), digests(whole)
-    found = {name: value for name, value in found.items() if not _is_older(name, than=whole)}
     if not history:
         for names in (found, wanted):
             for name in [*names]:
@@ -187,15 +186,6 @@ def differences(run: Path, whole: Path, *, history: bool = True) -> list[str]:
     wrong = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
     lines = [(line["kind"], line["step"], "averaged" in line) for line in read_journal(run / "metrics.jsonl")]
     return wrong + (["metrics.jsonl: doubled lines"] if len(set(lines)) < len(lines) else []) + litter(run)
-
-
-def _is_older(name: str, *, than: Path) -> bool:
-    """Whether a file is of a checkpoint from before all that the other run kept.
-
-    A kill after the last save and before its pruning leaves one more.
-    """
-    parts = name.split("/")
-    return parts[0] == "checkpoints" and int(parts[1][5:]) < min(steps(than))
 
 
 def litter(run: Path) -> list[str]:

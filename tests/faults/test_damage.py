@@ -199,10 +199,6 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_again(warm: Warm, 
     assert (run / "metrics.jsonl").read_bytes() == metrics
 
 
-NOT_ASKED = "the loop does not ask `lost_checkpoint` yet"
-
-
-@pytest.mark.xfail(strict=True, reason=NOT_ASKED)
 @pytest.mark.parametrize("lost", ["checkpoints", "checkpoints/*"])
 def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
     lost: str, warm: Warm, scene: Scenes, tmp_path: Path
@@ -218,7 +214,6 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
     assert (run / "metrics.jsonl").read_bytes() == metrics
 
 
-@pytest.mark.xfail(strict=True, reason=NOT_ASKED)
 def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
     one = scene("luong2015")
     run = one.copy(tmp_path / "run")

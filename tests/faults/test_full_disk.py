@@ -26,10 +26,6 @@ NEEDING = ("open", "write", "half", "save", "fsync", "mkdir", "rename", "exchang
 """Calls that a full disk can refuse, as the layer names them."""
 
 
-UNTIDY = {"config.toml.tmp"}
-"""What is still left behind: writing the config of a run does not clean up after itself. To be emptied."""
-
-
 def filling(root: Path, *, at: int, lasting: bool) -> dict[str, Any]:
     return {"kind": "full", "root": str(root), "at": at, "lasting": lasting}
 
@@ -38,7 +34,7 @@ def verdict(ended: Ended, run: Path, scene: Scene, warm: Warm) -> list[str]:
     """What is wrong after a full disk; a call whose failure does no harm may go unsaid, if the end is the same."""
     if ended.code == 0:
         return differences(run, scene.whole)
-    wrong = [f"litter: {name}" for name in litter(run) if name not in UNTIDY]
+    wrong = [f"litter: {name}" for name in litter(run)]
     if ended.code not in (1, 2):
         wrong.append(f"exit code {ended.code}")
     messages = [line for line in ended.err.splitlines() if line.startswith("calque: ")]

@@ -117,7 +117,6 @@ def test_data_that_changed_since_the_run_began_is_refused_with_what_changed(
     figure("changed data", "transformer", tried=1, held=1)
 
 
-@pytest.mark.xfail(strict=True, reason="run.json says only that something changed, and the run goes on")
 def test_removing_the_store_does_not_let_other_data_in(begun: Path, warm: Warm, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(begun, folder)

@@ -28,6 +28,7 @@ from calque.training.board import Board
 from calque.training.checkpoints import (
     Snapshot,
     load_weights,
+    lost_checkpoint,
     newest_checkpoint,
     prune_checkpoints,
     save_checkpoint,
@@ -35,7 +36,7 @@ from calque.training.checkpoints import (
 )
 from calque.training.history import History
 from calque.training.interrupt import stop_request
-from calque.training.journal import Journal
+from calque.training.journal import Journal, read_journal
 from calque.training.optimisers import optimiser_tensors, restore_optimiser
 from calque.training.progress import Progress
 from calque.training.ranks import Ranks
@@ -330,11 +331,14 @@ class Trainer:
             save_checkpoint(
                 self._checkpoints, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent
             )
-            best = [step for _, step in progress.best_steps]
-            last = 0 if self.config.average_of == "best" else self.config.average
-            prune_checkpoints(self._checkpoints, keep=max(self.config.keep, last), also=best)
+            self._prune()
         progress.parent = progress.step
         self.since += time.monotonic() - started
+
+    def _prune(self) -> None:
+        best = [step for _, step in self.progress.best_steps]
+        last = 0 if self.config.average_of == "best" else self.config.average
+        prune_checkpoints(self._checkpoints, keep=max(self.config.keep, last), also=best)
 
     def _snapshot(self) -> Snapshot:
         updater = self.updater
@@ -353,6 +357,11 @@ class Trainer:
 
     def _restore(self) -> None:
         """Goes back to the newest sound checkpoint; what was written after it is cut away and will come again."""
+        if self.ranks.leads:
+            reached = max((line["step"] for line in read_journal(self.job.folder / "metrics.jsonl")), default=0)
+            self.job.reporter.say(
+                *lost_checkpoint(self._checkpoints, reached=reached, every=self.config.checkpoint_every)
+            )
         found = newest_checkpoint(self._checkpoints) if self._checkpoints.is_dir() else None
         if found is not None:
             self.job.reporter.say(*found.skipped)
@@ -369,6 +378,8 @@ class Trainer:
             self.progress = Progress(**values, best_steps=best)
             self.progress.parent = found.step
             self.job.reporter.say(f"going on from step {found.step}")
+            if self.ranks.leads:
+                self._prune()  # what a kill right after a save has left
         if self.metrics:
             self.metrics.cut(self.progress.metrics)
         if self.ranks.leads and self.samples.exists():

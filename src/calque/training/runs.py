@@ -2,13 +2,15 @@
 
 import json
 import platform
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from calque import __version__
-from calque.errors import FolderError
+from calque.data.fingerprint import differences
+from calque.errors import DataError, FolderError
 from calque.folders import sync
 
 CONFIG, RECORD = "config.toml", "run.json"
@@ -21,7 +23,8 @@ def new_run_folder(folder: Path | None) -> Path:
         return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
         raise FolderError(f"{folder}: there is a run already; go on with --resume {folder}, or choose another folder")
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+    left = [path for path in folder.iterdir() if path.name != f"{CONFIG}.tmp"] if folder.is_dir() else []
+    if folder.exists() and (not folder.is_dir() or left):  # a kill before the config was there leaves its beginning
         raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -41,8 +44,11 @@ def _next_run(runs: Path) -> Path:
             return folder
 
 
-def record(folder: Path, facts: dict[str, Any]) -> list[str]:
-    """Writes what the run is made with when it begins; when it goes on, says what differs since then."""
+def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) -> list[str]:
+    """Writes what the run is made with when it begins; when it goes on, says what differs since then.
+
+    Other data is refused; `files` says where the corpora are.
+    """
     now = {
         "format": FORMAT,
         "calque": __version__,
@@ -58,6 +64,10 @@ def record(folder: Path, facts: dict[str, Any]) -> list[str]:
         before = json.loads(path.read_text(encoding="utf-8"))
     except ValueError:
         raise FolderError(f"{path}: not valid JSON; it records what the run was begun with") from None
+    data = before.get("data")
+    if changes := differences(data if isinstance(data, dict) else {}, now=now["data"], files=files):
+        listed = "\n".join(f"  {change}" for change in changes)
+        raise DataError(f"{folder}: the data is not what this run was begun with:\n{listed}")
     return [
         f"note: {key} was {before.get(key)!r} when the run began and is {value!r} now; results may differ"
         for key, value in now.items()
@@ -75,7 +85,10 @@ def machine(device: str) -> str:
 def write_atomically(path: Path, text: str) -> None:
     """Replaces a file by a new one that is whole, or leaves it."""
     temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(text, encoding="utf-8")
-    sync(temporary)
-    temporary.replace(path)
-    sync(path.parent)
+    try:
+        temporary.write_text(text, encoding="utf-8")
+        sync(temporary)
+        temporary.replace(path)
+        sync(path.parent)
+    finally:
+        temporary.unlink(missing_ok=True)
