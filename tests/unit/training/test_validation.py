@@ -34,5 +34,5 @@ def test_a_validation_is_what_the_translator_says_by_itself(trained: Path) -> No
 
 
 def test_perplexity_is_the_exponential_of_the_loss_and_finite() -> None:
-    assert Validation(2.5, 0.0, 0.0, []).perplexity == math.exp(2.5)
-    assert math.isfinite(Validation(1e6, 0.0, 0.0, []).perplexity)
+    assert Validation(2.5, 0.0, 0.0, 0.0, math.nan, []).perplexity == math.exp(2.5)
+    assert math.isfinite(Validation(1e6, 0.0, 0.0, 0.0, math.nan, []).perplexity)
