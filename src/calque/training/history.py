@@ -9,11 +9,14 @@ from calque.training.journal import Journal, read_journal
 
 
 class History:
-    """How many parts the batches of a step are taken in: one, unless memory ran out there before."""
+    """How many parts the batches of a step are taken in: one, unless memory ran out there before.
 
-    def __init__(self, path: Path | None) -> None:
-        self._path = path
-        lines = read_journal(path) if path is not None and path.exists() else []
+    Every rank reads it and one writes.
+    """
+
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
+        self._path, self._writes = path, writes
+        lines = read_journal(path)
         self._parts: dict[int, int] = {line["step"]: line["parts"] for line in lines}
 
     def parts(self, step: int) -> int:
@@ -23,7 +26,7 @@ class History:
     def record(self, step: int, *, parts: int) -> None:
         """From now on a step's batches are taken in so many parts; on disk when this returns."""
         self._parts[step] = parts
-        if self._path is not None:
+        if self._writes:
             with Journal(self._path) as journal:
                 journal.append({"step": step, "parts": parts})
                 journal.sync()

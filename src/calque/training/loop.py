@@ -118,7 +118,7 @@ class Trainer:
             seed=job.seed,
             loss_of=self._loss,
             ranks=job.ranks,
-            history=History(job.folder / "history.jsonl" if job.ranks.leads else None),
+            history=History(job.folder / "history.jsonl", writes=job.ranks.leads),
         )
         if job.config.compile:
             self.model.compile(dynamic=False)
@@ -357,11 +357,7 @@ class Trainer:
 
     def _restore(self) -> None:
         """Goes back to the newest sound checkpoint; what was written after it is cut away and will come again."""
-        if self.ranks.leads:
-            reached = max((line["step"] for line in read_journal(self.job.folder / "metrics.jsonl")), default=0)
-            self.job.reporter.say(
-                *lost_checkpoint(self._checkpoints, reached=reached, every=self.config.checkpoint_every)
-            )
+        self.job.reporter.say(*self.ranks.led(self._missed).splitlines())
         found = newest_checkpoint(self._checkpoints) if self._checkpoints.is_dir() else None
         if found is not None:
             self.job.reporter.say(*found.skipped)
@@ -387,6 +383,12 @@ class Trainer:
                 file.truncate(min(self.progress.samples, self.samples.stat().st_size))
         self.board.begin(step=self.progress.step)
         self.ranks.wait()
+
+    def _missed(self) -> str:
+        """What there is to say of checkpoints that were there and are gone; without any the run is refused."""
+        reached = max((line["step"] for line in read_journal(self.job.folder / "metrics.jsonl")), default=0)
+        every = self.config.checkpoint_every
+        return "\n".join(lost_checkpoint(self._checkpoints, reached=reached, every=every))
 
     def _announce_stop(self) -> None:
         self.job.reporter.say("stopping: this step is finished and saved first; press Ctrl-C again to stop at once")
