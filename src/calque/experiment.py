@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 
 from calque import __version__
 from calque.config import Config, Values, check, given_values, override, read_toml, to_toml, to_values, values_to_toml
+from calque.data.batch import Batch
 from calque.data.corpora import DataConfig
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, prepare
@@ -29,6 +30,7 @@ from calque.models.systems import SYSTEMS, system_model
 from calque.search.settings import SearchConfig
 from calque.tasks.objectives import Objective
 from calque.tasks.objectives import misfits as objective_misfits
+from calque.tasks.translation import Loss
 from calque.text import UNK, GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.fitting import Fit, fit_tokens
 from calque.training.following import follow_corpus
@@ -41,6 +43,7 @@ from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, machine, new_run_folder, record, write_atomically
 from calque.training.seeds import stream_seed
 from calque.training.settings import TrainingConfig
+from calque.training.update import computing
 from calque.training.validation import ValidationSet
 from calque.training.warm import warm_start
 from calque.translator import Translator, choose_device
@@ -161,6 +164,7 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
         found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
         raise FolderError(f"{folder}: not a run folder: {found}")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks once; training.deterministic needs it
     with run_lock(folder) if ranks.leads else nullcontext():
         said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing))
         experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
@@ -183,7 +187,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
         prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder), progress=progress)
     fitted: list[str] = []
     if experiment.training.batch.tokens == "auto":
-        fit = _fit(experiment, prepared)
+        fit = _fit(experiment, prepared, ranks=ranks.count)
         values = override(values, [f"training.batch.tokens={fit.tokens}"])
         fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
     device = choose_device(experiment.training.device).type
@@ -209,15 +213,19 @@ def _store(experiment: Experiment, folder: Path) -> Path:
     return experiment.data.store or folder / "store"
 
 
-def _fit(experiment: Experiment, prepared: Prepared) -> Fit:
+def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
+    """The budget of all ranks together."""
     training = experiment.training
     model = _model(experiment, prepared)
     objective = Objective(
         training.objective, model=model, smoothing=training.label_smoothing, tokenizer=prepared.tokenizers.target
     )
-    return fit_tokens(
-        model, prepared.train, config=training.batch, loss_of=lambda batch, step: objective(batch, step=step)
-    )
+
+    def loss_of(batch: Batch, step: int) -> Loss:
+        with computing(training.precision, next(model.parameters()).device.type):
+            return objective(batch, step=step)
+
+    return fit_tokens(model, prepared.train, config=training.batch, loss_of=loss_of, ranks=ranks)
 
 
 @contextmanager
@@ -227,7 +235,6 @@ def _arithmetic(config: TrainingConfig) -> Iterator[None]:
     if not config.deterministic:
         yield
         return
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # what cuBLAS needs for it
     before = torch.are_deterministic_algorithms_enabled()
     torch.use_deterministic_algorithms(True)
     try:
@@ -282,13 +289,14 @@ def _model(experiment: Experiment, prepared: Prepared) -> Model:
         model = model.double()
     if experiment.model.output.kind != "full":
         model.output.learn_frequencies(torch.from_numpy(target_counts(prepared.train, size=sizes.target)))
-    return model.to(choose_device(experiment.training.device))
+    is_cut = experiment.training.sharded  # then it goes to its device in parts
+    return model if is_cut else model.to(choose_device(experiment.training.device))
 
 
 def _job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
     model = _model(experiment, prepared)
     start = experiment.training.warm_start
-    if start is not None and not (folder / "checkpoints").is_dir():
+    if start is not None and not any((folder / "checkpoints").glob("step-*/")):
         reporter.say(*warm_start(model, prepared.tokenizers, path=start))
     parameters = sum(one.numel() for one in model.parameters() if one.requires_grad)
     among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""

@@ -4,6 +4,7 @@ import json
 import math
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -121,6 +122,7 @@ def _state(run: Path, *, step: int, steps: int | None) -> str:
     if steps is not None and step >= steps:
         return "done"
     checkpoints = sorted((run / "checkpoints").glob("step-*/state.json"), key=lambda path: path.stat().st_mtime)
-    if checkpoints and json.loads(checkpoints[-1].read_bytes()).get("stopped_early"):
-        return "done, stopped early"
+    with suppress(OSError, ValueError):
+        if checkpoints and json.loads(checkpoints[-1].read_bytes()).get("stopped_early"):
+            return "done, stopped early"
     return "stopped; --resume goes on" if checkpoints else "stopped before its first checkpoint"

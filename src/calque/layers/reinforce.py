@@ -25,9 +25,9 @@ class MovingBaseline(nn.Module):
 
     @torch.no_grad()
     def follow(self, rewards: Tensor, counts: Tensor) -> None:
-        """Moves towards the mean of rewards [N,T] where counts [N,T] is true."""
-        mean = (rewards * counts).sum() / counts.sum().clamp(min=1)
-        self.value.mul_(0.9).add_(0.1 * mean.to(self.value.dtype))
+        """Moves towards the mean of rewards [N,T] where counts [N,T] is true; stays where that is no number."""
+        mean = ((rewards * counts).sum() / counts.sum()).to(self.value.dtype)
+        self.value.lerp_(mean.where(mean.isfinite(), self.value), 0.1)
 
 
 def reinforced(chosen: Tensor, *, losses: Tensor, counts: Tensor, baseline: Tensor, draws: Draws) -> Tensor:

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from calque.config import Config
 from calque.data.batch import Batch
+from calque.layers.attention import draw
 from calque.models.model import Context, Model
 from calque.models.seam import Output
 from calque.tasks.decoding import MARKS
@@ -131,7 +132,7 @@ def _say(model: Model, output: Output, context: Context, *, rows: Tensor, choice
     log_probs[:, list(MARKS.never)] = -torch.inf
     if choice == "best":
         return log_probs.argmax(dim=-1)
-    return torch.multinomial(log_probs.exp(), 1).squeeze(1)
+    return draw(log_probs.exp())
 
 
 def joined(outputs: list[Output]) -> Output:

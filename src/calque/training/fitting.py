@@ -31,15 +31,15 @@ class Fit(NamedTuple):
     reason: str
 
 
-def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: LossOf) -> Fit:
-    """The largest number of positions of a batch that a training step of this model can take on its device."""
+def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: LossOf, ranks: int = 1) -> Fit:
+    """The largest number of positions of a batch that a training step can take on devices like this model's."""
     device = next(model.parameters()).device
     state = 4 * sum(one.numel() * one.element_size() for one in model.parameters())  # weights, gradients, Adam's two
     free = free_memory(device) * SHARES[device.type] - state
     small, large = (_largest(store, config=config, tokens=tokens) for tokens in PROBES)
     needs = [_kept_bytes(model, batch.to(device), loss_of=loss_of) for batch in (small, large)]
     slope = max(1.0, (needs[1] - needs[0]) / max(1, large.positions - small.positions))
-    fitting = max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
+    fitting = ranks * max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
     positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
     bounds = {
         "so that an epoch has 20 updates": positions // STEPS_AN_EPOCH,
@@ -48,7 +48,9 @@ def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: Loss
     }
     reason, tokens = min(bounds.items(), key=lambda each: each[1])
     tokens = max(LEAST, tokens // 64 * 64)
-    while device.type == "cuda" and tokens > LEAST and not _fits(model, store, config, tokens, loss_of=loss_of):
+    while (
+        device.type == "cuda" and tokens > LEAST and not _fits(model, store, config, tokens // ranks, loss_of=loss_of)
+    ):
         tokens, reason = max(LEAST, int(0.85 * tokens) // 64 * 64), "tried on the device"
     return Fit(tokens, reason)
 

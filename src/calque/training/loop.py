@@ -34,6 +34,7 @@ from calque.training.checkpoints import (
     save_checkpoint,
     scheduled_steps,
 )
+from calque.training.compiling import compile_shapes
 from calque.training.history import History
 from calque.training.interrupt import stop_request
 from calque.training.journal import Journal, read_journal
@@ -46,7 +47,7 @@ from calque.training.settings import TrainingConfig
 from calque.training.sharding import put_weights, shard, whole_weights
 from calque.training.update import Updater
 from calque.training.validation import NOTHING, Validation, ValidationSet, validate
-from calque.translator import Translator, load_weights_into, save_model
+from calque.translator import Translator, choose_device, load_weights_into, save_model
 
 
 class Job(NamedTuple):
@@ -107,10 +108,11 @@ class Trainer:
         self.ranks = job.ranks
         self.translator = job.translator  # holds the model that is judged and kept
         self.is_sharded = job.config.sharded and job.ranks.count > 1
-        self.has_copy = bool(job.config.ema) or self.is_sharded
+        self.device = choose_device(job.config.device)
+        self.has_copy = bool(job.config.ema) or self.is_sharded or job.config.compile
         self.model = copy.deepcopy(job.translator.model) if self.has_copy else job.translator.model  # the one trained
         if self.is_sharded:
-            shard(self.model, ranks=job.ranks.count)
+            shard(self.model, device=self.device, ranks=job.ranks.count)
         self.average = MovingAverage(self.model, decay=job.config.ema) if job.config.ema else None
         self.updater = Updater(
             self.model,
@@ -121,7 +123,7 @@ class Trainer:
             history=History(job.folder / "history.jsonl", writes=job.ranks.leads),
         )
         if job.config.compile:
-            self.model.compile(dynamic=False)
+            compile_shapes(self.model)
         tokenizers = job.translator.tokenizers
         smoothing = job.config.label_smoothing
         self.objective = Objective(
@@ -144,7 +146,8 @@ class Trainer:
         started = time.monotonic()
         self._restore()
         if self._is_over():
-            self.job.reporter.say("this run is finished; to train longer, raise training.steps in its config.toml")
+            key = "patience" if self.progress.stopped_early else "steps"
+            self.job.reporter.say(f"this run is finished; to train longer, raise training.{key} in its config.toml")
         with stop_request(self._announce_stop) as stop_asked:
             self.job.reporter.begin(self.progress.step)
             stream = self._batches()
@@ -159,7 +162,8 @@ class Trainer:
             self.metrics.sync()
         self.job.reporter.note(f"done: {self.progress.step} steps, best at step {self.progress.best_step}")
         best = self.progress.best_value
-        assert best is not None
+        if best is None:
+            raise TrainingError("no validation gave a number, so there is no model; lower the learning rate")
         return Summary(
             self.progress.step,
             self.progress.best_step,
@@ -301,9 +305,12 @@ class Trainer:
         """The leading rank's validation; the others wait for its numbers."""
         config, search = self.config, self.translator.search
         if self.ranks.leads:
+            self.translator.model.to(self.device)
             found = validate(
                 self.translator, self.job.held_out, batch=config.batch, search=search, with_ter=config.metric == "ter"
             )
+            if self.is_sharded:  # it may not fit beside what is trained
+                self.translator.model.to("cpu")
         else:
             found = NOTHING
         loss, bleu, chrf, exact_match, ter = self.ranks.first(found[:5])
@@ -333,6 +340,7 @@ class Trainer:
             )
             self._prune()
         progress.parent = progress.step
+        self.ranks.wait()  # one that went ahead might end, and take the one that saves with it
         self.since += time.monotonic() - started
 
     def _prune(self) -> None:
@@ -373,9 +381,8 @@ class Trainer:
             best = [(value, step) for value, step in values.pop("best_steps")]
             self.progress = Progress(**values, best_steps=best)
             self.progress.parent = found.step
+            self.progress.stopped_early = 0 < self.config.patience <= self.progress.since_best
             self.job.reporter.say(f"going on from step {found.step}")
-            if self.ranks.leads:
-                self._prune()  # what a kill right after a save has left
         if self.metrics:
             self.metrics.cut(self.progress.metrics)
         if self.ranks.leads and self.samples.exists():
@@ -383,6 +390,8 @@ class Trainer:
                 file.truncate(min(self.progress.samples, self.samples.stat().st_size))
         self.board.begin(step=self.progress.step)
         self.ranks.wait()
+        if found is not None and self.ranks.leads:
+            self._prune()  # what a kill right after a save has left
 
     def _missed(self) -> str:
         """What there is to say of checkpoints that were there and are gone; without any the run is refused."""

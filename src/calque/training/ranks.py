@@ -36,7 +36,8 @@ class Ranks:
         if self.count == 1:
             return flag
         flags = torch.tensor([float(flag)])
-        dist.all_reduce(flags, op=dist.ReduceOp.MAX)
+        with _told_elsewhere():
+            dist.all_reduce(flags, op=dist.ReduceOp.MAX)
         return bool(flags.item())
 
     def add_up(self, tensors: Iterable[Tensor]) -> None:
@@ -55,7 +56,8 @@ class Ranks:
         if self.count == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
-        dist.broadcast(numbers, src=0)
+        with _told_elsewhere():
+            dist.broadcast(numbers, src=0)
         return [float(one) for one in numbers]
 
     def first_text(self, text: str) -> str:
@@ -86,6 +88,15 @@ class Ranks:
 
 
 @contextmanager
+def _told_elsewhere() -> Iterator[None]:
+    """A connection that breaks means that another rank has ended, and said why."""
+    try:
+        yield
+    except RuntimeError as error:
+        raise ToldElsewhere(f"another rank has ended: {error}") from error
+
+
+@contextmanager
 def joined_ranks() -> Iterator[Ranks]:
     """The ranks that torchrun started with this process; one where nobody did."""
     count = int(os.environ.get("WORLD_SIZE", "1"))
@@ -93,13 +104,12 @@ def joined_ranks() -> Iterator[Ranks]:
         yield Ranks()
         return
     on_gpu = torch.cuda.is_available()
+    local = int(os.environ.get("LOCAL_RANK", "0"))
     if on_gpu:
-        torch.cuda.set_device(int(os.environ.get("LOCAL_RANK", "0")))
+        torch.cuda.set_device(local % torch.cuda.device_count())
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
-    try:
-        yield Ranks(dist.get_rank(), count)
-    finally:
-        dist.destroy_process_group()
+    yield Ranks(dist.get_rank(), count)
+    dist.destroy_process_group()  # not after an error: it would wait for ranks that wait for this one
 
 
 def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:

@@ -13,6 +13,8 @@ from calque.training.optimisers import OptimiserConfig
 from calque.training.schedules import ScheduleConfig
 from calque.training.validation import Metric
 
+Precision = Literal["float32", "bfloat16", "float16", "float64"]
+
 
 class TrainingConfig(Config):
     """How long, how fast and how carefully a model is trained."""
@@ -56,11 +58,11 @@ class TrainingConfig(Config):
     """Write the metrics for TensorBoard too, to RUN/tensorboard."""
     warm_start: Path | None = None
     """A run or model folder whose weights the run begins with; rows of new pieces are drawn as usual."""
-    precision: Literal["float32", "bfloat16", "float16", "float64"] = "float32"
+    precision: Precision = "float32"
     """What the forward pass computes in; weights and optimiser stay in float32 (float64: in float64). float16 scales
     the loss so that small gradients survive."""
     compile: bool = False
-    """Compile the forward and backward pass with torch.compile; needs batch.shapes = "static"."""
+    """Compile encoder and decoder, forwards and backwards, with torch.compile; needs batch.shapes = "static"."""
     deterministic: bool = False
     """Only use operations that give the same bits each time; on a GPU that costs speed and makes resuming exact."""
     sharded: bool = False
@@ -86,6 +88,12 @@ class TrainingConfig(Config):
     def _one_mean(self) -> "TrainingConfig":
         if self.average > 1 and self.ema:
             raise ValueError("average and ema are both means of the weights over time: set one of them to 0")
+        return self
+
+    @model_validator(mode="after")
+    def _fitted_whole(self) -> "TrainingConfig":
+        if self.sharded and self.batch.tokens == "auto":
+            raise ValueError('sharded and batch.tokens = "auto" do not go together: a part cannot be tried alone')
         return self
 
     @model_validator(mode="after")

@@ -18,16 +18,19 @@ from calque.models.model import Model
 METHODS = ("encode", "prepare", "start", "read", "log_probs", "losses")
 
 
-def shard(model: Model, *, ranks: int) -> None:
+def shard(model: Model, *, device: torch.device, ranks: int) -> None:
     """Leaves each rank its part of the weights; they come together while a layer, or the model's methods, compute."""
     warnings.filterwarnings("ignore", message=".*returned a view tensor.*", category=UserWarning)
-    mesh = init_device_mesh(next(model.parameters()).device.type, (ranks,))
+    mesh = init_device_mesh(device.type, (ranks,))
+    single = {one for one in model.parameters() if one.dim() == 0}  # cannot be divided
+    for one in single:
+        one.data = one.data.to(device)
     for module in model.modules():
         if isinstance(module, EncoderBlock):
             fully_shard(module, mesh=mesh)
         elif isinstance(module, DecoderBlock):  # its attention is also used outside of it, once a sentence
             fully_shard(module.feed_forward, mesh=mesh)
-    fully_shard(model, mesh=mesh)
+    fully_shard(model, mesh=mesh, ignored_params=single)
     for name in METHODS:
         register_fsdp_forward_method(model, name)
 

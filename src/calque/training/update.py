@@ -21,7 +21,7 @@ from calque.training.history import History
 from calque.training.optimisers import build_optimiser, set_learning_rate
 from calque.training.ranks import Ranks
 from calque.training.seeds import stream_seed
-from calque.training.settings import TrainingConfig
+from calque.training.settings import Precision, TrainingConfig
 from calque.training.sharding import whole
 
 LossOf = Callable[[Batch, int], Loss]
@@ -99,7 +99,7 @@ class Updater:
         try:
             for batch in batches:
                 for part in batch.split(parts):
-                    with self._precision():
+                    with computing(self.config.precision, self.device.type):
                         found = self.loss_of(part.to(self.device), step)
                     torch.autograd.backward(self.scaler.scale(found.objective / tokens))
                     loss += found.cross_entropy.detach()
@@ -160,14 +160,16 @@ class Updater:
         sums.skipped += 1 - finite
         sums.in_a_row.copy_((sums.in_a_row + 1) * (1 - finite))
 
-    def _precision(self) -> AbstractContextManager[Any]:
-        match self.config.precision:
-            case "float32" | "float64":
-                return nullcontext()
-            case "bfloat16":
-                return torch.autocast(self.device.type, dtype=torch.bfloat16)
-            case "float16":
-                return torch.autocast(self.device.type, dtype=torch.float16)
+
+def computing(precision: Precision, device: str) -> AbstractContextManager[Any]:
+    """What a forward pass computes in."""
+    match precision:
+        case "float32" | "float64":
+            return nullcontext()
+        case "bfloat16":
+            return torch.autocast(device, dtype=torch.bfloat16)
+        case "float16":
+            return torch.autocast(device, dtype=torch.float16)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -1,0 +1,16 @@
+"""Compiled training: one graph for each of the plan's shapes."""
+
+from calque.models.model import Model
+
+GRAPHS = 64  # more than a plan has shapes, in the modes there are
+
+
+def compile_shapes(model: Model) -> None:
+    """Compiles a model's forward pass, and so its backward pass; each shape of a batch has its own graph.
+
+    Nothing is timed to choose among kernels, so that a resume computes what the run did.
+    """
+    import torch._dynamo.config as settings  # takes seconds to import
+
+    settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
+    model.compile(dynamic=False)
