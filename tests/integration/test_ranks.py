@@ -147,7 +147,7 @@ def test_a_mistake_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None
 
 def test_torchrun_starts_the_command(corpus: dict[str, Path], tmp_path: Path) -> None:
     """As the documentation says; `--` lets --run through to calque."""
-    settings = ("training.steps=4", "training.device=cpu", "training.threads=1", "text.kind=words")
+    settings = ("training.steps=4", "training.device=cpu", "training.threads=1", "text.kind=words", "text.joint=true")
     found = subprocess.run(
         [
             *(sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"),

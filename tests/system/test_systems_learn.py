@@ -35,7 +35,7 @@ class Recipe(NamedTuple):
 RECURRENT, CONVOLUTIONAL = Budget(300, 0.01, longest=6), Budget(300, 0.005, longest=6)
 TRANSFORMER = Budget(400, 0.005, longest=6)
 WITHOUT_ATTENTION = Budget(600, 0.01, longest=4)
-PREDICTED = Budget(400, 0.01, longest=4)
+LONGER = Budget(400, 0.01, longest=4)
 NARROW = "model.decoder.attention.window=2"
 WHOLE = "model.decoder.attention.window=6"
 
@@ -43,10 +43,10 @@ RECIPES = {
     "cho2014": Recipe(0.096, WITHOUT_ATTENTION, copy=0.75, reverse=0.8),
     "sutskever2014": Recipe(0.064, WITHOUT_ATTENTION, copy=0.8, reverse=0.8),
     "bahdanau2015": Recipe(0.048, RECURRENT, copy=0.9, reverse=0.9),
-    "luong2015": Recipe(0.048, RECURRENT, copy=0.9, reverse=0.9),
-    "luong2015-local-m": Recipe(0.048, RECURRENT, copy=0.9, reverse=0.9),
-    "luong2015-local-p": Recipe(0.096, PREDICTED, copy=0.8, reverse=0.8, overrides=(WHOLE,)),
-    "luong2015-hard": Recipe(0.048, RECURRENT, copy=0.9, reverse=0.9),
+    "luong2015": Recipe(0.096, LONGER, copy=0.8, reverse=0.8),
+    "luong2015-local-m": Recipe(0.096, LONGER, copy=0.8, reverse=0.8),
+    "luong2015-local-p": Recipe(0.096, LONGER, copy=0.8, reverse=0.8, overrides=(WHOLE,)),
+    "luong2015-hard": Recipe(0.096, LONGER, copy=0.8, reverse=0.8),
     "gnmt2016": Recipe(0.047, RECURRENT, copy=0.9, reverse=0.9),
     "gehring2017": Recipe(0.094, CONVOLUTIONAL, copy=0.9, reverse=0.9),
     "vaswani2017-base": Recipe(0.125, TRANSFORMER, copy=0.85, reverse=0.75),

@@ -6,11 +6,11 @@ batches; the window's batches are shuffled. Nothing depends on who reads the pla
 
 from collections.abc import Iterator
 from itertools import islice
-from typing import Annotated, Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from calque.config import Config
 from calque.data.shapes import Histogram, Shape, boundaries, find_shapes
@@ -27,13 +27,20 @@ _BLOCKS, _ORDER, _WINDOW = range(3)  # what a random generator is for
 class BatchConfig(Config):
     """How pairs are put into batches."""
 
-    tokens: Annotated[int, Field(ge=2)] | Literal["auto"] = 4096
+    tokens: int | Literal["auto"] = 4096
     """The most positions of a batch, source and target and padding together; auto finds the most that the device can
     take, once, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
     """Exact: as wide as the longest pair of the batch. Static: a few fixed shapes, for compiled graphs."""
     workers: int = Field(default=1, ge=0, le=64)
     """Threads that make batches ahead of the training; 0 makes them between the steps. The batches are the same."""
+
+    @field_validator("tokens", mode="before")
+    @classmethod
+    def _number_or_auto(cls, value: Any) -> Any:
+        if value != "auto" and (not isinstance(value, int) or isinstance(value, bool) or value < 2):
+            raise ValueError("input should be a whole number greater than or equal to 2, or 'auto'")
+        return value
 
     @property
     def budget(self) -> int:

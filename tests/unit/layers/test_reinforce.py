@@ -110,3 +110,14 @@ def test_the_baseline_is_saved_with_the_weights() -> None:
     assert "baseline.value" in names
     soft = ModelConfig(encoder=FEEDING.encoder, decoder=LuongConfig(layers=2, width=6, embedding=7))
     assert "baseline.value" not in {name for name, _ in Model(soft, sizes=SIZES).named_parameters()}
+
+
+def test_the_baseline_stays_where_a_reward_is_no_number() -> None:
+    """An update that is not finite is left out; what it leaves behind must not spoil those that follow."""
+    baseline = MovingBaseline()
+    counts = torch.ones(2, 3, dtype=torch.bool)
+    baseline.follow(torch.full((2, 3), -2.0), counts)
+    before = float(baseline.value)
+    baseline.follow(torch.tensor([[1.0, float("nan"), 0.0], [1.0, 1.0, 1.0]]), counts)
+    baseline.follow(torch.ones(2, 3), torch.zeros_like(counts))  # nothing was drawn
+    assert float(baseline.value) == before == pytest.approx(-0.2)

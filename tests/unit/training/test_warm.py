@@ -8,7 +8,7 @@ import torch
 from tests.conftest import toy_corpus, toy_values
 
 from calque.errors import ConfigError
-from calque.experiment import Run, train
+from calque.experiment import Run, resume, train
 from calque.training.checkpoints import load_weights
 from calque.translator import load
 
@@ -79,3 +79,26 @@ def test_a_vocabulary_that_is_hardly_known_is_refused(old: Run, tmp_path: Path) 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(Exception, match="nothing"):
         make(tmp_path, "luong", f"training.warm_start={tmp_path / 'nothing'}")
+
+
+def test_a_run_killed_in_its_first_save_still_starts_warm(
+    old: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder of checkpoints is there, but none is in it."""
+
+    class Killed(BaseException):
+        pass
+
+    def killed(*_arguments: object, **_named: object) -> None:
+        raise Killed
+
+    settings = (*FROZEN, f"training.warm_start={old.folder}")
+    with monkeypatch.context() as patch:
+        patch.setattr("calque.training.loop.save_checkpoint", killed)
+        with pytest.raises(Killed):
+            make(tmp_path, "luong", *settings)
+    (tmp_path / "run" / "checkpoints").mkdir(exist_ok=True)
+    resume(tmp_path / "run", quiet=True)
+    found = load_weights(tmp_path / "run" / "checkpoints" / "step-1")
+    for name, value in load_weights(old.folder / "checkpoints" / "step-4").items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12)
