@@ -1,5 +1,7 @@
 """Compiled training: one graph for each of the plan's shapes."""
 
+import torch
+
 from calque.models.model import Model
 
 GRAPHS = 64  # more than a plan has shapes, in the modes there are
@@ -10,7 +12,6 @@ def compile_shapes(model: Model) -> None:
 
     Nothing is timed to choose among kernels, so that a resume computes what the run did.
     """
-    import torch._dynamo.config as settings  # takes seconds to import
-
+    settings = torch._dynamo.config  # torch loads it when it is first asked for
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
     model.compile(dynamic=False)
