@@ -45,7 +45,8 @@ def train_on(store: Store, *, folder: Path) -> None:
     from calque.search.settings import SearchConfig
     from calque.text import Tokenizers, Vocabulary, WordsTokenizer
     from calque.text.vocabulary import PIECES as SPECIAL
-    from calque.training.loop import Job, train
+    from calque.training.job import Job
+    from calque.training.loop import train
     from calque.training.reporting import Reporter
     from calque.training.settings import TrainingConfig
     from calque.training.validation import ValidationSet

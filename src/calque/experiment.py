@@ -34,8 +34,8 @@ from calque.tasks.translation import Loss
 from calque.text import UNK, GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.fitting import Fit, fit_tokens
 from calque.training.following import follow_corpus
+from calque.training.job import Job, Summary
 from calque.training.lock import LOCK, run_lock
-from calque.training.loop import Job, Summary
 from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.ranks import Ranks, joined_ranks

@@ -76,9 +76,9 @@ def _inject(fault: str) -> None:
         return
     import torch
 
-    from calque.training import loop
+    from calque.training.learner import Learner
 
-    compute, done = loop.Trainer._loss, []
+    compute, done = Learner._loss, []
 
     def faulty(self: Any, batch: Any, at: int) -> Any:
         loss = compute(self, batch, at)
@@ -93,7 +93,7 @@ def _inject(fault: str) -> None:
                     os.kill(os.getpid(), signal.SIGTERM)
         return loss
 
-    loop.Trainer._loss = faulty  # type: ignore[method-assign]
+    Learner._loss = faulty  # type: ignore[method-assign]
 
 
 def _main(arguments: Sequence[str]) -> int:

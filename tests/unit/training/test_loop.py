@@ -4,7 +4,7 @@ import errno
 import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from itertools import count
 from pathlib import Path
@@ -28,11 +28,14 @@ from calque.tasks.objectives import Objective
 from calque.tasks.translation import Loss
 from calque.text import Tokenizers, Vocabulary, WordsTokenizer
 from calque.text.vocabulary import PIECES
-from calque.training import checkpoints, loop
+from calque.training import checkpoints
 from calque.training.averaging import mean_weights
 from calque.training.checkpoints import load_checkpoint, load_weights, newest_checkpoint, scheduled_steps
-from calque.training.journal import Journal, read_journal
-from calque.training.loop import Job, Trainer
+from calque.training.job import Job
+from calque.training.journal import read_journal
+from calque.training.judging import Judge
+from calque.training.loop import Trainer
+from calque.training.records import Records
 from calque.training.reporting import Reporter
 from calque.training.schedules import rate_at
 from calque.training.seeds import stream_seed
@@ -71,18 +74,20 @@ def digests(run: Path) -> dict[str, str]:
     return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
-def stop_at(monkeypatch: pytest.MonkeyPatch, step: int, *, before: str, action: Callable[[], None]) -> None:
-    """Does `action` at that step, before the trainer's method `before`, once."""
-    original = getattr(Trainer, before)
+def stop_at(
+    monkeypatch: pytest.MonkeyPatch, step: int, *, before: str, action: Callable[[], None], of: type = Trainer
+) -> None:
+    """Does `action` at that step, before the method `before`, once."""
+    original = getattr(of, before)
     done: list[int] = []
 
-    def method(self: Trainer, *arguments: Any, **keywords: Any) -> Any:
-        if self.progress.step >= step and not done:
+    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        if self.learner.progress.step >= step and not done:
             done.append(step)
             action()
         return original(self, *arguments, **keywords)
 
-    monkeypatch.setattr(Trainer, before, method)
+    monkeypatch.setattr(of, before, method)
 
 
 class Killed(BaseException):
@@ -115,7 +120,7 @@ def test_a_run_that_was_killed_ends_with_the_same_bytes(
         with pytest.raises(Interrupted):
             resume(tmp_path / "stopped", quiet=True)
     with monkeypatch.context() as patch:
-        stop_at(patch, 10, before="_write_samples", action=kill)
+        stop_at(patch, 10, before="_say", of=Judge, action=kill)
         with pytest.raises(Killed):
             resume(tmp_path / "stopped", quiet=True)
     assert digests(resume(tmp_path / "stopped", quiet=True).folder) == digests(whole(family).folder)
@@ -228,7 +233,7 @@ def test_streams_of_different_purpose_are_different() -> None:
 @pytest.fixture
 def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     """A trainer over PAIRS, in float64 and without dropout."""
-    with Journal(tmp_path / "metrics.jsonl") as metrics, Journal(tmp_path / "timing.jsonl") as timing:
+    with Records(tmp_path) as records:
 
         def make(family: str = "luong", **changes: Any) -> Trainer:
             values = _still(toy_values({"source": tmp_path, "target": tmp_path}, family))
@@ -241,7 +246,7 @@ def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
             held_out = ValidationSet(store, ["a b c", "b"], ["d a", "c c c"])
             reporter = Reporter(None, steps=1, quiet=True)
             job = Job(config, 3, translator, store, held_out, tmp_path, reporter, card="")
-            return Trainer(job, metrics, timing)
+            return Trainer(job, records)
 
         yield make
 
@@ -275,8 +280,8 @@ def test_accumulated_parts_give_the_update_of_the_whole(
         trainer = make_trainer(family, clip=clip)
         trainer._step([batch_of(trainer.job.store, *rows) for rows in parts])
         trainer._step([batch_of(trainer.job.store, *rows) for rows in reversed(parts)])
-        after.append(weights(trainer.model))
-    before = weights(make_trainer(family).model)
+        after.append(weights(trainer.learner.model))
+    before = weights(make_trainer(family).learner.model)
     assert not any(torch.equal(before[name], after[0][name]) for name in before)
     for name in before:
         for other in after[1:]:
@@ -290,15 +295,15 @@ def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
     seen: list[dict[str, torch.Tensor]] = []
     for clip in (0.0, 0.01, 1e9):
         trainer = make_trainer(clip=clip)
-        named = dict(trainer.model.named_parameters())
+        named = dict(trainer.learner.model.named_parameters())
 
         def keep(named: dict[str, Any] = named) -> None:
             seen.append({name: value.grad.clone() for name, value in named.items() if value.grad is not None})
 
-        monkeypatch.setattr(trainer.updater.optimiser, "step", keep)
+        monkeypatch.setattr(trainer.learner.updater.optimiser, "step", keep)
         trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
     plain, clipped, loose = seen
-    model = make_trainer().model
+    model = make_trainer().learner.model
     batch = batch_of(store_of(PAIRS), 0, 1, 2, 3)
     logits = model.output.logits(model(batch.source, batch.target_input).hidden)
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.target_output.flatten(), ignore_index=0)
@@ -308,7 +313,7 @@ def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
         torch.testing.assert_close(plain[name], gradient, rtol=0, atol=1e-12)
         torch.testing.assert_close(loose[name], gradient, rtol=0, atol=1e-12)
         torch.testing.assert_close(clipped[name], gradient * 0.01 / norm, rtol=1e-4, atol=0)
-    assert trainer.updater.sums.norm.item() == pytest.approx(norm.item(), rel=1e-6)
+    assert trainer.learner.updater.sums.norm.item() == pytest.approx(norm.item(), rel=1e-6)
 
 
 def test_bfloat16_trains(corpus: dict[str, Path], tmp_path: Path) -> None:
@@ -361,7 +366,7 @@ def test_the_model_is_the_mean_of_the_last_checkpoints_where_that_was_asked_for(
     """However well it does on the validation pairs."""
     for name, value in (("better", 101.0), ("worse", -1.0)):
         with monkeypatch.context() as patch:
-            _score(patch, lambda trainer, averaged, value=value: value if averaged else trainer.progress.step)
+            _score(patch, lambda step, averaged, value=value: value if averaged else step)
             values = toy_values(corpus, "plain", "training.average=3", "training.patience=1")
             run = train(values, run=tmp_path / name, quiet=True)
         folder = run.folder / "checkpoints"
@@ -390,23 +395,22 @@ def test_whole_numbers_have_no_mean() -> None:
 
 
 def _score(
-    patch: pytest.MonkeyPatch, value: Callable[[Trainer, int], float], *, loss: Callable[[int], float] = lambda _: 1.0
+    patch: pytest.MonkeyPatch, value: Callable[[int, bool], float], *, loss: Callable[[int], float] = lambda _: 1.0
 ) -> None:
-    """Lets `value` say how good each validation is, and `loss` (of the step) what it lost."""
-    original, measure = Trainer._validate, loop.validate
-    at: list[Any] = []
+    """Lets `value` (of the step, and whether it is the mean) say how good a validation is, `loss` what it lost."""
+    measure, keep_mean = Judge._measure, Judge.keep_mean
+    means: list[int] = []
 
-    def validate(self: Trainer, *, averaged: int = 0) -> None:
-        at[:] = [self, averaged]
-        original(self, averaged=averaged)
+    def kept(self: Judge, weights: Sequence[dict[str, torch.Tensor]]) -> None:
+        means.append(len(weights))
+        keep_mean(self, weights)
 
-    patch.setattr(Trainer, "_validate", validate)
+    def scored(self: Judge) -> Validation:
+        step = self.learner.progress.step
+        return measure(self)._replace(bleu=float(value(step, bool(means))), loss=loss(step))
 
-    def scored(*arguments: Any, **named: Any) -> Validation:
-        changes = {"bleu": float(value(*at)), "loss": loss(at[0].progress.step)}
-        return measure(*arguments, **named)._replace(**changes)
-
-    patch.setattr(loop, "validate", scored)
+    patch.setattr(Judge, "keep_mean", kept)
+    patch.setattr(Judge, "_measure", scored)
 
 
 def test_early_stopping_and_the_best_model_is_the_one_kept(
@@ -424,7 +428,7 @@ def test_early_stopping_and_the_best_model_is_the_one_kept(
         "training.schedule.warmup=0",
     )
     good = {2: 1.0, 4: 5.0, 6: 4.0, 8: 6.0, 10: 6.0, 12: 3.0}  # an equal one is no better
-    _score(monkeypatch, lambda trainer, _averaged: good[trainer.progress.step])
+    _score(monkeypatch, lambda step, _averaged: good[step])
     run = train(values, run=tmp_path / "run", quiet=True)
     assert (run.summary.step, run.summary.best_step, run.summary.best_value) == (12, 8, 6.0)
     assert run.summary.stopped_early
@@ -446,7 +450,7 @@ def test_patience_counts_on_over_a_resume(
         "training.steps=50",
         "training.schedule.warmup=0",
     )
-    _score(monkeypatch, lambda trainer, _averaged: -trainer.progress.step)
+    _score(monkeypatch, lambda step, _averaged: -step)
     with monkeypatch.context() as patch:
         stop_at(patch, 2, before="_step", action=kill)
         with pytest.raises(Killed):
@@ -459,10 +463,10 @@ def test_patience_waits_for_the_warm_up_and_for_a_falling_loss(
 ) -> None:
     """BLEU of a few sentences is noisy: a run goes on while the loss falls, and is not judged before its rate is up."""
     settings = ("training.patience=2", "training.validate_every=1", "training.steps=50", "training.average=0")
-    _score(monkeypatch, lambda trainer, _averaged: -trainer.progress.step)
+    _score(monkeypatch, lambda step, _averaged: -step)
     warm = train(toy_values(corpus, "plain", *settings, "training.schedule.warmup=6"), run=tmp_path / "a", quiet=True)
     assert warm.summary.step == 6 + 2
-    _score(monkeypatch, lambda trainer, _averaged: -trainer.progress.step, loss=lambda step: -min(step, 9))
+    _score(monkeypatch, lambda step, _averaged: -step, loss=lambda step: -min(step, 9))
     values = toy_values(corpus, "plain", *settings, "training.schedule.warmup=0")
     assert train(values, run=tmp_path / "b", quiet=True).summary.step == 9 + 2
 
@@ -511,9 +515,9 @@ def test_an_update_that_is_no_number_is_left_out_and_counted(
     poison(monkeypatch, 2, bad=bad, where=where)
     for at in range(3):
         trainer._step([batch_of(trainer.job.store, *rows[at])])
-    expected = weights(other.model)
-    assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.model).items())
-    found, wanted = trainer.updater.sums, other.updater.sums
+    expected = weights(other.learner.model)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.learner.model).items())
+    found, wanted = trainer.learner.updater.sums, other.learner.updater.sums
     assert (found.loss, found.tokens, found.norm, found.steps) == (wanted.loss, wanted.tokens, wanted.norm, 2)
     assert (found.skipped, found.in_a_row) == (1, 0)
 
@@ -592,8 +596,8 @@ def test_a_batch_that_does_not_fit_is_halved_until_it_does(
     taken = starve(monkeypatch, rows=1, error=error)
     trainer._step([batch])
     assert taken == [1, 1, 1, 1]
-    expected = weights(other.model)
-    for name, value in weights(trainer.model).items():
+    expected = weights(other.learner.model)
+    for name, value in weights(trainer.learner.model).items():
         torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-9)
 
 
@@ -689,7 +693,7 @@ def test_the_model_is_the_mean_of_the_best_checkpoints_where_that_was_asked_for(
     runs = []
     for name in ("whole", "killed"):
         with monkeypatch.context() as patch:
-            _score(patch, lambda trainer, averaged: 0.5 if averaged else good[trainer.progress.step])
+            _score(patch, lambda step, averaged: 0.5 if averaged else good[step])
             if name == "killed":
                 stop_at(patch, 11, before="_step", action=kill)
                 with pytest.raises(Killed):
@@ -744,9 +748,9 @@ def test_gradients_are_clipped_by_value_before_their_norm_is_taken(
 ) -> None:
     seen: list[float] = []
     trainer = make_trainer(clip=0.0, clip_value=0.01)
-    learning = trainer.updater.learning
+    learning = trainer.learner.updater.learning
     monkeypatch.setattr(
-        trainer.updater.optimiser,
+        trainer.learner.updater.optimiser,
         "step",
         lambda: seen.extend(float(one.grad.abs().max()) for one in learning if one.grad is not None),
     )
@@ -761,7 +765,7 @@ def test_on_a_plateau_the_rate_drops_and_the_drop_outlives_a_kill(
     settings = [f"training.schedule.{each}" for each in schedule]
     settings += ["training.validate_every=1", "training.log_every=1", "training.average=0", "training.steps=8"]
     good = {1: 1.0, 2: 0.9, 3: 0.8, 4: 0.7, 5: 2.0, 6: 1.5, 7: 1.4, 8: 1.0}
-    _score(monkeypatch, lambda trainer, _averaged: good[trainer.progress.step])
+    _score(monkeypatch, lambda step, _averaged: good[step])
     values = toy_values(corpus, "plain", *settings)
     with monkeypatch.context() as patch:
         stop_at(patch, 6, before="_step", action=kill)

@@ -94,7 +94,7 @@ def test_a_run_killed_in_its_first_save_still_starts_warm(
 
     settings = (*FROZEN, f"training.warm_start={old.folder}")
     with monkeypatch.context() as patch:
-        patch.setattr("calque.training.loop.save_checkpoint", killed)
+        patch.setattr("calque.training.keeping.save_checkpoint", killed)
         with pytest.raises(Killed):
             make(tmp_path, "luong", *settings)
     (tmp_path / "run" / "checkpoints").mkdir(exist_ok=True)

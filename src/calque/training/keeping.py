@@ -1,0 +1,87 @@
+"""A run on the disk: what is saved, found again after a crash, and thrown away."""
+
+from torch import Tensor
+
+from calque.errors import FolderError
+from calque.training.checkpoints import (
+    load_weights,
+    lost_checkpoint,
+    newest_checkpoint,
+    prune_checkpoints,
+    save_checkpoint,
+    scheduled_steps,
+)
+from calque.training.job import Job
+from calque.training.journal import read_journal
+from calque.training.learner import Learner
+from calque.training.records import Records
+
+
+class Keeper:
+    """Keeps what a learner knows under RUN/checkpoints. Only the leading rank writes; all of them must ask."""
+
+    def __init__(self, job: Job, learner: Learner, records: Records) -> None:
+        self.job = job
+        self.learner = learner
+        self.records = records
+        self.folder = job.folder / "checkpoints"
+
+    def save(self, *, scheduled: bool) -> None:
+        """A checkpoint of the step just taken; those that are no longer needed go."""
+        with self.records.watch.paused():
+            progress, ranks = self.learner.progress, self.job.ranks
+            progress.metrics, progress.samples = self.records.sync()
+            snapshot = self.learner.snapshot() if ranks.leads or self.learner.is_sharded else None
+            if ranks.leads and snapshot is not None:
+                save_checkpoint(self.folder, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent)
+                self._prune()
+            progress.parent = progress.step
+            ranks.wait()  # one that went ahead might end, and take the one that saves with it
+
+    def restore(self) -> None:
+        """Goes back to the newest sound checkpoint; what was written after it is cut away and will come again."""
+        config, ranks, reporter = self.job.config, self.job.ranks, self.job.reporter
+        reporter.say(*ranks.led(self._missed).splitlines())
+        found = newest_checkpoint(self.folder) if self.folder.is_dir() else None
+        if found is not None:
+            reporter.say(*found.skipped)
+            self.learner.restore(found.snapshot, origin=str(found.path))
+            self.learner.progress.parent = found.step
+            self.learner.progress.stopped_early = 0 < config.patience <= self.learner.progress.since_best
+            reporter.say(f"going on from step {found.step}")
+        progress = self.learner.progress
+        self.records.cut(step=progress.step, metrics=progress.metrics, samples=progress.samples)
+        ranks.wait()
+        if found is not None and ranks.leads:
+            self._prune()  # what a kill right after a save has left
+
+    def averaged(self) -> list[dict[str, Tensor]]:
+        """The weights whose mean was asked for, if there are several; damaged ones are named and left out."""
+        steps, found = self._averaged_steps(), []
+        if len(steps) < 2:
+            return []
+        for step in steps:
+            try:
+                found.append(load_weights(self.folder / f"step-{step}"))
+            except FolderError as error:
+                self.job.reporter.say(f"left out of the mean: {error}")
+        return found or [self.learner.weights()]
+
+    def _averaged_steps(self) -> list[int]:
+        config = self.job.config
+        if config.average < 2:
+            return []
+        if config.average_of == "best":
+            return sorted(step for _, step in self.learner.progress.best_steps)
+        return scheduled_steps(self.folder)[-config.average :]
+
+    def _prune(self) -> None:
+        config = self.job.config
+        best = [step for _, step in self.learner.progress.best_steps]
+        last = 0 if config.average_of == "best" else config.average
+        prune_checkpoints(self.folder, keep=max(config.keep, last), also=best)
+
+    def _missed(self) -> str:
+        """What there is to say of checkpoints that were there and are gone; without any the run is refused."""
+        reached = max((line["step"] for line in read_journal(self.job.folder / "metrics.jsonl")), default=0)
+        return "\n".join(lost_checkpoint(self.folder, reached=reached, every=self.job.config.checkpoint_every))

@@ -1,0 +1,90 @@
+"""What a run writes down as it goes: `metrics.jsonl`, `timing.jsonl`, `samples.txt` and TensorBoard's files.
+
+What depends on the clock stands in `timing.jsonl` alone, so that the others are the same bytes however often a run was
+killed and resumed.
+"""
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from calque.training.board import Board
+from calque.training.journal import Journal
+from calque.training.reporting import samples_text
+
+
+class Records:
+    """The open records of a run; only the leading rank `writes`, and for the others nothing here does anything."""
+
+    def __init__(self, folder: Path, *, writes: bool = True, tensorboard: bool = False) -> None:
+        self._stack = ExitStack()
+        self._metrics = self._stack.enter_context(Journal(folder / "metrics.jsonl")) if writes else None
+        self._timing = self._stack.enter_context(Journal(folder / "timing.jsonl")) if writes else None
+        self._board = self._stack.enter_context(Board(folder if writes and tensorboard else None))
+        self._samples = folder / "samples.txt"
+        self.watch = Stopwatch()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._stack.close()
+
+    def add(self, line: Mapping[str, Any]) -> None:
+        """One line of metrics."""
+        if self._metrics:
+            self._metrics.append(line)
+            self._board.add(line)
+
+    def add_timing(self, *, step: int, seconds: float, tokens_per_second: float) -> None:
+        """How fast the steps up to this one were."""
+        if self._timing:
+            line = {"step": step, "seconds": seconds, "tokens_per_second": tokens_per_second, "at": time.time()}
+            self._timing.append(line)
+
+    def add_samples(self, step: int, rows: Sequence[tuple[str, str, str]]) -> None:
+        """Sources, references and translations of a validation."""
+        if self._metrics and rows:
+            with self._samples.open("a", encoding="utf-8") as file:
+                file.write(samples_text(step, rows))
+
+    def sync(self) -> tuple[int, int]:
+        """Bytes of metrics and of samples, once the metrics have reached the disk: what a checkpoint keeps."""
+        if self._metrics is None:
+            return 0, 0
+        self._metrics.sync()
+        return self._metrics.position, self._samples.stat().st_size if self._samples.exists() else 0
+
+    def cut(self, *, step: int, metrics: int, samples: int) -> None:
+        """Takes away what an earlier try wrote after its checkpoint of `step`: it will come again."""
+        if self._metrics:
+            self._metrics.cut(metrics)
+            if self._samples.exists():
+                with self._samples.open("r+b") as file:
+                    file.truncate(min(samples, self._samples.stat().st_size))
+        self._board.begin(step=step)
+
+
+class Stopwatch:
+    """Seconds of training: it stands still while something else is done."""
+
+    def __init__(self) -> None:
+        self._since = time.monotonic()
+
+    def restart(self) -> float:
+        """The seconds since the last restart."""
+        now = time.monotonic()
+        seconds, self._since = now - self._since, now
+        return seconds
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """What is done within does not count."""
+        started = time.monotonic()
+        yield
+        self._since += time.monotonic() - started
