@@ -14,7 +14,7 @@ os.fsync = lambda _: None
 from pathlib import Path
 import torch
 import calque.translator  # what the layer patches: imported once, not in every fork
-from calque import folders
+from calque.folders import writing
 from calque.training.checkpoints import Snapshot, newest_checkpoint, prune_checkpoints, save_checkpoint
 from tests.faults.layer import Fault, install
 
@@ -46,7 +46,7 @@ def kill_everywhere(root, step):
         seen.add(number)
         k += 1
         if found.step == 2:
-            folders.remove_folder(found.path)
+            writing.remove_folder(found.path)
         save(root, 1, 1)
         assert sorted(os.listdir(root)) == ["step-1"], os.listdir(root)
     assert seen == {1, 2}, seen
@@ -54,7 +54,7 @@ def kill_everywhere(root, step):
 
 kill_everywhere(Path(sys.argv[1], "new"), 2)
 kill_everywhere(Path(sys.argv[1], "exchanged"), 1)
-folders._renameat2_exchange = lambda *_: False
+writing._renameat2_exchange = lambda *_: False
 kill_everywhere(Path(sys.argv[1], "moved"), 1)
 """
 

@@ -13,9 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque import folders
 from calque.errors import FolderError
-from calque.folders import remove_folder, survey_folder, verify_folder, write_folder
+from calque.folders import litter, remove_folder, survey_folder, verify_folder, write_folder, writing
+from calque.folders import manifest as manifests
 
 
 def fill(folder: Path) -> None:
@@ -24,11 +24,11 @@ def fill(folder: Path) -> None:
     (folder / "tokenizer" / "pieces.txt").write_text("a b c", encoding="utf-8")
 
 
-def write(path: Path, *, replace: bool = False, fill: Callable[[Path], None] = fill) -> folders.Manifest:
+def write(path: Path, *, replace: bool = False, fill: Callable[[Path], None] = fill) -> manifests.Manifest:
     return write_folder(path, kind="model", format=1, fill=fill, details={"name": "é", "n": 1.5}, replace=replace)
 
 
-def verify(path: Path) -> folders.Manifest:
+def verify(path: Path) -> manifests.Manifest:
     return verify_folder(path, kind="model", formats=[1])
 
 
@@ -36,9 +36,9 @@ def edit_manifest(path: Path, change: Callable[[dict[str, object]], None]) -> No
     """Changes a manifest as a hostile hand would: with a seal that fits."""
     values = json.loads((path / "manifest.json").read_text())
     change(values)
-    files = {name: folders.FileEntry(**entry) for name, entry in values["files"].items()}
-    manifest = folders.Manifest(values["kind"], values["format"], files, values["details"])
-    (path / "manifest.json").write_bytes(folders._render(manifest))
+    files = {name: manifests.FileEntry(**entry) for name, entry in values["files"].items()}
+    manifest = manifests.Manifest(values["kind"], values["format"], files, values["details"])
+    (path / "manifest.json").write_bytes(manifests.render(manifest))
 
 
 def names(folder: Path) -> list[str]:
@@ -63,7 +63,7 @@ def test_same_content_gives_the_same_manifest_bytes(tmp_path: Path) -> None:
 @pytest.mark.parametrize("exchange", [True, False])
 def test_replacing_leaves_the_new_one_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
     if not exchange:
-        monkeypatch.setattr(folders, "_renameat2_exchange", lambda *_: False)
+        monkeypatch.setattr(writing, "_renameat2_exchange", lambda *_: False)
     write(tmp_path / "model")
     write(tmp_path / "model", replace=True, fill=lambda folder: (folder / "new").touch())
     assert list(verify(tmp_path / "model").files) == ["new"]
@@ -123,7 +123,7 @@ def test_a_disk_that_fills_at_any_fsync_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, replace: bool, exchange: bool
 ) -> None:
     if not exchange:
-        monkeypatch.setattr(folders, "_renameat2_exchange", lambda *_: False)
+        monkeypatch.setattr(writing, "_renameat2_exchange", lambda *_: False)
     real, calls, failing = os.fsync, 0, 0
 
     def fsync(handle: int) -> None:
@@ -223,8 +223,8 @@ def test_without_folder_locks_the_number_of_the_process_decides(
     def no_locks(*_: object) -> None:
         raise OSError(errno.EBADF, "Bad file descriptor")
 
-    monkeypatch.setattr(folders.fcntl, "flock", no_locks)
-    monkeypatch.setattr(folders, "is_running", lambda pid: pid == 1)
+    monkeypatch.setattr(litter.fcntl, "flock", no_locks)
+    monkeypatch.setattr(litter, "is_running", lambda pid: pid == 1)
     (tmp_path / "model.tmp-1").mkdir()
     (tmp_path / "model.tmp-2").mkdir()
     write(tmp_path / "model")
@@ -233,7 +233,7 @@ def test_without_folder_locks_the_number_of_the_process_decides(
 
 def test_removing_never_shows_half_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "model")
-    monkeypatch.setattr(folders.shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(litter.shutil, "rmtree", lambda *_, **__: None)
     remove_folder(tmp_path / "model")
     assert names(tmp_path) == [f"model.tmp-{os.getpid()}"]
     monkeypatch.undo()
@@ -374,9 +374,9 @@ def test_kind_and_format_are_checked(tmp_path: Path, hostility: str) -> None:
 def test_hostile_names_are_refused_before_any_file_is_read(tmp_path: Path, name: str) -> None:
     write(tmp_path / "model")
     (tmp_path / "secret").write_bytes(b"")
-    entry = folders.FileEntry(0, "0" * 64)
-    manifest = folders.Manifest("model", 1, {name: entry}, {})
-    (tmp_path / "model" / "manifest.json").write_bytes(folders._render(manifest))
+    entry = manifests.FileEntry(0, "0" * 64)
+    manifest = manifests.Manifest("model", 1, {name: entry}, {})
+    (tmp_path / "model" / "manifest.json").write_bytes(manifests.render(manifest))
     with pytest.raises(FolderError, match="a name that no file may have"):
         verify(tmp_path / "model")
 
@@ -405,9 +405,9 @@ def test_odd_entries_are_refused(tmp_path: Path, entry: object) -> None:
 def test_sizes_are_bounded_before_reading(tmp_path: Path) -> None:
     write(tmp_path / "model")
     (tmp_path / "model" / "weights.bin").unlink()
-    entry = folders.FileEntry(1 << 50, "0" * 64)
-    manifest = folders.Manifest("model", 1, {"weights.bin": entry}, {})
-    (tmp_path / "model" / "manifest.json").write_bytes(folders._render(manifest))
+    entry = manifests.FileEntry(1 << 50, "0" * 64)
+    manifest = manifests.Manifest("model", 1, {"weights.bin": entry}, {})
+    (tmp_path / "model" / "manifest.json").write_bytes(manifests.render(manifest))
     with pytest.raises(FolderError, match="lists more than"):
         verify(tmp_path / "model")
 

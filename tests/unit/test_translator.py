@@ -11,8 +11,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from calque import folders
 from calque.errors import ConfigError, FolderError, TextError
+from calque.folders import writing
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.sampled import SampledOutputConfig
 from calque.models.model import Model, Sizes
@@ -324,7 +324,7 @@ def test_the_same_model_is_saved_as_the_same_bytes(translator: Translator, tmp_p
 def _reseal(folder: Path) -> None:
     """A new manifest that fits the files: what a hostile maker of folders would write."""
     (folder / "manifest.json").unlink()
-    folders._seal(folder, kind=KIND, format=1, details={})
+    writing._seal(folder, kind=KIND, format=1, details={})
 
 
 def _flip(folder: Path, name: str) -> None:

@@ -11,8 +11,8 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from calque import folders
 from calque.errors import FolderError
+from calque.folders.litter import held_lock
 from calque.training.checkpoints import (
     Snapshot,
     load_checkpoint,
@@ -329,5 +329,5 @@ def test_a_checkpoint_that_must_have_been_there_is_missed(tmp_path: Path) -> Non
 
 def test_no_folder_locks_are_left_behind(tmp_path: Path) -> None:
     save(tmp_path, 1)
-    with folders._held(tmp_path / "step-1") as held:
+    with held_lock(tmp_path / "step-1") as held:
         assert held

@@ -1,0 +1,22 @@
+"""Folders that are written whole or not at all, and that say when they were damaged.
+
+write_folder(path, kind="model", format=1, fill=lambda folder: (folder / "a.txt").write_text("a"))
+verify_folder(path, kind="model", formats=[1])
+"""
+
+from calque.folders.litter import is_running, remove_litter
+from calque.folders.manifest import MANIFEST, Manifest, survey_folder, verify_folder
+from calque.folders.writing import failure, remove_folder, sync, write_folder
+
+__all__ = [
+    "MANIFEST",
+    "Manifest",
+    "failure",
+    "is_running",
+    "remove_folder",
+    "remove_litter",
+    "survey_folder",
+    "sync",
+    "verify_folder",
+    "write_folder",
+]

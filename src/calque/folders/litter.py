@@ -1,0 +1,72 @@
+"""What killed writers leave, and how it is told from what is being written: the writer holds a lock on it."""
+
+import os
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+if sys.platform != "win32":
+    import fcntl
+
+_UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})")
+
+
+def remove_litter(parent: Path, *, names: re.Pattern[str]) -> None:
+    """Removes what killed writers of folders called `names` left; a folder that was moved aside is put back."""
+    with suppress(OSError):
+        for entry in sorted(parent.iterdir()):  # "old" sorts before "tmp"
+            found = _UNFINISHED.fullmatch(entry.name)
+            if found and names.fullmatch(found["name"]) and _is_abandoned(entry, pid=int(found["pid"])):
+                place = parent / found["name"]
+                if found["stage"] == "old" and not os.path.lexists(place):
+                    entry.rename(place)
+                else:
+                    shutil.rmtree(entry, ignore_errors=True)
+
+
+def beside(path: Path, *, stage: str) -> Path:
+    return path.with_name(f"{path.name}.{stage}-{os.getpid()}")
+
+
+@contextmanager
+def held_lock(folder: Path) -> Iterator[bool | None]:
+    """Holds a folder's lock: True, False if somebody else has it, None where folders cannot be locked."""
+    if sys.platform == "win32":
+        yield None
+        return
+    handle = os.open(folder, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            held: bool | None = True
+        except BlockingIOError:
+            held = False
+        except OSError:
+            held = None
+        yield held
+    finally:
+        os.close(handle)
+
+
+def is_running(pid: int) -> bool:
+    """Whether a process of this number lives here; where that cannot be asked, yes."""
+    if sys.platform == "win32":
+        return True
+    try:
+        os.kill(pid, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        pass
+    return True
+
+
+def _is_abandoned(folder: Path, *, pid: int) -> bool:
+    try:
+        with held_lock(folder) as held:
+            return not is_running(pid) if held is None else held
+    except OSError:
+        return False

@@ -1,0 +1,190 @@
+"""Writing and removing whole folders.
+
+A folder grows as `NAME.tmp-PID` beside its place and is renamed into it when everything has reached the disk.
+"""
+
+import ctypes
+import errno
+import os
+import re
+import shutil
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from calque.errors import FolderError
+from calque.folders.litter import beside, held_lock, remove_litter
+from calque.folders.manifest import MANIFEST, FileEntry, Manifest, decode, read_manifest, render, scan, sha256_of
+
+_FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
+_NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
+
+
+def write_folder(
+    path: Path,
+    *,
+    kind: str,
+    format: int,
+    fill: Callable[[Path], None],
+    details: Mapping[str, Any] | None = None,
+    replace: bool = False,
+) -> Manifest:
+    """The manifest of a new folder whose files `fill(folder)` wrote; on any failure nothing has changed.
+
+    With `replace`, an older folder of the same kind is exchanged for the new one in one step.
+    """
+    unfinished = beside(path, stage="tmp")
+    try:
+        _make_folders(path.parent)
+        remove_litter(path.parent, names=re.compile(re.escape(path.name)))
+        _check_place(path, kind=kind, replace=replace)
+        unfinished.mkdir()
+        try:
+            with held_lock(unfinished) as held:
+                if held is False:
+                    raise FolderError(f"{path} is being written by another process")
+                fill(unfinished)
+                manifest = _seal(unfinished, kind=kind, format=format, details=dict(details or {}))
+                _publish(unfinished, path=path)
+        finally:
+            shutil.rmtree(unfinished, ignore_errors=True)  # after an exchange this is the old one
+    except FolderError:
+        raise
+    except Exception as error:
+        number = _error_number(error)
+        if number is None:
+            raise
+        message = f"{path} could not be written; what was written before is intact: {failure(number)}"
+        raise FolderError(message) from error
+    return manifest
+
+
+def remove_folder(path: Path) -> None:
+    """Removes a folder so that no half-removed one can be seen under its name."""
+    doomed = beside(path, stage="tmp")
+    try:
+        shutil.rmtree(doomed, ignore_errors=True)
+        path.rename(doomed)
+        try:
+            sync(path.parent)
+        finally:
+            if doomed.is_dir() and not doomed.is_symlink():
+                shutil.rmtree(doomed, ignore_errors=True)
+            else:
+                doomed.unlink()
+    except OSError as error:
+        raise FolderError(f"{path} could not be removed: {failure(error.errno)}") from error
+
+
+def sync(path: Path) -> None:
+    """Returns once a file or folder has reached the disk."""
+    if sys.platform == "win32" and path.is_dir():
+        return
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def failure(number: int | None) -> str:
+    """What an error number means to someone who wanted to write: a full disk is called so."""
+    meaning = os.strerror(number or errno.EIO)
+    return f"the disk is full ({meaning}); free some space and start again" if number in _FULL else meaning
+
+
+def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> Manifest:
+    sizes, problems = scan(folder)
+    if problems or MANIFEST in sizes:
+        raise FolderError("\n  ".join([f"{folder}: cannot be sealed", *(problems or [f"{MANIFEST}: reserved"])]))
+    files = {name: FileEntry(size, sha256_of(folder / name)) for name, size in sorted(sizes.items())}
+    manifest = Manifest(kind, format, files, details)
+    for name in files:
+        sync(folder / name)
+    for inner in sorted({(folder / name).parent for name in files} - {folder}):
+        sync(inner)
+    (folder / MANIFEST).write_bytes(render(manifest))
+    sync(folder / MANIFEST)
+    sync(folder)
+    return manifest
+
+
+def _publish(unfinished: Path, *, path: Path) -> None:
+    replaces = os.path.lexists(path)
+    if replaces:
+        _exchange(unfinished, path)
+    else:
+        unfinished.rename(path)
+    try:
+        sync(path.parent)
+    except BaseException:
+        with suppress(OSError):
+            if replaces:
+                _exchange(unfinished, path)
+            else:
+                path.rename(unfinished)
+        raise
+
+
+def _exchange(new: Path, path: Path) -> None:
+    if _renameat2_exchange(new, path):
+        return
+    aside = beside(path, stage="old")
+    with held_lock(path):
+        path.rename(aside)
+        try:
+            new.rename(path)
+        except BaseException:
+            aside.rename(path)
+            raise
+        aside.rename(new)
+
+
+def _renameat2_exchange(first: Path, second: Path) -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    try:
+        renameat2 = ctypes.CDLL(None, use_errno=True).renameat2
+    except (AttributeError, OSError):
+        return False
+    here, exchange = -100, 2  # AT_FDCWD, RENAME_EXCHANGE
+    if renameat2(here, os.fsencode(first), here, os.fsencode(second), exchange) == 0:
+        return True
+    number = ctypes.get_errno()
+    if number in _NO_EXCHANGE:
+        return False
+    raise OSError(number, os.strerror(number), str(second))
+
+
+def _check_place(path: Path, *, kind: str, replace: bool) -> None:
+    if not os.path.lexists(path):
+        return
+    if path.is_symlink() or not path.is_dir():
+        raise FolderError(f"{path} is not a folder; choose another name or move it away")
+    if not any(path.iterdir()):
+        return
+    if not replace:
+        raise FolderError(f"{path} exists already; choose another name or move it away")
+    try:
+        found = decode(read_manifest(path), path=path).get("kind")
+    except FolderError as error:
+        raise FolderError(f"{error}\nIt is not replaced, since it may be something else; move it away") from None
+    if found != kind:
+        raise FolderError(f"{path} is of kind {found!r}, not {kind!r}, so it is not replaced; move it away")
+
+
+def _make_folders(folder: Path) -> None:
+    if not folder.is_dir():
+        _make_folders(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync(folder.parent)
+
+
+def _error_number(error: Exception) -> int | None:
+    """The system's number of an error, also of those that come out of Rust (safetensors) as text."""
+    if isinstance(error, OSError):
+        return error.errno
+    found = re.search(r"\(os error (\d+)\)", str(error))
+    return int(found[1]) if found else None
