@@ -80,7 +80,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture
 def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
     """Drawing takes longer than training here."""
-    monkeypatch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+    monkeypatch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
 
 
 @pytest.fixture(scope="session")
@@ -90,7 +90,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     corpus = toy_corpus(folder, pairs=600, change=list)
     values = toy_values(corpus, "luong", *learning(steps=200, rate=0.01), *still_and(width=32))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
         from calque.experiment import train
 
         return train(values, run=folder / "run", quiet=True).folder

@@ -39,11 +39,11 @@ def warm_up() -> None:
 
     import calque.commands.main
     import calque.commands.progress
-    import calque.experiment
+    import calque.experiment.running
     import tests.faults.layer  # noqa: F401
 
     torch.set_num_threads(1)
-    calque.experiment.draw_curves = lambda _folder: True  # drawing takes longer than training here
+    calque.experiment.running.draw_curves = lambda _folder: True  # drawing takes longer than training here
 
 
 def answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:

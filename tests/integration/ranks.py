@@ -100,7 +100,7 @@ def _main(arguments: Sequence[str]) -> int:
     from calque import experiment
     from calque.errors import CalqueError, Interrupted
 
-    experiment.draw_curves = lambda _folder: True  # drawing takes longer than training here
+    experiment.running.draw_curves = lambda _folder: True  # drawing takes longer than training here
     try:
         if arguments[0] == "--resume":
             experiment.resume(arguments[1], quiet=True)

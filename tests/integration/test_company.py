@@ -22,7 +22,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     settings = [*learning(steps=60, rate=0.01), *still_and(width=16), "text.joint=true"]
     found = {}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
         for name, files, family, more in (
             ("one", corpus, "luong", ["seed=1"]),
             ("two", corpus, "transformer", ["seed=2"]),

@@ -49,7 +49,7 @@ def alone(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     @cache
     def make(family: str, *settings: str) -> Path:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+            patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
             return train(small(corpus, family, *settings), run=tmp_path_factory.mktemp("alone"), quiet=True).folder
 
     return make

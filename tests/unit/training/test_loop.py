@@ -60,7 +60,7 @@ def whole(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     @cache
     def make(family: str, *overrides: str) -> Run:
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+            patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
             return train(toy_values(corpus, family, *overrides), run=tmp_path_factory.mktemp("whole"), quiet=True)
 
     return make
@@ -145,7 +145,7 @@ def test_a_killed_run_with_another_output_layer_ends_with_the_same_bytes(
         with pytest.raises(Killed):
             train(toy_values(corpus, "luong", *OUTPUTS[kind]), run=tmp_path / "stopped", quiet=True)
     with monkeypatch.context() as patch:
-        patch.setattr("calque.experiment.target_counts", lambda _store, *, size: np.zeros(size))
+        patch.setattr("calque.experiment.building.target_counts", lambda _store, *, size: np.zeros(size))
         resume(tmp_path / "stopped", quiet=True)
     finished = whole("luong", *OUTPUTS[kind]).folder
     assert digests(tmp_path / "stopped") == digests(finished)

@@ -26,7 +26,7 @@ def make(folder: Path, model: Any, *settings: str, letters: str = "abcdefgh", se
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Run:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
         return make(tmp_path_factory.mktemp("old"), "luong")
 
 

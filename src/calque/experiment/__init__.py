@@ -1,0 +1,12 @@
+"""The root config and the one place where everything meets: from a config to a trained run.
+
+A run folder holds config.toml (resolved), run.json (what it was made with), store/, checkpoints/, model/,
+metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; history.jsonl where batches had to be split,
+tensorboard/ where that was asked for.
+"""
+
+from calque.experiment.building import build
+from calque.experiment.running import Preparing, Run, resume, train
+from calque.experiment.settings import Experiment, differences, experiment_values
+
+__all__ = ["Experiment", "Preparing", "Run", "build", "differences", "experiment_values", "resume", "train"]

@@ -1,0 +1,85 @@
+"""What a run begins with: its model, drawn from the seed, and the job that the training loop is given."""
+
+from pathlib import Path
+
+import torch
+
+from calque import __version__
+from calque.data.prepare import Prepared
+from calque.data.store import target_counts
+from calque.experiment.settings import Experiment
+from calque.models.model import Model, Sizes
+from calque.text import UNK
+from calque.training.job import Job
+from calque.training.ranks import Ranks
+from calque.training.reporting import Reporter
+from calque.training.seeds import stream_seed
+from calque.training.validation import ValidationSet
+from calque.training.warm import warm_start
+from calque.translator import Translator, choose_device
+
+
+def build(experiment: Experiment, *, sizes: Sizes) -> Model:
+    """The model of an experiment, its weights drawn from the seed."""
+    torch.manual_seed(stream_seed(experiment.seed, "weights"))
+    return Model(experiment.model, sizes=sizes)
+
+
+def beginning_model(experiment: Experiment, prepared: Prepared) -> Model:
+    """The model as a run begins with it, on its device."""
+    source, target = prepared.tokenizers
+    sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint, UNK)
+    model = build(experiment, sizes=sizes)
+    if experiment.training.precision == "float64":
+        model = model.double()
+    if experiment.model.output.kind != "full":
+        model.output.learn_frequencies(torch.from_numpy(target_counts(prepared.train, size=sizes.target)))
+    is_cut = experiment.training.sharded  # then it goes to its device in parts
+    return model if is_cut else model.to(choose_device(experiment.training.device))
+
+
+def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
+    model = beginning_model(experiment, prepared)
+    start = experiment.training.warm_start
+    if start is not None and not any((folder / "checkpoints").glob("step-*/")):
+        reporter.say(*warm_start(model, prepared.tokenizers, path=start))
+    parameters = sum(one.numel() for one in model.parameters() if one.requires_grad)
+    among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""
+    reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
+    texts = prepared.valid_text
+    return Job(
+        experiment.training,
+        experiment.seed,
+        Translator(model, prepared.tokenizers, config=experiment.model, search=experiment.search),
+        prepared.train,
+        ValidationSet(prepared.valid, [one for one, _ in texts], [other for _, other in texts]),
+        folder,
+        reporter,
+        _card(experiment, prepared, parameters=parameters),
+        ranks,
+    )
+
+
+def _card(experiment: Experiment, prepared: Prepared, *, parameters: int) -> str:
+    encoder, decoder = experiment.model.encoder, experiment.model.decoder
+    return "\n".join(
+        [
+            "# A translation model",
+            "",
+            f"- encoder: {encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
+            f"- trained on {len(prepared.train):,} pairs with Calque {__version__}, seed {experiment.seed}",
+            f"- data fingerprint: {prepared.digest}",
+            "",
+            "Use it: `calque translate FOLDER --input FILE`, or in Python",
+            '`calque.load("FOLDER").translate("...")`. `manifest.json` holds the SHA-256 of every file here.',
+            "",
+        ]
+    )
+
+
+def refuse_unbuildable(experiment: Experiment) -> None:
+    """Raises a ConfigError for parts that do not fit each other, before a long corpus is read."""
+    choose_device(experiment.training.device)
+    pieces = 1 << 24  # more than any cutoff of an output layer; on that device they take no room
+    with torch.device("meta"):
+        Model(experiment.model, sizes=Sizes(pieces, pieces, joint=getattr(experiment.text, "joint", True)))

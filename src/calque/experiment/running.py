@@ -1,0 +1,198 @@
+"""From a config to a trained run: the one place where everything meets."""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+
+from calque.config import Values, check, given_values, override, read_toml, to_toml, values_to_toml
+from calque.data.batch import Batch
+from calque.data.fingerprint import corpus_files
+from calque.data.prepare import Prepared, prepare
+from calque.data.store import length_counts
+from calque.errors import FolderError, UserError
+from calque.experiment.building import beginning_model, job_of, refuse_unbuildable
+from calque.experiment.settings import Experiment, absolute
+from calque.folders import MANIFEST
+from calque.tasks.objectives import Objective
+from calque.tasks.translation import Loss
+from calque.training.fitting import Fit, fit_tokens
+from calque.training.following import follow_corpus
+from calque.training.job import Summary
+from calque.training.lock import LOCK, run_lock
+from calque.training.loop import train as run_loop
+from calque.training.plots import LENGTHS, draw_curves
+from calque.training.ranks import Ranks, joined_ranks
+from calque.training.reporting import Reporter
+from calque.training.runs import CONFIG, machine, new_run_folder, record, write_atomically
+from calque.training.settings import TrainingConfig
+from calque.training.update import computing
+from calque.translator import choose_device
+
+
+class Run(NamedTuple):
+    """A run that has come to its end."""
+
+    folder: Path
+    config: Experiment
+    summary: Summary
+
+
+Preparing = Callable[[], AbstractContextManager[Callable[[str, int, int], None] | None]]
+"""Opens a display for the time in which the data is prepared: it is told what is done, how much, and of how much."""
+
+
+def train(
+    config: Experiment | Values | Path | str,
+    *,
+    run: Path | str | None = None,
+    quiet: bool = False,
+    preparing: Preparing = nullcontext,
+    origin: str = "config",
+) -> Run:
+    """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
+
+    Settings the config leaves open (batch, steps, validation, early stopping, rates) follow the corpus. `origin` is
+    what messages about values that are in no file say they come from.
+    """
+    match config:
+        case Experiment():
+            values = given_values(config)
+        case dict():
+            values = config
+        case _:
+            values = read_toml(Path(config))
+    with joined_ranks() as ranks:
+        folder = ranks.led(lambda: _begin(config, values, run=run, origin=origin))
+        try:
+            return _go_on(Path(folder), ranks, quiet=quiet, preparing=preparing)
+        except UserError:
+            if ranks.leads:
+                _take_back(Path(folder))
+            raise
+
+
+def resume(run: Path | str, *, quiet: bool = False, preparing: Preparing = nullcontext) -> Run:
+    """Goes on with a run, from its newest checkpoint or from wherever it was stopped before the first."""
+    with joined_ranks() as ranks:
+        return _go_on(Path(run), ranks, quiet=quiet, preparing=preparing)
+
+
+def _begin(config: object, values: Values, *, run: Path | str | None, origin: str) -> str:
+    """A new run folder with its config; refuses what cannot become a run."""
+    experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
+    refuse_unbuildable(experiment)
+    folder = new_run_folder(None if run is None else Path(run))
+    write_atomically(folder / CONFIG, values_to_toml(absolute(values, experiment)))
+    return str(folder)
+
+
+def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
+    if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
+        found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
+        raise FolderError(f"{folder}: not a run folder: {found}")
+    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks once; training.deterministic needs it
+    with run_lock(folder) if ranks.leads else nullcontext():
+        said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing))
+        experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
+        prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder))
+        steps = experiment.training.steps
+        log = folder / "log.txt" if ranks.leads else None
+        with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
+            reporter.say(*said.splitlines())
+            summary = run_loop(job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
+        if ranks.leads and not draw_curves(folder) and not quiet:
+            reporter.say("no plots: matplotlib is not installed (pip install 'calque[plots]')")
+    return Run(folder, experiment, summary)
+
+
+def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
+    """Prepares the data and completes the config; what there is to say about it."""
+    values = read_toml(folder / CONFIG)
+    experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
+    with preparing() as progress:
+        prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder), progress=progress)
+    fitted: list[str] = []
+    if experiment.training.batch.tokens == "auto":
+        fit = _fit(experiment, prepared, ranks=ranks.count)
+        values = override(values, [f"training.batch.tokens={fit.tokens}"])
+        fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
+    device = choose_device(experiment.training.device).type
+    completed, choices = follow_corpus(
+        values, prepared.train, model=experiment.model, device=device, seed=experiment.seed
+    )
+    experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
+    write_atomically(folder / CONFIG, to_toml(experiment))
+    write_atomically(folder / LENGTHS, json.dumps(length_counts(prepared.train)) + "\n")
+    training = experiment.training
+    facts = {
+        "machine": machine(training.device),
+        "data": prepared.fingerprint,
+        "ranks": ranks.count,
+        "reproducible": training.device == "cpu" or training.deterministic,
+    }
+    return "\n".join(
+        [*_describe(prepared), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
+    )
+
+
+def _store(experiment: Experiment, folder: Path) -> Path:
+    return experiment.data.store or folder / "store"
+
+
+def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
+    """The budget of all ranks together."""
+    training = experiment.training
+    model = beginning_model(experiment, prepared)
+    objective = Objective(
+        training.objective, model=model, smoothing=training.label_smoothing, tokenizer=prepared.tokenizers.target
+    )
+
+    def loss_of(batch: Batch, step: int) -> Loss:
+        with computing(training.precision, next(model.parameters()).device.type):
+            return objective(batch, step=step)
+
+    return fit_tokens(model, prepared.train, config=training.batch, loss_of=loss_of, ranks=ranks)
+
+
+@contextmanager
+def _arithmetic(config: TrainingConfig) -> Iterator[None]:
+    """Threads, and operations that give the same bits each time, where they are asked for."""
+    torch.set_num_threads(config.threads or torch.get_num_threads())
+    if not config.deterministic:
+        yield
+        return
+    before = torch.are_deterministic_algorithms_enabled()
+    torch.use_deterministic_algorithms(True)
+    try:
+        yield
+    finally:
+        torch.use_deterministic_algorithms(before)
+
+
+def _describe(prepared: Prepared) -> list[str]:
+    source, target = prepared.tokenizers
+    tally = prepared.train_tally
+    left = {"empty": tally.empty, "too long": tally.long, "not UTF-8": tally.invalid}
+    said = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
+    pieces = f"{len(source.vocabulary):,}"
+    if not prepared.tokenizers.joint:
+        pieces = f"{pieces} source and {len(target.vocabulary):,} target"
+    return [
+        f"data: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate"
+        + (f"; left out: {said}" if said else ""),
+        f"text: {pieces} pieces",
+    ]
+
+
+def _take_back(folder: Path) -> None:
+    """Removes a run that a user's mistake ended before its data was prepared, so that the name can be used again."""
+    names = {path.name for path in folder.iterdir()}
+    if names <= {CONFIG, LOCK}:
+        for name in names:
+            (folder / name).unlink()
+        folder.rmdir()
