@@ -3,7 +3,7 @@
 import sys
 from contextlib import nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
@@ -12,10 +12,12 @@ from calque.commands.windows import WINDOW, windows
 from calque.errors import ConfigError, DataError, TextError
 
 if TYPE_CHECKING:
-    from calque.commands.answering import Answered, Answering
+    from calque.commands.answering import Answered, Answering, Channel
     from calque.commands.rendering import Rendering
+    from calque.commands.resuming import Part
+    from calque.data.lines import Invalid
     from calque.search.settings import SearchConfig
-    from calque.translator import Translator
+    from calque.translator import DeviceName, PrecisionName, Translator
 
 LINE_LIMIT = 1 << 16  # bytes of a line that are read; a model reads far less
 FORMATS = ("text", "tsv", "jsonl")
@@ -86,12 +88,11 @@ def translate(
         echo 'Der <term target="depot">Bahnhof</term> ist zu.' | calque translate runs/1 --inline
     """
     from calque.commands import wishes
-    from calque.commands.answering import Answering, Channel
+    from calque.commands.answering import Answering
     from calque.commands.choices import choice
-    from calque.commands.progress import counting
-    from calque.commands.rendering import Rendering, render
+    from calque.commands.rendering import Rendering
     from calque.commands.resuming import Part
-    from calque.translator import DEVICES, PRECISIONS, load
+    from calque.translator import DEVICES, PRECISIONS
 
     policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
     chosen = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
@@ -101,24 +102,14 @@ def translate(
     where = choice(device, DEVICES, option="--device")
     fine = choice(precision, PRECISIONS, option="--precision")
     refuse_unreadable(input, prefixes, terms, forbid, dictionary)
-    if input and output and output.exists() and output.samefile(input):
-        raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
-    if output and output.is_dir():
-        raise DataError(f"{output}: is a folder; name a file for --output")
-    models = [model, *(ensemble or []), *(each for each in (language, reverse) if each)]
-    loaded = {path: load(path, device=where, precision=fine) for path in models}
-    prior = loaded[language] if language else None
-    if prior is not None and not prior.is_language_model:
-        raise DataError(f"{language}: reads a source, so it is no language model; train one with --system language")
-    channel = Channel(loaded[reverse], prior) if reverse else None
-    translator = loaded[model]
-    if ensemble or (prior and not channel):
-        translator = translator.beside([loaded[each] for each in ensemble or []], language=None if channel else prior)
-    name, rendering = input_name(input), Rendering(chosen, nbest=nbest, attention=attention)
+    _refuse_output(output, input=input)
+    company = _Company(model, tuple(ensemble or ()), language, reverse)
+    translator, channel = company.load(device=where, precision=fine)
+    rendering = Rendering(chosen, nbest=nbest, attention=attention)
     answering = Answering(
         translator,
         _search(translator, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens),
-        wishes.Requests(name, prefixes=prefixes, terms=terms, inline=inline),
+        wishes.Requests(input_name(input), prefixes=prefixes, terms=terms, inline=inline),
         wishes.read(forbid=forbid, replace_unknown=replace_unknown, dictionary=dictionary, detail=chosen == "jsonl"),
         nbest,
         splits,
@@ -130,13 +121,64 @@ def translate(
     part = None
     if output is not None:
         ways = [answering.search.model_dump(), rendering._asdict(), policy, replace_unknown, splits, WINDOW]
-        ways += [inline, fine, translator.device.type, [len(ensemble or []), bool(language), bool(reverse)]]
-        part = Part(output, models=models, inputs=(input, prefixes, terms, forbid, dictionary), settings=ways)
-        if part.lines:
-            typer.echo(f"{output}: going on behind line {part.lines:,}", err=True)
-    done = part.lines if part else 0
-    lines = input_lines(input, limit=LINE_LIMIT, invalid=policy)
+        ways += [inline, fine, translator.device.type, company.shape]
+        part = Part(output, models=company.folders, inputs=(input, prefixes, terms, forbid, dictionary), settings=ways)
+    _stream(answering, input, invalid=policy, rendering=rendering, part=part)
+
+
+class _Company(NamedTuple):
+    """The models that translate together."""
+
+    model: Path
+    ensemble: tuple[Path, ...]
+    language: Path | None
+    reverse: Path | None
+
+    @property
+    def folders(self) -> list[Path]:
+        return [self.model, *self.ensemble, *(each for each in (self.language, self.reverse) if each)]
+
+    @property
+    def shape(self) -> list[int]:
+        """Which of the folders is what."""
+        return [len(self.ensemble), bool(self.language), bool(self.reverse)]
+
+    def load(self, *, device: "DeviceName", precision: "PrecisionName") -> "tuple[Translator, Channel | None]":
+        """One translator of all, and what ranks its beam again where that was asked for."""
+        from calque.commands.answering import Channel
+        from calque.translator import load
+
+        loaded = {path: load(path, device=device, precision=precision) for path in self.folders}
+        prior = loaded[self.language] if self.language else None
+        if prior is not None and not prior.is_language_model:
+            raise DataError(
+                f"{self.language}: reads a source, so it is no language model; train one with --system language"
+            )
+        translator, others = loaded[self.model], [loaded[each] for each in self.ensemble]
+        if self.reverse is not None:
+            return translator.beside(others) if others else translator, Channel(loaded[self.reverse], prior)
+        return translator.beside(others, language=prior) if others or prior else translator, None
+
+
+def _refuse_output(output: Path | None, *, input: Path | None) -> None:
+    if input and output and output.exists() and output.samefile(input):
+        raise DataError(f"{output}: is the input too, and would be lost; choose another --output")
+    if output and output.is_dir():
+        raise DataError(f"{output}: is a folder; name a file for --output")
+
+
+def _stream(
+    answering: "Answering", input: Path | None, *, invalid: "Invalid", rendering: "Rendering", part: "Part | None"
+) -> None:
+    """Answers go out as soon as they are there: to standard output, or behind what a cut file holds already."""
+    from calque.commands.progress import counting
+    from calque.commands.rendering import render
+
+    name, done = input_name(input), part.lines if part else 0
+    if part and done:
+        typer.echo(f"{part.path}: going on behind line {done:,}", err=True)
     with part or nullcontext(sys.stdout.buffer) as sink, counting("translating", total=None) as more:
+        lines = input_lines(input, limit=LINE_LIMIT, invalid=invalid)
         for window in windows(lines, live=input is None, skip=done):
             for answered in answering.answers(window):
                 _report(answered, name=name, limit=answering.search.source_limit)
