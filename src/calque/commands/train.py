@@ -45,27 +45,20 @@ def train(
 
         calque train --resume runs/first
     """
-    if resume is not None:
-        given = (overrides, config, source, target, alignments, text, valid_source, valid_target, system, scale, run)
-        if any(given):
-            raise ConfigError(
-                "--resume takes no other setting: a run goes on as it was begun; to train longer, raise "
-                "training.steps in its config.toml"
-            )
+    given = (overrides, config, source, target, alignments, text, valid_source, valid_target, system, scale, run)
+    if resume is not None and any(given):
+        raise ConfigError(
+            "--resume takes no other setting: a run goes on as it was begun; to train longer, raise "
+            "training.steps in its config.toml"
+        )
     if scale is not None and config is not None and system is None:
         raise ConfigError("--scale is for --system: a config says its own sizes")
     if text is not None and (source or target):
         raise ConfigError("--text is for a language model, and stands alone; --source and --target are for translation")
-    source, target = (text, text) if text else (source, target)
-    corpora: dict[str, Any] = {}
-    if resume is None:
-        corpora = _corpora(source, target, role="train") | _corpora(valid_source, valid_target, role="valid")
-        if alignments is not None:
-            if source is None:
-                raise ConfigError("--alignments goes with --source and --target; a config names its own")
-            corpora["train"][0]["alignments"] = str(alignments)
-        if config is None and "train" not in corpora:
-            raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
+    corpora = _corpora(text or source, text or target, role="train", alignments=alignments)
+    corpora |= _corpora(valid_source, valid_target, role="valid")
+    if resume is None and config is None and "train" not in corpora:
+        raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
     from calque import experiment
     from calque.commands.progress import preparing
 
@@ -105,8 +98,15 @@ def _told(done: "Run") -> list[str]:
     return lines
 
 
-def _corpora(source: Path | None, target: Path | None, *, role: str) -> dict[str, Any]:
+def _corpora(
+    source: Path | None, target: Path | None, *, role: str, alignments: Path | None = None
+) -> dict[str, list[dict[str, Any]]]:
     if (source is None) != (target is None):
         flags = "--source and --target" if role == "train" else "--valid-source and --valid-target"
         raise ConfigError(f"{flags} go together: one of them is missing")
-    return {role: [{"kind": "files", "source": str(source), "target": str(target)}]} if source else {}
+    if source is None:
+        if alignments is not None:
+            raise ConfigError("--alignments goes with --source and --target; a config names its own")
+        return {}
+    links = {} if alignments is None else {"alignments": str(alignments)}
+    return {role: [{"kind": "files", "source": str(source), "target": str(target), **links}]}
