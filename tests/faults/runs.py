@@ -16,12 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+import pytest
+
 from calque.config import check, to_toml, to_values
 from calque.experiment import Experiment
 from calque.models.systems import system_model
 from calque.training.checkpoints import load_checkpoint
 from calque.training.journal import read_journal
 from tests.conftest import Values, environment, toy_corpus, toy_values
+from tests.faults import tracing
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,6 +34,7 @@ FAMILIES: dict[str, tuple[str, float]] = {
     "transformer": ("tiny", 0.1),
 }
 """A recurrent model with attention, a convolutional one and a Transformer, as their systems are, but small."""
+families = pytest.mark.parametrize("family", FAMILIES)
 
 SHORT = (
     "data.validation.minimum=4",
@@ -79,7 +83,7 @@ class Warm:
         self._answer()
 
     def __call__(self, *arguments: object, **request: Any) -> Ended:
-        """`calque ARGUMENTS`, with a `fault`, a `watch`, options of `strace`, or a `largest` file."""
+        """`calque ARGUMENTS`, with a `fault`, a bad `step`, a `watch`, options of `strace`, or a `largest` file."""
         line = json.dumps({"arguments": [str(one) for one in arguments], **request}) + "\n"
         assert self._process.stdin is not None
         self._process.stdin.write(line.encode())
@@ -112,9 +116,26 @@ class Scene(NamedTuple):
 
     def copy(self, place: Path) -> Path:
         """A fresh copy of the unfinished run."""
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(self.base, place)
-        return place
+        return _copied(self.base, place)
+
+    def copy_whole(self, place: Path) -> Path:
+        """A fresh copy of the finished run."""
+        return _copied(self.whole, place)
+
+
+def _copied(folder: Path, place: Path) -> Path:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, place)
+    return place
+
+
+def system_calls(warm: Warm, scene: Scene, place: Path) -> list[tracing.Call]:
+    """What the rest of a run asks of the system, as strace sees it."""
+    run = scene.copy(place)
+    traced = warm("train", "--resume", run, strace=tracing.watching())
+    calls = tracing.calls(traced.trace, pid=traced.pid, root=run)
+    assert {"write", "fsync", "rename", "renameat2", "mkdir"} <= {call.name for call in calls}, traced.trace[-2000:]
+    return calls
 
 
 def config_file(folder: Path, family: str, *overrides: str) -> Path:

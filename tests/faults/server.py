@@ -3,7 +3,9 @@
 It reads one request a line (JSON) and answers each with one line, from a process that has no thread but its first and
 has never computed anything. Ended by the end of its input.
 
-    {"arguments": ["train", "--resume", "run"], "fault": {...} or null, "watch": {...} or null, "strace": [...] or null}
+    {"arguments": ["train", "--resume", "run"], "fault": {...}, "step": {...}, "watch": {...}, "strace": [...]}
+
+All but the arguments may be left out or null: a `layer.Fault`, `steps.BadSteps`, signals, and options of strace.
 """
 
 import json
@@ -93,10 +95,12 @@ def _be(request: dict[str, Any], gate: int, paths: dict[str, Path]) -> None:
 def _run(request: dict[str, Any], log: Path) -> int:
     """The command, as the interpreter would have run it: the exit code, or death by Ctrl-C."""
     from calque.commands.main import run
-    from tests.faults.layer import Fault, install
+    from tests.faults import layer, steps
 
     if request.get("fault"):
-        install(Fault(**request["fault"]), log=log)
+        layer.install(layer.Fault(**request["fault"]), log=log)
+    if request.get("step"):
+        steps.install(steps.BadSteps(**request["step"]))
     sys.argv = ["calque", *request["arguments"]]
     try:
         run()
