@@ -3,6 +3,7 @@
 import json
 import tomllib
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -184,6 +185,14 @@ def test_runs_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("runs/9").mkdir()
     Path("runs/other").mkdir()
     assert new_run_folder(None) == Path("runs/10")
+    with ThreadPoolExecutor(8) as together:  # who is overtaken by another takes the next number
+        found = [each.result() for each in [together.submit(new_run_folder, None) for _ in range(64)]]
+    assert len({*found}) == 64
+
+
+def test_what_a_kill_left_before_there_was_a_config_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.toml.tmp").write_text("[trai", encoding="utf-8")
+    assert new_run_folder(tmp_path) == tmp_path
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
