@@ -16,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 from typing import Any
+
+from tests.warming import be_fork
 
 PATIENCE = 120.0  # seconds after which a command that does not end is killed
 
@@ -57,7 +58,7 @@ def answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         os.close(opener)
-        _be(request, gate, paths)
+        be_fork(lambda: _work(request, gate, paths["log"]), out=paths["out"], err=paths["err"])
     os.close(gate)
     tracer = _trace(child, request["strace"], paths["trace"]) if request.get("strace") else None
     os.write(opener, b"x")
@@ -70,26 +71,15 @@ def answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {"code": os.waitstatus_to_exitcode(status), "seconds": time.monotonic() - started, "pid": child, **texts}
 
 
-def _be(request: dict[str, Any], gate: int, paths: dict[str, Path]) -> None:
-    """What the fork does; it never returns."""
-    code: Any = 1
-    try:
-        os.setpgid(0, 0)
-        for number, name in ((1, "out"), (2, "err")):
-            handle = os.open(paths[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(handle, number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        _allow_tracing()
-        os.read(gate, 1)
-        if request.get("largest"):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest"], resource.RLIM_INFINITY))
-        code = _run(request, paths["log"])
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+def _work(request: dict[str, Any], gate: int, log: Path) -> int:
+    """What the fork does."""
+    os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _allow_tracing()
+    os.read(gate, 1)
+    if request.get("largest"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest"], resource.RLIM_INFINITY))
+    return _run(request, log)
 
 
 def _run(request: dict[str, Any], log: Path) -> int:

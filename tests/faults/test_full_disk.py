@@ -100,20 +100,11 @@ def fill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: 
 
 @families
 @pytest.mark.usefixtures("strace")
-def test_a_disk_that_is_full_at_a_sample_of_system_calls(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
+@pytest.mark.parametrize("sample", [2, pytest.param(None, marks=pytest.mark.full)])
+def test_a_disk_that_is_full_at_system_calls(
+    family: str, sample: int | None, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
-    tried, wrong = fill_below(warm, scene(family), tmp_path / "run", sample=2, seed=f"{seed}/full/{family}")
-    tally("full disk at a call, strace", family, tried=tried, wrong=wrong)
-
-
-@pytest.mark.full
-@families
-@pytest.mark.usefixtures("strace")
-def test_a_disk_that_is_full_at_every_system_call(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
-) -> None:
-    tried, wrong = fill_below(warm, scene(family), tmp_path / "run", sample=None, seed=0)
+    tried, wrong = fill_below(warm, scene(family), tmp_path / "run", sample, seed=f"{seed}/full/{family}")
     tally("full disk at a call, strace", family, tried=tried, wrong=wrong)
 
 

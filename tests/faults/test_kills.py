@@ -98,10 +98,11 @@ def test_a_kill_at_a_sample_of_calls(
 
 @families
 @pytest.mark.usefixtures("strace")
-def test_a_kill_at_a_sample_of_system_calls(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
+@pytest.mark.parametrize("sample", [3, pytest.param(None, marks=pytest.mark.full)])
+def test_a_kill_at_system_calls(
+    family: str, sample: int | None, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
-    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample=3, seed=f"{seed}/{family}")
+    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample, seed=f"{seed}/{family}")
     tally("kill -9 at a call, strace", family, tried=struck, wrong=wrong)
 
 
@@ -111,11 +112,3 @@ def test_a_kill_at_every_call(family: str, warm: Warm, scene: Scenes, tmp_path: 
     one = scene(family)
     struck, wrong = kill_at(warm, one, tmp_path / "run", range(1, len(one.calls) + 1))
     tally("kill -9 at a call, fault layer", family, tried=struck, wrong=wrong)
-
-
-@pytest.mark.full
-@families
-@pytest.mark.usefixtures("strace")
-def test_a_kill_at_every_system_call(family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally) -> None:
-    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample=None, seed=0)
-    tally("kill -9 at a call, strace", family, tried=struck, wrong=wrong)

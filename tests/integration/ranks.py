@@ -1,9 +1,9 @@
 """Several processes that train one model, started as torchrun starts them; the file is also what each of them runs.
 
-    python ranks.py VALUES.json RUN [FAULT]
-    python ranks.py --resume RUN
-    python ranks.py --agree
-    python ranks.py --serve
+    python -m tests.integration.ranks VALUES.json RUN [FAULT]
+    python -m tests.integration.ranks --resume RUN
+    python -m tests.integration.ranks --agree
+    python -m tests.integration.ranks --serve
 
 FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
 `stop:RANK:STEP` sends it a SIGTERM. With --serve it forks ranks, since importing torch takes longer than what they do.
@@ -17,11 +17,11 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+from tests.warming import ROOT, WarmProcess, be_fork, root_environment
 
 PATIENCE = 150  # seconds, after which ranks that hang are ended
 
@@ -43,8 +43,9 @@ def cold_ranks(count: int, *arguments: object) -> Ended:
     port = _free_port()
     processes = [
         subprocess.Popen(
-            [sys.executable, __file__, *map(str, arguments)],
-            env={**_environment(), **_place(rank, count, port)},
+            [sys.executable, "-m", "tests.integration.ranks", *map(str, arguments)],
+            cwd=ROOT,
+            env={**root_environment(), **_place(rank, count, port)},
             stderr=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -61,27 +62,14 @@ def cold_ranks(count: int, *arguments: object) -> Ended:
     return Ended([process.returncode for process in processes], said, printed)
 
 
-class WarmRanks:
+class WarmRanks(WarmProcess):
     """Ranks in forks of one process that has everything imported."""
 
     def __init__(self) -> None:
-        command = [sys.executable, __file__, "--serve"]
-        self._process = subprocess.Popen(
-            command, env=_environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
+        super().__init__("-m", "tests.integration.ranks", "--serve", env=root_environment())
 
     def __call__(self, count: int, *arguments: object) -> Ended:
-        assert self._process.stdin is not None and self._process.stdout is not None
-        print(json.dumps([count, *map(str, arguments)]), file=self._process.stdin, flush=True)
-        return Ended(*json.loads(self._process.stdout.readline()))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate(timeout=60)
+        return Ended(*self.ask([count, *map(str, arguments)]))
 
 
 def train_ranks(start: Start, count: int, values: dict[str, Any], run: Path, *, fault: str = "") -> Ended:
@@ -101,11 +89,6 @@ def agree_ranks(start: Start, count: int) -> list[dict[str, Any]]:
     ended = start(count, "--agree")
     assert ended.codes == [0] * count, ended.said
     return [json.loads(text) for text in ended.printed]
-
-
-def _environment() -> dict[str, str]:
-    root = Path(__file__).parents[2]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")])}
 
 
 def _free_port() -> int:
@@ -137,6 +120,8 @@ def _serve() -> None:
 
 
 def _forked(count: int, arguments: list[str], folder: Path) -> Ended:
+    for path in folder.iterdir():
+        path.unlink()
     port = _free_port()
     children = [_fork(_place(rank, count, port), arguments, folder / str(rank)) for rank in range(count)]
     codes: dict[int, int] = {}
@@ -155,20 +140,11 @@ def _forked(count: int, arguments: list[str], folder: Path) -> Ended:
 
 
 def _fork(place: dict[str, str], arguments: list[str], output: Path) -> int:
-    if child := os.fork():
-        return child
-    code = 1
-    try:
+    child = os.fork()
+    if child == 0:
         os.environ.update(place)
-        for number, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{output}.{name}", os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-        code = _main(arguments)
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        be_fork(lambda: _main(arguments), out=Path(f"{output}.out"), err=Path(f"{output}.err"))
+    return child
 
 
 def _agree() -> dict[str, Any]:

@@ -162,7 +162,7 @@ def test_a_mistake_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "something").touch()
     ended = train_ranks(cold_ranks, 2, values, tmp_path / "run")
-    assert ended.codes == [1, 1]
+    assert ended.codes == [1, 1], ended.said
     assert "not an empty folder" in ended.said[0]
     assert "not an empty folder" not in ended.said[1]
 

@@ -3,7 +3,6 @@
 import json
 import tomllib
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -185,9 +184,8 @@ def test_runs_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("runs/9").mkdir()
     Path("runs/other").mkdir()
     assert new_run_folder(None) == Path("runs/10")
-    with ThreadPoolExecutor(8) as together:  # who is overtaken by another takes the next number
-        found = [each.result() for each in [together.submit(new_run_folder, None) for _ in range(64)]]
-    assert len({*found}) == 64
+    monkeypatch.setattr(Path, "iterdir", lambda _self: iter([]))  # looked before another made its folder
+    assert new_run_folder(None) == Path("runs/2")
 
 
 def test_what_a_kill_left_before_there_was_a_config_is_no_run(tmp_path: Path) -> None:
