@@ -5,7 +5,9 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +15,7 @@ import pytest
 
 from calque.commands.main import run as run_command
 from calque.config import override
+from calque.experiment import Run, train
 
 Values = dict[str, Any]
 
@@ -77,10 +80,29 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.line(f"{what:44} {family:12} {tried:6} {held:6} {seconds:8.1f}")
 
 
-@pytest.fixture
-def unplotted(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def without_plots() -> Iterator[None]:
     """Drawing takes longer than training here."""
-    monkeypatch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
+        yield
+
+
+@pytest.fixture
+def unplotted() -> Iterator[None]:
+    with without_plots():
+        yield
+
+
+def made_once(values: Callable[..., Values], *, folder: Callable[[], Path]) -> Callable[..., Run]:
+    """`runs(...)`: what training with `values(...)` gives, made once for each; do not change it."""
+
+    @cache
+    def make(*asked: str) -> Run:
+        with without_plots():
+            return train(values(*asked), run=folder(), quiet=True)
+
+    return make
 
 
 @pytest.fixture(scope="session")
@@ -89,10 +111,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained")
     corpus = toy_corpus(folder, pairs=600, change=list)
     values = toy_values(corpus, "luong", *learning(steps=200, rate=0.01), *still_and(width=32))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
-        from calque.experiment import train
-
+    with without_plots():
         return train(values, run=folder / "run", quiet=True).folder
 
 

@@ -1,13 +1,15 @@
-"""What the fault tests share: the warm process, each family's scene, and the figures they leave."""
+"""What the fault tests share: the warm process, each family's scene, and the table of what held."""
 
 from collections.abc import Callable, Iterator
 from functools import cache
 
 import pytest
 
+from tests.faults import tracing
 from tests.faults.runs import Scene, Warm, make_scene
 
-Figure = Callable[..., None]
+Scenes = Callable[[str], Scene]
+Tally = Callable[..., None]
 
 
 @pytest.fixture(scope="session")
@@ -18,7 +20,7 @@ def warm() -> Iterator[Warm]:
 
 
 @pytest.fixture(scope="session")
-def scene(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Scene]:
+def scene(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Scenes:
     """The scene of a family, made once; copy it before use."""
 
     @cache
@@ -28,11 +30,23 @@ def scene(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str
     return make
 
 
+@pytest.fixture(scope="session")
+def strace(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """For tests that inject faults below Python."""
+    if not tracing.works(tmp_path_factory.mktemp("strace")):
+        pytest.skip("strace is not here, or may not inject")
+
+
 @pytest.fixture
-def figure(record_property: Callable[[str, object], None]) -> Figure:
-    """`figure(what, family, tried=..., held=...)`: counted in the table that pytest prints at its end."""
+def tally(record_property: Callable[[str, object], None]) -> Tally:
+    """`tally(what, family, tried=..., wrong=...)` counts faults in the table that pytest prints at its end.
 
-    def record(what: str, family: str, *, tried: int, held: int) -> None:
-        record_property("fault", [what, family, tried, held])
+    It fails where one of them did harm; `wrong` says which and what.
+    """
 
-    return record
+    def settle(what: str, family: str, *, tried: int, wrong: list[str]) -> None:
+        record_property("fault", [what, family, tried, max(0, tried - len(wrong))])
+        assert tried > 0
+        assert wrong == []
+
+    return settle

@@ -5,25 +5,22 @@ what is left of it holds two saves, two validations, a pruning and the averaging
 """
 
 import hashlib
-import json
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
+
+import pytest
 
 from calque.config import check, to_toml, to_values
 from calque.experiment import Experiment
 from calque.models.systems import system_model
 from calque.training.checkpoints import load_checkpoint
 from calque.training.journal import read_journal
-from tests.conftest import Values, environment, toy_corpus, toy_values
-
-ROOT = Path(__file__).parents[2]
+from tests.conftest import Values, toy_corpus, toy_values
+from tests.faults import tracing
+from tests.warming import WarmProcess, root_environment
 
 FAMILIES: dict[str, tuple[str, float]] = {
     "luong2015": ("luong2015", 0.016),
@@ -31,6 +28,7 @@ FAMILIES: dict[str, tuple[str, float]] = {
     "transformer": ("tiny", 0.1),
 }
 """A recurrent model with attention, a convolutional one and a Transformer, as their systems are, but small."""
+families = pytest.mark.parametrize("family", FAMILIES)
 
 SHORT = (
     "data.validation.minimum=4",
@@ -67,38 +65,16 @@ class Ended(NamedTuple):
         return self.code == -signal.SIGKILL
 
 
-class Warm:
+class Warm(WarmProcess):
     """Commands in forks of one process that has everything imported."""
 
     def __init__(self) -> None:
-        command = [sys.executable, "-m", "tests.faults.server"]
-        path = os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])
-        self._process = subprocess.Popen(
-            command, cwd=ROOT, env={**environment(), "PYTHONPATH": path}, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
-        self._answer()
+        super().__init__("-m", "tests.faults.server", env=root_environment())
+        self.answer()
 
     def __call__(self, *arguments: object, **request: Any) -> Ended:
-        """`calque ARGUMENTS`, with a `fault`, a `watch`, options of `strace`, or a `largest` file."""
-        line = json.dumps({"arguments": [str(one) for one in arguments], **request}) + "\n"
-        assert self._process.stdin is not None
-        self._process.stdin.write(line.encode())
-        self._process.stdin.flush()
-        return Ended(**self._answer())
-
-    def _answer(self) -> dict[str, Any]:
-        assert self._process.stdout is not None
-        line = self._process.stdout.readline()
-        assert line, "the warm process has ended"
-        return dict(json.loads(line))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._process.communicate(timeout=60)
+        """`calque ARGUMENTS`, with a `fault`, a bad `step`, a `watch`, options of `strace`, or a `largest` file."""
+        return Ended(**self.ask({"arguments": [str(one) for one in arguments], **request}))
 
 
 class Scene(NamedTuple):
@@ -112,9 +88,26 @@ class Scene(NamedTuple):
 
     def copy(self, place: Path) -> Path:
         """A fresh copy of the unfinished run."""
-        shutil.rmtree(place, ignore_errors=True)
-        shutil.copytree(self.base, place)
-        return place
+        return _copied(self.base, place)
+
+    def copy_whole(self, place: Path) -> Path:
+        """A fresh copy of the finished run."""
+        return _copied(self.whole, place)
+
+
+def _copied(folder: Path, place: Path) -> Path:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(folder, place)
+    return place
+
+
+def system_calls(warm: Warm, scene: Scene, place: Path) -> list[tracing.Call]:
+    """What the rest of a run asks of the system, as strace sees it."""
+    run = scene.copy(place)
+    traced = warm("train", "--resume", run, strace=tracing.watching())
+    calls = tracing.calls(traced.trace, pid=traced.pid, root=run)
+    assert {"write", "fsync", "rename", "renameat2", "mkdir"} <= {call.name for call in calls}, traced.trace[-2000:]
+    return calls
 
 
 def config_file(folder: Path, family: str, *overrides: str) -> Path:

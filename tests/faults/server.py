@@ -3,7 +3,9 @@
 It reads one request a line (JSON) and answers each with one line, from a process that has no thread but its first and
 has never computed anything. Ended by the end of its input.
 
-    {"arguments": ["train", "--resume", "run"], "fault": {...} or null, "watch": {...} or null, "strace": [...] or null}
+    {"arguments": ["train", "--resume", "run"], "fault": {...}, "step": {...}, "watch": {...}, "strace": [...]}
+
+All but the arguments may be left out or null: a `layer.Fault`, `steps.BadSteps`, signals, and options of strace.
 """
 
 import json
@@ -14,9 +16,10 @@ import subprocess
 import sys
 import tempfile
 import time
-import traceback
 from pathlib import Path
 from typing import Any
+
+from tests.warming import be_fork
 
 PATIENCE = 120.0  # seconds after which a command that does not end is killed
 
@@ -55,7 +58,7 @@ def answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     child = os.fork()
     if child == 0:
         os.close(opener)
-        _be(request, gate, paths)
+        be_fork(lambda: _work(request, gate, paths["log"]), out=paths["out"], err=paths["err"])
     os.close(gate)
     tracer = _trace(child, request["strace"], paths["trace"]) if request.get("strace") else None
     os.write(opener, b"x")
@@ -68,35 +71,26 @@ def answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     return {"code": os.waitstatus_to_exitcode(status), "seconds": time.monotonic() - started, "pid": child, **texts}
 
 
-def _be(request: dict[str, Any], gate: int, paths: dict[str, Path]) -> None:
-    """What the fork does; it never returns."""
-    code: Any = 1
-    try:
-        os.setpgid(0, 0)
-        for number, name in ((1, "out"), (2, "err")):
-            handle = os.open(paths[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
-            os.dup2(handle, number)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        _allow_tracing()
-        os.read(gate, 1)
-        if request.get("largest"):
-            resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest"], resource.RLIM_INFINITY))
-        code = _run(request, paths["log"])
-    except BaseException:
-        traceback.print_exc()
-    finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+def _work(request: dict[str, Any], gate: int, log: Path) -> int:
+    """What the fork does."""
+    os.setpgid(0, 0)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    _allow_tracing()
+    os.read(gate, 1)
+    if request.get("largest"):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest"], resource.RLIM_INFINITY))
+    return _run(request, log)
 
 
 def _run(request: dict[str, Any], log: Path) -> int:
     """The command, as the interpreter would have run it: the exit code, or death by Ctrl-C."""
     from calque.commands.main import run
-    from tests.faults.layer import Fault, install
+    from tests.faults import layer, steps
 
     if request.get("fault"):
-        install(Fault(**request["fault"]), log=log)
+        layer.install(layer.Fault(**request["fault"]), log=log)
+    if request.get("step"):
+        steps.install(steps.BadSteps(**request["step"]))
     sys.argv = ["calque", *request["arguments"]]
     try:
         run()

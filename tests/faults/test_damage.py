@@ -3,7 +3,7 @@
 import os
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -15,17 +15,14 @@ from calque.errors import FolderError
 from calque.training.checkpoints import newest_checkpoint
 from calque.translator import load
 from tests.conftest import Answer
-from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, Scene, Warm, differences, killing
+from tests.faults.conftest import Scenes, Tally
+from tests.faults.runs import Warm, differences, families, killing
 
 pytestmark = pytest.mark.slow
 
-Scenes = Callable[[str], Scene]
-EXAMPLES = 200
+EXAMPLES = 70
 
-families = pytest.mark.parametrize(
-    "family", [pytest.param(name, marks=[pytest.mark.full] if name != "gehring2017" else []) for name in FAMILIES]
-)
+more = pytest.mark.parametrize("times", [1, pytest.param(5, marks=pytest.mark.full)])
 
 
 class Damage:
@@ -44,6 +41,43 @@ class Damage:
         self.file.write_bytes(self.content)
 
 
+def flip(damage: Damage, data: st.DataObject) -> None:
+    damage.flip(data.draw(st.integers(0, 8 * len(damage.content) - 1)))
+
+
+def truncate(damage: Damage, data: st.DataObject) -> None:
+    os.truncate(damage.file, data.draw(st.integers(0, len(damage.content) - 1)))
+
+
+def remove(damage: Damage, _data: st.DataObject) -> None:
+    damage.file.unlink()
+
+
+Harm = Callable[[Damage, st.DataObject], None]
+
+
+def harm_files(folder: Path, *, ways: Sequence[Harm], examples: int, seed: int, look: Callable[[Damage], None]) -> int:
+    """Harms files of a folder, one at a time, lets `look` see what is made of each, and gives how many there were."""
+    tried = 0
+
+    @seeded(seed)
+    @settings(max_examples=examples, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @given(data=st.data())
+    def harm(data: st.DataObject) -> None:
+        nonlocal tried
+        damage = Damage(data.draw(st.sampled_from(files(folder))))
+        data.draw(st.sampled_from(ways))(damage, data)
+        tried += 1
+        try:
+            look(damage)
+        finally:
+            damage.mend()
+
+    harm()
+    assert tried >= examples
+    return tried
+
+
 def files(folder: Path) -> list[Path]:
     return sorted(path for path in folder.rglob("*") if path.is_file())
 
@@ -56,67 +90,28 @@ def assert_step_before_is_used(run: Path, *, named: str) -> None:
 
 
 @families
-def test_every_flipped_bit_of_a_checkpoint_is_detected(
-    family: str, scene: Scenes, tmp_path: Path, figure: Figure, seed: int
+@more
+@pytest.mark.parametrize("way", [flip, truncate])
+def test_every_changed_file_of_a_checkpoint_is_detected(
+    family: str, times: int, way: Harm, scene: Scenes, tmp_path: Path, tally: Tally, seed: int
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(scene(family).whole, run)
-    newest = run / "checkpoints" / "step-6"
-    tried = held = 0
-
-    @seeded(seed)
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(data=st.data())
-    def flip(data: st.DataObject) -> None:
-        nonlocal tried, held
-        damage = Damage(data.draw(st.sampled_from(files(newest))))
-        damage.flip(data.draw(st.integers(0, 8 * len(damage.content) - 1)))
-        tried += 1
-        try:
-            assert_step_before_is_used(run, named=damage.file.name)
-        finally:
-            damage.mend()
-        held += 1
-
-    flip()
-    figure("flipped bit, checkpoint", family, tried=tried, held=held)
-    assert tried >= EXAMPLES
-
-
-@families
-def test_every_truncation_of_a_checkpoint_is_detected(
-    family: str, scene: Scenes, tmp_path: Path, figure: Figure, seed: int
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(scene(family).whole, run)
-    newest = run / "checkpoints" / "step-6"
-    tried = held = 0
-
-    @seeded(seed)
-    @settings(max_examples=EXAMPLES // 2, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(data=st.data())
-    def cut(data: st.DataObject) -> None:
-        nonlocal tried, held
-        damage = Damage(data.draw(st.sampled_from(files(newest))))
-        os.truncate(damage.file, data.draw(st.integers(0, len(damage.content) - 1)))
-        tried += 1
-        try:
-            assert_step_before_is_used(run, named=damage.file.name)
-        finally:
-            damage.mend()
-        held += 1
-
-    cut()
-    figure("truncated file, checkpoint", family, tried=tried, held=held)
+    run = scene(family).copy_whole(tmp_path / "run")
+    tried = harm_files(
+        run / "checkpoints" / "step-6",
+        ways=[way],
+        examples=times * EXAMPLES,
+        seed=seed,
+        look=lambda damage: assert_step_before_is_used(run, named=damage.file.name),
+    )
+    tally(f"{way.__name__} a file, checkpoint", family, tried=tried, wrong=[])
 
 
 @families
 def test_every_missing_and_swapped_file_of_a_checkpoint_is_detected(
-    family: str, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """Swapped with the same file of the checkpoint before, or with another file of its own."""
-    run = tmp_path / "run"
-    shutil.copytree(scene(family).whole, run)
+    run = scene(family).copy_whole(tmp_path / "run")
     newest = run / "checkpoints" / "step-6"
     tried = 0
     for file in files(newest):
@@ -127,55 +122,38 @@ def test_every_missing_and_swapped_file_of_a_checkpoint_is_detected(
         others = {
             path.read_bytes() for path in (run / "checkpoints" / "step-4" / file.name, *files(newest)) if path != file
         } - {damage.content}
+        assert others
         for other in others:
             file.write_bytes(other)
             assert_step_before_is_used(run, named="step-6")
             damage.mend()
         tried += 1 + len(others)
-    figure("missing or swapped file, checkpoint", family, tried=tried, held=tried)
+    tally("missing or swapped file, checkpoint", family, tried=tried, wrong=[])
 
 
 @families
+@more
 def test_a_damaged_model_folder_is_never_loaded(
-    family: str, scene: Scenes, tmp_path: Path, figure: Figure, seed: int
+    family: str, times: int, scene: Scenes, tmp_path: Path, tally: Tally, seed: int
 ) -> None:
     model = tmp_path / "model"
     shutil.copytree(scene(family).whole / "model", model)
     load(model)
-    tried = held = 0
 
-    @seeded(seed)
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
-    @given(data=st.data())
-    def harm(data: st.DataObject) -> None:
-        nonlocal tried, held
-        damage = Damage(data.draw(st.sampled_from(files(model))))
-        match data.draw(st.sampled_from(["flip", "flip", "truncate", "remove"])):
-            case "flip":
-                damage.flip(data.draw(st.integers(0, 8 * len(damage.content) - 1)))
-            case "truncate":
-                os.truncate(damage.file, data.draw(st.integers(0, len(damage.content) - 1)))
-            case "remove":
-                damage.file.unlink()
-        tried += 1
-        try:
-            with pytest.raises(FolderError, match=damage.file.name):
-                load(model)
-        finally:
-            damage.mend()
-        held += 1
+    def look(damage: Damage) -> None:
+        with pytest.raises(FolderError, match=damage.file.name):
+            load(model)
 
-    harm()
-    figure("flipped, truncated or missing, model folder", family, tried=tried, held=held)
+    tried = harm_files(model, ways=[flip, flip, truncate, remove], examples=times * EXAMPLES, seed=seed, look=look)
+    tally("flipped, truncated or missing, model folder", family, tried=tried, wrong=[])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@families
 def test_a_resume_names_the_damaged_one_and_goes_on_from_the_one_before(
     family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int
 ) -> None:
     """And ends with the bytes of a run that was never damaged."""
-    run = tmp_path / "run"
-    shutil.copytree(scene(family).whole, run)
+    run = scene(family).copy_whole(tmp_path / "run")
     generator = random.Random(f"{seed}/damage/{family}")
     damage = Damage(generator.choice(files(run / "checkpoints" / "step-6")))
     damage.flip(generator.randrange(8 * len(damage.content)))
@@ -188,8 +166,7 @@ def test_a_resume_names_the_damaged_one_and_goes_on_from_the_one_before(
 
 
 def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_again(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(scene("luong2015").whole, run)
+    run = scene("luong2015").copy_whole(tmp_path / "run")
     for folder in (run / "checkpoints").iterdir():
         (folder / "weights.safetensors").unlink()
     metrics = (run / "metrics.jsonl").read_bytes()
@@ -203,8 +180,7 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_again(warm: Warm, 
 def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
     lost: str, warm: Warm, scene: Scenes, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(scene("luong2015").whole, run)
+    run = scene("luong2015").copy_whole(tmp_path / "run")
     for folder in run.glob(lost):
         shutil.rmtree(folder)
     metrics = (run / "metrics.jsonl").read_bytes()
@@ -231,8 +207,7 @@ def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(warm: Warm, 
 def test_a_damaged_model_folder_is_named_by_the_commands_that_read_it(
     command: Callable[..., Answer], scene: Scenes, tmp_path: Path
 ) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(scene("transformer").whole, run)
+    run = scene("transformer").copy_whole(tmp_path / "run")
     Damage(run / "model" / "weights.safetensors").flip(8 * 3000)
     answer = command("translate", run, stdin=b"a b c\n")
     assert answer.code == 2

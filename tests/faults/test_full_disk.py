@@ -14,13 +14,11 @@ from typing import Any
 import pytest
 
 from tests.faults import tracing
-from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, Ended, Scene, Warm, differences, fate, litter, report
+from tests.faults.conftest import Scenes, Tally
+from tests.faults.runs import Ended, Scene, Warm, differences, families, fate, litter, report, system_calls
 
 pytestmark = pytest.mark.slow
 
-families = pytest.mark.parametrize("family", FAMILIES)
-Scenes = Callable[[str], Scene]
 
 NEEDING = ("open", "write", "half", "save", "fsync", "mkdir", "rename", "exchange")
 """Calls that a full disk can refuse, as the layer names them."""
@@ -62,7 +60,7 @@ def needing(scene: Scene) -> list[int]:
 
 @families
 def test_a_disk_that_is_full_at_a_sample_of_calls(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
     one = scene(family)
     generator = random.Random(f"{seed}/full/{family}")
@@ -70,29 +68,25 @@ def test_a_disk_that_is_full_at_a_sample_of_calls(
     points = [(generator.choice(saves), lasting) for lasting in (False, True)]
     points += [(generator.choice(needing(one)), lasting) for lasting in (False, True)]
     tried, wrong = fill_at(warm, one, tmp_path / "run", points)
-    figure("full disk at a call, fault layer", family, tried=tried, held=tried - len(wrong))
-    assert wrong == []
+    tally("full disk at a call, fault layer", family, tried=tried, wrong=wrong)
 
 
 @pytest.mark.full
 @families
 @pytest.mark.parametrize("lasting", [False, True])
 def test_a_disk_that_is_full_at_every_call(
-    family: str, lasting: bool, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, lasting: bool, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     one = scene(family)
     tried, wrong = fill_at(warm, one, tmp_path / "run", [(k, lasting) for k in needing(one)])
-    figure("full disk at a call, fault layer", family, tried=tried, held=tried - len(wrong))
-    assert wrong == []
+    tally("full disk at a call, fault layer", family, tried=tried, wrong=wrong)
 
 
 def fill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: object) -> tuple[int, list[str]]:
     """The same with strace: one call of the save of a checkpoint fails."""
-    run = scene.copy(place)
-    traced = warm("train", "--resume", run, strace=tracing.watching())
     calls = [
         call
-        for call in tracing.calls(traced.trace, pid=traced.pid, root=run)
+        for call in system_calls(warm, scene, place)
         if call.name in ("write", "pwrite64", "fsync", "mkdir") and (sample is None or "step-" in call.arguments)
     ]
     wrong: list[str] = []
@@ -105,30 +99,17 @@ def fill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: 
 
 
 @families
-def test_a_disk_that_is_full_at_a_sample_of_system_calls(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+@pytest.mark.usefixtures("strace")
+@pytest.mark.parametrize("sample", [2, pytest.param(None, marks=pytest.mark.full)])
+def test_a_disk_that_is_full_at_system_calls(
+    family: str, sample: int | None, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
-    if not tracing.works(tmp_path):
-        pytest.skip("strace is not here, or may not inject")
-    tried, wrong = fill_below(warm, scene(family), tmp_path / "run", sample=2, seed=f"{seed}/full/{family}")
-    figure("full disk at a call, strace", family, tried=tried, held=tried - len(wrong))
-    assert wrong == []
-
-
-@pytest.mark.full
-@families
-def test_a_disk_that_is_full_at_every_system_call(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
-) -> None:
-    if not tracing.works(tmp_path):
-        pytest.skip("strace is not here, or may not inject")
-    tried, wrong = fill_below(warm, scene(family), tmp_path / "run", sample=None, seed=0)
-    figure("full disk at a call, strace", family, tried=tried, held=tried - len(wrong))
-    assert wrong == []
+    tried, wrong = fill_below(warm, scene(family), tmp_path / "run", sample, seed=f"{seed}/full/{family}")
+    tally("full disk at a call, strace", family, tried=tried, wrong=wrong)
 
 
 @families
-def test_a_limit_on_the_size_of_files(family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure) -> None:
+def test_a_limit_on_the_size_of_files(family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally) -> None:
     """`ulimit -f`: the checkpoint before stays, whatever part of the next one fits."""
     one = scene(family)
     largest = max(path.stat().st_size for path in one.base.rglob("*.safetensors"))
@@ -139,8 +120,7 @@ def test_a_limit_on_the_size_of_files(family: str, warm: Warm, scene: Scenes, tm
         wrong += [] if ended.code == 2 else [f"{limit}: exit code {ended.code}"]
         wrong += [] if "the disk is full (File too large)" in ended.err else [f"{limit}: said {ended.err[-300:]}"]
         wrong += [f"{limit}: {problem}" for problem in litter(run) + fate(warm, run, one.whole)]
-    figure("full disk, ulimit -f", family, tried=2, held=2 - len(wrong))
-    assert wrong == []
+    tally("full disk, ulimit -f", family, tried=2, wrong=wrong)
 
 
 @pytest.fixture
@@ -164,7 +144,7 @@ def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
 
 @families
 def test_a_file_system_that_is_really_full(
-    family: str, warm: Warm, scene: Scenes, small_disk: Callable[[int], Path], figure: Figure, seed: int
+    family: str, warm: Warm, scene: Scenes, small_disk: Callable[[int], Path], tally: Tally, seed: int
 ) -> None:
     """And when there is room again, a resume ends the same."""
     one = scene(family)
@@ -178,6 +158,5 @@ def test_a_file_system_that_is_really_full(
     ended = warm("train", "--resume", run)
     ballast.unlink()
     wrong = verdict(ended, run, one, warm)
-    figure("full disk, a small tmpfs", family, tried=1, held=1 - bool(wrong))
     assert ended.code in (1, 2)
-    assert wrong == []
+    tally("full disk, a small tmpfs", family, tried=1, wrong=wrong)

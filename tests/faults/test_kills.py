@@ -6,19 +6,16 @@ between; every fsync, rename, exchange, write, half a write, truncation, mkdir a
 
 import random
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
 from tests.faults import tracing
-from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, Scene, Warm, differences, fate, killing, report
+from tests.faults.conftest import Scenes, Tally
+from tests.faults.runs import FAMILIES, Scene, Warm, differences, families, fate, killing, report, system_calls
 
 pytestmark = pytest.mark.slow
-
-families = pytest.mark.parametrize("family", FAMILIES)
-Scenes = Callable[[str], Scene]
 
 
 def kill_at(warm: Warm, scene: Scene, place: Path, points: Iterable[int]) -> tuple[int, list[str]]:
@@ -36,10 +33,7 @@ def kill_at(warm: Warm, scene: Scene, place: Path, points: Iterable[int]) -> tup
 
 def kill_below(warm: Warm, scene: Scene, place: Path, sample: int | None, seed: object) -> tuple[int, list[str]]:
     """The same with strace, at `sample` of the system calls, or at all of them."""
-    run = scene.copy(place)
-    traced = warm("train", "--resume", run, strace=tracing.watching())
-    calls = tracing.calls(traced.trace, pid=traced.pid, root=run)
-    assert {"write", "fsync", "rename", "renameat2", "mkdir"} <= {call.name for call in calls}, traced.trace[-2000:]
+    calls = system_calls(warm, scene, place)
     wrong: list[str] = []
     chosen = calls if sample is None else random.Random(f"{seed}").sample(calls, sample)
     for call in chosen:
@@ -71,65 +65,50 @@ def begun(scene: Scene) -> int:
 
 
 def test_a_kill_at_a_sample_of_calls_before_the_first_checkpoint(
-    warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+    warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
     family = random.Random(seed).choice([*FAMILIES])
     one = scene(family)
     points = random.Random(f"{seed}/beginning").sample(range(begun(one), len(one.beginning) + 1), 4)
     struck, wrong = kill_beginning(warm, one, tmp_path / "run", points)
-    figure("kill -9 before the first checkpoint", family, tried=struck, held=struck - len(wrong))
-    assert wrong == []
+    tally("kill -9 before the first checkpoint", family, tried=struck, wrong=wrong)
 
 
 @pytest.mark.full
 @families
 def test_a_kill_at_every_call_before_the_first_checkpoint(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     one = scene(family)
     struck, wrong = kill_beginning(warm, one, tmp_path / "run", range(begun(one), len(one.beginning) + 1))
-    figure("kill -9 before the first checkpoint", family, tried=struck, held=struck - len(wrong))
-    assert wrong == []
+    tally("kill -9 before the first checkpoint", family, tried=struck, wrong=wrong)
 
 
 @families
 def test_a_kill_at_a_sample_of_calls(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
     one = scene(family)
     saves = [k for k, call in enumerate(one.calls, start=1) if "checkpoints/step-" in call]
     generator = random.Random(f"{seed}/{family}")
     points = generator.sample(saves, 4) + generator.sample(range(1, len(one.calls) + 1), 3)
     struck, wrong = kill_at(warm, one, tmp_path / "run", points)
-    figure("kill -9 at a call, fault layer", family, tried=struck, held=struck - len(wrong))
-    assert wrong == []
+    tally("kill -9 at a call, fault layer", family, tried=struck, wrong=wrong)
 
 
 @families
-def test_a_kill_at_a_sample_of_system_calls(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, figure: Figure
+@pytest.mark.usefixtures("strace")
+@pytest.mark.parametrize("sample", [3, pytest.param(None, marks=pytest.mark.full)])
+def test_a_kill_at_system_calls(
+    family: str, sample: int | None, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
-    if not tracing.works(tmp_path):
-        pytest.skip("strace is not here, or may not inject")
-    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample=3, seed=f"{seed}/{family}")
-    figure("kill -9 at a call, strace", family, tried=struck, held=struck - len(wrong))
-    assert wrong == []
+    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample, seed=f"{seed}/{family}")
+    tally("kill -9 at a call, strace", family, tried=struck, wrong=wrong)
 
 
 @pytest.mark.full
 @families
-def test_a_kill_at_every_call(family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure) -> None:
+def test_a_kill_at_every_call(family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally) -> None:
     one = scene(family)
     struck, wrong = kill_at(warm, one, tmp_path / "run", range(1, len(one.calls) + 1))
-    figure("kill -9 at a call, fault layer", family, tried=struck, held=struck - len(wrong))
-    assert wrong == []
-
-
-@pytest.mark.full
-@families
-def test_a_kill_at_every_system_call(family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure) -> None:
-    if not tracing.works(tmp_path):
-        pytest.skip("strace is not here, or may not inject")
-    struck, wrong = kill_below(warm, scene(family), tmp_path / "run", sample=None, seed=0)
-    figure("kill -9 at a call, strace", family, tried=struck, held=struck - len(wrong))
-    assert wrong == []
+    tally("kill -9 at a call, fault layer", family, tried=struck, wrong=wrong)

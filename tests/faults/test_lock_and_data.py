@@ -2,23 +2,21 @@
 
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, SHORT, Scene, Warm, config_file, differences, killing
+from calque.training.lock import run_lock
+from tests.faults.conftest import Scenes, Tally
+from tests.faults.runs import Scene, Warm, differences, families, killing
 
 pytestmark = pytest.mark.slow
 
-Scenes = Callable[[str], Scene]
 
-
-@pytest.mark.parametrize("family", FAMILIES)
+@families
 def test_the_lock_of_a_killed_trainer_is_recovered_also_when_its_number_lives_again(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """The number in the file is that of this very process, which lives, and is no trainer."""
     one = scene(family)
@@ -29,20 +27,24 @@ def test_the_lock_of_a_killed_trainer_is_recovered_also_when_its_number_lives_ag
     (run / "lock").write_text(f"{os.getpid()}\n")
     assert warm("train", "--resume", run).code == 0
     wrong = differences(run, one.whole)
-    figure("stale lock, recycled number", family, tried=1, held=1 - bool(wrong))
-    assert wrong == []
+    tally("stale lock, recycled number", family, tried=1, wrong=wrong)
 
 
-def test_a_second_trainer_is_refused_and_changes_nothing(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
-    from calque.training.lock import run_lock
+def contents(run: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
 
-    run = scene("transformer").copy(tmp_path / "run")
-    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"}
+
+@families
+def test_a_second_trainer_is_refused_and_changes_nothing(
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path
+) -> None:
+    run = scene(family).copy(tmp_path / "run")
+    before = contents(run)
     with run_lock(run):
         refused = warm("train", "--resume", run)
     assert refused.code == 2
     assert f"pid {os.getpid()} is training in this folder; wait for it or stop it" in refused.err
-    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file() and path.name != "lock"} == before
+    assert contents(run) == before
 
 
 def edit(path: Path) -> None:
@@ -88,23 +90,20 @@ def _flip(path: Path) -> None:
     path.write_bytes(content)
 
 
-@pytest.fixture(scope="module")
-def begun(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run with a corpus of its own, killed after its first checkpoint."""
-    folder = tmp_path_factory.mktemp("begun")
-    config = config_file(folder, "transformer", *SHORT)
-    watch = {"file": str(folder / "run" / "metrics.jsonl"), "lines": 4, "delay": 0, "numbers": [signal.SIGKILL]}
-    warm("train", "--config", config, "--run", folder / "run", watch=watch)
+def moved(scene: Scene, folder: Path) -> Path:
+    """A scene's unfinished run and its corpus in another folder."""
+    old = scene.base.parent
+    shutil.copytree(old / "corpus", folder / "corpus")
+    _replace(scene.copy(folder / "run") / "config.toml", str(old), str(folder))
     return folder
 
 
+@families
 @pytest.mark.parametrize("change", CHANGES)
 def test_data_that_changed_since_the_run_began_is_refused_with_what_changed(
-    change: str, begun: Path, warm: Warm, tmp_path: Path, figure: Figure
+    family: str, change: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(begun, folder)
-    _replace(folder / "run" / "config.toml", str(begun), str(folder))
+    folder = moved(scene(family), tmp_path)
     harm, expected = CHANGES[change]
     harm(folder)
     checkpoints = sorted(path.name for path in (folder / "run" / "checkpoints").iterdir())
@@ -114,13 +113,11 @@ def test_data_that_changed_since_the_run_began_is_refused_with_what_changed(
     for text in expected:
         assert text in refused.err
     assert sorted(path.name for path in (folder / "run" / "checkpoints").iterdir()) == checkpoints
-    figure("changed data", "transformer", tried=1, held=1)
+    tally("changed data", family, tried=1, wrong=[])
 
 
-def test_removing_the_store_does_not_let_other_data_in(begun: Path, warm: Warm, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(begun, folder)
-    _replace(folder / "run" / "config.toml", str(begun), str(folder))
+def test_removing_the_store_does_not_let_other_data_in(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
+    folder = moved(scene("transformer"), tmp_path)
     shutil.rmtree(folder / "run" / "store")
     edit(folder / "corpus" / "target")
     refused = warm("train", "--resume", folder / "run")
@@ -128,8 +125,8 @@ def test_removing_the_store_does_not_let_other_data_in(begun: Path, warm: Warm, 
     assert "data.train[1].target: the contents of" in refused.err
 
 
-def test_data_that_was_moved_is_the_same_data(begun: Path, warm: Warm, tmp_path: Path) -> None:
-    folder = tmp_path / "copy"
-    shutil.copytree(begun, folder)
-    _replace(folder / "run" / "config.toml", str(begun), str(folder))
+@families
+def test_data_that_was_moved_is_the_same_data(family: str, warm: Warm, scene: Scenes, tmp_path: Path) -> None:
+    folder = moved(scene(family), tmp_path)
     assert warm("train", "--resume", folder / "run").code == 0
+    assert differences(folder / "run", scene(family).whole) == ["config.toml"]  # which says where the corpus is

@@ -5,7 +5,7 @@ import sys
 from pathlib import Path
 
 from tests.conftest import environment
-from tests.faults.runs import ROOT
+from tests.warming import ROOT
 
 # In forks of one process; a kill is not a power cut, so nothing is synced.
 KILL_EVERYWHERE = """

@@ -1,30 +1,25 @@
 """Same seed, same bytes (P10), however many threads make the batches (P3)."""
 
 import shutil
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.faults.conftest import Figure
-from tests.faults.runs import FAMILIES, SHORT, Scene, Warm, config_file, differences, killing
+from tests.faults.conftest import Scenes, Tally
+from tests.faults.runs import SHORT, Warm, config_file, differences, families, killing
 
 pytestmark = pytest.mark.slow
-
-families = pytest.mark.parametrize("family", FAMILIES)
-Scenes = Callable[[str], Scene]
 
 
 @families
 def test_the_same_seed_twice_gives_the_same_bytes(
-    family: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     one = scene(family)
     config = one.whole.parent / "config.toml"
     assert warm("train", "--config", config, "--run", tmp_path / "again").code == 0
     wrong = differences(tmp_path / "again", one.whole)
-    figure("same seed again", family, tried=1, held=1 - bool(wrong))
-    assert wrong == []
+    tally("same seed again", family, tried=1, wrong=wrong)
     assert warm("train", "--config", config, "--run", tmp_path / "other", "seed=4").code == 0
     assert {"metrics.jsonl", "model/weights.safetensors"} <= {*differences(tmp_path / "other", one.whole)}
 
@@ -32,7 +27,7 @@ def test_the_same_seed_twice_gives_the_same_bytes(
 @families
 @pytest.mark.parametrize("workers", [0, 4])
 def test_workers_do_not_change_a_byte(
-    family: str, workers: int, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, workers: int, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """Also when a run is killed with one number of them and resumed with another."""
     one, run = scene(family), tmp_path / "run"
@@ -47,5 +42,4 @@ def test_workers_do_not_change_a_byte(
     shutil.copy(one.whole / "config.toml", run)  # these say how many, and where the corpus lies
     shutil.copy(one.whole / "config.toml", tmp_path / "straight")
     wrong = differences(run, one.whole) + differences(tmp_path / "straight", one.whole)
-    figure(f"{workers} workers instead of 1", family, tried=2, held=2 - bool(wrong))
-    assert wrong == []
+    tally(f"{workers} workers instead of 1", family, tried=2, wrong=wrong)

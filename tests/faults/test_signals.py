@@ -4,7 +4,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,15 +11,15 @@ import pytest
 
 from calque.training.journal import read_journal
 from tests.conftest import environment
-from tests.faults.conftest import Figure
+from tests.faults.conftest import Scenes, Tally
 from tests.faults.runs import (
-    FAMILIES,
     SHORT,
     Ended,
     Scene,
     Warm,
     config_file,
     differences,
+    families,
     fate,
     killing,
     litter,
@@ -28,8 +27,6 @@ from tests.faults.runs import (
 )
 
 pytestmark = pytest.mark.slow
-
-Scenes = Callable[[str], Scene]
 
 
 def signalled(warm: Warm, run: Path, *, at: int, number: int) -> Ended:
@@ -42,10 +39,10 @@ def call_of(scene: Scene, text: str, *, nth: int = 1) -> int:
     return [k for k, call in enumerate(scene.calls, start=1) if text in call][nth - 1]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@families
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_polite_signal_saves_this_step_and_exits_with_75(
-    family: str, number: signal.Signals, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, number: signal.Signals, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """While the line of step 5 is written, at which no save is due: it is saved all the same, and nothing after it."""
     one = scene(family)
@@ -59,8 +56,7 @@ def test_a_polite_signal_saves_this_step_and_exits_with_75(
     assert [line["step"] for line in read_journal(run / "metrics.jsonl")][-1] == 5
     assert list(sound_steps(run))[-1] == 5
     wrong = fate(warm, run, one.whole, history=False)
-    figure(f"{number.name}, saved and resumed", family, tried=1, held=1 - bool(wrong))
-    assert wrong == []
+    tally(f"{number.name}, saved and resumed", family, tried=1, wrong=wrong)
 
 
 SPOTS = ("mkdir checkpoints/step-4", "half checkpoints/step-4", "rename checkpoints/step-4", "rename model", "exchange")
@@ -68,7 +64,7 @@ SPOTS = ("mkdir checkpoints/step-4", "half checkpoints/step-4", "rename checkpoi
 
 @pytest.mark.parametrize("spot", SPOTS)
 def test_a_signal_in_the_middle_of_a_save_lets_it_end(
-    spot: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    spot: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     one = scene("transformer")
     run = one.copy(tmp_path / "run")
@@ -79,13 +75,13 @@ def test_a_signal_in_the_middle_of_a_save_lets_it_end(
     else:
         assert ended.code == 75, ended.err
         assert fate(warm, run, one.whole, history=False) == []
-    figure("SIGTERM in the middle of a save", "transformer", tried=1, held=1)
+    tally("SIGTERM in the middle of a save", "transformer", tried=1, wrong=[])
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@families
 @pytest.mark.parametrize("spot", ["half checkpoints/step-4", "fsync checkpoints/step-4", "rename checkpoints/step-4"])
 def test_a_second_ctrl_c_is_out_at_once_without_damage(
-    family: str, spot: str, warm: Warm, scene: Scenes, tmp_path: Path, figure: Figure
+    family: str, spot: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """The first comes at step 3's line; the second, in the middle of the interrupt's save, ends it there."""
     one = scene(family)
@@ -99,8 +95,7 @@ def test_a_second_ctrl_c_is_out_at_once_without_damage(
     assert "saved at step" not in ended.err
     assert list(sound_steps(run))[-1] in (2, 3)
     wrong = fate(warm, run, one.whole, history=False)
-    figure("a second Ctrl-C in the middle of a save", family, tried=1, held=1 - bool(wrong))
-    assert wrong == []
+    tally("a second Ctrl-C in the middle of a save", family, tried=1, wrong=wrong)
 
 
 def test_a_signal_before_anything_was_saved_loses_nothing_else(warm: Warm, scene: Scenes, tmp_path: Path) -> None:

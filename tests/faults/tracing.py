@@ -8,7 +8,6 @@ import re
 import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,7 +33,6 @@ class Call(NamedTuple):
     arguments: str
 
 
-@cache
 def works(folder: Path) -> bool:
     """Whether strace is here and may inject a fault."""
     if shutil.which("strace") is None:

@@ -1,9 +1,12 @@
 """Several processes that train one model, started as torchrun starts them; the file is also what each of them runs.
 
-    python ranks.py VALUES.json RUN|--resume RUN [FAULT]
+    python -m tests.integration.ranks VALUES.json RUN [FAULT]
+    python -m tests.integration.ranks --resume RUN
+    python -m tests.integration.ranks --agree
+    python -m tests.integration.ranks --serve
 
 FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
-`stop:RANK:STEP` sends it a SIGTERM.
+`stop:RANK:STEP` sends it a SIGTERM. With --serve it forks ranks, since importing torch takes longer than what they do.
 """
 
 import json
@@ -12,9 +15,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+import tempfile
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from tests.warming import ROOT, WarmProcess, be_fork, root_environment
 
 PATIENCE = 150  # seconds, after which ranks that hang are ended
 
@@ -24,50 +31,173 @@ class Ended(NamedTuple):
 
     codes: list[int]
     said: list[str]  # on standard error
+    printed: list[str]
 
 
-def run_ranks(count: int, *arguments: object) -> Ended:
-    """Runs so many ranks to their end; none of them is left behind."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+Start = Callable[..., Ended]
+"""`start(count, *arguments)` runs so many ranks to their end; none of them is left behind."""
+
+
+def cold_ranks(count: int, *arguments: object) -> Ended:
+    """Ranks that end as interpreters do."""
+    port = _free_port()
     processes = [
         subprocess.Popen(
-            [sys.executable, __file__, *map(str, arguments)],
-            env={
-                **os.environ,
-                "RANK": str(rank),
-                "LOCAL_RANK": str(rank),
-                "WORLD_SIZE": str(count),
-                "MASTER_ADDR": "127.0.0.1",
-                "MASTER_PORT": str(port),
-                "OMP_NUM_THREADS": "1",
-            },
+            [sys.executable, "-m", "tests.integration.ranks", *map(str, arguments)],
+            cwd=ROOT,
+            env={**root_environment(), **_place(rank, count, port)},
             stderr=subprocess.PIPE,
-            stdout=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
             text=True,
         )
         for rank in range(count)
     ]
     try:
-        said = [process.communicate(timeout=PATIENCE)[1] for process in processes]
+        told = [process.communicate(timeout=PATIENCE) for process in processes]
     finally:
         for process in processes:
             process.kill()
             process.wait()
-    return Ended([process.returncode for process in processes], said)
+    printed, said = map(list, zip(*told, strict=True))
+    return Ended([process.returncode for process in processes], said, printed)
 
 
-def train_ranks(count: int, values: dict[str, Any], run: Path, *, fault: str = "") -> Ended:
+class WarmRanks(WarmProcess):
+    """Ranks in forks of one process that has everything imported."""
+
+    def __init__(self) -> None:
+        super().__init__("-m", "tests.integration.ranks", "--serve", env=root_environment())
+
+    def __call__(self, count: int, *arguments: object) -> Ended:
+        return Ended(*self.ask([count, *map(str, arguments)]))
+
+
+def train_ranks(start: Start, count: int, values: dict[str, Any], run: Path, *, fault: str = "") -> Ended:
     """Begins a run with so many ranks."""
     path = run.with_name(f"{run.name}.json")
     path.write_text(json.dumps(values), encoding="utf-8")
-    return run_ranks(count, path, run, *([fault] if fault else []))
+    return start(count, path, run, *([fault] if fault else []))
 
 
-def resume_ranks(count: int, run: Path) -> Ended:
+def resume_ranks(start: Start, count: int, run: Path) -> Ended:
     """Goes on with a run, with so many ranks."""
-    return run_ranks(count, "--resume", run)
+    return start(count, "--resume", run)
+
+
+def agree_ranks(start: Start, count: int) -> list[dict[str, Any]]:
+    """What each of so many ranks heard from the others; see `_agree`."""
+    ended = start(count, "--agree")
+    assert ended.codes == [0] * count, ended.said
+    return [json.loads(text) for text in ended.printed]
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def _place(rank: int, count: int, port: int) -> dict[str, str]:
+    numbers = {"RANK": rank, "LOCAL_RANK": rank, "WORLD_SIZE": count, "MASTER_PORT": port, "OMP_NUM_THREADS": 1}
+    return {"MASTER_ADDR": "127.0.0.1", **{name: str(number) for name, number in numbers.items()}}
+
+
+def _serve() -> None:
+    """Answers requests, one a line, until there are no more; this process computes nothing, so it may be forked."""
+    import sacrebleu  # noqa: F401
+    import torch
+    import torch._dynamo  # imported by torch when a model is built without memory
+    import torch.distributed.fsdp
+
+    import calque.experiment  # noqa: F401
+
+    torch.set_num_threads(1)
+    answers = os.fdopen(os.dup(1), "w")
+    with tempfile.TemporaryDirectory(prefix="calque-ranks-") as folder:
+        for line in sys.stdin:
+            count, *arguments = json.loads(line)
+            print(json.dumps(_forked(count, arguments, Path(folder))), file=answers, flush=True)
+
+
+def _forked(count: int, arguments: list[str], folder: Path) -> Ended:
+    for path in folder.iterdir():
+        path.unlink()
+    port = _free_port()
+    children = [_fork(_place(rank, count, port), arguments, folder / str(rank)) for rank in range(count)]
+    codes: dict[int, int] = {}
+    deadline = time.monotonic() + PATIENCE
+    while len(codes) < count:
+        for child in children:
+            if child not in codes and (found := os.waitpid(child, os.WNOHANG))[0]:
+                codes[child] = os.waitstatus_to_exitcode(found[1])
+            elif child not in codes and time.monotonic() > deadline:
+                os.kill(child, signal.SIGKILL)
+        time.sleep(0.005)
+    said, printed = (
+        [(folder / f"{rank}.{name}").read_text(errors="replace") for rank in range(count)] for name in ("err", "out")
+    )
+    return Ended([codes[child] for child in children], said, printed)
+
+
+def _fork(place: dict[str, str], arguments: list[str], output: Path) -> int:
+    child = os.fork()
+    if child == 0:
+        os.environ.update(place)
+        be_fork(lambda: _main(arguments), out=Path(f"{output}.out"), err=Path(f"{output}.err"))
+    return child
+
+
+def _agree() -> dict[str, Any]:
+    """Everything that ranks tell each other; rank r brings r + 1, and the first one a text and numbers."""
+    import torch
+
+    from calque.models.model import Model, ModelConfig, Sizes
+    from calque.training import ranks as module
+    from calque.training.history import History
+    from calque.training.settings import TrainingConfig
+    from calque.training.update import Updater
+    from tests.conftest import FAMILIES
+
+    with module.joined_ranks() as ranks:
+        own = ranks.rank + 1.0
+        config = ModelConfig.model_validate(
+            {**FAMILIES["luong"], "decoder": {**FAMILIES["luong"]["decoder"], "attention": {"choice": "hard"}}}
+        )
+        model = Model(config, sizes=Sizes(8, 8, joint=True))
+        updater = Updater(
+            model, config=TrainingConfig(), seed=1, loss_of=_no_loss, ranks=ranks, history=History(Path("nowhere"))
+        )
+        unused, used = updater.learning[:2]
+        used.grad = torch.full_like(used, own)
+        unused.grad = torch.ones_like(unused) if ranks.leads else None
+        loss = torch.tensor(own)
+        assert model.baseline is not None
+        model.baseline.value.data.fill_(own)
+        updater._add_up(loss)
+        module.BUCKET = 16  # bytes
+        sums = [torch.full((5,), own), torch.full((1, 1), own + 0.5), torch.full((2,), 2 * own, dtype=torch.float64)]
+        buckets = [
+            [next(k for k, one in enumerate(sums) if one is each) for each in some] for some in module._buckets(sums)
+        ]
+        ranks.add_up(sums)
+        return {
+            "any": [ranks.any(False), ranks.any(own == 2)],
+            "text": ranks.first_text("Ёжик 她" if ranks.leads else "nobody hears this"),
+            "numbers": ranks.first([0.1, 7.0] if ranks.leads else [3.0, 3.0]),
+            "led": ranks.led(lambda: "the first rank's" if ranks.leads else "another's"),
+            "sums": [each.tolist() for each in sums],
+            "buckets": buckets,
+            "gradients": {
+                "unused by one": float(unused.grad.max()),
+                "used": float(used.grad.max()),
+                "loss": float(loss),
+            },
+            "baseline": float(model.baseline.value),
+        }
+
+
+def _no_loss(_batch: Any, _step: int) -> Any:
+    raise AssertionError("nothing is computed here")
 
 
 def _inject(fault: str) -> None:
@@ -101,6 +231,9 @@ def _main(arguments: Sequence[str]) -> int:
     from calque.errors import CalqueError, Interrupted
 
     experiment.running.draw_curves = lambda _folder: True  # drawing takes longer than training here
+    if arguments[0] == "--agree":
+        print(json.dumps(_agree()))
+        return 0
     try:
         if arguments[0] == "--resume":
             experiment.resume(arguments[1], quiet=True)
@@ -117,4 +250,4 @@ def _main(arguments: Sequence[str]) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    sys.exit(_serve() if sys.argv[1:] == ["--serve"] else _main(sys.argv[1:]))

@@ -8,7 +8,7 @@ import calque
 from calque.experiment import train
 from calque.translator import Wishes
 from calque.translator.channel import ranked_again
-from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values
+from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values, without_plots
 
 
 @pytest.fixture(scope="module")
@@ -21,8 +21,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     strange = toy_corpus(folder / "strange", pairs=100, letters="uvwxyz")
     settings = [*learning(steps=60, rate=0.01), *still_and(width=16), "text.joint=true"]
     found = {}
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
+    with without_plots():
         for name, files, family, more in (
             ("one", corpus, "luong", ["seed=1"]),
             ("two", corpus, "transformer", ["seed=2"]),

@@ -2,26 +2,27 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from calque.config import override
-from calque.experiment import resume, train
+from calque.experiment import Run, resume, train
 from calque.training.checkpoints import scheduled_steps
 from calque.training.journal import read_journal
-from tests.conftest import Values, toy_corpus, toy_values
-from tests.integration.ranks import resume_ranks, train_ranks
+from tests.conftest import Values, made_once, toy_corpus, toy_values
+from tests.integration.ranks import WarmRanks, agree_ranks, cold_ranks, resume_ranks, train_ranks
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unplotted")]
 
 STILL = ("model.encoder.dropout=0.0", "model.decoder.dropout=0.0")
 SETTINGS = ("training.log_every=1", "training.accumulate=1", "training.average=0", "training.validate_every=10")
 EXACT = (*SETTINGS, *STILL, "training.precision=float64")
+FEW = (*EXACT, "training.steps=14")
 
 
 @pytest.fixture(scope="module")
@@ -42,94 +43,115 @@ def losses(run: Path) -> list[float]:
     return [line["loss"] for line in read_journal(run / "metrics.jsonl") if "loss" in line]
 
 
+def assert_same_losses(run: Path, other: Run, *, within: float = 1e-9) -> None:
+    assert losses(run) == pytest.approx(losses(other.folder), abs=within)
+
+
 @pytest.fixture(scope="module")
-def alone(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
-    """What one process makes of the same settings; made once for each."""
+def warm() -> Iterator[WarmRanks]:
+    with WarmRanks() as ranks:
+        yield ranks
 
-    @cache
-    def make(family: str, *settings: str) -> Path:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
-            return train(small(corpus, family, *settings), run=tmp_path_factory.mktemp("alone"), quiet=True).folder
 
-    return make
+@pytest.fixture(scope="module")
+def alone(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`alone(family, *settings)`: what one process makes of them."""
+    return made_once(lambda *asked: small(corpus, *asked), folder=lambda: tmp_path_factory.mktemp("alone"))
 
 
 @pytest.mark.parametrize(
     ("family", "count"), [("luong", 2), ("transformer", 4), ("convolutional", 2)], ids=lambda value: str(value)
 )
 def test_losses_do_not_depend_on_the_number_of_ranks(
-    family: str, count: int, corpus: dict[str, Path], alone: Callable[..., Path], tmp_path: Path
+    family: str, count: int, corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
 ) -> None:
     """In float64, over 50 steps and several epochs, to 1e-9."""
     settings = (*EXACT, "training.steps=50")
-    ended = train_ranks(count, small(corpus, family, *settings), tmp_path / "run")
+    ended = train_ranks(warm, count, small(corpus, family, *settings), tmp_path / "run")
     assert ended.codes == [0] * count, ended.said
-    assert losses(tmp_path / "run") == pytest.approx(losses(alone(family, *settings)), abs=1e-9)
+    assert_same_losses(tmp_path / "run", alone(family, *settings))
     assert len(losses(tmp_path / "run")) == 50 + 5
     assert json.loads((tmp_path / "run" / "run.json").read_bytes())["ranks"] == count
 
 
-def test_in_float32_losses_agree_to_1e_4(corpus: dict[str, Path], alone: Callable[..., Path], tmp_path: Path) -> None:
+def test_in_float32_losses_agree_to_1e_4(
+    corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
+) -> None:
     settings = (*SETTINGS, *STILL, "training.steps=20")
-    assert train_ranks(2, small(corpus, "transformer", *settings), tmp_path / "run").codes == [0, 0]
-    assert losses(tmp_path / "run") == pytest.approx(losses(alone("transformer", *settings)), abs=1e-4)
+    assert train_ranks(warm, 2, small(corpus, "transformer", *settings), tmp_path / "run").codes == [0, 0]
+    assert_same_losses(tmp_path / "run", alone("transformer", *settings), within=1e-4)
 
 
 def test_shards_of_the_weights_train_as_whole_ones_do(
-    corpus: dict[str, Path], alone: Callable[..., Path], tmp_path: Path
+    corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
 ) -> None:
-    """FSDP2; its checkpoint is whole, so that one process can go on with it."""
-    settings = (*EXACT, "training.steps=14")
-    values = small(corpus, "transformer", *settings, "training.sharded=true", "training.checkpoint_every=7")
-    ended = train_ranks(2, values, tmp_path / "run", fault="stop:1:9")
+    """FSDP2; its checkpoint is whole, so that ranks that share it, or one process, can go on with it."""
+    values = small(corpus, "transformer", *FEW, "training.sharded=true", "training.checkpoint_every=7")
+    ended = train_ranks(warm, 2, values, tmp_path / "run", fault="stop:1:9")
     assert ended.codes == [75, 75], ended.said
-    resume(tmp_path / "run", quiet=True)
-    assert losses(tmp_path / "run") == pytest.approx(losses(alone("transformer", *settings)), abs=1e-9)
+    shutil.copytree(tmp_path / "run", tmp_path / "one")
+    assert resume_ranks(warm, 2, tmp_path / "run").codes == [0, 0]
+    assert_same_losses(tmp_path / "run", alone("transformer", *FEW))
+    assert_same_losses(resume(tmp_path / "one", quiet=True).folder, alone("transformer", *FEW))
 
 
 def test_memory_that_runs_out_on_one_rank_halves_the_batch_on_all(
-    corpus: dict[str, Path], alone: Callable[..., Path], tmp_path: Path
+    corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
 ) -> None:
     """P8: nobody hangs, and without dropout nothing else shows."""
-    settings = (*EXACT, "training.steps=14")
-    ended = train_ranks(2, small(corpus, "luong", *settings), tmp_path / "run", fault="memory:1:5")
+    ended = train_ranks(warm, 2, small(corpus, "luong", *FEW), tmp_path / "run", fault="memory:1:5")
     assert ended.codes == [0, 0], ended.said
     assert read_journal(tmp_path / "run" / "history.jsonl") == [{"step": 5, "parts": 2}]
-    assert losses(tmp_path / "run") == pytest.approx(losses(alone("luong", *settings)), abs=1e-9)
+    assert_same_losses(tmp_path / "run", alone("luong", *FEW))
 
 
 def test_a_stop_asked_of_one_rank_stops_all_and_another_number_of_them_goes_on(
-    corpus: dict[str, Path], alone: Callable[..., Path], tmp_path: Path
+    corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
 ) -> None:
     """P4, and the batches after it are those that would have come."""
-    settings = (*EXACT, "training.steps=14")
-    ended = train_ranks(2, small(corpus, "luong", *settings), tmp_path / "run", fault="stop:1:6")
+    ended = train_ranks(warm, 2, small(corpus, "luong", *FEW), tmp_path / "run", fault="stop:1:6")
     assert ended.codes == [75, 75], ended.said
-    assert resume_ranks(4, tmp_path / "run").codes == [0] * 4
-    assert losses(tmp_path / "run") == pytest.approx(losses(alone("luong", *settings)), abs=1e-9)
+    assert resume_ranks(warm, 4, tmp_path / "run").codes == [0] * 4
+    assert_same_losses(tmp_path / "run", alone("luong", *FEW))
 
 
 def test_a_rank_that_is_killed_does_not_leave_the_others_hanging_and_the_run_goes_on_exactly(
-    corpus: dict[str, Path], tmp_path: Path
+    corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks
 ) -> None:
     """P1, with dropout: the random stream is a function of seed, step and rank."""
     values = small(corpus, "transformer", *SETTINGS)
-    assert train_ranks(2, values, tmp_path / "whole").codes == [0, 0]
-    ended = train_ranks(2, values, tmp_path / "killed", fault="kill:1:9")
+    assert train_ranks(warm, 2, values, tmp_path / "whole").codes == [0, 0]
+    ended = train_ranks(cold_ranks, 2, values, tmp_path / "killed", fault="kill:1:9")
     assert ended.codes[1] == -9
     assert ended.codes[0] not in (0, 75)
-    assert resume_ranks(2, tmp_path / "killed").codes == [0, 0]
+    assert resume_ranks(warm, 2, tmp_path / "killed").codes == [0, 0]
     assert _digests(tmp_path / "killed") == _digests(tmp_path / "whole")
     assert losses(tmp_path / "whole") != losses(train(values, run=tmp_path / "one", quiet=True).folder)
 
 
-def test_early_stopping_is_agreed_on(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_ranks_agree(warm: WarmRanks) -> None:
+    """On what any of them found, on what the first one says or does, and on sums, which travel in buckets of one kind.
+
+    In an update, what one of them did not use has no gradient there; baselines of hard attention are averaged.
+    """
+    first, second = agree_ranks(warm, 2)
+    assert first == second
+    assert first["any"] == [False, True]
+    assert first["text"] == "Ёжик 她"
+    assert first["numbers"] == [0.1, 7.0]
+    assert first["led"] == "the first rank's"
+    assert first["sums"] == [[3.0] * 5, [[4.0]], [6.0, 6.0]]
+    assert first["buckets"] == [[0], [1], [2]]
+    assert first["gradients"] == {"unused by one": 1.0, "used": 3.0, "loss": 3.0}
+    assert first["baseline"] == 1.5
+
+
+def test_early_stopping_is_agreed_on(corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks) -> None:
     """Only the leading rank validates; with a rate this small nothing gets better."""
     settings = ("training.patience=2", "training.validate_every=2", "training.metric=exact_match")
     stuck = ("training.optimiser.learning_rate=1e-12", "training.schedule.warmup=0", "training.steps=100")
     values = small(corpus, "luong", *SETTINGS, *settings, *stuck)
-    assert train_ranks(2, values, tmp_path / "run").codes == [0, 0]
+    assert train_ranks(warm, 2, values, tmp_path / "run").codes == [0, 0]
     steps = [line["step"] for line in read_journal(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "valid"]
     assert 4 <= steps[-1] < 100
 
@@ -139,8 +161,8 @@ def test_a_mistake_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None
     values = small(corpus, "luong", *SETTINGS, "training.steps=2")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "something").touch()
-    ended = train_ranks(2, values, tmp_path / "run")
-    assert ended.codes == [1, 1]
+    ended = train_ranks(cold_ranks, 2, values, tmp_path / "run")
+    assert ended.codes == [1, 1], ended.said
     assert "not an empty folder" in ended.said[0]
     assert "not an empty folder" not in ended.said[1]
 

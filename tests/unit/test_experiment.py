@@ -184,6 +184,13 @@ def test_runs_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("runs/9").mkdir()
     Path("runs/other").mkdir()
     assert new_run_folder(None) == Path("runs/10")
+    monkeypatch.setattr(Path, "iterdir", lambda _self: iter([]))  # looked before another made its folder
+    assert new_run_folder(None) == Path("runs/2")
+
+
+def test_what_a_kill_left_before_there_was_a_config_is_no_run(tmp_path: Path) -> None:
+    (tmp_path / "config.toml.tmp").write_text("[trai", encoding="utf-8")
+    assert new_run_folder(tmp_path) == tmp_path
 
 
 def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ should say the pieces and EOS. Rows that only fill a static shape up hold EOS ag
 import threading
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -110,6 +110,12 @@ def collate(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Batch:
     )
 
 
+class Make(Protocol):
+    """Another way to make what is planned for an epoch, or one rank's rows of it, into a batch."""
+
+    def __call__(self, planned: Planned, *, epoch: int, shard: Shard) -> Batch: ...
+
+
 def batches(
     store: Store,
     *,
@@ -118,19 +124,20 @@ def batches(
     start: int = 0,
     shard: Shard = WHOLE,
     ahead: int = 4,
+    make: Make | None = None,
     place: Callable[[Batch], Batch] | None = None,
 ) -> Iterator[Batch]:
     """The batches of one epoch from the `start`-th on, in the plan's order, up to `ahead` of them made early.
 
-    As many threads make them as the plan's config has `workers`, which changes no batch; `place` (pinning, say) runs
-    there too.
+    As many threads make them as the plan's config has `workers`, which changes no batch: by `make` where it is given,
+    else by `collate`. `place` (pinning, say) runs there too.
     """
 
-    def make(planned: Planned) -> Batch:
-        batch = collate(store, planned=planned, shard=shard)
+    def made(planned: Planned) -> Batch:
+        batch = make(planned, epoch=epoch, shard=shard) if make else collate(store, planned=planned, shard=shard)
         return place(batch) if place else batch
 
-    return prefetch(plan.batches(epoch, start=start), make=make, workers=plan.config.workers, ahead=ahead)
+    return prefetch(plan.batches(epoch, start=start), make=made, workers=plan.config.workers, ahead=ahead)
 
 
 def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: int, ahead: int) -> Iterator[Result]:

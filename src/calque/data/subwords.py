@@ -5,7 +5,7 @@ batches stays that of the store, so that neither workers nor a resume change any
 batch becomes as wide as it must.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from random import Random
 from typing import Annotated, Literal, Self
@@ -14,8 +14,8 @@ import numpy as np
 from pydantic import Field
 
 from calque.config import Config
-from calque.data.batch import Batch, collate, prefetch
-from calque.data.plan import WHOLE, BatchConfig, Plan, Planned, Shard
+from calque.data.batch import Batch, batches, collate
+from calque.data.plan import WHOLE, BatchConfig, Planned, Shard
 from calque.data.shapes import Shape
 from calque.data.store import Store, store_of
 from calque.errors import ConfigError
@@ -128,23 +128,10 @@ class SubwordSampler:
         shape = Shape(planned.shape.rows, width, height)
         return collate(store_of(pairs), planned=Planned(np.arange(len(pairs)), shape), shard=shard)
 
-    def batches(
-        self,
-        *,
-        plan: Plan,
-        epoch: int,
-        start: int = 0,
-        shard: Shard = WHOLE,
-        ahead: int = 4,
-        place: Callable[[Batch], Batch] | None = None,
-    ) -> Iterator[Batch]:
-        """As `calque.data.batch.batches`, the pairs cut anew."""
-
-        def make(planned: Planned) -> Batch:
-            batch = self.batch(planned, epoch=epoch, shard=shard)
-            return place(batch) if place else batch
-
-        return prefetch(plan.batches(epoch, start=start), make=make, workers=plan.config.workers, ahead=ahead)
+    @property
+    def batches(self) -> "partial[Iterator[Batch]]":
+        """`calque.data.batch.batches` of the store, the pairs cut anew."""
+        return partial(batches, self.store, make=self.batch)
 
     def growth(self) -> float:
         """How much longer pairs are than in the store, end marks counted: a plan's budget is divided by it."""

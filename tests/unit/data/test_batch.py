@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from calque.data.batch import batches, collate, prefetch
-from calque.data.plan import BatchConfig, Plan, Planned
+from calque.data.plan import BatchConfig, Plan, Planned, Shard
 from calque.data.shapes import Shape
 from calque.data.store import store_of
 from calque.text import BOS, EOS, PAD
@@ -36,6 +36,27 @@ def test_rows_that_fill_a_shape_up_weigh_nothing():
     assert batch.tokens == 3
 
 
+def test_places_are_counted_with_padding_and_without():
+    batch = collate(store_of(PAIRS), planned=Planned(np.array([3, 1]), Shape(3, 5, 4)))
+    assert batch.positions == 3 * 5 + 3 * 4
+    assert batch.filled == (3 + 2 + 1) + (4 + 3)  # a row that fills a shape up holds an end mark
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3, 4, 9])
+def test_parts_are_all_rows_and_know_what_they_are_parts_of(parts):
+    batch = collate(store_of(PAIRS), planned=Planned(np.arange(4), Shape(4, 4, 4)))
+    batch = batch._replace(guide=torch.rand(4, 4, 4), shared_tokens=99)
+    found = batch.split(parts)
+    assert len(found) == min(parts, 4)
+    assert {len(part.target_lengths) for part in found} <= {4 // len(found), -(-4 // len(found))}
+    assert {part.shared_tokens for part in found} == {99}
+    assert [part.tokens for part in found] == [int((part.target_output != PAD).sum()) for part in found]
+    for name in ("target_input", "target_output", "target_lengths", "guide"):
+        assert torch.equal(torch.cat([getattr(part, name) for part in found]), getattr(batch, name))
+    for name in ("values", "lengths"):
+        assert torch.equal(torch.cat([getattr(part.source, name) for part in found]), getattr(batch.source, name))
+
+
 @pytest.mark.parametrize("shapes", ["exact", "static"])
 def test_every_pair_comes_back_out(shapes):
     generator = np.random.default_rng(0)
@@ -60,11 +81,24 @@ def test_batches_come_in_the_order_of_the_plan():
     for found, wanted in zip(batches(store, plan=plan, epoch=2, start=3, ahead=2), expected, strict=True):
         assert torch.equal(found.source.values, wanted.source.values)
         assert torch.equal(found.target_output, wanted.target_output)
+    placed = batches(store, plan=plan, epoch=2, place=lambda batch: batch._replace(tokens=-1))
+    assert {batch.tokens for batch in placed} == {-1}
+
+
+def test_ranks_share_a_batch_and_know_its_tokens():
+    store, planned = store_of(PAIRS), Planned(np.arange(4), Shape(4, 4, 4))
+    parts = [collate(store, planned=planned, shard=Shard(rank, 3)) for rank in range(3)]
+    whole = collate(store, planned=planned)
+    assert {part.shared_tokens for part in parts} == {whole.tokens} == {sum(part.tokens for part in parts)}
+    rows = [row for part in parts for row in part.target_output.tolist() if any(row)]
+    assert sorted(rows) == sorted(whole.target_output.tolist())
 
 
 def test_a_batch_moves_and_its_lengths_stay():
-    batch = collate(store_of(PAIRS), planned=Planned(np.array([0]), Shape(1, 4, 2))).to(torch.device("meta"))
-    assert {tensor.device.type for tensor in (batch.source.values, batch.target_input, batch.target_output)} == {"meta"}
+    batch = collate(store_of(PAIRS), planned=Planned(np.array([0]), Shape(1, 4, 2)))
+    batch = batch._replace(guide=torch.zeros(1, 2, 4)).to(torch.device("meta"))
+    moved = (batch.source.values, batch.target_input, batch.target_output, batch.guide)
+    assert {tensor.device.type for tensor in moved} == {"meta"}
     assert {lengths.device.type for lengths in (batch.source.lengths, batch.target_lengths)} == {"cpu"}  # Padded's law
     assert batch.tokens == 2
 

@@ -127,6 +127,28 @@ def test_one_side_alone_and_pairs_that_grow_too_long() -> None:
     assert len(kept) > 0
 
 
+@pytest.mark.parametrize("algorithm", CONFIGS)
+def test_a_side_of_which_no_text_is_left_stays_as_it_is(algorithm: str) -> None:
+    """A lone space; a row without pieces would be another pair."""
+    made = tokenizer(algorithm)
+    space = made.vocabulary.id("▁")
+    assert made.decode([space]) == ""
+    store = store_of([([space], made.encode(LINES[0]))])
+    drawn = SubwordSampler(CONFIGS[algorithm], store=store, tokenizers=Tokenizers(made, made), seed=3)
+    assert [drawn.pair(0, epoch=epoch)[0] for epoch in range(5)] == [[space]] * 5
+
+
+def test_every_side_is_cut_by_its_own_tokenizer() -> None:
+    """Where hardly a merge is left out, that is byte-pair encoding, with the merges of each side."""
+    made = tokenizer("bpe")
+    text = SentencePieceConfig(algorithm="bpe", vocabulary_size=300)
+    other = SentencePieceTokenizer.train(text, lines=[line[::-1] for line in LINES])
+    pairs = [(made.encode(line), other.encode(line)) for line in LINES[:9]]
+    config = BpeDropoutConfig(dropout=1e-12)
+    drawn = SubwordSampler(config, store=store_of(pairs), tokenizers=Tokenizers(made, other), seed=3)
+    assert [drawn.pair(index, epoch=1) for index in range(9)] == pairs
+
+
 def test_what_cannot_be_sampled_is_refused() -> None:
     for algorithm, config in (("unigram", CONFIGS["bpe"]), ("bpe", CONFIGS["unigram"])):
         with pytest.raises(ConfigError, match=r"needs text\.algorithm"):

@@ -8,6 +8,7 @@ from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
 from calque.config import Values, check, override
 from calque.errors import ConfigError
 from calque.models.model import ModelConfig
+from calque.tasks.guidance import guidance_loss
 from calque.tasks.objectives import Objective, ObjectiveConfig, misfits
 from calque.tasks.translation import translation_loss
 from calque.text import WordsConfig, WordsTokenizer
@@ -81,6 +82,23 @@ def test_losses_are_sums_that_can_be_split(family: str, kind: str) -> None:
     for name in ("objective", "cross_entropy"):
         total = sum(getattr(part, name).item() for part in parts)
         assert getattr(whole, name).item() == pytest.approx(total, abs=1e-9)
+
+
+@pytest.mark.parametrize("method", ["cross-entropy", "r-drop", "minimum-risk"])
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_guidance_counts_beside_every_objective_as_much_as_the_step_says(family: str, method: str) -> None:
+    """Without dropout two readings look at the same places, whose mean costs as much as one."""
+    model, batch = make_model(family), guided(make_batch())
+    values = {"method": {"kind": method, **({"samples": 3} if method == "minimum-risk" else {})}}
+    weights = {"weight": 0.5, "half_life": 4}
+    expected = guidance_loss(model(batch.source, batch.target_input, attention=True).attention, batch.guide).item()
+    assert expected > 1
+    for step, share in ((0, 1.0), (8, 0.25)):
+        found = []
+        for guidance in (weights, {}):
+            torch.manual_seed(3)
+            found.append(make({**values, "guidance": guidance}, model)(batch, step=step).objective.item())
+        assert found[0] - found[1] == pytest.approx(0.5 * share * expected, abs=1e-6)
 
 
 def test_scheduled_sampling_follows_the_step() -> None:

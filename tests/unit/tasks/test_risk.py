@@ -4,6 +4,7 @@ from itertools import product
 
 import pytest
 import torch
+from sacrebleu import sentence_bleu, sentence_chrf
 from tests.conftest import FAMILIES
 from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
 
@@ -117,6 +118,9 @@ def test_candidates_differ_and_hold_the_reference_if_asked(family: str, referenc
     again = draw_candidates(model, batch, config=config, risk=overlap)
     assert model.training
     assert all(torch.equal(one, other) for one, other in zip(found, again, strict=True))
+    torch.manual_seed(1)
+    still = draw_candidates(model.eval(), batch, config=config, risk=overlap)
+    assert all(torch.equal(one, other) for one, other in zip(found, still, strict=True))
     for row, target in enumerate([[7, 4], [6, 6, 6, 4, 5], [4], [5, 5, 7], [], [], []]):
         rows = [tuple(each) for each in found.outputs[row].tolist()]
         there = [each for each, is_there in zip(rows, found.there[row].tolist(), strict=True) if is_there]
@@ -159,6 +163,22 @@ def test_the_risk_of_text_is_one_minus_the_metric() -> None:
         unseen = (*reference[:3], beyond + 1, *reference[3:])  # a word that can only be copied
         assert risk(unseen, unseen) == 0
         assert 0 < risk((*reference[:3], beyond, *reference[3:]), unseen) < 1
+
+
+def test_the_risk_is_one_less_what_sacrebleu_gives_as_the_config_says() -> None:
+    tokenizer = WordsTokenizer.train(WordsConfig(), lines=["他在上海有三本书。 他在北京有两本书。 他有书。"])
+    said, wanted = "他在北京有两本书。 他有书。", "他在上海有三本书。 他有书。"
+    pair = tuple(tokenizer.encode(said)), tuple(tokenizer.encode(wanted))
+    expected = {"13a": sentence_bleu, "char": sentence_bleu, "chrf": sentence_chrf}
+    risks = {
+        "13a": text_risk(MinimumRiskConfig(), tokenizer=tokenizer)(*pair),
+        "char": text_risk(MinimumRiskConfig(splitting="char"), tokenizer=tokenizer)(*pair),
+        "chrf": text_risk(MinimumRiskConfig(metric="chrf"), tokenizer=tokenizer)(*pair),
+    }
+    for name, score in expected.items():
+        options = {} if name == "chrf" else {"tokenize": name}
+        assert risks[name] == pytest.approx(1 - score(said, [wanted], **options).score / 100, abs=1e-9)
+    assert len({*risks.values()}) == 3
 
 
 def test_an_objective_needs_the_tokenizer_and_mixes_by_its_weight() -> None:

@@ -5,9 +5,10 @@ import math
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+from tests.unit.tasks.objects import PAIRS, SHAPES, SIZE, gradients, make_batch, make_model
 
 from calque.data.shapes import Shape
+from calque.models.model import Context
 from calque.tasks.scheduled import (
     ExponentialConfig,
     InverseSigmoidConfig,
@@ -22,6 +23,7 @@ from calque.tasks.scheduled import (
 from calque.tasks.translation import loss_of, translation_loss
 from calque.text import BOS, PAD
 
+COPIED = [([8, 5, 9], [9, 4, 8]), ([4, 9, 8], [8, 9]), ([8], [8, 8, 4, 8])]  # words outside the vocabulary
 SERIAL = [family for family in FAMILIES if family not in ("convolutional", "transformer")]
 ATTENDING = [family for family in FAMILIES if family != "plain"]
 
@@ -76,17 +78,27 @@ def test_without_true_words_recurrent_decoders_run_free(family: str) -> None:
     assert all(torch.allclose(found[name], expected[name], rtol=0, atol=1e-9) for name in expected)
 
 
-@pytest.mark.parametrize("family", ["convolutional", "transformer"])
-def test_two_passes_read_the_first_ones_words_where_they_are_not_true(family: str) -> None:
-    model, batch = make_model(family), make_batch()
+@pytest.mark.parametrize(
+    ("family", "copies"), [("convolutional", False), ("transformer", False), ("transformer", True)]
+)
+def test_two_passes_read_the_first_ones_words_where_they_are_not_true(family: str, copies: bool) -> None:
+    """Also those that are copied, each from its own sentence."""
+    model = make_model(family, *(["decoder.copies=true"] if copies else []))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if copies and name.endswith("dense.bias"):
+                parameter.fill_(-9.0)  # nearly every word is copied
+    batch = make_batch(pairs=COPIED if copies else PAIRS)
     torch.manual_seed(5)
     gold = draw_gold(batch, probability=0.4)
-    said = model.output.log_probs(model(batch.source, batch.target_input).hidden)
+    context = Context(None, batch.source.values if copies else None)
+    said = model.log_probs(model(batch.source, batch.target_input), context)
     said[..., [PAD, BOS]] = -torch.inf
     mixed = batch.target_input.clone()
     for row, place in (~gold).nonzero().tolist():
         mixed[row, place] = int(said[row, place - 1].argmax())
     assert not torch.equal(mixed, batch.target_input)
+    assert (mixed >= SIZE).any() == copies
     expected = loss_of(model, model(batch.source, mixed), batch, smoothing=0.1).objective
     found = loss_of(model, read_mixed(model, batch, gold=gold, choice="best"), batch, smoothing=0.1).objective
     assert found.item() == pytest.approx(expected.item(), abs=1e-9)
@@ -136,9 +148,20 @@ def test_attention_is_that_of_what_was_read(family: str) -> None:
     model, batch = make_model(family), make_batch()
     torch.manual_seed(0)
     gold = draw_gold(batch, probability=0.5)
+    read = model.read
+    tokens: list[torch.Tensor] = []
+
+    def noted(given, *arguments, **options):
+        tokens.append(given)
+        return read(given, *arguments, **options)
+
+    model.read = noted  # type: ignore[method-assign]
     output = read_mixed(model, batch, gold=gold, choice="best", attention=True)
-    assert output.attention is not None
-    assert output.attention.shape == (*batch.target_input.shape, batch.source.values.shape[1])
+    model.read = read  # type: ignore[method-assign]
+    mixed = torch.cat(tokens, dim=1) if family in SERIAL else tokens[-1]
+    assert not torch.equal(mixed, batch.target_input)
+    expected = model(batch.source, mixed, attention=True).attention
+    assert torch.allclose(output.attention, expected, rtol=0, atol=1e-9)
 
 
 @pytest.mark.parametrize("family", ["luong", "transformer"])

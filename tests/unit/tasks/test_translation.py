@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES
+from tests.unit.tasks.objects import make_batch
+from tests.unit.tasks.objects import make_model as make_any
 
 from calque.data.batch import Batch, collate
 from calque.data.plan import BatchConfig, Planned
 from calque.data.shapes import Shape
 from calque.data.store import Store, store_of
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.tasks.translation import counted, mean_loss, translation_loss
+from calque.tasks.translation import counted, loss_of, mean_loss, translation_loss
 from calque.text import BOS, EOS, PAD
 from calque.translator import pad_source
 
@@ -70,3 +72,18 @@ def test_counted_positions_are_those_that_are_no_padding() -> None:
     found, said = counted(hidden, targets)
     assert found.tolist() == [[0.0, 1.0], [6.0, 7.0], [8.0, 9.0]]
     assert said.tolist() == [5, 6, EOS]
+
+
+def test_what_draws_usually_cost_is_told_by_the_sentences_that_drew() -> None:
+    """Hard attention, of which some sentences take the mean instead: b = 0.1 r̄ after one batch."""
+    model = make_any("luong", "decoder.attention.choice=hard", "decoder.attention.soft_share=0.5").train()
+    batch = make_batch()
+    torch.manual_seed(0)
+    output = model(batch.source, batch.target_input)
+    counts = batch.target_output != PAD
+    drawn = counts & (output.chosen != 0)
+    assert 0 < int(drawn.sum()) < int(counts.sum())
+    losses = model.losses(output, batch.source.values, batch.target_output, smoothing=0.0, ignored=PAD)
+    costs = losses + sum(output.losses.values(), torch.zeros(()))
+    loss_of(model, output, batch, smoothing=0.0)
+    assert float(model.baseline.value) == pytest.approx(-0.1 * costs[drawn].mean().item(), abs=1e-9)

@@ -8,11 +8,12 @@ import torch
 from tests.conftest import FAMILIES, toy_corpus, toy_values
 
 from calque.config import check, read_toml
+from calque.data.batch import Batch
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store, store_of
 from calque.experiment import Experiment, build, train
 from calque.models.model import Model, Sizes
-from calque.tasks.translation import translation_loss
+from calque.tasks.translation import Loss, translation_loss
 from calque.training import fitting
 from calque.training.fitting import LEAST, fit_tokens, free_memory
 from calque.training.update import LossOf
@@ -27,8 +28,8 @@ def store(pairs: int) -> Store:
     )
 
 
-def model(family: str, tmp_path: Path) -> Model:
-    values = toy_values({"source": tmp_path, "target": tmp_path}, family)
+def model(family: str, tmp_path: Path, *overrides: str) -> Model:
+    values = toy_values({"source": tmp_path, "target": tmp_path}, family, *overrides)
     return build(check(Experiment, values, origin="test"), sizes=Sizes(50, 50, joint=True))
 
 
@@ -57,6 +58,49 @@ def test_what_the_budget_leads_to_is_what_a_step_keeps(tmp_path: Path, monkeypat
     batch = fitting._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
     kept = fitting._kept_bytes(built, batch, loss_of=plain(built))
     assert 0.7 < kept / (0.4 * (100 << 20)) < 1.2
+
+
+@pytest.mark.parametrize("times", [2, 3])
+def test_what_an_optimiser_holds_is_left_free(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, gradients and Adam's two means, a half or a third of the memory here, fit beside what a step keeps."""
+    wide = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("width=64", "feed_forward=1024")]
+    built, pairs = model("transformer", tmp_path, *wide), store(4000)
+    state = 4 * 4 * sum(one.numel() for one in built.parameters())
+    monkeypatch.setattr(fitting, "free_memory", lambda _device: int(times * state / 0.4))
+    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
+    batch = fitting._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
+    assert 0.5 * state < fitting._kept_bytes(built, batch, loss_of=plain(built)) <= (times - 1) * state
+
+
+def test_every_rank_has_a_device_of_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built, pairs = model("luong", tmp_path), store(4000)
+    monkeypatch.setattr(fitting, "free_memory", lambda _device: 6 << 20)
+    one, two = (
+        fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built), ranks=ranks)
+        for ranks in (1, 2)
+    )
+    assert 0 <= two.tokens - 2 * one.tokens < 2 * 64
+
+
+def test_no_budget_is_larger_than_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    built = model("plain", tmp_path)
+    monkeypatch.setattr(fitting, "MOST", 1024)
+    fit = fit_tokens(built, store(2000), config=BatchConfig(tokens="auto"), loss_of=plain(built))
+    assert fit == (1024, "the most that is ever taken")
+
+
+def test_what_a_step_keeps_is_counted_once_and_without_the_weights(tmp_path: Path) -> None:
+    """y = exp(x) keeps y, y·y keeps it twice more, and w·w keeps a weight."""
+    built = model("plain", tmp_path)
+    batch = fitting._largest(store(50), config=BatchConfig(), tokens=256)
+
+    def loss_of(_batch: Batch, _step: int) -> Loss:
+        y = torch.ones(1000, requires_grad=True).exp()
+        weight = next(built.parameters())
+        total = (y * y).sum() + (weight * weight).sum()
+        return Loss(total, total)
+
+    assert fitting._kept_bytes(built, batch, loss_of=loss_of) == 4000
 
 
 def test_an_epoch_keeps_enough_updates_and_little_memory_still_trains(

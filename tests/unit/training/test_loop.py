@@ -1,102 +1,31 @@
 """The loop: the update is the one that the equations give, and a run that is stopped goes on as if it had not been."""
 
 import errno
-import hashlib
 import os
 import signal
-from collections.abc import Callable, Iterator, Sequence
-from functools import cache
-from itertools import count
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from tests.conftest import FAMILIES, Values, toy_corpus, toy_values
+from tests.conftest import FAMILIES, toy_values
+from tests.unit.training.objects import Killed, digests, kill, score, stop_at, weights
 
-from calque.config import check
-from calque.data.batch import Batch, collate
-from calque.data.plan import Planned
-from calque.data.shapes import Shape
-from calque.data.store import Store, store_of
+from calque.data.store import store_of
 from calque.errors import FolderError, Interrupted, TrainingError
-from calque.experiment import Experiment, Run, build, resume, train
-from calque.models.model import Model, Sizes
-from calque.search.settings import SearchConfig
-from calque.tasks.objectives import Objective
-from calque.tasks.translation import Loss
-from calque.text import Tokenizers, Vocabulary, WordsTokenizer
-from calque.text.vocabulary import PIECES
+from calque.experiment import Run, resume, train
 from calque.training import checkpoints
-from calque.training.averaging import mean_weights
-from calque.training.checkpoints import load_checkpoint, load_weights, newest_checkpoint, scheduled_steps
-from calque.training.job import Job
+from calque.training.checkpoints import load_checkpoint, load_weights, scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.judging import Judge
 from calque.training.loop import Trainer
-from calque.training.records import Records
-from calque.training.reporting import Reporter
 from calque.training.schedules import rate_at
 from calque.training.seeds import stream_seed
-from calque.training.settings import TrainingConfig
-from calque.training.validation import Validation, ValidationSet
-from calque.translator import Translator, load
+from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
-
-PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7])]
-
-
-@pytest.fixture(scope="module")
-def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    return toy_corpus(tmp_path_factory.mktemp("corpus"))
-
-
-@pytest.fixture(scope="module")
-def whole(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """An uninterrupted run, made once for each family and settings; do not change it."""
-
-    @cache
-    def make(family: str, *overrides: str) -> Run:
-        with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
-            return train(toy_values(corpus, family, *overrides), run=tmp_path_factory.mktemp("whole"), quiet=True)
-
-    return make
-
-
-def digests(run: Path) -> dict[str, str]:
-    """SHA-256 of all that must be the same however a run came to its end."""
-    last = run / "checkpoints" / f"step-{scheduled_steps(run / 'checkpoints')[-1]}"
-    files = [run / "model" / "weights.safetensors", run / "metrics.jsonl", run / "samples.txt"]
-    files += [last / f"{group}.safetensors" for group in ("weights", "optimiser", "sums")]
-    return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
-
-
-def stop_at(
-    monkeypatch: pytest.MonkeyPatch, step: int, *, before: str, action: Callable[[], None], of: type = Trainer
-) -> None:
-    """Does `action` at that step, before the method `before`, once."""
-    original = getattr(of, before)
-    done: list[int] = []
-
-    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
-        if self.learner.progress.step >= step and not done:
-            done.append(step)
-            action()
-        return original(self, *arguments, **keywords)
-
-    monkeypatch.setattr(of, before, method)
-
-
-class Killed(BaseException):
-    """Stands for kill -9: nothing in the code under test catches it."""
-
-
-def kill() -> None:
-    raise Killed
-
 
 # --- Exact resume (P1, P9, P10) ---
 
@@ -227,105 +156,6 @@ def test_streams_of_different_purpose_are_different() -> None:
     assert all(0 <= seed < 2**63 for seed in seeds)
 
 
-# --- One update ---
-
-
-@pytest.fixture
-def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
-    """A trainer over PAIRS, in float64 and without dropout."""
-    with Records(tmp_path) as records:
-
-        def make(family: str = "luong", **changes: Any) -> Trainer:
-            values = _still(toy_values({"source": tmp_path, "target": tmp_path}, family))
-            experiment = check(Experiment, values, origin="test")
-            words = WordsTokenizer(Vocabulary([*PIECES, "a", "b", "c", "d"]))
-            model = build(experiment, sizes=Sizes(8, 8, joint=True)).double()
-            translator = Translator(model, Tokenizers(words, words), config=experiment.model, search=SearchConfig())
-            config = TrainingConfig.model_validate({"label_smoothing": 0.0, **changes})
-            store = store_of(PAIRS)
-            held_out = ValidationSet(store, ["a b c", "b"], ["d a", "c c c"])
-            reporter = Reporter(None, steps=1, quiet=True)
-            job = Job(config, 3, translator, store, held_out, tmp_path, reporter, card="")
-            return Trainer(job, records)
-
-        yield make
-
-
-def _still(values: Values) -> Values:
-    sides = {side: {**part, "dropout": 0.0} for side, part in values["model"].items()}
-    for part in sides.values():
-        part.pop("attention_dropout", None)
-        part.pop("activation_dropout", None)
-    return {**values, "model": sides}
-
-
-def batch_of(store: Store, *rows: int) -> Batch:
-    indices = np.array(rows)
-    widths = [int(lengths[indices].max()) for lengths in (store.source_lengths, store.target_lengths)]
-    return collate(store, planned=Planned(indices, Shape(len(rows), *widths)))
-
-
-def weights(model: Model) -> dict[str, torch.Tensor]:
-    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("clip", [0.0, 0.05])
-def test_accumulated_parts_give_the_update_of_the_whole(
-    family: str, clip: float, make_trainer: Callable[..., Trainer]
-) -> None:
-    """The parts have different numbers of tokens, so a mean of means would show."""
-    after = []
-    for parts in ([(0, 1, 2, 3)], [(0, 1), (2, 3)], [(1,), (3, 0, 2)]):
-        trainer = make_trainer(family, clip=clip)
-        trainer._step([batch_of(trainer.job.store, *rows) for rows in parts])
-        trainer._step([batch_of(trainer.job.store, *rows) for rows in reversed(parts)])
-        after.append(weights(trainer.learner.model))
-    before = weights(make_trainer(family).learner.model)
-    assert not any(torch.equal(before[name], after[0][name]) for name in before)
-    for name in before:
-        for other in after[1:]:
-            torch.testing.assert_close(other[name], after[0][name], rtol=0, atol=1e-9)
-
-
-def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
-    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seen where the optimiser sees it."""
-    seen: list[dict[str, torch.Tensor]] = []
-    for clip in (0.0, 0.01, 1e9):
-        trainer = make_trainer(clip=clip)
-        named = dict(trainer.learner.model.named_parameters())
-
-        def keep(named: dict[str, Any] = named) -> None:
-            seen.append({name: value.grad.clone() for name, value in named.items() if value.grad is not None})
-
-        monkeypatch.setattr(trainer.learner.updater.optimiser, "step", keep)
-        trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
-    plain, clipped, loose = seen
-    model = make_trainer().learner.model
-    batch = batch_of(store_of(PAIRS), 0, 1, 2, 3)
-    logits = model.output.logits(model(batch.source, batch.target_input).hidden)
-    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.target_output.flatten(), ignore_index=0)
-    expected = torch.autograd.grad(loss, [value for name, value in model.named_parameters() if name in plain])
-    norm = torch.sqrt(sum((each**2).sum() for each in expected))
-    for name, gradient in zip(plain, expected, strict=True):
-        torch.testing.assert_close(plain[name], gradient, rtol=0, atol=1e-12)
-        torch.testing.assert_close(loose[name], gradient, rtol=0, atol=1e-12)
-        torch.testing.assert_close(clipped[name], gradient * 0.01 / norm, rtol=1e-4, atol=0)
-    assert trainer.learner.updater.sums.norm.item() == pytest.approx(norm.item(), rel=1e-6)
-
-
-def test_bfloat16_trains(corpus: dict[str, Path], tmp_path: Path) -> None:
-    values = toy_values(corpus, "transformer", "training.precision=bfloat16", "training.steps=6")
-    run = train(values, run=tmp_path / "run", quiet=True)
-    lines = read_journal(run.folder / "metrics.jsonl")
-    assert all(0 < line["loss"] < 10 for line in lines)
-    assert {str(value.dtype) for value in load_weights(run.folder / "checkpoints" / "step-6").values()} == {
-        "torch.float32"
-    }
-
-
 # --- What is logged, kept and saved ---
 
 
@@ -360,59 +190,6 @@ def test_only_so_many_checkpoints_stay(corpus: dict[str, Path], tmp_path: Path) 
     assert scheduled_steps(run.folder / "checkpoints") == [14]
 
 
-def test_the_model_is_the_mean_of_the_last_checkpoints_where_that_was_asked_for(
-    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """However well it does on the validation pairs."""
-    for name, value in (("better", 101.0), ("worse", -1.0)):
-        with monkeypatch.context() as patch:
-            _score(patch, lambda step, averaged, value=value: value if averaged else step)
-            values = toy_values(corpus, "plain", "training.average=3", "training.patience=1")
-            run = train(values, run=tmp_path / name, quiet=True)
-        folder = run.folder / "checkpoints"
-        assert scheduled_steps(folder) == [8, 12, 14]
-        parts = [load_weights(folder / f"step-{step}") for step in (8, 12, 14)]
-        expected = mean_weights(parts)
-        found = weights(load(run.folder).model)
-        assert all(torch.equal(found[key], expected[key]) for key in expected)
-        assert not run.summary.stopped_early
-        assert read_journal(run.folder / "metrics.jsonl")[-1]["averaged"] == 3
-
-
-def test_mean_weights_is_the_mean_taken_in_float64() -> None:
-    """In float32 the ones would vanish beside 2^24."""
-    parts = [{"w": torch.tensor([value])} for value in (2.0**24, 1.0, 1.0, -(2.0**24))]
-    assert mean_weights(parts)["w"].tolist() == [0.5]
-    assert mean_weights(parts)["w"].dtype == torch.float32
-
-
-def test_whole_numbers_have_no_mean() -> None:
-    parts = [{"w": torch.tensor([value]), "ranks": torch.tensor([2**60 + 1, 0])} for value in (1.0, 3.0)]
-    found = mean_weights(parts)
-    assert found["w"].tolist() == [2.0]
-    assert found["ranks"].tolist() == [2**60 + 1, 0]
-    assert found["ranks"].dtype == torch.int64
-
-
-def _score(
-    patch: pytest.MonkeyPatch, value: Callable[[int, bool], float], *, loss: Callable[[int], float] = lambda _: 1.0
-) -> None:
-    """Lets `value` (of the step, and whether it is the mean) say how good a validation is, `loss` what it lost."""
-    measure, keep_mean = Judge._measure, Judge.keep_mean
-    means: list[int] = []
-
-    def kept(self: Judge, weights: Sequence[dict[str, torch.Tensor]]) -> None:
-        means.append(len(weights))
-        keep_mean(self, weights)
-
-    def scored(self: Judge) -> Validation:
-        step = self.learner.progress.step
-        return measure(self)._replace(bleu=float(value(step, bool(means))), loss=loss(step))
-
-    patch.setattr(Judge, "keep_mean", kept)
-    patch.setattr(Judge, "_measure", scored)
-
-
 def test_early_stopping_and_the_best_model_is_the_one_kept(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,7 +205,7 @@ def test_early_stopping_and_the_best_model_is_the_one_kept(
         "training.schedule.warmup=0",
     )
     good = {2: 1.0, 4: 5.0, 6: 4.0, 8: 6.0, 10: 6.0, 12: 3.0}  # an equal one is no better
-    _score(monkeypatch, lambda step, _averaged: good[step])
+    score(monkeypatch, lambda step, _averaged: good[step])
     run = train(values, run=tmp_path / "run", quiet=True)
     assert (run.summary.step, run.summary.best_step, run.summary.best_value) == (12, 8, 6.0)
     assert run.summary.stopped_early
@@ -450,7 +227,7 @@ def test_patience_counts_on_over_a_resume(
         "training.steps=50",
         "training.schedule.warmup=0",
     )
-    _score(monkeypatch, lambda step, _averaged: -step)
+    score(monkeypatch, lambda step, _averaged: -step)
     with monkeypatch.context() as patch:
         stop_at(patch, 2, before="_step", action=kill)
         with pytest.raises(Killed):
@@ -463,10 +240,10 @@ def test_patience_waits_for_the_warm_up_and_for_a_falling_loss(
 ) -> None:
     """BLEU of a few sentences is noisy: a run goes on while the loss falls, and is not judged before its rate is up."""
     settings = ("training.patience=2", "training.validate_every=1", "training.steps=50", "training.average=0")
-    _score(monkeypatch, lambda step, _averaged: -step)
+    score(monkeypatch, lambda step, _averaged: -step)
     warm = train(toy_values(corpus, "plain", *settings, "training.schedule.warmup=6"), run=tmp_path / "a", quiet=True)
     assert warm.summary.step == 6 + 2
-    _score(monkeypatch, lambda step, _averaged: -step, loss=lambda step: -min(step, 9))
+    score(monkeypatch, lambda step, _averaged: -step, loss=lambda step: -min(step, 9))
     values = toy_values(corpus, "plain", *settings, "training.schedule.warmup=0")
     assert train(values, run=tmp_path / "b", quiet=True).summary.step == 9 + 2
 
@@ -481,283 +258,6 @@ def test_with_metric_loss_the_lowest_loss_is_the_best(corpus: dict[str, Path], t
     assert run.summary.best_value == -min(losses.values())
 
 
-# --- What goes wrong ---
-
-
-def poison(patch: pytest.MonkeyPatch, *calls: int, bad: float = float("nan"), where: str = "loss") -> None:
-    """Makes the loss or its gradient no number in those calls (from 1)."""
-    compute = Objective.__call__
-    counted = count(1)
-
-    def poisoned(objective: Objective, batch: Batch, *, step: int) -> Loss:
-        loss = compute(objective, batch, step=step)
-        if next(counted) not in calls:
-            return loss
-        if where == "gradient":
-            loss.objective.register_hook(lambda gradient: gradient * bad)
-            return loss
-        return Loss(*(each * bad for each in loss))
-
-    patch.setattr(Objective, "__call__", poisoned)
-
-
-@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-@pytest.mark.parametrize("where", ["loss", "gradient"])
-def test_an_update_that_is_no_number_is_left_out_and_counted(
-    bad: float, where: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P7: weights and optimiser are as if the step had not been, and so is what is told of loss and norm."""
-    trainer, other = make_trainer(), make_trainer()
-    rows = [(0, 1), (2, 3), (1, 2)]
-    for at in (0, 2):
-        other.progress.step = at
-        other._step([batch_of(other.job.store, *rows[at])])
-    poison(monkeypatch, 2, bad=bad, where=where)
-    for at in range(3):
-        trainer._step([batch_of(trainer.job.store, *rows[at])])
-    expected = weights(other.learner.model)
-    assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.learner.model).items())
-    found, wanted = trainer.learner.updater.sums, other.learner.updater.sums
-    assert (found.loss, found.tokens, found.norm, found.steps) == (wanted.loss, wanted.tokens, wanted.norm, 2)
-    assert (found.skipped, found.in_a_row) == (1, 0)
-
-
-def test_many_updates_in_a_row_that_are_no_number_stop_the_run_with_the_last_good_state_saved(
-    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P7: the message names the batches; once the cause is gone the run goes on with what it had."""
-    settings = ("training.skips=3", "training.log_every=1")
-    with monkeypatch.context() as patch:
-        poison(patch, *range(11, 40))  # from step 6 on: two batches a step
-        with pytest.raises(TrainingError, match=r"3 steps in a row, up to step 8: batches \d+ of epoch \d+ to \d+ of"):
-            train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
-    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
-    assert found is not None
-    assert found.step == 8
-    assert all(value.isfinite().all() for value in found.snapshot.tensors["weights"].values())
-    resumed = resume(tmp_path / "run", quiet=True)
-    assert (resumed.summary.step, resumed.summary.skipped) == (14, 3)
-    lines = [line for line in read_journal(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
-    assert [line["skipped"] for line in lines] == [0] * 5 + [1, 2, *[3] * 7]
-    assert digests(tmp_path / "run") != digests(whole("plain", *settings).folder)
-
-
-def test_a_run_with_a_bad_update_that_is_killed_ends_with_the_same_bytes(
-    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The one at step 6 comes again after a kill at step 7; the count of them is right."""
-    for name, is_killed in (("whole", False), ("killed", True)):
-        with monkeypatch.context() as patch:
-            poison(patch, 11)
-            if is_killed:
-                stop_at(patch, 7, before="_step", action=kill)
-                with pytest.raises(Killed):
-                    train(toy_values(corpus, "plain"), run=tmp_path / name, quiet=True)
-            else:
-                train(toy_values(corpus, "plain"), run=tmp_path / name, quiet=True)
-        if is_killed:
-            poison(monkeypatch, 11 - 2 * 4)  # it goes on from step 4
-            resume(tmp_path / name, quiet=True)
-    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
-
-
-def starve(patch: pytest.MonkeyPatch, *, rows: int, error: Exception) -> list[int]:
-    """Lets batches of more than so many rows run out of memory; gives a list of the rows of those that did not."""
-    compute = Objective.__call__
-    taken: list[int] = []
-
-    def starved(objective: Objective, batch: Batch, *, step: int) -> Loss:
-        loss = compute(objective, batch, step=step)
-        if len(batch.target_lengths) > rows:
-            raise error
-        taken.append(len(batch.target_lengths))
-        return loss
-
-    patch.setattr(Objective, "__call__", starved)
-    return taken
-
-
-NO_MEMORY = (
-    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
-    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
-    MemoryError(),
-)
-
-
-@pytest.mark.parametrize("error", NO_MEMORY, ids=lambda error: type(error).__name__)
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_batch_that_does_not_fit_is_halved_until_it_does(
-    family: str, error: Exception, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P8: the gradient is the same."""
-    trainer, other = make_trainer(family), make_trainer(family)
-    batch = batch_of(trainer.job.store, 0, 1, 2, 3)
-    other._step([batch])
-    taken = starve(monkeypatch, rows=1, error=error)
-    trainer._step([batch])
-    assert taken == [1, 1, 1, 1]
-    expected = weights(other.learner.model)
-    for name, value in weights(trainer.learner.model).items():
-        torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-9)
-
-
-def test_other_errors_are_not_taken_for_a_lack_of_memory(
-    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = make_trainer()
-    starve(monkeypatch, rows=0, error=RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    with pytest.raises(RuntimeError, match="mat1"):
-        trainer._step([batch_of(trainer.job.store, 0, 1)])
-
-
-def test_a_sentence_that_does_not_fit_ends_the_run(
-    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    trainer = make_trainer()
-    starve(monkeypatch, rows=0, error=NO_MEMORY[0])
-    with pytest.raises(TrainingError, match="out of memory in step 1 even with one sentence"):
-        trainer._step([batch_of(trainer.job.store, 0, 1, 2)])
-
-
-@pytest.mark.parametrize("family", FAMILIES)
-def test_a_split_is_remembered_over_a_resume(
-    family: str, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """P8: with dropout another split is another update, so a resume with more memory must split as before."""
-    for name, is_killed in (("whole", False), ("killed", True)):
-        with monkeypatch.context() as patch:
-            starve(patch, rows=5, error=NO_MEMORY[0])
-            if is_killed:
-                stop_at(patch, 7, before="_after_step", action=kill)
-                with pytest.raises(Killed):
-                    train(toy_values(corpus, family, "training.steps=7"), run=tmp_path / name, quiet=True)
-            else:
-                train(toy_values(corpus, family, "training.steps=7"), run=tmp_path / name, quiet=True)
-        if is_killed:
-            resume(tmp_path / name, quiet=True)
-    assert (tmp_path / "whole" / "history.jsonl").read_bytes()
-    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
-
-
-def test_a_corpus_without_a_batch_is_an_error(make_trainer: Callable[..., Trainer]) -> None:
-    trainer = make_trainer()
-    trainer.job = trainer.job._replace(store=store_of([]))
-    trainer.plan = type(trainer.plan)(store_of([]), config=trainer.config.batch, seed=1)
-    with pytest.raises(TrainingError, match="no batch"):
-        next(trainer._batches())
-
-
-def test_a_full_disk_leaves_the_last_checkpoint(
-    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    save, saved = checkpoints.save_file, []
-
-    def full(*arguments: Any) -> None:
-        saved.append(1)
-        if len(saved) > 4:
-            raise OSError(errno.ENOSPC, "No space left on device")
-        save(*arguments)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(checkpoints, "save_file", full)
-        with pytest.raises(FolderError, match="step-8 could not be written"):
-            train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
-    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-4"]
-    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)
-
-
-def test_a_damaged_checkpoint_is_left_out_of_the_mean(corpus: dict[str, Path], tmp_path: Path) -> None:
-    settings = ("training.steps=6", "training.checkpoint_every=2", "training.keep=3", "training.average=3")
-    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
-    damaged = run.folder / "checkpoints" / "step-2" / "weights.safetensors"
-    content = bytearray(damaged.read_bytes())
-    content[-1] ^= 1
-    damaged.write_bytes(content)
-    again = resume(run.folder, quiet=True)
-    expected = mean_weights([load_weights(run.folder / "checkpoints" / f"step-{step}") for step in (4, 6)])
-    found = weights(load(again.folder).model)
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
-    assert "left out of the mean" in (run.folder / "log.txt").read_text(encoding="utf-8")
-
-
-# --- Means of weights, and what an update waits for ---
-
-
-def test_the_model_is_the_mean_of_the_best_checkpoints_where_that_was_asked_for(
-    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """They stay on disk beside the last ones, and are there after a kill too."""
-    good = {2: 1.0, 4: 7.0, 6: 4.0, 8: 7.0, 10: 6.0, 12: 3.0, 14: 2.0}
-    settings = ("training.average=3", "training.average_of=best", "training.validate_every=2", "training.keep=1")
-    values = toy_values(corpus, "luong", *settings, "training.checkpoint_every=5")
-    runs = []
-    for name in ("whole", "killed"):
-        with monkeypatch.context() as patch:
-            _score(patch, lambda step, averaged: 0.5 if averaged else good[step])
-            if name == "killed":
-                stop_at(patch, 11, before="_step", action=kill)
-                with pytest.raises(Killed):
-                    train(values, run=tmp_path / name, quiet=True)
-                runs.append(resume(tmp_path / name, quiet=True))
-            else:
-                runs.append(train(values, run=tmp_path / name, quiet=True))
-    for run in runs:
-        folder = run.folder / "checkpoints"
-        assert scheduled_steps(folder) == [4, 8, 10, 14]
-        expected = mean_weights([load_weights(folder / f"step-{step}") for step in (4, 8, 10)])
-        found = weights(load(run.folder).model)
-        assert all(torch.equal(found[key], expected[key]) for key in expected)
-    assert digests(runs[0].folder) == digests(runs[1].folder)
-
-
-def test_the_moving_average_follows_its_equation_and_is_the_model_that_is_kept(
-    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    settings = ("training.average=0", "training.ema=0.8", "training.steps=6", "training.checkpoint_every=1")
-    values = toy_values(corpus, "transformer", *settings, "training.keep=9", "training.validate_every=6")
-    run = train(values, run=tmp_path / "run", quiet=True)
-    folder = run.folder / "checkpoints"
-    torch.manual_seed(stream_seed(3, "weights"))
-    expected = {name: value.double() for name, value in load_weights(folder / "step-1").items()}
-    first = load_checkpoint(folder / "step-1").tensors["average"]
-    expected = {name: value.double() for name, value in first.items()}
-    for step in range(2, 7):
-        share = min(0.8, (1 + step) / (10 + step))
-        now = load_weights(folder / f"step-{step}")
-        expected = {name: share * value + (1 - share) * now[name].double() for name, value in expected.items()}
-    found = weights(load(run.folder).model)
-    for name, value in expected.items():
-        torch.testing.assert_close(found[name].double(), value, rtol=0, atol=1e-6)
-    assert any(not torch.equal(found[name], load_weights(folder / "step-6")[name]) for name in expected)
-    with monkeypatch.context() as patch:
-        stop_at(patch, 3, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(values, run=tmp_path / "killed", quiet=True)
-    assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
-
-
-def test_an_update_waits_for_its_tokens(corpus: dict[str, Path], tmp_path: Path) -> None:
-    settings = ("training.accumulate=1", "training.accumulate_tokens=90", "training.log_every=1")
-    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
-    tokens = [line["tokens"] for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
-    assert all(90 <= each < 90 + 75 for each in tokens)  # a batch has at most half of its 150 positions to say
-
-
-def test_gradients_are_clipped_by_value_before_their_norm_is_taken(
-    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    seen: list[float] = []
-    trainer = make_trainer(clip=0.0, clip_value=0.01)
-    learning = trainer.learner.updater.learning
-    monkeypatch.setattr(
-        trainer.learner.updater.optimiser,
-        "step",
-        lambda: seen.extend(float(one.grad.abs().max()) for one in learning if one.grad is not None),
-    )
-    trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
-    assert max(seen) == 0.01
-
-
 def test_on_a_plateau_the_rate_drops_and_the_drop_outlives_a_kill(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -765,7 +265,7 @@ def test_on_a_plateau_the_rate_drops_and_the_drop_outlives_a_kill(
     settings = [f"training.schedule.{each}" for each in schedule]
     settings += ["training.validate_every=1", "training.log_every=1", "training.average=0", "training.steps=8"]
     good = {1: 1.0, 2: 0.9, 3: 0.8, 4: 0.7, 5: 2.0, 6: 1.5, 7: 1.4, 8: 1.0}
-    _score(monkeypatch, lambda step, _averaged: good[step])
+    score(monkeypatch, lambda step, _averaged: good[step])
     values = toy_values(corpus, "plain", *settings)
     with monkeypatch.context() as patch:
         stop_at(patch, 6, before="_step", action=kill)
@@ -801,3 +301,33 @@ def test_any_metric_can_choose_the_best(metric: str, corpus: dict[str, Path], tm
     lines = [line for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "valid"]
     sign = -1 if metric in ("ter", "perplexity") else 1
     assert run.summary.best_value == max(sign * line[metric] for line in lines)
+
+
+# --- What goes wrong ---
+
+
+def test_a_corpus_without_a_batch_is_an_error(make_trainer: Callable[..., Trainer]) -> None:
+    trainer = make_trainer()
+    trainer.job = trainer.job._replace(store=store_of([]))
+    trainer.plan = type(trainer.plan)(store_of([]), config=trainer.config.batch, seed=1)
+    with pytest.raises(TrainingError, match="no batch"):
+        next(trainer._batches())
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(
+    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    save, saved = checkpoints.save_file, []
+
+    def full(*arguments: Any) -> None:
+        saved.append(1)
+        if len(saved) > 4:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        save(*arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoints, "save_file", full)
+        with pytest.raises(FolderError, match="step-8 could not be written"):
+            train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
+    assert sorted(path.name for path in (tmp_path / "run" / "checkpoints").iterdir()) == ["step-4"]
+    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)

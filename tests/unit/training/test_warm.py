@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 import torch
-from tests.conftest import toy_corpus, toy_values
+from tests.conftest import toy_corpus, toy_values, without_plots
+from tests.unit.training.objects import Killed
 
-from calque.errors import ConfigError
-from calque.experiment import Run, resume, train
+from calque.errors import CalqueError, ConfigError
+from calque.experiment import Run, build, resume, train
 from calque.training.checkpoints import load_weights
 from calque.translator import load
 
@@ -25,8 +26,7 @@ def make(folder: Path, model: Any, *settings: str, letters: str = "abcdefgh", se
 
 @pytest.fixture(scope="module")
 def old(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
+    with without_plots():
         return make(tmp_path_factory.mktemp("old"), "luong")
 
 
@@ -39,9 +39,13 @@ def test_with_the_same_vocabulary_every_weight_is_carried_over(old: Run, tmp_pat
     assert "all target pieces are known" in (new.folder / "log.txt").read_text(encoding="utf-8")
 
 
-def test_rows_of_known_pieces_are_carried_over_and_new_ones_drawn(old: Run, tmp_path: Path) -> None:
-    """The new corpus has other letters in another order; ids differ, and the log says how many are new."""
-    new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}", letters="hgfedcbaxy", seed=5)
+NEW = {"hgfedcbaxy": "2 of 14 {side} pieces are new, their rows drawn", "hgfedcba": "all {side} pieces are known"}
+
+
+@pytest.mark.parametrize("letters", NEW)
+def test_rows_of_known_pieces_are_carried_over_and_new_ones_drawn(letters: str, old: Run, tmp_path: Path) -> None:
+    """The new corpus has its letters in another order, and perhaps new ones: ids differ, and the log says how many."""
+    new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}", letters=letters, seed=5)
     before, after = load(old.folder), load(new.folder)
     kept = load_weights(old.folder / "checkpoints" / "step-4")
     found = load_weights(new.folder / "checkpoints" / "step-1")
@@ -51,8 +55,24 @@ def test_rows_of_known_pieces_are_carried_over_and_new_ones_drawn(old: Run, tmp_
         for letter in "abcdefgh":
             old_row, new_row = kept[name][ids[0].id(letter)], found[name][ids[1].id(letter)]
             torch.testing.assert_close(new_row, old_row, rtol=0, atol=1e-12)
-    assert found["output.weight"].shape[0] == kept["output.weight"].shape[0] + 2
-    assert "2 of 14 target pieces are new" in (new.folder / "log.txt").read_text(encoding="utf-8")
+    drawn = dict(build(new.config, sizes=after.model.sizes).named_parameters())
+    for letter in letters[8:]:
+        row = ids[1].id(letter)
+        torch.testing.assert_close(found["output.weight"][row], drawn["output.weight"][row], rtol=0, atol=1e-12)
+    assert found["output.weight"].shape[0] == kept["output.weight"].shape[0] + len(letters) - 8
+    said = (new.folder / "log.txt").read_text(encoding="utf-8")
+    assert all(NEW[letters].format(side=side) in said for side in ("source", "target"))
+
+
+def test_what_an_output_layer_counted_is_of_the_new_corpus(tmp_path: Path) -> None:
+    sampled = ("model.output.kind=sampled", "model.output.samples=5", "training.label_smoothing=0")
+    first = make(tmp_path / "first", "luong", *sampled)
+    settings = (*FROZEN, *sampled, f"training.warm_start={first.folder}")
+    warm = make(tmp_path / "warm", "luong", *settings, letters="hgfedcbaxy", seed=5)
+    cold = make(tmp_path / "cold", "luong", *settings[:-1], letters="hgfedcbaxy", seed=5)
+    found, expected = (load_weights(run.folder / "checkpoints" / "step-1") for run in (warm, cold))
+    assert torch.equal(found["output.proposal"], expected["output.proposal"])
+    assert not torch.equal(found["output.weight"], expected["output.weight"])
 
 
 def test_everything_that_does_not_fit_is_named(old: Run, tmp_path: Path) -> None:
@@ -71,13 +91,27 @@ def test_everything_that_does_not_fit_is_named(old: Run, tmp_path: Path) -> None
     assert not (tmp_path / "run" / "checkpoints").exists()
 
 
+def test_a_model_that_has_more_does_not_fit(old: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"\n  decoder\.\S+ is only in it"):
+        make(tmp_path, "plain", f"training.warm_start={old.folder}")
+
+
+def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: Path) -> None:
+    settings = ("model.output.kind=adaptive", "training.label_smoothing=0", f"training.warm_start={old.folder}")
+    with pytest.raises(ConfigError, match="an adaptive output layer orders the vocabulary"):
+        make(tmp_path / "other", "luong", *settings, letters="hgfedcbaxy")
+    with pytest.raises(ConfigError, match="is only in it") as caught:  # that of the other layer
+        make(tmp_path / "same", "luong", *settings)
+    assert "orders the vocabulary" not in str(caught.value)
+
+
 def test_a_vocabulary_that_is_hardly_known_is_refused(old: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"only 4 of 20 source pieces are known to it; take its own with text\.kind"):
         make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="nothing"):
+    with pytest.raises(CalqueError, match="nothing"):
         make(tmp_path, "luong", f"training.warm_start={tmp_path / 'nothing'}")
 
 
@@ -85,9 +119,6 @@ def test_a_run_killed_in_its_first_save_still_starts_warm(
     old: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The folder of checkpoints is there, but none is in it."""
-
-    class Killed(BaseException):
-        pass
 
     def killed(*_arguments: object, **_named: object) -> None:
         raise Killed

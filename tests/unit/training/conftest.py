@@ -1,0 +1,64 @@
+"""What tests of training share: a corpus, runs that nobody touched, and trainers for single steps."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.conftest import Values, made_once, toy_corpus, toy_values
+from tests.unit.training.objects import PAIRS
+
+from calque.config import check, override
+from calque.data.store import store_of
+from calque.experiment import Experiment, Run, build
+from calque.models.model import Sizes
+from calque.search.settings import SearchConfig
+from calque.text import Tokenizers, Vocabulary, WordsTokenizer
+from calque.text.vocabulary import PIECES
+from calque.training.job import Job
+from calque.training.loop import Trainer
+from calque.training.records import Records
+from calque.training.reporting import Reporter
+from calque.training.settings import TrainingConfig
+from calque.training.validation import ValidationSet
+from calque.translator import Translator
+
+
+@pytest.fixture(scope="session")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return toy_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+@pytest.fixture(scope="session")
+def whole(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`whole(family, *overrides)`, an uninterrupted run, made once for each; do not change it."""
+    return made_once(lambda *asked: toy_values(corpus, *asked), folder=lambda: tmp_path_factory.mktemp("whole"))
+
+
+@pytest.fixture
+def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
+    """`make(family, *overrides of its model, **training settings)`: over PAIRS, in float64 and without dropout."""
+    with Records(tmp_path) as records:
+
+        def make(family: str = "luong", *overrides: str, **changes: Any) -> Trainer:
+            values = override(_still(toy_values({"source": tmp_path, "target": tmp_path}, family)), overrides)
+            experiment = check(Experiment, values, origin="test")
+            words = WordsTokenizer(Vocabulary([*PIECES, "a", "b", "c", "d"]))
+            model = build(experiment, sizes=Sizes(8, 8, joint=True)).double()
+            translator = Translator(model, Tokenizers(words, words), config=experiment.model, search=SearchConfig())
+            config = TrainingConfig.model_validate({"label_smoothing": 0.0, **changes})
+            store = store_of(PAIRS)
+            held_out = ValidationSet(store, ["a b c", "b"], ["d a", "c c c"])
+            reporter = Reporter(None, steps=1, quiet=True)
+            job = Job(config, 3, translator, store, held_out, tmp_path, reporter, card="")
+            return Trainer(job, records)
+
+        yield make
+
+
+def _still(values: Values) -> Values:
+    sides = {side: {**part, "dropout": 0.0} for side, part in values["model"].items()}
+    for part in sides.values():
+        part.pop("attention_dropout", None)
+        part.pop("activation_dropout", None)
+    return {**values, "model": sides}

@@ -1,0 +1,83 @@
+"""What tests of training share: what must be the same after a stop, ways to stop a run, batches and weights."""
+
+import hashlib
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from calque.data.batch import Batch, collate
+from calque.data.plan import Planned
+from calque.data.shapes import Shape
+from calque.data.store import Store
+from calque.models.model import Model
+from calque.training.checkpoints import scheduled_steps
+from calque.training.judging import Judge
+from calque.training.loop import Trainer
+from calque.training.validation import Validation
+
+PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7])]
+
+
+def digests(run: Path) -> dict[str, str]:
+    """SHA-256 of all that must be the same however a run came to its end."""
+    last = run / "checkpoints" / f"step-{scheduled_steps(run / 'checkpoints')[-1]}"
+    files = [run / "model" / "weights.safetensors", run / "metrics.jsonl", run / "samples.txt"]
+    files += [last / f"{group}.safetensors" for group in ("weights", "optimiser", "sums")]
+    return {str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def stop_at(
+    monkeypatch: pytest.MonkeyPatch, step: int, *, before: str, action: Callable[[], None], of: type = Trainer
+) -> None:
+    """Does `action` at that step, before the method `before`, once."""
+    original = getattr(of, before)
+    done: list[int] = []
+
+    def method(self: Any, *arguments: Any, **keywords: Any) -> Any:
+        if self.learner.progress.step >= step and not done:
+            done.append(step)
+            action()
+        return original(self, *arguments, **keywords)
+
+    monkeypatch.setattr(of, before, method)
+
+
+class Killed(BaseException):
+    """Stands for kill -9: nothing in the code under test catches it."""
+
+
+def kill() -> None:
+    raise Killed
+
+
+def batch_of(store: Store, *rows: int) -> Batch:
+    indices = np.array(rows)
+    widths = [int(lengths[indices].max()) for lengths in (store.source_lengths, store.target_lengths)]
+    return collate(store, planned=Planned(indices, Shape(len(rows), *widths)))
+
+
+def weights(model: Model) -> dict[str, torch.Tensor]:
+    return {name: parameter.detach().clone() for name, parameter in model.named_parameters()}
+
+
+def score(
+    patch: pytest.MonkeyPatch, value: Callable[[int, bool], float], *, loss: Callable[[int], float] = lambda _: 1.0
+) -> None:
+    """Lets `value` (of the step, and whether it is the mean) say how good a validation is, `loss` what it lost."""
+    measure, keep_mean = Judge._measure, Judge.keep_mean
+    means: list[int] = []
+
+    def kept(self: Judge, weights: Sequence[dict[str, torch.Tensor]]) -> None:
+        means.append(len(weights))
+        keep_mean(self, weights)
+
+    def scored(self: Judge) -> Validation:
+        step = self.learner.progress.step
+        return measure(self)._replace(bleu=float(value(step, bool(means))), loss=loss(step))
+
+    patch.setattr(Judge, "keep_mean", kept)
+    patch.setattr(Judge, "_measure", scored)

@@ -1,0 +1,72 @@
+"""Settings that are left open follow the corpus: how many steps, how large batches, how fast."""
+
+from typing import Any
+
+import pytest
+from tests.conftest import FAMILIES, Values
+
+from calque.data.plan import BatchConfig, Plan
+from calque.data.store import Store, store_of
+from calque.models.model import ModelConfig
+from calque.training.following import follow_corpus
+
+
+def chosen(store: Store, family: str = "luong", *, device: str = "cpu", **given: Any) -> Values:
+    """The training section that is made of one with a few settings."""
+    model = ModelConfig.model_validate(FAMILIES[family])
+    completed, _ = follow_corpus({"training": given}, store, model=model, device=device, seed=1)
+    return dict(completed["training"])
+
+
+def pairs(count: int, *, size: int = 4) -> Store:
+    """Each has `size` positions on either side, its end mark counted."""
+    return store_of([([5] * (size - 1), [6] * (size - 1))] * count)
+
+
+def batches(store: Store, tokens: int) -> int:
+    return sum(1 for _ in Plan(store, config=BatchConfig(tokens=tokens), seed=1).batches(0))
+
+
+@pytest.mark.parametrize(("count", "epochs"), [(400, 100), (7500, 60), (30_000, 30)])
+def test_small_corpora_are_read_more_often(count: int, epochs: int) -> None:
+    """30 times for 30,000 pairs, twice as often for a fourth of them, never more than 100 times."""
+    store = pairs(count)
+    found = chosen(store)
+    tokens = found["batch"]["tokens"]
+    assert tokens == max(256, min(4096, 8 * count // 100))
+    assert found["steps"] == max(200, epochs * batches(store, tokens))
+    assert found["validate_every"] == found["checkpoint_every"] == max(50, batches(store, tokens))
+    assert found["schedule"]["warmup"] == found["steps"] // 12
+    assert found["log_every"] == max(1, min(50, found["steps"] // 200))
+    assert found["patience"] == 8
+
+
+def test_an_epoch_has_fewer_steps_when_gradients_are_summed() -> None:
+    store = pairs(7500)
+    usual = chosen(store)["steps"]
+    assert chosen(store, accumulate=4)["steps"] == pytest.approx(usual / 4, rel=0.05)
+    assert chosen(store, accumulate_tokens=1000)["steps"] == 60 * (7500 * 4 // 1000)
+
+
+def test_a_device_takes_larger_batches() -> None:
+    store = pairs(4000, size=256)
+    assert [chosen(store, device=device)["batch"]["tokens"] for device in ("cpu", "cuda")] == [4096, 16_384]
+
+
+@pytest.mark.parametrize(
+    ("family", "kind", "rate"), [("luong", "adam", 1e-3), ("luong", "sgd", 0.7), ("plain", "adadelta", 1.0)]
+)
+def test_every_optimiser_has_its_usual_rate(family: str, kind: str, rate: float) -> None:
+    assert chosen(pairs(400), family, optimiser={"kind": kind})["optimiser"]["learning_rate"] == rate
+
+
+@pytest.mark.parametrize(("width", "rate"), [(16, 2e-3), (256, 0.00125), (1024, 0.00063)])
+def test_wide_transformers_learn_more_slowly(width: int, rate: float) -> None:
+    """0.02 / √width, and at most 2e-3."""
+    side = {**FAMILIES["transformer"]["decoder"], "width": width}
+    model = ModelConfig.model_validate(
+        {"encoder": FAMILIES["transformer"]["encoder"] | {"width": width}, "decoder": side}
+    )
+    completed, said = follow_corpus({}, pairs(400), model=model, device="cpu", seed=1)
+    assert completed["training"]["optimiser"]["learning_rate"] == pytest.approx(rate, abs=1e-5)
+    assert f"  training.optimiser.learning_rate = {completed['training']['optimiser']['learning_rate']}" in said

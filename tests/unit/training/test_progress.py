@@ -1,0 +1,54 @@
+"""What a validation means for a run: whether it is the best, when to stop or slow down, and whose mean to take."""
+
+import pytest
+
+from calque.training.progress import Progress
+from calque.training.settings import TrainingConfig
+
+STILL = TrainingConfig.model_validate({"schedule": {"warmup": 0}})
+
+
+def judged(validations: list[tuple[float, float]], config: TrainingConfig = STILL) -> tuple[Progress, list[bool]]:
+    """(value, loss) of steps 1, 2 and so on; what they led to, and which were the best so far."""
+    progress, best = Progress(), []
+    for step, (value, loss) in enumerate(validations, start=1):
+        progress.step = step
+        best.append(progress.judge(value, loss=loss, config=config))
+    return progress, best
+
+
+def test_more_is_better_and_between_equals_the_lower_loss() -> None:
+    progress, best = judged([(0.0, 5.0), (0.0, 4.0), (0.0, 4.0), (0.0, 4.5), (2.0, 9.0), (1.0, 1.0), (2.0, 8.0)])
+    assert best == [True, True, False, False, True, False, True]
+    assert (progress.best_value, progress.best_step, progress.loss_at_best) == (2.0, 7, 8.0)
+
+
+@pytest.mark.parametrize("kind", ["patience", "plateau"])
+def test_waiting_ends_when_neither_the_value_nor_the_lowest_loss_so_far_gets_better(kind: str) -> None:
+    """A loss that only falls from where it had risen to is no reason to wait."""
+    schedule = {"warmup": 0, **({"kind": "plateau", "patience": 2} if kind == "plateau" else {})}
+    config = TrainingConfig.model_validate({"patience": 3 if kind == "patience" else 0, "schedule": schedule})
+    lines = [(5.0, 3.0), (4.0, 2.0), (4.0, 6.0), (4.0, 1.0), (4.0, 6.0), (4.0, 5.0), (4.0, 4.0)]
+    progresses = [judged(lines[:count], config)[0] for count in range(1, 8)]
+    if kind == "patience":
+        assert [each.since_best for each in progresses] == [0, 0, 1, 0, 1, 2, 3]
+        assert [each.stopped_early for each in progresses] == [False] * 6 + [True]
+    else:
+        assert [each.since_drop for each in progresses] == [0, 0, 1, 0, 1, 0, 1]
+        assert [each.drops for each in progresses] == [0, 0, 0, 0, 0, 1, 1]
+
+
+def test_nothing_is_counted_before_the_warm_up_is_over() -> None:
+    config = TrainingConfig.model_validate({"patience": 2, "schedule": {"warmup": 3}})
+    progresses = [judged([(9.0, 1.0), *[(1.0, 2.0)] * count], config)[0] for count in range(5)]
+    assert [each.since_best for each in progresses] == [0, 0, 0, 1, 2]
+    assert [each.stopped_early for each in progresses] == [False] * 4 + [True]
+
+
+def test_the_best_steps_are_those_of_the_best_values_and_of_equals_the_first() -> None:
+    config = TrainingConfig.model_validate({"average": 2, "average_of": "best", "schedule": {"warmup": 0}})
+    assert judged([(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (3.0, 1.0), (3.0, 1.0)], config)[0].best_steps == [
+        (3.0, 2),
+        (3.0, 4),
+    ]
+    assert judged([(1.0, 1.0), (3.0, 1.0)])[0].best_steps == []

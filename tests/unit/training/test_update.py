@@ -1,0 +1,315 @@
+"""One update is the one that the equations give, whatever goes wrong: no number, no memory (P7, P8)."""
+
+from collections.abc import Callable
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.conftest import FAMILIES, toy_values
+from tests.unit.training.objects import PAIRS, Killed, batch_of, digests, kill, stop_at, weights
+
+from calque.data.batch import Batch
+from calque.data.store import store_of
+from calque.errors import TrainingError
+from calque.experiment import Run, resume, train
+from calque.tasks.objectives import Objective
+from calque.tasks.translation import Loss
+from calque.training.checkpoints import load_weights, newest_checkpoint
+from calque.training.journal import read_journal
+from calque.training.loop import Trainer
+from calque.training.ranks import Ranks
+
+pytestmark = pytest.mark.usefixtures("unplotted")
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("clip", [0.0, 0.05])
+def test_accumulated_parts_give_the_update_of_the_whole(
+    family: str, clip: float, make_trainer: Callable[..., Trainer]
+) -> None:
+    """The parts have different numbers of tokens, so a mean of means would show."""
+    after = []
+    for parts in ([(0, 1, 2, 3)], [(0, 1), (2, 3)], [(1,), (3, 0, 2)]):
+        trainer = make_trainer(family, clip=clip)
+        trainer._step([batch_of(trainer.job.store, *rows) for rows in parts])
+        trainer._step([batch_of(trainer.job.store, *rows) for rows in reversed(parts)])
+        after.append(weights(trainer.learner.model))
+    before = weights(make_trainer(family).learner.model)
+    assert not any(torch.equal(before[name], after[0][name]) for name in before)
+    for name in before:
+        for other in after[1:]:
+            torch.testing.assert_close(other[name], after[0][name], rtol=0, atol=1e-9)
+
+
+def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen where the optimiser sees it."""
+    seen: list[dict[str, torch.Tensor]] = []
+    for clip in (0.0, 0.01, 1e9):
+        trainer = make_trainer(clip=clip)
+        named = dict(trainer.learner.model.named_parameters())
+
+        def keep(named: dict[str, Any] = named) -> None:
+            seen.append({name: value.grad.clone() for name, value in named.items() if value.grad is not None})
+
+        monkeypatch.setattr(trainer.learner.updater.optimiser, "step", keep)
+        trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
+    plain, clipped, loose = seen
+    model = make_trainer().learner.model
+    batch = batch_of(store_of(PAIRS), 0, 1, 2, 3)
+    logits = model.output.logits(model(batch.source, batch.target_input).hidden)
+    loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.target_output.flatten(), ignore_index=0)
+    expected = torch.autograd.grad(loss, [value for name, value in model.named_parameters() if name in plain])
+    norm = torch.sqrt(sum((each**2).sum() for each in expected))
+    for name, gradient in zip(plain, expected, strict=True):
+        torch.testing.assert_close(plain[name], gradient, rtol=0, atol=1e-12)
+        torch.testing.assert_close(loose[name], gradient, rtol=0, atol=1e-12)
+        torch.testing.assert_close(clipped[name], gradient * 0.01 / norm, rtol=1e-4, atol=0)
+    assert trainer.learner.updater.sums.norm.item() == pytest.approx(norm.item(), rel=1e-6)
+
+
+def test_bfloat16_trains(corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = toy_values(corpus, "transformer", "training.precision=bfloat16", "training.steps=6")
+    run = train(values, run=tmp_path / "run", quiet=True)
+    lines = read_journal(run.folder / "metrics.jsonl")
+    assert all(0 < line["loss"] < 10 for line in lines)
+    assert {str(value.dtype) for value in load_weights(run.folder / "checkpoints" / "step-6").values()} == {
+        "torch.float32"
+    }
+
+
+def test_an_update_waits_for_its_tokens(corpus: dict[str, Path], tmp_path: Path) -> None:
+    settings = ("training.accumulate=1", "training.accumulate_tokens=90", "training.log_every=1")
+    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    tokens = [line["tokens"] for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
+    assert all(90 <= each < 90 + 75 for each in tokens)  # a batch has at most half of its 150 positions to say
+
+
+def test_gradients_are_clipped_by_value_before_their_norm_is_taken(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[float] = []
+    trainer = make_trainer(clip=0.0, clip_value=0.01)
+    learning = trainer.learner.updater.learning
+    monkeypatch.setattr(
+        trainer.learner.updater.optimiser,
+        "step",
+        lambda: seen.extend(float(one.grad.abs().max()) for one in learning if one.grad is not None),
+    )
+    trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
+    assert max(seen) == 0.01
+
+
+def test_float16_gives_the_gradient_of_float32(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss is scaled up for few bits, and its gradient down again before it is clipped and used."""
+    seen: list[dict[str, torch.Tensor]] = []
+    for precision in ("float32", "float16"):
+        trainer = make_trainer("transformer", precision=precision, clip=0.05)
+        named = dict(trainer.learner.model.float().named_parameters())
+
+        def keep(*_arguments: Any, named: dict[str, Any] = named) -> None:
+            seen.append({name: value.grad.clone() for name, value in named.items() if value.grad is not None})
+
+        monkeypatch.setattr(trainer.learner.updater.optimiser, "step", keep)
+        trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
+        assert trainer.learner.updater.scaler.is_enabled() == (precision == "float16")
+    plain, few = seen
+    assert plain.keys() == few.keys()
+    for gradients in seen:
+        norm = torch.sqrt(sum((each.double() ** 2).sum() for each in gradients.values()))
+        assert norm.item() == pytest.approx(0.05, rel=1e-3)
+    for name, gradient in plain.items():
+        torch.testing.assert_close(few[name], gradient, rtol=0, atol=2e-3 * 0.05)
+
+
+def test_every_rank_and_every_step_draws_something_else(make_trainer: Callable[..., Trainer]) -> None:
+    """Half of the words are dropped: which ones is a function of seed, step and rank."""
+    after = []
+    for rank, step in ((0, 0), (0, 0), (1, 0), (0, 1)):
+        trainer = make_trainer(objective={"word_dropout": {"source": 0.5, "target": 0.5}}, schedule={"warmup": 0})
+        trainer.learner.updater.ranks = Ranks(rank, 1)
+        trainer.progress.step = step
+        trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
+        after.append(weights(trainer.learner.model)["output.weight"])
+    assert torch.equal(after[0], after[1])
+    assert not torch.equal(after[0], after[2])
+    assert not torch.equal(after[0], after[3])
+
+
+# --- What goes wrong ---
+
+
+def poison(patch: pytest.MonkeyPatch, *calls: int, bad: float = float("nan"), where: str = "loss") -> None:
+    """Makes the loss, its gradient, or only what is told of it no number in those calls (from 1)."""
+    compute = Objective.__call__
+    counted = count(1)
+
+    def poisoned(objective: Objective, batch: Batch, *, step: int) -> Loss:
+        loss = compute(objective, batch, step=step)
+        if next(counted) not in calls:
+            return loss
+        if where == "gradient":
+            loss.objective.register_hook(lambda gradient: gradient * bad)
+            return loss
+        return Loss(loss.objective if where == "told" else loss.objective * bad, loss.cross_entropy * bad)
+
+    patch.setattr(Objective, "__call__", poisoned)
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("where", ["loss", "gradient", "told"])
+def test_an_update_that_is_no_number_is_left_out_and_counted(
+    bad: float, where: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: weights and optimiser are as if the step had not been, and so is what is told of loss and norm."""
+    trainer, other = make_trainer(), make_trainer()
+    rows = [(0, 1), (2, 3), (1, 2)]
+    for at in (0, 2):
+        other.progress.step = at
+        other._step([batch_of(other.job.store, *rows[at])])
+    poison(monkeypatch, 2, bad=bad, where=where)
+    for at in range(3):
+        trainer._step([batch_of(trainer.job.store, *rows[at])])
+    expected = weights(other.learner.model)
+    assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.learner.model).items())
+    found, wanted = trainer.learner.updater.sums, other.learner.updater.sums
+    assert (found.loss, found.tokens, found.norm, found.steps) == (wanted.loss, wanted.tokens, wanted.norm, 2)
+    assert (found.skipped, found.in_a_row) == (1, 0)
+
+
+def test_many_updates_in_a_row_that_are_no_number_stop_the_run_with_the_last_good_state_saved(
+    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: the message names the batches; once the cause is gone the run goes on with what it had."""
+    settings = ("training.skips=3", "training.log_every=1")
+    with monkeypatch.context() as patch:
+        poison(patch, *range(11, 40))  # from step 6 on: two batches a step
+        with pytest.raises(TrainingError, match=r"3 steps in a row, up to step 8: batches \d+ of epoch \d+ to \d+ of"):
+            train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert found.step == 8
+    assert all(value.isfinite().all() for value in found.snapshot.tensors["weights"].values())
+    resumed = resume(tmp_path / "run", quiet=True)
+    assert (resumed.summary.step, resumed.summary.skipped) == (14, 3)
+    lines = [line for line in read_journal(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
+    assert [line["skipped"] for line in lines] == [0] * 5 + [1, 2, *[3] * 7]
+    assert digests(tmp_path / "run") != digests(whole("plain", *settings).folder)
+
+
+def test_a_run_with_a_bad_update_that_is_killed_ends_with_the_same_bytes(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one at step 6 comes again after a kill at step 7; the count of them is right."""
+    for name, is_killed in (("whole", False), ("killed", True)):
+        with monkeypatch.context() as patch:
+            poison(patch, 11)
+            if is_killed:
+                stop_at(patch, 7, before="_step", action=kill)
+                with pytest.raises(Killed):
+                    train(toy_values(corpus, "plain"), run=tmp_path / name, quiet=True)
+            else:
+                train(toy_values(corpus, "plain"), run=tmp_path / name, quiet=True)
+        if is_killed:
+            poison(monkeypatch, 11 - 2 * 4)  # it goes on from step 4
+            resume(tmp_path / name, quiet=True)
+    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+
+
+def starve(patch: pytest.MonkeyPatch, *, rows: int, error: Exception) -> list[int]:
+    """Lets batches of more than so many rows run out of memory; gives a list of the rows of those that did not."""
+    compute = Objective.__call__
+    taken: list[int] = []
+
+    def starved(objective: Objective, batch: Batch, *, step: int) -> Loss:
+        loss = compute(objective, batch, step=step)
+        if len(batch.target_lengths) > rows:
+            raise error
+        taken.append(len(batch.target_lengths))
+        return loss
+
+    patch.setattr(Objective, "__call__", starved)
+    return taken
+
+
+NO_MEMORY = (
+    torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
+    RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate 9"),
+    MemoryError(),
+)
+
+
+@pytest.mark.parametrize("error", NO_MEMORY, ids=["device", "cpu", "other cpu", "python"])
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_batch_that_does_not_fit_is_halved_until_it_does(
+    family: str, error: Exception, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: the gradient is the same, and nothing is left of that of the first batch, which did fit."""
+    trainer, other = make_trainer(family), make_trainer(family)
+    batches = [batch_of(trainer.job.store, 0), batch_of(trainer.job.store, 1, 2, 3)]
+    other._step(batches)
+    taken = starve(monkeypatch, rows=1, error=error)
+    trainer._step(batches)
+    assert taken == [1, 1, *[1] * 4]  # in one part, in two, and in four
+    expected = weights(other.learner.model)
+    for name, value in weights(trainer.learner.model).items():
+        torch.testing.assert_close(value, expected[name], rtol=0, atol=1e-9)
+
+
+def test_what_hard_attention_expects_is_as_if_it_had_been_split_at_once(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: a first try that did not fit moves neither the baseline nor what is drawn."""
+    trainer, other = (make_trainer("luong", "model.decoder.attention.choice=hard") for _ in range(2))
+    batches = [batch_of(trainer.job.store, 0), batch_of(trainer.job.store, 1, 2, 3)]
+    other.learner.updater.history._parts[1] = 4
+    other._step(batches)
+    starve(monkeypatch, rows=1, error=NO_MEMORY[0])
+    trainer._step(batches)
+    expected = weights(other.learner.model)
+    assert expected["baseline.value"] != 0
+    assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.learner.model).items())
+
+
+def test_other_errors_are_not_taken_for_a_lack_of_memory(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer()
+    starve(monkeypatch, rows=0, error=RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
+    with pytest.raises(RuntimeError, match="mat1"):
+        trainer._step([batch_of(trainer.job.store, 0, 1)])
+
+
+def test_a_sentence_that_does_not_fit_ends_the_run(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer()
+    starve(monkeypatch, rows=0, error=NO_MEMORY[0])
+    with pytest.raises(TrainingError, match="out of memory in step 1 even with one sentence"):
+        trainer._step([batch_of(trainer.job.store, 0, 1, 2)])
+
+
+@pytest.mark.parametrize("family", ["plain", "bahdanau"])  # tests/faults has the others
+def test_a_split_is_remembered_over_a_resume(
+    family: str, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P8: with dropout another split is another update, so a resume with more memory must split as before."""
+    for name, is_killed in (("whole", False), ("killed", True)):
+        with monkeypatch.context() as patch:
+            starve(patch, rows=5, error=NO_MEMORY[0])
+            if is_killed:
+                stop_at(patch, 7, before="_after_step", action=kill)
+                with pytest.raises(Killed):
+                    train(toy_values(corpus, family, "training.steps=7"), run=tmp_path / name, quiet=True)
+            else:
+                train(toy_values(corpus, family, "training.steps=7"), run=tmp_path / name, quiet=True)
+        if is_killed:
+            resume(tmp_path / name, quiet=True)
+    assert (tmp_path / "whole" / "history.jsonl").read_bytes()
+    assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
