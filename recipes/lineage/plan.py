@@ -1,10 +1,11 @@
 """What the line is made of: its runs, and the commands that train and score them."""
 
 import json
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from corpus import Corpus
 from entries import Entry
@@ -13,8 +14,13 @@ from score import RESULT
 from calque.config import check
 from calque.experiment import Experiment, experiment_values
 
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+
+import fleet
+
 HERE = Path(__file__).resolve().parent
 CONFIG = HERE / "lineage.toml"
+TRAINED = "trained"  # a file in a run's folder: there is nothing left to train
 
 Order = Literal["seed", "cost"]
 
@@ -61,20 +67,36 @@ def runs_of(entries: Sequence[Entry], *, seeds: Sequence[int], out: Path, order:
     return runs if order == "seed" else sorted(runs, key=lambda run: -run.entry.cost)
 
 
+def job_of(run: Run, plan: Plan) -> fleet.Job:
+    """A run as the fleet does it: trained, then scored; what it needed to go on is removed in the end."""
+
+    def told() -> str:
+        found = json.loads((run.folder / RESULT).read_bytes())
+        return f"BLEU {found['bleu_lowercased']:.2f}, trained in {found['training_seconds']:.0f} s"
+
+    def afterwards() -> None:
+        if not plan.keeps_checkpoints:
+            shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
+
+    stages = (
+        fleet.Stage("trains", lambda: train_command(run, plan), run.folder / TRAINED),
+        fleet.Stage("is scored", lambda: score_command(run, plan), run.folder / RESULT),
+    )
+    return fleet.Job(run.label, run.folder, stages, cost=run.entry.cost, told=told, afterwards=afterwards)
+
+
 def train_command(run: Run, plan: Plan) -> list[str]:
     """How a run begins, or goes on where it was."""
-    if (run.folder / "config.toml").is_file():
-        return [sys.executable, "-m", "calque", "train", "--resume", str(run.folder)]
     source, target = plan.corpus
-    return [
-        *(sys.executable, "-m", "calque", "train", "--config", str(CONFIG), "--run", str(run.folder)),
-        *("--system", run.entry.system, "--scale", repr(run.entry.scale * plan.factor)),
+    begin = [
+        *("--config", str(CONFIG), "--system", run.entry.system, "--scale", repr(run.entry.scale * plan.factor)),
         *("--source", str(source.train), "--target", str(target.train)),
         *("--valid-source", str(source.valid), "--valid-target", str(target.valid)),
         *(f"seed={run.seed}", f"data.store={plan.store}", f"training.device={plan.device}"),
         *run.entry.assignments,
         *plan.assignments,
     ]
+    return fleet.train_command(run.folder, begin)
 
 
 def score_command(run: Run, plan: Plan) -> list[str]:
@@ -103,13 +125,3 @@ def experiment_of(entry: Entry, plan: Plan) -> Experiment:
         scale=entry.scale * plan.factor,
     )
     return check(Experiment, values, origin=entry.name)
-
-
-def refuse_other_settings(path: Path, settings: dict[str, Any]) -> None:
-    """Raises a ValueError where the runs of a folder were begun with something else."""
-    before = json.loads(path.read_bytes()) if path.exists() else settings
-    changed = [
-        f"{key} was {before.get(key)!r}, now {value!r}" for key, value in settings.items() if before.get(key) != value
-    ]
-    if changed:
-        raise ValueError(f"{path.parent} was begun with other settings: {'; '.join(changed)}; choose another folder")

@@ -16,10 +16,8 @@ from typing import get_args
 from corpus import CorpusKind, make_corpus
 from entries import ENTRIES, Entry
 from lengths import JOINED
-from plan import Order, Plan, experiment_of, refuse_other_settings, runs_of
-from pool import INTERRUPTED, Pool, say, work
+from plan import Order, Plan, experiment_of, fleet, job_of, runs_of
 from results import SETTINGS
-from score import write_json
 
 from calque.data.prepare import prepare
 from calque.errors import UserError
@@ -64,28 +62,19 @@ def _main() -> int:
         "assignments": given.assignments,
     }
     try:
-        refuse_other_settings(out / SETTINGS, shared)
+        fleet.refuse_other_settings(out / SETTINGS, shared)
         corpus = make_corpus(given.corpus.absolute(), kind=given.corpus_kind, made=out / "corpus")
         plan = Plan(corpus, out, given.factor, given.device, given.assignments, given.keep_checkpoints)
         experiments = [experiment_of(known[name], plan) for name in given.names]
         # once, before many processes want it at the same time
         prepare(experiments[0].data, text=experiments[0].text, folder=plan.store)
-        write_json(out / SETTINGS, shared)
+        fleet.write_json(out / SETTINGS, shared)
     except (OSError, ValueError, UserError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
     runs = runs_of([known[name] for name in given.names], seeds=given.seeds, out=out, order=given.order)
-    pool = Pool(plan, runs, jobs=given.jobs)
-    say(f"{len(runs)} runs, {pool.done} of them done before")
-    work(pool, seconds=None if given.seconds is None else max(0.0, given.seconds - (time.monotonic() - started)))
-    left = [run.label for run in runs if not run.is_finished and run not in pool.failed]
-    if pool.failed:
-        say(f"failed: {' '.join(run.label for run in pool.failed)}")
-    if left:
-        say(f"{len(left)} left: {' '.join(left)}; the same command goes on")
-        return INTERRUPTED
-    say("all others are done" if pool.failed else "all done")
-    return 1 if pool.failed else 0
+    seconds = None if given.seconds is None else max(0.0, given.seconds - (time.monotonic() - started))
+    return fleet.sail([job_of(run, plan) for run in runs], side_by_side=given.jobs, seconds=seconds)
 
 
 if __name__ == "__main__":

@@ -18,6 +18,10 @@ from typing import Any, NamedTuple, get_args
 from corpus import read_lines
 from lengths import JOINED, by_length, join_neighbours
 
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+
+from fleet import write_json
+
 import calque
 from calque.config import read_toml
 from calque.data.fingerprint import digest
@@ -136,13 +140,6 @@ def training_speed(
 def resumed_steps(log: Iterable[str]) -> list[int]:
     """The steps at which a run went on, by its log."""
     return [int(found[1]) for line in log if (found := re.search(r" going on from step (\d+)$", line))]
-
-
-def write_json(path: Path, values: Any) -> None:
-    """Whole or not at all."""
-    temporary = path.with_name(f"{path.name}.tmp")
-    temporary.write_text(json.dumps(values, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    temporary.replace(path)
 
 
 def _translated(translator: Translator, pairs: Pairs) -> list[Row]:

@@ -10,9 +10,9 @@ import pytest
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "lineage"
 sys.path.insert(0, str(FOLDER))
-claims, corpus, entries, figure, lengths, plans, pools, report, kept, score = map(
+claims, corpus, entries, figure, lengths, plans, report, kept, score = map(
     importlib.import_module,
-    ("claims", "corpus", "entries", "figure", "lengths", "plan", "pool", "report", "results", "score"),
+    ("claims", "corpus", "entries", "figure", "lengths", "plan", "report", "results", "score"),
 )
 sys.path.remove(str(FOLDER))
 
@@ -233,19 +233,20 @@ def test_finished_runs_do_not_wait(tmp_path: Path, plan: Any) -> None:
     runs = plans.runs_of(entries.ENTRIES[:2], seeds=[1], out=tmp_path)
     runs[0].folder.mkdir()
     (runs[0].folder / "result.json").touch()
-    pool = pools.Pool(plan, runs, jobs=1)
-    assert (pool.done, [one.label for one in pool.waiting]) == (1, ["sutskever2014-1"])
+    made = plans.fleet.Fleet([plans.job_of(run, plan) for run in runs], side_by_side=1)
+    assert made.finished == {"cho2014-1"}
+    assert [one.label for one in made.waiting] == ["sutskever2014-1"]
 
 
 def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    plans.refuse_other_settings(path, {"factor": 0.5})
+    plans.fleet.refuse_other_settings(path, {"factor": 0.5})
     score.write_json(path, {"factor": 1.0})
-    plans.refuse_other_settings(path, {"factor": 1.0})
+    plans.fleet.refuse_other_settings(path, {"factor": 1.0})
     with pytest.raises(ValueError, match=r"factor was 1\.0, now 0\.5"):
-        plans.refuse_other_settings(path, {"factor": 0.5})
+        plans.fleet.refuse_other_settings(path, {"factor": 0.5})
     with pytest.raises(ValueError, match=r"joined was None, now \[2\]"):
-        plans.refuse_other_settings(path, {"factor": 1.0, "joined": [2]})
+        plans.fleet.refuse_other_settings(path, {"factor": 1.0, "joined": [2]})
 
 
 def test_claims_need_more_than_the_seeds_spread() -> None:
