@@ -139,7 +139,7 @@ def test_jobs(name: str, row: Row, plan: Plan) -> list[Job]:
             stage = Stage("tries settings", partial(_settle, name, seed, plan), _settled(name, seed, plan))
             jobs.append(Job(f"{name}-{seed}.settle", stage.done.with_suffix(""), (stage,), needs, SCORING))
         needs += tuple(job.label for job in jobs)
-    for seed in plan.seeds:
+    for seed in plan.seeds[:1] if row.together else plan.seeds:
         stage = Stage("is tested", partial(_test, name, seed, plan), plan.out / "tested" / f"{name}-{seed}.json")
         told = partial(_told, stage.done)
         jobs.append(Job(f"{name}-{seed}.test", stage.done.with_suffix(""), (stage,), needs, SCORING, told=told))
@@ -166,8 +166,9 @@ def _test(name: str, seed: int, plan: Plan) -> list[str]:
         found = [json.loads(_settled(name, each, plan).read_bytes())["tried"] for each in plan.seeds]
         tries = [best_setting(found)]
     to = plan.out / "tested" / f"{name}-{seed}.json"
-    run = _winner(name, seed, plan)
-    return judge_command(run, plan.files(TEST), to, plan, name=name, seed=seed, tries=tries, keeps=True)
+    runs = [_winner(name, each, plan) for each in (plan.seeds if plan.lists.rows[name].together else [seed])]
+    command = judge_command(runs[0], plan.files(TEST), to, plan, name=name, seed=seed, tries=tries, keeps=True)
+    return command + (["--with", *map(str, runs[1:])] if runs[1:] else [])
 
 
 def _told(path: Path) -> str:
@@ -201,8 +202,8 @@ def begin(name: str, seed: int, plan: Plan) -> list[str]:
 
 
 def assignments_of(variant: Variant, seed: int, plan: Plan) -> list[str]:
-    """A variant's settings, with those for all runs, and what it takes from other runs."""
-    found = list(variant.settings)
+    """A variant's settings, those for all runs, and what it takes from other runs."""
+    found = [*variant.settings, *plan.assignments]
     if variant.corpus:
         both = (plan.files("train"), plan.made(variant.corpus))
         corpora = ", ".join(f"{{kind = 'files', source = '{one}', target = '{other}'}}" for one, other in both)
@@ -210,7 +211,7 @@ def assignments_of(variant: Variant, seed: int, plan: Plan) -> list[str]:
         found += [f"data.train=[{corpora}]", f"text={{kind = 'given', path = '{teacher}'}}"]
     if variant.warm:
         found += [f"training.warm_start={plan.out / f'{variant.warm}-{seed}'}"]
-    return [*found, *plan.assignments]
+    return found
 
 
 def experiment_of(variant: Variant, plan: Plan, *, origin: str = "variant") -> Experiment:

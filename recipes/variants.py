@@ -61,6 +61,10 @@ class Row(Config):
     """Its candidates."""
     told: str
     """How the table calls it."""
+    against: tuple[str, ...] = ()
+    """Rows that it is compared with."""
+    together: bool = False
+    """Whether its seeds translate as one, an ensemble."""
     averages: tuple[int, ...] = ()
     """Numbers of last checkpoints whose mean is tried on validation; without any, the run's own model."""
     beams: tuple[int, ...] = (5,)

@@ -19,6 +19,10 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+
+from pages import write_page
+
 DOMAINS = ("captions", "phrasebook")
 TESTED = 300  # sentences of each domain
 ASSIGNMENT = re.compile(r"[a-z_]+(\.[a-z_]+)+=.*", re.DOTALL)
@@ -128,15 +132,6 @@ def table(scores: Mapping[str, Mapping[str, float]], told: Mapping[str, str], *,
     return "\n".join([*rows, "", note])
 
 
-def filled(text: str, results: str) -> str:
-    """A page with what stands between its marks replaced."""
-    before, begin, rest = text.partition("<!-- results -->")
-    _, end, after = rest.partition("<!-- /results -->")
-    if not (begin and end):
-        raise ValueError("there is no place for the results: it is between <!-- results --> and <!-- /results -->")
-    return f"{before}{begin}\n\n{results}\n\n{end}{after}"
-
-
 def _steps(count: int) -> list[str]:
     return [f"training.{key}={count}" for key in ("steps", "validate_every", "checkpoint_every")]
 
@@ -213,7 +208,7 @@ def _main() -> None:
     made = table(scores, told, note=note)
     print(made)
     if given.write:
-        given.write.write_text(filled(given.write.read_text(encoding="utf-8"), made), encoding="utf-8")
+        write_page(given.write, made)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,108 @@
+"""Makes the table of the distillation recipe from a folder of runs and a file of speeds.
+
+    python recipes/distillation/report.py OUT --keep recipes/distillation/results.json
+    python recipes/distillation/report.py recipes/distillation/results.json --write recipes/distillation/README.md
+
+The speeds are those of OUT/speeds.json, which speed.py writes.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+
+from fleet import write_json
+from pages import mean, of_runs, ranged, read_tested, table, variant_of, write_page
+from variants import Row, read_lists
+
+LIST = Path(__file__).resolve().parent / "distillation.toml"
+SPEEDS = "speeds.json"
+
+
+def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
+    """All numbers of the tables."""
+    kept: dict[str, Any] = {"rows": {}}
+    for name, row in rows.items():
+        if found := read_tested(out, name):
+            run = variant_of(found[0])
+            kept["rows"][name] = {
+                "told": row.told,
+                "bleu": [each.bleu for each in found],
+                "chrf": [each.result["scores"]["chrf"] for each in found],
+                "valid": [] if row.together else of_runs(out, run, "scores", "bleu_lowercased"),
+                "parameters": found[0].result["parameters"]
+                * (len(list(out.glob(f"{run}-[0-9]*"))) if row.together else 1),
+                "signatures": found[0].result["scores"]["signatures"],
+            }
+    speeds = out / SPEEDS
+    return {**kept, **(json.loads(speeds.read_bytes()) if speeds.is_file() else {})} if kept["rows"] else {}
+
+
+def page(kept: Mapping[str, Any]) -> str:
+    """Scores, how far the student is from its teachers, and speeds."""
+    rows = kept["rows"]
+    scored = [
+        (
+            row["told"],
+            f"{row['parameters']:,}",
+            ranged(row["valid"]),
+            f"**{ranged(row['bleu'])}**",
+            f"{mean(row['chrf']):.2f}",
+        )
+        for row in rows.values()
+    ]
+    parts = [table(("model", "parameters", "val BLEU", "test BLEU, lowercased (range)", "chrF"), scored)]
+    if "student" in rows:
+        apart = [
+            f"{mean(rows['student']['bleu']) - mean(rows[name]['bleu']):+.2f} BLEU from {rows[name]['told']}"
+            for name in ("teacher", "ensemble", "student-alone")
+            if name in rows
+        ]
+        parts.append(f"The student is {', '.join(apart)}.")
+    if "speeds" in kept:
+        names = list(kept["speeds"])
+        ways = [kept["speeds"][name] for name in names]
+        speeds = [(_told(each[0]), *(_speed(one) for one in each), _times(each)) for each in zip(*ways, strict=True)]
+        parts.append(table(("sentences/s (target pieces/s)", *names, "student : teacher"), speeds))
+        parts.append(f"torch {kept['torch']}" + (f", {kept['gpu']}" if kept["gpu"] else ""))
+    parts.append("\n".join(f"- {name}: `{one}`" for name, one in next(iter(rows.values()))["signatures"].items()))
+    return "\n\n".join(parts)
+
+
+def _told(one: Mapping[str, Any]) -> str:
+    place = "one CPU thread" if one["device"] == "cpu" else "GPU"
+    search = "greedy" if one["beam"] == 1 else f"beam {one['beam']}"
+    return f"{place}, {search}, {'all at once' if one['at_once'] else 'one by one'}"
+
+
+def _speed(one: Mapping[str, Any]) -> str:
+    return f"{one['sentences']:,.0f} ({one['tokens']:,.0f})"
+
+
+def _times(each: Sequence[Mapping[str, Any]]) -> str:
+    """The last model against the first."""
+    return f"{each[-1]['sentences'] / each[0]['sentences']:.1f}"
+
+
+def _main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="a folder of runs, or what was kept of it")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks")
+    given = parser.parse_args()
+    kept = collect(given.path, read_lists([LIST]).rows) if given.path.is_dir() else json.loads(given.path.read_bytes())
+    if not kept:
+        sys.exit(f"report.py: nothing was tested in {given.path}")
+    print(page(kept))
+    if given.keep:
+        write_json(given.keep, kept)
+    if given.write:
+        write_page(given.write, page(kept))
+
+
+if __name__ == "__main__":
+    _main()

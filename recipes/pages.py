@@ -1,0 +1,84 @@
+"""What reports of recipes share: the tested rows of a folder of runs, ranges, and pages with a place for results."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Tested(NamedTuple):
+    """A row with a seed: what judge.py wrote of it, and its translations."""
+
+    seed: int
+    result: Mapping[str, Any]
+    translations: list[str]
+
+    @property
+    def bleu(self) -> float:
+        """Lowercased."""
+        return float(self.result["scores"]["bleu_lowercased"])
+
+
+def read_tested(out: Path, row: str) -> list[Tested]:
+    """What was tested of a row, by seed; nothing where it has not come so far."""
+    found = [json.loads(path.read_bytes()) for path in (out / "tested").glob("*.json")]
+    mine = sorted((each for each in found if each["name"] == row), key=lambda each: each["seed"])
+    return [Tested(each["seed"], each, _lines(out / "tested" / f"{row}-{each['seed']}.de")) for each in mine]
+
+
+def of_runs(out: Path, run: str, *path: str) -> list[float]:
+    """A number that every seed's result.json of a variant has; `path` are its keys."""
+    found = [_at(json.loads(each.read_bytes()), path) for each in sorted(out.glob(f"{run}-[0-9]*/result.json"))]
+    return [float(value) for value in found]
+
+
+def variant_of(tested: Tested) -> str:
+    """The variant whose run it is."""
+    return str(tested.result["run"]).rpartition("-")[0]
+
+
+def mean(values: Sequence[float]) -> float:
+    return sum(values) / len(values)
+
+
+def ranged(values: Sequence[float], *, digits: int = 2) -> str:
+    """`41.31 (40.98 to 41.62)`, or the one value there is."""
+    if not values:
+        return ""
+    told = f"{mean(values):.{digits}f}"
+    return told if len(values) == 1 else f"{told} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table of Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def filled(text: str, results: str, *, name: str = "results") -> str:
+    """A page with what stands between its marks replaced.
+
+    >>> filled("a <!-- results -->old<!-- /results --> b", "new")
+    'a <!-- results -->\\n\\nnew\\n\\n<!-- /results --> b'
+    """
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, opened, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (opened and closed):
+        raise ValueError(f"there is no place for the results: it begins with {begin} and ends with {end}")
+    return f"{before}{begin}\n\n{results.strip()}\n\n{end}{after}"
+
+
+def write_page(path: Path, results: str, *, name: str = "results") -> None:
+    """Puts results into a page."""
+    path.write_text(filled(path.read_text(encoding="utf-8"), results, name=name), encoding="utf-8")
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+
+
+def _at(values: Any, path: Sequence[str]) -> Any:
+    for key in path:
+        values = values[key]
+    return values
