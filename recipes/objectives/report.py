@@ -125,10 +125,10 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
 def verdict(found: Mapping[str, Any]) -> str:
     """Better or worse where both tests on all seeds, and the sign in every seed, say so."""
     values = [found["together"][kind]["bleu"] for kind in SAMPLES]
-    signs = {difference > 0 for difference in found["differences"]}
-    if max(values) >= LEVEL or len(signs) > 1:
+    least, most = min(found["differences"]), max(found["differences"])
+    if max(values) >= LEVEL or least <= 0 <= most:
         return "no clear difference"
-    return "**better**" if signs == {True} else "**worse**"
+    return "**better**" if least > 0 else "**worse**"
 
 
 def draw(path: Path, kept: Mapping[str, Mapping[str, Any]]) -> None:

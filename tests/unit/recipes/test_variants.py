@@ -1,0 +1,319 @@
+"""The lists of variants and their reports: every list is sound, choices look at val alone, tests are sacreBLEU's."""
+
+import importlib
+import importlib.util
+import json
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from sacrebleu.metrics.bleu import BLEU
+
+FOLDER = Path(__file__).parents[3] / "recipes"
+LISTS = sorted(path for path in FOLDER.rglob("*.toml") if "[rows." in path.read_text(encoding="utf-8"))
+sys.path.insert(0, str(FOLDER))
+variants, judge, pages = map(importlib.import_module, ("variants", "judge", "pages"))
+
+
+def module(path: str, name: str) -> ModuleType:
+    """A script of a recipe under a name of its own: several are called report.py."""
+    spec = importlib.util.spec_from_file_location(name, FOLDER / path)
+    assert spec and spec.loader
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
+    return made
+
+
+runs = module("run.py", "recipes_run")
+distil = module("distillation/distil.py", "recipes_distil")
+speed = module("distillation/speed.py", "recipes_speed")
+objectives = module("objectives/report.py", "recipes_objectives_report")
+search = module("multi30k/report.py", "recipes_multi30k_report")
+distillation = module("distillation/report.py", "recipes_distillation_report")
+finetuning = module("finetuning/run.py", "recipes_finetuning_run")
+sys.path.remove(str(FOLDER))
+
+
+def plan(out: Path, *paths: Path, rows: list[str] | None = None) -> Any:
+    lists = variants.read_lists(paths or LISTS, rows=rows)
+    return runs.Plan(lists, Path("corpus"), out, (1, 2, 3), "cpu", ("training.threads=1",))
+
+
+def write_result(out: Path, name: str, seed: int, bleu: float) -> None:
+    """What judge.py leaves of a run."""
+    folder = out / f"{name}-{seed}"
+    folder.mkdir(parents=True)
+    found = {"name": name, "seed": seed, "parameters": 9, "training_seconds": 7.0, "scores": {"bleu_lowercased": bleu}}
+    (folder / "result.json").write_text(json.dumps(found))
+
+
+def write_test(out: Path, row: str, run: str, lines: list[str], references: list[str], *, seed: int = 1) -> None:
+    """What judge.py leaves of the test set."""
+    (out / "tested").mkdir(exist_ok=True)
+    scores = {"setting": [10, 5, 1.4], **judge.scores(lines, references)}
+    found = {"name": row, "seed": seed, "run": f"{run}-{seed}", "parameters": 9, "scores": scores, "tried": [scores]}
+    (out / "tested" / f"{row}-{seed}.json").write_text(json.dumps(found))
+    (out / "tested" / f"{row}-{seed}.de").write_text("".join(f"{line}\n" for line in lines))
+
+
+def test_there_are_lists() -> None:
+    assert {path.name for path in LISTS} == {"objectives.toml", "recurrent.toml", "search.toml", "distillation.toml"}
+
+
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_every_variant_is_a_config_that_calque_takes(path: Path, tmp_path: Path) -> None:
+    asked = plan(tmp_path, path)
+    for name, variant in asked.lists.variants.items():
+        experiment = runs.experiment_of(variant, asked, origin=name)
+        longest = max((each for row in asked.lists.rows.values() if name in row.of for each in row.averages), default=1)
+        assert experiment.training.keep >= longest, f"{name} keeps fewer checkpoints than its row averages"
+        assert experiment.training.threads == 1
+
+
+@pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
+def test_jobs_can_all_be_begun(path: Path, tmp_path: Path) -> None:
+    jobs = runs.jobs_of(plan(tmp_path, path))
+    done: set[str] = set()
+    while left := [job for job in jobs if job.label not in done]:
+        ready = [job.label for job in left if set(job.needs) <= done]
+        assert ready, f"they wait for each other: {[job.label for job in left]}"
+        done |= set(ready)
+
+
+def test_the_winner_on_val_gets_all_seeds_and_nobody_else(tmp_path: Path) -> None:
+    asked = plan(tmp_path, FOLDER / "objectives/objectives.toml", rows=["scheduled-sampling"])
+    jobs = {job.label: job for job in runs.jobs_of(asked)}
+    assert set(jobs["sampling-half-2"].needs) == {"sampling-half-1", "sampling-little-1"}
+    write_result(tmp_path, "sampling-half", 1, 39.5)
+    write_result(tmp_path, "sampling-little", 1, 39.4)
+    wanted = {label for label, job in jobs.items() if job.is_wanted()}
+    assert wanted == {
+        *("sampling-half-1", "sampling-little-1", "sampling-half-2", "sampling-half-3"),
+        *(f"scheduled-sampling-{seed}.test" for seed in (1, 2, 3)),
+    }
+    command = jobs["scheduled-sampling-2.test"].stages[0].command()
+    assert str(tmp_path / "sampling-half-2") in command and "corpus/test_2016_flickr.en.gz" in command
+
+
+def test_only_tests_read_the_test_set(tmp_path: Path) -> None:
+    asked = plan(tmp_path)
+    for name in asked.lists.variants:
+        write_result(tmp_path, name, 1, 40.0)
+    for seed in (1, 2, 3):
+        (tmp_path / "settled").mkdir(exist_ok=True)
+        for row in ("best", "widest"):
+            tried = [{"setting": [10, 5, 1.4], "bleu_lowercased": 40.0}]
+            (tmp_path / "settled" / f"{row}-{seed}.json").write_text(json.dumps({"tried": tried}))
+    for job in runs.jobs_of(asked):
+        reads = any("test_2016" in word for stage in job.stages for word in stage.command())
+        assert reads == job.label.endswith(".test")
+
+
+def test_settings_are_chosen_by_the_mean_of_seeds() -> None:
+    row = variants.Row(of=("a",), told="", averages=(10, 5), length_penalties=(1.4, 1.0))
+    settings = variants.settings_of(row)
+    assert len(settings) == 4
+    values = ((40.0, 39.0, 40.5, 40.2), (40.1, 41.0, 39.7, 40.2))
+    tried = [
+        [{"setting": list(each), "bleu_lowercased": value} for each, value in zip(settings, seed, strict=True)]
+        for seed in values
+    ]
+    assert variants.best_setting(tried) == variants.Setting(5, 5, 1.0)
+    assert [judge.setting(judge.written(each)) for each in settings] == settings
+    assert judge.setting(judge.written(variants.Setting(None, 1, None))) == variants.Setting(None, 1, None)
+
+
+def test_a_student_reads_both_corpora_in_its_teachers_pieces(tmp_path: Path) -> None:
+    asked = plan(tmp_path, FOLDER / "distillation/distillation.toml")
+    command = runs.begin("student", 2, asked)
+    (data,) = (word for word in command if word.startswith("data.train="))
+    assert "corpus/train.de.gz" in data and str(tmp_path / "made/distilled/train.de") in data
+    assert f"text={{kind = 'given', path = '{tmp_path / 'plain-1'}'}}" in command
+    labels = {job.label: job for job in runs.jobs_of(asked)}
+    assert labels["student-2"].needs == ("distilled",)
+    assert labels["distilled.part-3"].needs == ("plain-1", "plain-2", "plain-3")
+    assert "ensemble-1.test" in labels and "ensemble-2.test" not in labels
+    command = labels["ensemble-1.test"].stages[0].command()
+    assert command[-3:] == ["--with", str(tmp_path / "plain-2"), str(tmp_path / "plain-3")]
+
+
+def test_a_second_phase_begins_with_the_run_of_its_seed(tmp_path: Path) -> None:
+    asked = plan(tmp_path, FOLDER / "objectives/objectives.toml")
+    assert f"training.warm_start={tmp_path / 'plain-3'}" in runs.begin("risk", 3, asked)
+    assert "plain-3" in next(job for job in runs.jobs_of(asked) if job.label == "continued-3").needs
+
+
+@pytest.mark.parametrize(
+    ("text", "match"),
+    [
+        ('[rows.a]\ntold = "a"\nof = ["b"]\n', "variants of rows.a: b"),
+        ('[variants.a]\nwhy = ""\nconfig = "x"\ncorpus = "made"\n', "corpus of variants.a: made"),
+        ('[variants.a]\nwhy = ""\nconfig = "x"\nwarm = "b"\n', "warm of variants.a: b"),
+        ('[made.a]\nteachers = "b"\n', "teachers of made.a: b"),
+    ],
+)
+def test_names_that_are_not_there_are_refused(text: str, match: str, tmp_path: Path) -> None:
+    (tmp_path / "list.toml").write_text(text)
+    with pytest.raises(ValueError, match=match):
+        variants.read_lists([tmp_path / "list.toml"])
+
+
+def test_parts_are_all_there_is() -> None:
+    lines = list(range(29_001))
+    assert [line for number in range(4) for line in lines[distil.part_of(29_001, parts=4, number=number)]] == lines
+
+
+def test_the_translation_most_like_the_reference_is_kept() -> None:
+    found = distil.read_nbest(["1\t-0.1\ta cat sat", "1\t-0.2\tthe cat sat down", "2\t-0.5\ta\tb"])
+    assert found == {1: ["a cat sat", "the cat sat down"], 2: ["a\tb"]}
+    metric = BLEU(effective_order=True)
+    assert distil.pick(found[1], "the cat sat down", by="bleu", metric=metric) == "the cat sat down"
+    assert distil.pick(found[1], "the cat sat down", by="score", metric=metric) == "a cat sat"
+
+
+REFERENCES = [f"a man number {number} walks over the long street with his dog" for number in range(40)]
+WORSE, BAD = (
+    [line.replace("walks over", "went on") if number % 2 == rest else line for number, line in enumerate(REFERENCES)]
+    for rest in (0, 1)
+)
+
+
+@pytest.fixture
+def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fewer draws than sacreBLEU's own number: the tests are the same, their p-values coarser."""
+    monkeypatch.setattr(objectives, "SAMPLES", {"bs": 200, "ar": 400})
+
+
+@pytest.mark.usefixtures("few_samples")
+def test_paired_tests_tell_a_difference_from_none() -> None:
+    assert objectives.paired(WORSE, REFERENCES, REFERENCES, kind="bs")["bleu"] < 0.01
+    assert objectives.paired(WORSE, REFERENCES, REFERENCES, kind="ar")["bleu"] < 0.01
+    assert objectives.paired(WORSE, BAD, REFERENCES, kind="bs")["bleu"] > 0.1
+    assert objectives.paired(WORSE, BAD, REFERENCES, kind="ar")["bleu"] > 0.1
+
+
+@pytest.mark.usefixtures("few_samples")
+def test_the_table_of_objectives(tmp_path: Path) -> None:
+    rows = variants.read_lists([FOLDER / "objectives/objectives.toml"]).rows
+    for seed in (1, 2):
+        write_result(tmp_path, "plain", seed, 39.0)
+        write_result(tmp_path, "rdrop5", seed, 40.0 + seed)
+        write_test(tmp_path, "cross-entropy", "plain", WORSE, REFERENCES, seed=seed)
+        write_test(tmp_path, "r-drop", "rdrop5", REFERENCES, REFERENCES, seed=seed)
+    write_result(tmp_path, "rdrop2", 1, 40.5)
+    kept = json.loads(json.dumps(objectives.collect(tmp_path, REFERENCES, rows)))
+    assert list(kept) == ["cross-entropy", "r-drop"]
+    text = objectives.page(kept)
+    assert "| R-Drop | `rdrop5` | 41.50 | **100.00 (100.00 to 100.00)** | 100.00 | 7 |" in text
+    assert "| R-Drop against cross-entropy | +" in text and "**better**" in text
+    assert "- R-Drop: `rdrop5` 41.00, `rdrop2` 40.50" in text
+    objectives.draw(tmp_path / "figure.png", kept)
+    assert (tmp_path / "figure.png").stat().st_size > 5000
+
+
+def test_a_verdict_needs_both_tests_and_every_seed() -> None:
+    def verdict(differences: list[float], *p: float) -> str:
+        together = {kind: {"bleu": each} for kind, each in zip(("bs", "ar"), p, strict=True)}
+        return str(objectives.verdict({"differences": differences, "together": together}))
+
+    assert verdict([0.5, 0.2], 0.01, 0.01) == "**better**"
+    assert verdict([-0.5, -0.2], 0.01, 0.01) == "**worse**"
+    assert (
+        verdict([0.5, -0.2], 0.01, 0.01)
+        == verdict([0.5, 0.2], 0.01, 0.06)
+        == verdict([0.0], 0.0, 0.0)
+        == "no clear difference"
+    )
+
+
+def test_the_tables_of_the_search(tmp_path: Path) -> None:
+    lists = variants.read_lists([FOLDER / "multi30k/search.toml"])
+    for name, bleu in (("rdrop5", 41.0), ("rdrop5-drop2", 41.5)):
+        write_result(tmp_path, name, 1, bleu)
+    write_test(tmp_path, "best", "rdrop5-drop2", WORSE, REFERENCES)
+    (tmp_path / "settled").mkdir()
+    tried = [{"setting": [10, 5, 1.4], "bleu_lowercased": 41.6}, {"setting": [5, 5, 1.4], "bleu_lowercased": 41.4}]
+    (tmp_path / "settled/best-1.json").write_text(json.dumps({"tried": tried}))
+    text = search.page(json.loads(json.dumps(search.collect(tmp_path, lists))))
+    assert text.index("**`rdrop5-drop2`**") < text.index("| `rdrop5` |") < text.index("not trained")
+    assert "| 10 | 5 | 1.4 | 41.60 |" in text and "model.encoder.dropout=0.2" in text
+    assert search.collect(tmp_path / "nothing", lists) == {}
+
+
+def test_the_table_of_distillation(tmp_path: Path) -> None:
+    rows = variants.read_lists([FOLDER / "distillation/distillation.toml"]).rows
+    for row, run, lines in (
+        ("teacher", "plain", REFERENCES),
+        ("ensemble", "plain", REFERENCES),
+        ("student", "student", WORSE),
+    ):
+        write_test(tmp_path, row, run, lines, REFERENCES)
+    for name in ("plain", "student"):
+        write_result(tmp_path, name, 1, 40.0)
+    ways = [{"device": "cpu", "beam": 1, "at_once": True}, {"device": "cuda", "beam": 5, "at_once": False}]
+    speeds = {
+        name: [{**way, "sentences": value, "tokens": 10 * value} for way in ways]
+        for name, value in (("teacher", 50.0), ("student", 120.0))
+    }
+    told = {"speeds": speeds, "gpu": "a GPU", "torch": "2", "sentences": 9}
+    (tmp_path / "speeds.json").write_text(json.dumps(told))
+    text = distillation.page(distillation.collect(tmp_path, rows))
+    assert "| one CPU thread, greedy, all at once | 50 (500) | 120 (1,200) | 2.4 |" in text
+    assert "BLEU from teacher, each alone" in text
+
+
+def test_speeds_are_of_sentences_and_pieces(trained: Path) -> None:
+    import calque
+
+    translator = calque.load(trained, device="cpu")
+    for at_once in (True, False):
+        found = speed.measure(translator, ["a b c", "d e"], way=speed.Way("cpu", 1, at_once))
+        assert found["tokens"] > found["sentences"] > 0
+    assert speed.medians([{"a": 1.0}, {"a": 9.0}, {"a": 2.0}]) == {"a": 2.0}
+
+
+def test_a_mean_of_checkpoints_translates(trained: Path) -> None:
+    """Of the one checkpoint a run has kept the mean is the run's own model; more than there are is refused."""
+    import calque
+
+    one, other = (calque.load(trained, device="cpu") for _ in range(2))
+    setting = variants.Setting(1, 2, 0.5)
+    judge.averaged(trained, other, last=1)
+    sources = ["a b c d", "h g f"]
+    assert judge.translate(one, sources, setting=setting) == judge.translate(other, sources, setting=setting)
+    with pytest.raises(ValueError, match="the mean of 99 is wanted"):
+        judge.averaged(trained, one, last=99)
+
+
+def test_pages_keep_what_is_around_their_marks() -> None:
+    text = "before <!-- search -->\nold\n<!-- /search --> after"
+    assert pages.filled(text, "new\n", name="search") == "before <!-- search -->\n\nnew\n\n<!-- /search --> after"
+    with pytest.raises(ValueError, match="no place"):
+        pages.filled(text, "new")
+
+
+def test_every_page_has_its_place() -> None:
+    places = {"objectives": "results", "distillation": "results", "finetuning": "results", "multi30k": "search"}
+    for recipe, name in places.items():
+        text = (FOLDER / recipe / "README.md").read_text(encoding="utf-8")
+        assert "NEW" in pages.filled(text, "NEW", name=name)
+
+
+def test_ways_to_adapt_differ_in_what_they_say(tmp_path: Path) -> None:
+    place = finetuning.Place(tmp_path / "corpus", tmp_path)
+    settings = {way.name: finetuning.way_settings(way, place) for way in finetuning.WAYS}
+    assert not any("warm_start" in one for one in settings["scratch"])
+    assert f"training.warm_start={place.general}" in settings["kept"]
+    assert any(str(place.general) in one for one in settings["kept"] if one.startswith("text="))
+    assert any(str(place.pieces) in one for one in settings["extended"] if one.startswith("text="))
+    mixed = finetuning.corpora(place, finetuning.WAYS[-1])
+    assert "weight = 0.2" in mixed and "phrasebook" in mixed and "train.de.gz" in mixed
+    scores = {
+        name: {"captions": 20.0 - place, "phrasebook": 10.0, "new": 5.0, "steps": 9.0}
+        for place, name in enumerate(("general", "kept"))
+    }
+    text = finetuning.table(scores, {"general": "g", "kept": "k"}, note="n")
+    assert "| `kept` | k | 5 | 9 | 10.0 | 19.0 | 1.0 |" in text
