@@ -3,10 +3,12 @@
     python recipes/distillation/speed.py --runs teacher=OUT/plain-1 student=OUT/student-1 --source test.en --to FILE
 
 `teacher=A,B,C` is an ensemble. Each way is timed several times, interleaved, and the median is kept; loading and a
-first round are left out. Nothing else should run on the machine meanwhile.
+first round are left out. Nothing else should run on the machine meanwhile. What FILE says of other devices stays, so
+that they may be measured on different machines.
 """
 
 import argparse
+import json
 import statistics
 import sys
 import time
@@ -79,7 +81,10 @@ def _main() -> None:
     torch.set_num_threads(1)
     sources = read_lines(given.source)
     runs = dict(one.split("=", maxsplit=1) for one in given.runs)
-    found: dict[str, list[dict[str, Any]]] = {name: [] for name in runs}
+    before = json.loads(given.to.read_bytes()) if given.to.is_file() else {"speeds": {}, "gpu": ""}
+    found: dict[str, list[dict[str, Any]]] = {
+        name: [one for one in before["speeds"].get(name, []) if one["device"] not in given.devices] for name in runs
+    }
     for device in given.devices:
         loaded = {name: _load(paths, device=device) for name, paths in runs.items()}
         for way in (Way(device, beam, at_once) for at_once in (True, False) for beam in given.beams):
@@ -92,8 +97,8 @@ def _main() -> None:
             for name in runs:
                 found[name].append({**way._asdict(), **medians([each[name] for each in rounds])})
                 say(f"{name}: {found[name][-1]}")
-    machine = torch.cuda.get_device_name() if "cuda" in given.devices else ""
-    write_json(given.to, {"speeds": found, "gpu": machine, "torch": torch.__version__, "sentences": given.sentences})
+    gpu = torch.cuda.get_device_name() if "cuda" in given.devices else before["gpu"]
+    write_json(given.to, {"speeds": found, "gpu": gpu, "torch": torch.__version__})
 
 
 if __name__ == "__main__":

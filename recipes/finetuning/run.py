@@ -37,14 +37,14 @@ class Way(NamedTuple):
     is_warm: bool  # whether it begins with the first domain's model
     is_extended: bool  # whether its pieces are learnt from both domains
     is_mixed: bool = False  # whether it still sees captions
-    steps: int = 250
+    steps: int = 150
 
 
 WAYS = (
     Way("scratch", "from nothing", is_warm=False, is_extended=True),
     Way("kept", "the old pieces", is_warm=True, is_extended=False),
     Way("extended", "more pieces", is_warm=True, is_extended=True),
-    Way("mixed", "more pieces, as many captions as phrases", is_warm=True, is_extended=True, is_mixed=True, steps=500),
+    Way("mixed", "more pieces, as many captions as phrases", is_warm=True, is_extended=True, is_mixed=True, steps=300),
 )
 
 
@@ -98,7 +98,7 @@ def corpora(place: Place, way: Way | None = None) -> str:
 def general_settings() -> list[str]:
     """The first domain's model, as a user might have it for long."""
     return [
-        *("text.vocabulary_size=4000", *_steps(1200), "training.schedule.warmup=200"),
+        *("text.vocabulary_size=4000", *_steps(500), "training.schedule.warmup=150"),
         "training.optimiser.learning_rate=0.004",
     ]
 

@@ -258,7 +258,7 @@ def test_the_table_of_distillation(tmp_path: Path) -> None:
         name: [{**way, "sentences": value, "tokens": 10 * value} for way in ways]
         for name, value in (("teacher", 50.0), ("student", 120.0))
     }
-    told = {"speeds": speeds, "gpu": "a GPU", "torch": "2", "sentences": 9}
+    told = {"speeds": speeds, "gpu": "a GPU", "torch": "2"}
     (tmp_path / "speeds.json").write_text(json.dumps(told))
     text = distillation.page(distillation.collect(tmp_path, rows))
     assert "| one CPU thread, greedy, all at once | 50 (500) | 120 (1,200) | 2.4 |" in text
