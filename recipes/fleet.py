@@ -40,7 +40,7 @@ class Job:
     stages: tuple[Stage, ...]
     needs: tuple[str, ...] = ()  # labels of jobs that must be done before, or have turned out not to be wanted
     cost: float = 0.0  # what starts first where costs decide
-    is_wanted: Callable[[], bool] = lambda: True  # asked once all it needs is there; others may have been better
+    is_wanted: Callable[[], bool | None] = lambda: True  # asked when all it needs is there; None: it is not known yet
     told: Callable[[], str] = lambda: "done"  # what came of it, in a few words
     afterwards: Callable[[], None] = nothing
 
@@ -87,14 +87,19 @@ class Fleet:
 
     def start(self) -> None:
         """Starts what there is room for and has what it needs, in order; what turns out not to be wanted is dropped."""
-        for job in list(self.waiting):
-            if len(self.workers) >= self.side_by_side:
-                return
-            if set(job.needs) <= self.finished | {each.label for each in self.unwanted}:
-                self.waiting.remove(job)
-                if job.is_wanted():
+        dropped = -1
+        while dropped < len(self.unwanted):  # what waited for one that is dropped may begin
+            dropped = len(self.unwanted)
+            for job in list(self.waiting):
+                if len(self.workers) >= self.side_by_side:
+                    return
+                settled = self.finished | {each.label for each in self.unwanted}
+                wanted = job.is_wanted() if set(job.needs) <= settled else None
+                if wanted is not None:
+                    self.waiting.remove(job)
+                if wanted:
                     self._launch(job)
-                else:
+                elif wanted is False:
                     self.unwanted.append(job)
 
     def look(self, *, stopping: bool = False) -> None:

@@ -69,7 +69,7 @@ class Plan(NamedTuple):
 
 
 def jobs_of(plan: Plan) -> list[Job]:
-    """All jobs of the rows, what they need first; the winner's other seeds wait for the choice."""
+    """All jobs of the rows; the winner's other seeds wait for the choice."""
     lists = plan.lists
     candidates = dict.fromkeys(name for row in lists.rows.values() for name in row.of)
     wanted: dict[str, bool] = {}  # a variant, and whether all its seeds are needed whatever is chosen
@@ -89,11 +89,12 @@ def run_job(name: str, seed: int, plan: Plan, *, surely: bool = False) -> Job:
     competing = [row for row in plan.lists.rows.values() if name in row.of]
     needs = [variant.corpus] if variant.corpus else []
     needs += [f"{variant.warm}-{seed}"] if variant.warm else []
-    if seed != first and not surely:
-        needs += [f"{each}-{first}" for row in competing for each in row.of]
 
-    def is_wanted() -> bool:
-        return seed == first or surely or any(chosen(row, out=plan.out, seed=first) == name for row in competing)
+    def is_wanted() -> bool | None:
+        winners = [chosen(row, out=plan.out, seed=first) for row in competing]
+        if seed == first or surely or name in winners:
+            return True
+        return None if None in winners else False
 
     def told() -> str:
         found = result_of(plan.out, name, seed)
@@ -251,7 +252,7 @@ def judge_command(
     return [
         *(sys.executable, str(HERE / "judge.py"), str(run), "--source", str(files[0]), "--reference", str(files[1])),
         *("--to", str(to), "--name", name, "--seed", str(seed), "--device", plan.device),
-        *(word for one in tries for word in ("--setting", written(one))),
+        *(f"--setting={written(one)}" for one in tries),  # which may begin with a hyphen
         *(("--translations", str(to.with_suffix(f".{LANGUAGES[1]}"))) if keeps else ()),
     ]
 

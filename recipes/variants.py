@@ -116,10 +116,15 @@ def read_lists(paths: Iterable[Path], *, rows: Sequence[str] | None = None) -> L
     return found
 
 
-def chosen(row: Row, *, out: Path, seed: int) -> str:
-    """The candidate with the highest lowercased BLEU on validation with that seed; the earlier one among equals."""
+def chosen(row: Row, *, out: Path, seed: int) -> str | None:
+    """The candidate with the highest lowercased BLEU on validation with that seed; the earlier one among equals.
+
+    None as long as not all are judged.
+    """
     if len(row.of) == 1:
         return row.of[0]
+    if not all((out / f"{name}-{seed}" / RESULT).is_file() for name in row.of):
+        return None
     return max(row.of, key=lambda name: result_of(out, name, seed)["scores"]["bleu_lowercased"])
 
 
