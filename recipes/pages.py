@@ -75,7 +75,8 @@ def write_page(path: Path, results: str, *, name: str = "results") -> None:
 
 
 def _lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").splitlines() if path.is_file() else []
+    """Lines end at a line feed and nowhere else: what a model says may have other breaks in it."""
+    return path.read_bytes().decode("utf-8").removesuffix("\n").split("\n") if path.is_file() else []
 
 
 def _at(values: Any, path: Sequence[str]) -> Any:

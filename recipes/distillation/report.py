@@ -62,7 +62,7 @@ def page(kept: Mapping[str, Any]) -> str:
             for name in ("teacher", "ensemble", "student-alone")
             if name in rows
         ]
-        parts.append(f"The student is {', '.join(apart)}.")
+        parts += [f"The student is {', '.join(apart)}."] if apart else []
     if "speeds" in kept:
         names = list(kept["speeds"])
         ways = [kept["speeds"][name] for name in names]

@@ -149,9 +149,9 @@ def _make_texts(place: Place) -> None:
     if not (book / "test.en").is_file():
         _calque("data", "phrasebook", "--from", "de", "--to", "en", "--pairs", "6000", "--out", str(book))
     for language in ("de", "en"):
-        with gzip.open(place.corpus / f"test_2016_flickr.{language}.gz", "rt", encoding="utf-8") as file:
+        with gzip.open(place.corpus / f"test_2016_flickr.{language}.gz", "rt", encoding="utf-8", newline="\n") as file:
             place.tested("captions", language).write_text("".join(islice(file, TESTED)), encoding="utf-8")
-        with (book / f"test.{language}").open(encoding="utf-8") as file:
+        with (book / f"test.{language}").open(encoding="utf-8", newline="\n") as file:
             place.tested("phrasebook", language).write_text("".join(islice(file, TESTED)), encoding="utf-8")
     if not place.pieces.is_dir():
         both = ", ".join(place.pairs(domain, "train") for domain in DOMAINS)

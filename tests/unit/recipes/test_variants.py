@@ -295,6 +295,14 @@ def test_pages_keep_what_is_around_their_marks() -> None:
         pages.filled(text, "new")
 
 
+def test_other_breaks_are_text(tmp_path: Path) -> None:
+    (tmp_path / "tested").mkdir()
+    lines = ["a\u2028b", "c\x85", ""]
+    write_test(tmp_path, "row", "run", lines, ["a", "b", "c"])
+    (found,) = pages.read_tested(tmp_path, "row")
+    assert found.translations == lines
+
+
 def test_every_page_has_its_place() -> None:
     places = {"objectives": "results", "distillation": "results", "finetuning": "results", "multi30k": "search"}
     for recipe, name in places.items():
