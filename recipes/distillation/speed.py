@@ -81,7 +81,7 @@ def _main() -> None:
     torch.set_num_threads(1)
     sources = read_lines(given.source)
     runs = dict(one.split("=", maxsplit=1) for one in given.runs)
-    before = json.loads(given.to.read_bytes()) if given.to.is_file() else {"speeds": {}, "gpu": ""}
+    before: dict[str, Any] = json.loads(given.to.read_bytes()) if given.to.is_file() else {"speeds": {}, "gpu": ""}
     found: dict[str, list[dict[str, Any]]] = {
         name: [one for one in before["speeds"].get(name, []) if one["device"] not in given.devices] for name in runs
     }

@@ -37,7 +37,7 @@ LEVEL = 0.05
 def paired(baseline: Sequence[str], system: Sequence[str], references: Sequence[str], *, kind: str) -> dict[str, float]:
     """The p-values of lowercased BLEU and of chrF: how likely such a difference is where there is none."""
     metrics = {"BLEU": BLEU(lowercase=True), "chrF": CHRF()}
-    named = [("baseline", list(baseline)), ("system", list(system))]
+    named: list[tuple[str, Sequence[str]]] = [("baseline", list(baseline)), ("system", list(system))]
     test = PairedTest(named, metrics, [list(references)], test_type=kind, n_samples=SAMPLES[kind])
     _, scores = test()
     return {"bleu": scores["BLEU"][1].p_value, "chrf": scores["chrF2"][1].p_value}  # type: ignore[union-attr, dict-item]
@@ -47,11 +47,12 @@ def compared(row: Sequence[Tested], other: Sequence[Tested], references: Sequenc
     """Two rows, seed by seed and with all seeds' translations behind each other."""
     seeds = {each.seed: each for each in other}
     pairs = [(seeds[each.seed], each) for each in row if each.seed in seeds]
-    joined = [[line for pair in pairs for line in pair[side].translations] for side in (0, 1)]
+    before, after = ([line for pair in pairs for line in pair[side].translations] for side in (0, 1))
+    every = list(references) * len(pairs)
     return {
         "differences": [new.bleu - old.bleu for old, new in pairs],
         "by_seed": [paired(old.translations, new.translations, references, kind="bs")["bleu"] for old, new in pairs],
-        "together": {kind: paired(*joined, list(references) * len(pairs), kind=kind) for kind in SAMPLES if pairs},
+        "together": {kind: paired(before, after, every, kind=kind) for kind in SAMPLES if pairs},
     }
 
 
