@@ -56,10 +56,6 @@ class Run(NamedTuple):
     def folder(self) -> Path:
         return self.out / self.label
 
-    @property
-    def is_finished(self) -> bool:
-        return (self.folder / RESULT).is_file()
-
 
 def runs_of(entries: Sequence[Entry], *, seeds: Sequence[int], out: Path, order: Order = "seed") -> list[Run]:
     """By seed the first whole table is there early; by cost the slowest start first, and none is waited for alone."""

@@ -14,7 +14,7 @@ RECIPES = Path(__file__).parents[3] / "recipes"
 CONFIG = """
 text.kind = "words"
 [model]
-tie = "all"
+tie = "none"
 [model.encoder]
 kind = "transformer"
 layers = 1
