@@ -64,6 +64,23 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
             return map_rows(lambda tensor: tensor.index_select(0, rows), tree)
 
 
+def running_sum(values: Tensor, *, dim: int) -> Tensor:
+    """`cumsum`, whose order of additions changes from call to call on a GPU.
+
+    Where only deterministic operations may be used: by doubling the reach log₂ n times, in an order that stays.
+    """
+    if not torch.are_deterministic_algorithms_enabled():
+        return values.cumsum(dim)
+    size, reach = values.shape[dim], 1
+    while reach < size:
+        first, rest, before = (
+            values.narrow(dim, *span) for span in ((0, reach), (reach, size - reach), (0, size - reach))
+        )
+        values = torch.cat([first, rest + before], dim=dim)
+        reach *= 2
+    return values
+
+
 def reverse_within(values: Tensor, lengths: Tensor) -> Tensor:
     """[B,S,...] with each row's first `lengths[b]` values in reverse order; what is behind them stays."""
     places = torch.arange(values.shape[1], device=values.device)[None]
