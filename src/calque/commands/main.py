@@ -9,7 +9,7 @@ import sys
 import typer
 
 from calque import __version__
-from calque.commands import data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
+from calque.commands import average, data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
 from calque.errors import CalqueError, Interrupted, ToldElsewhere, UserError
 
 app = typer.Typer(
@@ -24,6 +24,7 @@ app = typer.Typer(
 app.command()(quickstart.quickstart)
 app.command()(train.train)
 app.command()(runs.runs)
+app.command()(average.average)
 app.command()(translate.translate)
 app.command()(score.score)
 app.command()(evaluate.evaluate)
