@@ -3,7 +3,8 @@
     python ranks.py VALUES.json RUN|--resume RUN [FAULT]
 
 FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
-`stop:RANK:STEP` sends it a SIGTERM.
+`stop:RANK:STEP` sends it a SIGTERM. `certain` is none: hard attention takes the likeliest place where it would draw, so
+that ranks, which draw apart, can be compared with one.
 """
 
 import json
@@ -71,6 +72,11 @@ def resume_ranks(count: int, run: Path) -> Ended:
 
 
 def _inject(fault: str) -> None:
+    if fault == "certain":
+        from calque.layers import attention
+
+        attention.draw = lambda shares: shares.argmax(dim=-1)
+        return
     kind, rank, step = fault.split(":")
     if rank != os.environ["RANK"]:
         return

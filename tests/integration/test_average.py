@@ -55,7 +55,6 @@ def test_the_last_ones(
 
 
 def test_the_best_ones_make_a_model_that_translates(run: Path, command: Callable[..., Answer]) -> None:
-    """Worse checkpoints come first here, so that the best ones are not simply some that are there."""
     before = (run / "model" / "weights.safetensors").read_bytes()
     answer = command("average", run, "--of", "best", "-n", 2)
     assert answer.out == f"{run / 'averaged'}\n"

@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from calque.config import override
 from calque.experiment import resume, train
@@ -68,6 +69,23 @@ def test_losses_do_not_depend_on_the_number_of_ranks(
     assert losses(tmp_path / "run") == pytest.approx(losses(alone(family, *settings)), abs=1e-9)
     assert len(losses(tmp_path / "run")) == 50 + 5
     assert json.loads((tmp_path / "run" / "run.json").read_bytes())["ranks"] == count
+
+
+def test_what_draws_are_compared_with_is_a_mean_over_the_words_of_all_ranks(
+    corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    """Hard attention: ranks have different numbers of words, and the last batches leave one of them nothing."""
+    hard = ("model.decoder.attention.choice=hard", "model.decoder.attention.soft_share=0")
+    values = small(corpus, "luong", *EXACT, *hard, "training.accumulate=2", "training.steps=14")
+    found = []
+    for count in (1, 2):
+        run = tmp_path / str(count)
+        ended = train_ranks(count, values, run, fault="certain")
+        assert ended.codes == [0] * count, ended.said
+        weights = load_file(run / "checkpoints" / "step-14" / "weights.safetensors")
+        found.append([*losses(run), float(weights["baseline.value"])])
+    assert found[0][-1] < -0.5
+    assert found[1] == pytest.approx(found[0], abs=1e-9)
 
 
 def test_in_float32_losses_agree_to_1e_4(corpus: dict[str, Path], alone: Callable[..., Path], tmp_path: Path) -> None:

@@ -93,8 +93,8 @@ class Updater:
         rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
         torch.manual_seed(stream_seed(self.seed, f"step {step}{rank}"))
         tokens = sum(batch.shared_tokens for batch in batches) / self.averaged
-        baseline = None if self.model.baseline is None else self.model.baseline.value.clone()
         loss = torch.zeros_like(self.sums.loss)
+        rewards = loss.new_zeros(2)
         ran_out = False
         try:
             for batch in batches:
@@ -103,6 +103,7 @@ class Updater:
                         found = self.loss_of(part.to(self.device), step)
                     torch.autograd.backward(self.scaler.scale(found.objective / tokens))
                     loss += found.cross_entropy.detach()
+                    rewards += 0 if found.rewards is None else found.rewards
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -114,28 +115,26 @@ class Updater:
             )
         if self.ranks.any(ran_out):
             self.optimiser.zero_grad(set_to_none=True)
-            if baseline is not None and self.model.baseline is not None:
-                self.model.baseline.value.copy_(baseline)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             return None
         if self.ranks.count > 1:
-            self._add_up(loss)
+            self._add_up(loss, rewards)
+        if (
+            self.model.baseline is not None
+        ):  # of all ranks, batches and parts, so that it is the same however they are cut
+            self.model.baseline.follow(*rewards)
         return loss
 
-    def _add_up(self, loss: Tensor) -> None:
-        """Gradients and loss of all ranks; what one rank did not use has a gradient of zero there."""
+    def _add_up(self, loss: Tensor, rewards: Tensor) -> None:
+        """Gradients, loss and rewards of all ranks; what one rank did not use has a gradient of zero there."""
         if self.config.sharded:
-            self.ranks.add_up([loss])
+            self.ranks.add_up([loss, rewards])
         else:
             for one in self.learning:
                 if one.grad is None:
                     one.grad = torch.zeros_like(one)
-            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss])
-        if self.model.baseline is not None:
-            value = self.model.baseline.value
-            self.ranks.add_up([value.data])
-            value.data /= self.ranks.count
+            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss, rewards])
 
     def _apply(self, *, rate: float, finite: Tensor) -> None:
         """Moves the weights, unless something is not finite; a GPU decides that by itself, so that nobody waits."""

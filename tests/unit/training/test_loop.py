@@ -496,7 +496,7 @@ def poison(patch: pytest.MonkeyPatch, *calls: int, bad: float = float("nan"), wh
         if where == "gradient":
             loss.objective.register_hook(lambda gradient: gradient * bad)
             return loss
-        return Loss(*(each * bad for each in loss))
+        return Loss(loss.objective * bad, loss.cross_entropy * bad)
 
     patch.setattr(Objective, "__call__", poisoned)
 
