@@ -2,9 +2,11 @@
 
     python ranks.py VALUES.json RUN|--resume RUN [FAULT]
 
+RUN may hold {rank}, for ranks that see different folders.
+
 FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
-`stop:RANK:STEP` sends it a SIGTERM. `certain` is none: hard attention takes the likeliest place where it would draw, so
-that ranks, which draw apart, can be compared with one.
+`stop:RANK:STEP` sends it a SIGTERM; `nan:RANK:STEP` makes its loss no number. `certain` is no fault: hard attention
+takes the likeliest place where it would draw, so that ranks, which draw apart, can be compared with one.
 """
 
 import json
@@ -97,30 +99,27 @@ def _inject(fault: str) -> None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 case "stop":
                     os.kill(os.getpid(), signal.SIGTERM)
+                case "nan":
+                    return loss._replace(objective=loss.objective * float("nan"))
         return loss
 
     Learner._loss = faulty  # type: ignore[method-assign]
 
 
-def _main(arguments: Sequence[str]) -> int:
+def _main(arguments: Sequence[str]) -> None:
     from calque import experiment
-    from calque.errors import CalqueError, Interrupted
+    from calque.commands.main import told
 
     experiment.running.draw_curves = lambda _folder: True  # drawing takes longer than training here
-    try:
-        if arguments[0] == "--resume":
-            experiment.resume(arguments[1], quiet=True)
-        else:
-            if len(arguments) > 2:
-                _inject(arguments[2])
-            experiment.train(json.loads(Path(arguments[0]).read_text(encoding="utf-8")), run=arguments[1], quiet=True)
-    except Interrupted:
-        return 75
-    except CalqueError as error:
-        print(error, file=sys.stderr)
-        return 1
-    return 0
+    run = arguments[1].format(rank=os.environ["RANK"])
+    if len(arguments) > 2:
+        _inject(arguments[2])
+    if arguments[0] == "--resume":
+        told(lambda: experiment.resume(run, quiet=True))
+    else:
+        values = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+        told(lambda: experiment.train(values, run=run, quiet=True))
 
 
 if __name__ == "__main__":
-    sys.exit(_main(sys.argv[1:]))
+    _main(sys.argv[1:])

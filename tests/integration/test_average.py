@@ -21,7 +21,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("run")
     settings = ("training.average=0", "training.keep=4", "training.validate_every=4", "training.metric=loss")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.draw_curves", lambda _folder: True)
+        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
         made = train(toy_values(toy_corpus(folder), "luong", *settings), run=folder / "run", quiet=True).folder
     assert scheduled_steps(made / "checkpoints") == [4, 8, 12, 14]
     return made

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -153,14 +154,54 @@ def test_early_stopping_is_agreed_on(corpus: dict[str, Path], tmp_path: Path) ->
 
 
 def test_a_mistake_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None:
-    """By the leading rank; a second run in the same folder is the mistake."""
+    """By the leading rank, be it made by that one alone or by all; all end with the same code."""
     values = small(corpus, "luong", *SETTINGS, "training.steps=2")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "something").touch()
-    ended = train_ranks(2, values, tmp_path / "run")
-    assert ended.codes == [1, 1]
-    assert "not an empty folder" in ended.said[0]
-    assert "not an empty folder" not in ended.said[1]
+    for ended, said in (
+        (train_ranks(2, values, tmp_path / "run"), "not an empty folder"),
+        (resume_ranks(2, tmp_path / "nothing"), "not a run folder"),
+    ):
+        assert ended.codes == [2, 2], ended.said
+        assert said in ended.said[0]
+        assert "calque" not in ended.said[1]
+
+
+def test_a_run_that_cannot_go_on_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None:
+    """A loss that is no number on one rank is none on all."""
+    values = small(corpus, "luong", *SETTINGS, "training.skips=1")
+    ended = train_ranks(2, values, tmp_path / "run", fault="nan:1:3")
+    assert ended.codes == [1, 1], ended.said
+    assert ended.said[0].count("not finite in 1 steps in a row") == 1
+    assert "calque" not in ended.said[1]
+
+
+def test_ranks_that_see_different_folders_are_refused(alone: Callable[..., Path], tmp_path: Path) -> None:
+    """As on machines that do not share a disk: a checkpoint is missing, or a setting was changed."""
+    run = alone("luong", *EXACT, "training.steps=14", "training.keep=4")
+    for number, (change, said) in enumerate(
+        (
+            (_lose_newest, "different checkpoints to go on from (rank 0: step 14, rank 1: step 12)"),
+            (_change_steps, "different settings or data"),
+        )
+    ):
+        for rank in (0, 1):
+            shutil.copytree(run, tmp_path / f"{number}-{rank}")
+        change(tmp_path / f"{number}-1")
+        ended = resume_ranks(2, tmp_path / f"{number}-{{rank}}")
+        assert ended.codes == [2, 2], ended.said
+        assert said in ended.said[0]
+        assert "a disk that they share" in ended.said[0]
+        assert "calque" not in ended.said[1]
+
+
+def _lose_newest(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints" / "step-14")
+
+
+def _change_steps(run: Path) -> None:
+    path = run / "config.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("clip = 1.0", "clip = 2.0"), encoding="utf-8")
 
 
 def test_torchrun_starts_the_command(corpus: dict[str, Path], tmp_path: Path) -> None:

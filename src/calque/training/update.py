@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from calque.data.batch import Batch
-from calque.errors import TrainingError
+from calque.errors import RankError, TrainingError
 from calque.models.model import Model
 from calque.tasks.translation import Loss
 from calque.training.history import History
@@ -74,7 +74,7 @@ class Updater:
         parts = self.history.parts(step)
         while (loss := self._gradient(batches, step=step, parts=parts)) is None:
             parts *= 2
-            if parts >= 2 * max(len(batch.target_lengths) for batch in batches):
+            if not self.ranks.any(parts < 2 * max(len(batch.target_lengths) for batch in batches)):
                 raise TrainingError(
                     f"out of memory in step {step} even with one sentence at a time; the last checkpoint is intact; "
                     "leave long sentences out (data.longest), or take a smaller model"
@@ -109,7 +109,7 @@ class Updater:
                 raise
             ran_out = True
         if ran_out and self.config.sharded:  # the others are in the middle of sending parts to this rank
-            raise TrainingError(
+            raise RankError(
                 f"out of memory in step {step}; the last checkpoint is intact; with training.sharded a batch cannot be "
                 "taken in parts, so set a smaller training.batch.tokens in config.toml and resume"
             )

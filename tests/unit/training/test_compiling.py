@@ -12,7 +12,7 @@ from tests.conftest import Values, toy_corpus, toy_values
 
 from calque.errors import ConfigError, Interrupted
 from calque.experiment import resume, train
-from calque.training import loop
+from calque.training import learner
 from calque.training.compiling import compile_shapes
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
@@ -92,7 +92,7 @@ def test_every_shape_has_one_graph_whatever_is_dropped(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Callable[[Values, Path], None]
 ) -> None:
     """The graphs are those of the usual backend, the kernels torch's own: so that many shapes take seconds."""
-    monkeypatch.setattr(loop, "compile_shapes", partial(compile_shapes, backend="aot_eager"))
+    monkeypatch.setattr(learner, "compile_shapes", partial(compile_shapes, backend="aot_eager"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     values = toy_values(toy_corpus(tmp_path), "transformer", *STATIC, *SHORT, "training.compile=true")
