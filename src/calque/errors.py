@@ -6,8 +6,9 @@ CalqueError
 │   ├── DataError        a corpus file: which file, which line, which byte
 │   ├── TextError        text or a tokenizer that cannot be used
 │   └── FolderError      a run or model folder that is damaged, hostile, locked or of another format
-├── TrainingError        the run cannot go on (exit code 1); the last good state is kept
-│   └── ToldElsewhere    the same on another rank, which says why
+├── TrainingError        the run cannot go on (exit code 1); the last good state is kept; all ranks raise it together
+│   ├── RankError        one rank alone cannot go on
+│   └── ToldElsewhere    another rank says why; it ends with that one's exit code, where that is known
 └── Interrupted          asked to stop; saved (exit code 75)
 """
 
@@ -15,9 +16,13 @@ CalqueError
 class CalqueError(Exception):
     """Anything Calque raises on purpose."""
 
+    code = 1  # that a command exits with
+
 
 class UserError(CalqueError):
     """A mistake the user can mend: says what was found, what was expected and what to do."""
+
+    code = 2
 
 
 class ConfigError(UserError):
@@ -40,9 +45,30 @@ class TrainingError(CalqueError):
     """Training cannot go on; the last good state is kept."""
 
 
+class RankError(TrainingError):
+    """One of the processes that train together cannot go on, and only it knows why."""
+
+
 class ToldElsewhere(TrainingError):  # noqa: N818 - no failure of its own
     """Another of the processes that train together says why they end."""
+
+    def __init__(self, message: str, *, code: int = TrainingError.code) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class Interrupted(CalqueError):  # noqa: N818 - not a failure
     """Training was asked to stop and has saved its state."""
+
+    code = 75
+
+
+def exit_code(error: Exception) -> int:
+    """What a command exits with; a file that cannot be opened is the user's to mend."""
+    match error:
+        case CalqueError():
+            return error.code
+        case OSError():
+            return UserError.code if error.filename is not None else 1
+        case _:
+            return 1

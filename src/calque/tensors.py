@@ -3,11 +3,13 @@
 Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), S source, T target, D width.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
 Tree = TypeVar("Tree")
 
@@ -64,6 +66,23 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
             return map_rows(lambda tensor: tensor.index_select(0, rows), tree)
 
 
+def running_sum(values: Tensor, *, dim: int) -> Tensor:
+    """`cumsum`, whose order of additions changes from call to call on a GPU.
+
+    Where only deterministic operations may be used: by doubling the reach log₂ n times, in an order that stays.
+    """
+    if not torch.are_deterministic_algorithms_enabled():
+        return values.cumsum(dim)
+    size, reach = values.shape[dim], 1
+    while reach < size:
+        first, rest, before = (
+            values.narrow(dim, *span) for span in ((0, reach), (reach, size - reach), (0, size - reach))
+        )
+        values = torch.cat([first, rest + before], dim=dim)
+        reach *= 2
+    return values
+
+
 def reverse_within(values: Tensor, lengths: Tensor) -> Tensor:
     """[B,S,...] with each row's first `lengths[b]` values in reverse order; what is behind them stays."""
     places = torch.arange(values.shape[1], device=values.device)[None]
@@ -75,3 +94,25 @@ def at_last(values: Tensor, lengths: Tensor) -> Tensor:
     """[B,D], the last true position of each row of [B,S,D]."""
     index = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, values.shape[2])
     return values.gather(1, index).squeeze(1)
+
+
+@contextmanager
+def weightless() -> Iterator[None]:
+    """Modules that are built within have weights of the right shapes that take no room and hold nothing."""
+    with _Weightless():
+        yield
+
+
+class _Weightless(TorchFunctionMode):
+    """Puts what is to be filled on the meta device; other than `torch.device("meta")`, what is computed is computed.
+
+    There torch would load its whole compiler for many an operation, normal draws among them, which takes seconds.
+    """
+
+    def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = dict(kwargs or {})
+        if function is torch.nn.init.normal_:
+            return args[0] if args else named["tensor"]
+        if function in (torch.empty, torch.zeros, torch.ones, torch.full) and named.get("device") is None:
+            named["device"] = "meta"
+        return function(*args, **named)

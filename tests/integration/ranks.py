@@ -6,7 +6,10 @@
     python -m tests.integration.ranks --serve
 
 FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
-`stop:RANK:STEP` sends it a SIGTERM. With --serve it forks ranks, since importing torch takes longer than what they do.
+`stop:RANK:STEP` sends it a SIGTERM; `nan:RANK:STEP` makes its loss no number. `certain` is no fault: hard attention
+takes the likeliest place where it would draw, so that ranks, which draw apart, can be compared with one. RUN may hold
+{rank}, for ranks that see different folders. With --serve it forks ranks, since importing torch takes
+longer than what they do.
 """
 
 import json
@@ -171,9 +174,8 @@ def _agree() -> dict[str, Any]:
         used.grad = torch.full_like(used, own)
         unused.grad = torch.ones_like(unused) if ranks.leads else None
         loss = torch.tensor(own)
-        assert model.baseline is not None
-        model.baseline.value.data.fill_(own)
-        updater._add_up(loss)
+        rewards = torch.tensor([-own, 2.0])
+        updater._add_up(loss, rewards)
         module.BUCKET = 16  # bytes
         sums = [torch.full((5,), own), torch.full((1, 1), own + 0.5), torch.full((2,), 2 * own, dtype=torch.float64)]
         buckets = [
@@ -191,8 +193,8 @@ def _agree() -> dict[str, Any]:
                 "unused by one": float(unused.grad.max()),
                 "used": float(used.grad.max()),
                 "loss": float(loss),
+                "rewards": rewards.tolist(),
             },
-            "baseline": float(model.baseline.value),
         }
 
 
@@ -201,6 +203,11 @@ def _no_loss(_batch: Any, _step: int) -> Any:
 
 
 def _inject(fault: str) -> None:
+    if fault == "certain":
+        from calque.layers import attention
+
+        attention.draw = lambda shares: shares.argmax(dim=-1)
+        return
     kind, rank, step = fault.split(":")
     if rank != os.environ["RANK"]:
         return
@@ -221,6 +228,8 @@ def _inject(fault: str) -> None:
                     os.kill(os.getpid(), signal.SIGKILL)
                 case "stop":
                     os.kill(os.getpid(), signal.SIGTERM)
+                case "nan":
+                    return loss._replace(objective=loss.objective * float("nan"))
         return loss
 
     Learner._loss = faulty  # type: ignore[method-assign]
@@ -228,24 +237,23 @@ def _inject(fault: str) -> None:
 
 def _main(arguments: Sequence[str]) -> int:
     from calque import experiment
-    from calque.errors import CalqueError, Interrupted
+    from calque.commands.main import told
 
     experiment.running.draw_curves = lambda _folder: True  # drawing takes longer than training here
     if arguments[0] == "--agree":
         print(json.dumps(_agree()))
         return 0
+    run = arguments[1].format(rank=os.environ["RANK"])
+    if len(arguments) > 2:
+        _inject(arguments[2])
     try:
         if arguments[0] == "--resume":
-            experiment.resume(arguments[1], quiet=True)
+            told(lambda: experiment.resume(run, quiet=True))
         else:
-            if len(arguments) > 2:
-                _inject(arguments[2])
-            experiment.train(json.loads(Path(arguments[0]).read_text(encoding="utf-8")), run=arguments[1], quiet=True)
-    except Interrupted:
-        return 75
-    except CalqueError as error:
-        print(error, file=sys.stderr)
-        return 1
+            values = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+            told(lambda: experiment.train(values, run=run, quiet=True))
+    except SystemExit as end:
+        return int(end.code or 0)
     return 0
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from safetensors.torch import load_file
 
 from calque.config import override
 from calque.experiment import Run, resume, train
@@ -74,6 +75,23 @@ def test_losses_do_not_depend_on_the_number_of_ranks(
     assert json.loads((tmp_path / "run" / "run.json").read_bytes())["ranks"] == count
 
 
+def test_what_draws_are_compared_with_is_a_mean_over_the_words_of_all_ranks(
+    corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks
+) -> None:
+    """Hard attention: ranks have different numbers of words, and the last batches leave one of them nothing."""
+    hard = ("model.decoder.attention.choice=hard", "model.decoder.attention.soft_share=0")
+    values = small(corpus, "luong", *EXACT, *hard, "training.accumulate=2", "training.steps=14")
+    found = []
+    for count in (1, 2):
+        run = tmp_path / str(count)
+        ended = train_ranks(warm, count, values, run, fault="certain")
+        assert ended.codes == [0] * count, ended.said
+        weights = load_file(run / "checkpoints" / "step-14" / "weights.safetensors")
+        found.append([*losses(run), float(weights["baseline.value"])])
+    assert found[0][-1] < -0.5
+    assert found[1] == pytest.approx(found[0], abs=1e-9)
+
+
 def test_in_float32_losses_agree_to_1e_4(
     corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
 ) -> None:
@@ -132,7 +150,7 @@ def test_a_rank_that_is_killed_does_not_leave_the_others_hanging_and_the_run_goe
 def test_ranks_agree(warm: WarmRanks) -> None:
     """On what any of them found, on what the first one says or does, and on sums, which travel in buckets of one kind.
 
-    In an update, what one of them did not use has no gradient there; baselines of hard attention are averaged.
+    In an update, what one of them did not use has no gradient there; rewards of hard attention are added up.
     """
     first, second = agree_ranks(warm, 2)
     assert first == second
@@ -142,8 +160,7 @@ def test_ranks_agree(warm: WarmRanks) -> None:
     assert first["led"] == "the first rank's"
     assert first["sums"] == [[3.0] * 5, [[4.0]], [6.0, 6.0]]
     assert first["buckets"] == [[0], [1], [2]]
-    assert first["gradients"] == {"unused by one": 1.0, "used": 3.0, "loss": 3.0}
-    assert first["baseline"] == 1.5
+    assert first["gradients"] == {"unused by one": 1.0, "used": 3.0, "loss": 3.0, "rewards": [-3.0, 4.0]}
 
 
 def test_early_stopping_is_agreed_on(corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks) -> None:
@@ -157,14 +174,56 @@ def test_early_stopping_is_agreed_on(corpus: dict[str, Path], tmp_path: Path, wa
 
 
 def test_a_mistake_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None:
-    """By the leading rank; a second run in the same folder is the mistake."""
+    """By the leading rank, be it made by that one alone or by all; all end with the same code."""
     values = small(corpus, "luong", *SETTINGS, "training.steps=2")
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "something").touch()
-    ended = train_ranks(cold_ranks, 2, values, tmp_path / "run")
+    for ended, said in (
+        (train_ranks(cold_ranks, 2, values, tmp_path / "run"), "not an empty folder"),
+        (resume_ranks(cold_ranks, 2, tmp_path / "nothing"), "not a run folder"),
+    ):
+        assert ended.codes == [2, 2], ended.said
+        assert said in ended.said[0]
+        assert "calque" not in ended.said[1]
+
+
+def test_a_run_that_cannot_go_on_is_told_once(corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks) -> None:
+    """A loss that is no number on one rank is none on all."""
+    values = small(corpus, "luong", *SETTINGS, "training.skips=1")
+    ended = train_ranks(warm, 2, values, tmp_path / "run", fault="nan:1:3")
     assert ended.codes == [1, 1], ended.said
-    assert "not an empty folder" in ended.said[0]
-    assert "not an empty folder" not in ended.said[1]
+    assert ended.said[0].count("not finite in 1 steps in a row") == 1
+    assert "calque" not in ended.said[1]
+
+
+def test_ranks_that_see_different_folders_are_refused(
+    alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
+) -> None:
+    """As on machines that do not share a disk: a checkpoint is missing, or a setting was changed."""
+    run = alone("luong", *EXACT, "training.steps=14", "training.keep=4").folder
+    for number, (change, said) in enumerate(
+        (
+            (_lose_newest, "different checkpoints to go on from (rank 0: step 14, rank 1: step 12)"),
+            (_change_steps, "different settings or data"),
+        )
+    ):
+        for rank in (0, 1):
+            shutil.copytree(run, tmp_path / f"{number}-{rank}")
+        change(tmp_path / f"{number}-1")
+        ended = resume_ranks(warm, 2, tmp_path / f"{number}-{{rank}}")
+        assert ended.codes == [2, 2], ended.said
+        assert said in ended.said[0]
+        assert "a disk that they share" in ended.said[0]
+        assert "calque" not in ended.said[1]
+
+
+def _lose_newest(run: Path) -> None:
+    shutil.rmtree(run / "checkpoints" / "step-14")
+
+
+def _change_steps(run: Path) -> None:
+    path = run / "config.toml"
+    path.write_text(path.read_text(encoding="utf-8").replace("clip = 1.0", "clip = 2.0"), encoding="utf-8")
 
 
 def test_torchrun_starts_the_command(corpus: dict[str, Path], tmp_path: Path) -> None:

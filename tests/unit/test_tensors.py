@@ -1,11 +1,14 @@
 """Padded rows, and trees of tensors whose rows are chosen."""
 
+import subprocess
+import sys
 from typing import NamedTuple
 
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.conftest import environment
 from torch import Tensor
 
 from calque.tensors import Padded, at_last, length_mask, map_rows, reverse_within, select_rows
@@ -124,3 +127,24 @@ def test_what_is_not_a_tree_of_tensors_is_refused(wrong: object) -> None:
         map_rows(lambda tensor: tensor, wrong)
     with pytest.raises(TypeError, match="not a tree of tensors"):
         select_rows(wrong, torch.tensor([0]))
+
+
+def test_weightless_models_have_the_shapes_of_others_and_load_no_compiler() -> None:
+    """Loading it takes seconds, and every command that opens a model would wait for it."""
+    program = """
+import sys
+from calque.models.model import Model, Sizes
+from calque.models.systems import SYSTEMS, system_model
+from calque.tensors import weightless
+for name in SYSTEMS:
+    config, sizes = system_model(name, scale=0.1), Sizes(500, 500, joint=True)
+    with weightless():
+        empty = Model(config, sizes=sizes)
+    assert all(one.is_meta for one in empty.parameters())
+    full = Model(config, sizes=sizes)
+    shapes = [{key: one.shape for key, one in model.named_parameters()} for model in (empty, full)]
+    assert shapes[0] == shapes[1]
+print('LOADED', sorted(name for name in ('torch._dynamo', 'torch._inductor') if name in sys.modules))
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
+    assert done.stdout == "LOADED []\n", done.stderr

@@ -5,12 +5,13 @@ Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved.
 
 import os
 import sys
+from collections.abc import Callable
 
 import typer
 
 from calque import __version__
-from calque.commands import data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
-from calque.errors import CalqueError, Interrupted, ToldElsewhere, UserError
+from calque.commands import average, data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
+from calque.errors import CalqueError, ToldElsewhere, exit_code
 
 app = typer.Typer(
     name="calque",
@@ -24,6 +25,7 @@ app = typer.Typer(
 app.command()(quickstart.quickstart)
 app.command()(train.train)
 app.command()(runs.runs)
+app.command()(average.average)
 app.command()(translate.translate)
 app.command()(score.score)
 app.command()(evaluate.evaluate)
@@ -47,27 +49,24 @@ def main(
 
 
 def run() -> None:
-    """Runs a command; a mistake of the user's is one message, never a traceback."""
+    """Runs a command."""
+    told(app)
+
+
+def told(work: Callable[[], object]) -> None:
+    """Does the work; a mistake of the user's is one message, never a traceback."""
     try:
-        app()
-    except ToldElsewhere:
-        sys.exit(1)
-    except Interrupted as interruption:
-        _say(str(interruption), code=75)
-    except UserError as error:
-        _say(str(error), code=2)
+        work()
+    except ToldElsewhere as error:
+        sys.exit(error.code)
     except CalqueError as error:
-        _say(str(error), code=1)
+        _say(str(error), code=error.code)
     except OSError as error:
-        if error.filename is None:
-            _say(f"cannot go on: {error.strerror or error}; what was saved before is intact", code=1)
-        _say(f"{error.filename}: {error.strerror}", code=2)
+        unsaved = f"cannot go on: {error.strerror or error}; what was saved before is intact"
+        _say(unsaved if error.filename is None else f"{error.filename}: {error.strerror}", code=exit_code(error))
 
 
 def _say(message: str, *, code: int) -> None:
     rank = os.environ.get("RANK", "0")  # of several processes that torchrun started
-    if rank == "0":
-        print(f"calque: {message}", file=sys.stderr)
-    elif code != 75:
-        print(f"calque, rank {rank}: {message}", file=sys.stderr)
+    print(f"calque{'' if rank == '0' else f', rank {rank}'}: {message}", file=sys.stderr)
     sys.exit(code)

@@ -8,7 +8,7 @@ batch becomes as wide as it must.
 from collections.abc import Iterator
 from functools import partial
 from random import Random
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal, Protocol, Self, assert_never
 
 import numpy as np
 from pydantic import Field
@@ -20,7 +20,7 @@ from calque.data.shapes import Shape
 from calque.data.store import Store, store_of
 from calque.errors import ConfigError
 from calque.text import SentencePieceTokenizer, TextConfig, Tokenizer, Tokenizers
-from calque.text.sampling import Cut, MergeDropout, UnigramDraws
+from calque.text.sampling import Cut, MergeDropout, NBestDraws, UnigramDraws
 
 Sides = Literal["both", "source", "target"]
 _SIDES = ("source", "target")
@@ -51,6 +51,8 @@ class UnigramSamplingConfig(Config):
     kind: Literal["unigram"] = "unigram"
     alpha: float = Field(default=0.2, ge=0)
     """Each counts by its probability to this power; 0: all the same."""
+    nbest: int = Field(default=0, ge=0, le=512)
+    """Only so many of the likeliest ways to cut a whole text are drawn from; 0: all there are."""
     sides: Sides = "both"
     """Which sides are cut anew."""
     longest: int = Field(default=256, ge=1)
@@ -80,6 +82,12 @@ def misfits(config: SubwordsConfig, *, text: TextConfig, batch: BatchConfig) -> 
     return found
 
 
+class Draw(Protocol):
+    """The ids of a text, cut anew."""
+
+    def __call__(self, text: str, *, random: Random) -> list[int]: ...
+
+
 class SubwordSampler:
     """Batches of a store, their pairs cut anew.   Law: a pair's pieces are f(seed, epoch, index) and spell its text."""
 
@@ -95,8 +103,8 @@ class SubwordSampler:
         self.store = store
         self.seed = seed
         self.sides = tuple(_fitting(each, config) for each in tokenizers)
-        cuts = {id(each): _cut(each, config) for each in self.sides}
-        self.cuts = [cuts[id(each)] for each in self.sides]
+        draws = {id(each): _draw(each, config) for each in self.sides}
+        self.draws = [draws[id(each)] for each in self.sides]
 
     @classmethod
     def of(cls, config: SubwordsConfig, *, store: Store, tokenizers: Tokenizers, seed: int) -> Self | None:
@@ -109,11 +117,11 @@ class SubwordSampler:
         """The ids of both sides in an epoch."""
         random = Random(f"subwords {self.seed} {epoch} {index}")  # which hashes it with SHA-512
         drawn = []
-        for name, tokenizer, cut, ids in zip(_SIDES, self.sides, self.cuts, self.store.pair(index), strict=True):
+        for name, tokenizer, draw, ids in zip(_SIDES, self.sides, self.draws, self.store.pair(index), strict=True):
             stored = ids.tolist()
             new = stored
             if self.config.sides in ("both", name):
-                new = tokenizer.cut_up(tokenizer.decode(stored), cut=partial(cut, random=random))
+                new = draw(tokenizer.decode(stored), random=random)
             drawn.append(new if 0 < len(new) <= self.config.longest else stored)
         source, target = drawn
         return source, target
@@ -143,11 +151,23 @@ class SubwordSampler:
         return max(1.0, after / before) if before else 1.0
 
 
-def _cut(tokenizer: SentencePieceTokenizer, config: BpeDropoutConfig | UnigramSamplingConfig) -> Cut:
-    scores = tokenizer.scores()
-    if isinstance(config, BpeDropoutConfig):
-        return MergeDropout(scores, dropout=config.dropout)
-    return UnigramDraws(scores, alpha=config.alpha)
+def _draw(tokenizer: SentencePieceTokenizer, config: BpeDropoutConfig | UnigramSamplingConfig) -> Draw:
+    match config:
+        case BpeDropoutConfig():
+            return _word_by_word(tokenizer, MergeDropout(tokenizer.scores(), dropout=config.dropout))
+        case UnigramSamplingConfig(nbest=0):
+            return _word_by_word(tokenizer, UnigramDraws(tokenizer.scores(), alpha=config.alpha))
+        case UnigramSamplingConfig():
+            return NBestDraws(partial(tokenizer.best_ways, count=config.nbest), alpha=config.alpha)
+        case _:
+            assert_never(config)
+
+
+def _word_by_word(tokenizer: SentencePieceTokenizer, cut: Cut) -> Draw:
+    def draw(text: str, *, random: Random) -> list[int]:
+        return tokenizer.cut_up(text, cut=partial(cut, random=random))
+
+    return draw
 
 
 def _fitting(tokenizer: Tokenizer, config: BpeDropoutConfig | UnigramSamplingConfig) -> SentencePieceTokenizer:

@@ -9,6 +9,7 @@ from calque.data.prepare import Prepared
 from calque.data.store import target_counts
 from calque.experiment.settings import Experiment
 from calque.models.model import Model, Sizes
+from calque.tensors import weightless
 from calque.text import UNK
 from calque.training.job import Job
 from calque.training.ranks import Ranks
@@ -81,5 +82,5 @@ def refuse_unbuildable(experiment: Experiment) -> None:
     """Raises a ConfigError for parts that do not fit each other, before a long corpus is read."""
     choose_device(experiment.training.device)
     pieces = 1 << 24  # more than any cutoff of an output layer; on that device they take no room
-    with torch.device("meta"):
+    with weightless():
         Model(experiment.model, sizes=Sizes(pieces, pieces, joint=getattr(experiment.text, "joint", True)))

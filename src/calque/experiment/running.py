@@ -92,9 +92,7 @@ def _begin(config: object, values: Values, *, run: Path | str | None, origin: st
 
 
 def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
-    if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
-        found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
-        raise FolderError(f"{folder}: not a run folder: {found}")
+    ranks.together(lambda: _refuse_no_run(folder))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks once; training.deterministic needs it
     with run_lock(folder) if ranks.leads else nullcontext():
         said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing))
@@ -104,10 +102,17 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
         log = folder / "log.txt" if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
             reporter.say(*said.splitlines())
-            summary = run_loop(job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
+            job = ranks.together(lambda: job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
+            summary = run_loop(job)
         if ranks.leads and not draw_curves(folder) and not quiet:
             reporter.say("no plots: matplotlib is not installed (pip install 'calque[plots]')")
     return Run(folder, experiment, summary)
+
+
+def _refuse_no_run(folder: Path) -> None:
+    if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
+        found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
+        raise FolderError(f"{folder}: not a run folder: {found}")
 
 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:

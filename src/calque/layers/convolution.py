@@ -75,4 +75,5 @@ class _ScaledGradient(torch.autograd.Function):
 @torch.no_grad()
 def _initialise(layer: NormalisedLinear | GatedConvolution, *, std: float) -> None:
     nn.init.normal_(layer.direction, std=std)
-    layer.magnitude.copy_(torch.linalg.vector_norm(layer.direction.flatten(1), dim=1))
+    if not layer.direction.is_meta:  # there is nothing to measure, and asking loads torch's compiler
+        layer.magnitude.copy_(torch.linalg.vector_norm(layer.direction.flatten(1), dim=1))

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from calque.layers.feed_forward import FeedForward
 from calque.layers.multihead import Chunk
+from calque.tensors import running_sum
 
 
 class Carrying(nn.Module):
@@ -58,7 +59,7 @@ class AverageAttention(Carrying):
         self.gates = nn.Linear(2 * width, 2 * width, bias=False)
 
     def read(self, inputs: Tensor, carried: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
-        sums = carried[:, None] + inputs.cumsum(dim=1)
+        sums = carried[:, None] + running_sum(inputs.to(carried.dtype), dim=1)
         means = sums / (chunk.places + 1)[..., None]
         found = self.feed_forward(means.to(inputs.dtype))
         enter, forget = self.gates(torch.cat([inputs, found], dim=-1)).sigmoid().chunk(2, dim=-1)

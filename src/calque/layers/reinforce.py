@@ -25,8 +25,8 @@ class MovingBaseline(nn.Module):
 
     @torch.no_grad()
     def follow(self, rewards: Tensor, counts: Tensor) -> None:
-        """Moves towards the mean of rewards [N,T] where counts [N,T] is true; stays where that is no number."""
-        mean = ((rewards * counts).sum() / counts.sum()).to(self.value.dtype)
+        """Moves towards the mean of so many rewards, given as their sum; stays where that is no number."""
+        mean = (rewards / counts).to(self.value.dtype)
         self.value.lerp_(mean.where(mean.isfinite(), self.value), 0.1)
 
 

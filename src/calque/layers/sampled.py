@@ -12,6 +12,7 @@ from torch.nn import functional as F
 from calque.config import Config
 from calque.layers.output import FullOutput, wide
 from calque.layers.sizes import Samples
+from calque.tensors import running_sum
 
 
 class SampledOutputConfig(Config):
@@ -51,7 +52,7 @@ class SampledOutput(FullOutput):
         assert smoothing == 0, "smoothing needs the probabilities of all words"
         is_ignored = targets == ignored
         targets = targets.masked_fill(is_ignored, 0)
-        drawn = torch.multinomial(self.proposal, self.samples, replacement=True)  # [n]
+        drawn = draw(self.proposal, count=self.samples)
         expected = wide(self.samples * self.proposal.index_select(0, drawn))
         others = F.linear(hidden, F.embedding(drawn, self.weight), self.bias.index_select(0, drawn))
         others = (wide(others) - expected.log()).masked_fill(drawn == targets[:, None], -torch.inf)  # [M,n]
@@ -59,3 +60,14 @@ class SampledOutput(FullOutput):
         logits = torch.cat([wide(true)[:, None], others], dim=1)
         first = torch.zeros_like(targets).masked_fill(is_ignored, -100)
         return F.cross_entropy(logits, first, reduction="none", ignore_index=-100)
+
+
+def draw(shares: Tensor, *, count: int) -> Tensor:
+    """[n], words drawn with replacement: where the running sum of shares [V] passes numbers drawn evenly.
+
+    `torch.multinomial` does the same, but has no deterministic kernel on a GPU.
+    """
+    exact = shares if shares.device.type == "mps" else shares.double()  # which has no float64
+    sums = running_sum(exact, dim=0)
+    numbers = torch.rand(count, dtype=sums.dtype, device=sums.device) * sums[-1]
+    return torch.searchsorted(sums, numbers, right=True).clamp(max=len(shares) - 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from calque.search.step import Hypothesis, Limits, Marks, Step, forbid
-from calque.tensors import select_rows
+from calque.tensors import running_sum, select_rows
 
 
 class Sampling(NamedTuple):
@@ -81,7 +81,7 @@ def filtered(log_probs: Tensor, sampling: Sampling) -> Tensor:
     if 0 < sampling.top_k < probs.shape[-1] or sampling.top_p < 1:
         ordered, places = probs.sort(dim=-1, descending=True, stable=True)
         ordered = ordered / ordered.sum(dim=-1, keepdim=True)
-        dropped = ordered.cumsum(dim=-1) - ordered >= sampling.top_p  # what stands before is enough already
+        dropped = running_sum(ordered, dim=-1) - ordered >= sampling.top_p  # what stands before is enough already
         if sampling.top_k > 0:
             dropped = dropped | (torch.arange(probs.shape[-1], device=probs.device) >= sampling.top_k)
         dropped[:, 0] = False
@@ -91,7 +91,7 @@ def filtered(log_probs: Tensor, sampling: Sampling) -> Tensor:
 
 def draw(probs: Tensor, numbers: Tensor) -> Tensor:
     """[N], the token at which the sum of probs [N,V] passes a number [N] between 0 and 1."""
-    sums = probs.cumsum(dim=-1)
+    sums = running_sum(probs, dim=-1)
     return torch.searchsorted(sums, (numbers * sums[:, -1])[:, None], right=True).squeeze(1).clamp(max=_last(probs))
 
 

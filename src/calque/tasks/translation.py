@@ -19,6 +19,7 @@ class Loss(NamedTuple):
 
     objective: Tensor  # what training makes small
     cross_entropy: Tensor  # what it is told by: smoothed as in training, without what else costs
+    rewards: Tensor | None = None  # [2], of what was drawn: their sum, and how many; a baseline follows their mean
 
 
 def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Loss:
@@ -52,11 +53,10 @@ def _drawn_loss(model: Model, output: Output, batch: Batch, *, extra: Tensor, sm
     counts = batch.target_output != PAD
     losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
     costs = losses + extra
-    usual = model.baseline.value.clone()
-    taught = reinforced(output.chosen, losses=costs, counts=counts, baseline=usual, draws=draws)
+    taught = reinforced(output.chosen, losses=costs, counts=counts, baseline=model.baseline.value, draws=draws)
     drawn = counts & (output.chosen.detach() != 0)  # sentences that take the mean draw nothing
-    model.baseline.follow(-costs.detach(), drawn)
-    return Loss(costs.sum() + taught, losses.sum())
+    rewards = torch.stack([-(costs.detach() * drawn).sum(), drawn.sum().to(costs.dtype)])
+    return Loss(costs.sum() + taught, losses.sum(), rewards)
 
 
 @torch.inference_mode()

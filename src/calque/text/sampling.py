@@ -4,8 +4,10 @@ The library has these too, but what it draws is another thing in every process, 
 """
 
 import math
-from collections.abc import Mapping
+from bisect import bisect_right
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
+from itertools import accumulate
 from random import Random
 from typing import Protocol
 
@@ -86,3 +88,21 @@ class UnigramDraws:
             steps.append([(start, each / so_far) for start, each in sums])
             total.append(most + math.log(so_far))
         return steps
+
+
+class NBestDraws:
+    """One of the likeliest ways to cut a whole text, each with probability ∝ P^α among these (Kudo 2018, §3.3).
+
+    `ways` lists them with log P, as `SentencePieceTokenizer.best_ways` does.
+    """
+
+    def __init__(self, ways: Callable[[str], Sequence[tuple[list[int], float]]], *, alpha: float) -> None:
+        self.ways = ways
+        self.alpha = alpha
+
+    def __call__(self, text: str, *, random: Random) -> list[int]:
+        ways = self.ways(text)
+        most = max(score for _, score in ways)
+        sums = list(accumulate(math.exp(self.alpha * (score - most)) for _, score in ways))
+        place = bisect_right(sums, random.random() * sums[-1])
+        return ways[min(place, len(ways) - 1)][0]

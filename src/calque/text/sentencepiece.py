@@ -3,6 +3,7 @@
 import io
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cached_property
 from typing import Literal, Self
 
 import sentencepiece
@@ -109,6 +110,19 @@ class SentencePieceTokenizer(Tokenizer):
         """What each learnt piece counts: the rank of its merge, or its log-probability."""
         ids = range(len(_BASE), len(self.vocabulary))
         return dict(zip(self.vocabulary.pieces[len(_BASE) :], map(self._processor.get_score, ids), strict=True))
+
+    def best_ways(self, text: str, *, count: int) -> list[tuple[list[int], float]]:
+        """The ids of the `count` likeliest ways to cut a text under a unigram model, with their log-probability.
+
+        Characters that are no piece are the same in every way, and are left out of it.
+        """
+        ways: list[list[int]] = self._processor.nbest_encode(_respelled(text), nbest_size=count)
+        return [(ids, sum(map(self._weights.__getitem__, ids))) for ids in ways]
+
+    @cached_property
+    def _weights(self) -> list[float]:
+        """The score of each id; 0 for those that were not learnt."""
+        return [0.0] * len(_BASE) + list(self.scores().values())
 
     def cut_up(self, text: str, *, cut: Callable[[str], Sequence[str]]) -> list[int]:
         """The ids of the text where `cut` says which pieces and characters a word with its space before it becomes.

@@ -88,7 +88,8 @@ def newest_checkpoint(folder: Path) -> Found | None:
 def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
     """A message if a checkpoint is gone that must have been there; a FolderError if none is left at all.
 
-    A run that has written its line of step `reached` had saved every scheduled step before that one.
+    A run that has written its line of step `reached` had saved every scheduled step before that one, since it was begun
+    or resumed with `every` steps between two of them.
     """
     steps = [step for step, _ in _steps(folder)]
     expected = (reached - 1) // every * every

@@ -1,9 +1,13 @@
 """A run on the disk: what is saved, found again after a crash, and thrown away."""
 
+import zlib
+
 from torch import Tensor
 
 from calque.errors import FolderError
+from calque.folders import MANIFEST
 from calque.training.checkpoints import (
+    Found,
     load_weights,
     lost_checkpoint,
     newest_checkpoint,
@@ -15,6 +19,7 @@ from calque.training.job import Job
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
 from calque.training.records import Records
+from calque.training.runs import note_interval, saved_every
 
 
 class Keeper:
@@ -42,7 +47,8 @@ class Keeper:
         """Goes back to the newest sound checkpoint; what was written after it is cut away and will come again."""
         config, ranks, reporter = self.job.config, self.job.ranks, self.job.reporter
         reporter.say(*ranks.led(self._missed).splitlines())
-        found = newest_checkpoint(self.folder) if self.folder.is_dir() else None
+        found = ranks.together(lambda: newest_checkpoint(self.folder) if self.folder.is_dir() else None)
+        self._refuse_other_views(found)
         if found is not None:
             reporter.say(*found.skipped)
             self.learner.restore(found.snapshot, origin=str(found.path))
@@ -51,6 +57,8 @@ class Keeper:
             reporter.say(f"going on from step {found.step}")
         progress = self.learner.progress
         self.records.cut(step=progress.step, metrics=progress.metrics, samples=progress.samples)
+        if ranks.leads:
+            note_interval(self.job.folder, every=config.checkpoint_every)  # not before the metrics were cut
         ranks.wait()
         if found is not None and ranks.leads:
             self._prune()  # what a kill right after a save has left
@@ -81,7 +89,28 @@ class Keeper:
         last = 0 if config.average_of == "best" else config.average
         prune_checkpoints(self.folder, keep=max(config.keep, last), also=best)
 
+    def _refuse_other_views(self, found: Found | None) -> None:
+        """Raises a FolderError on all ranks if they do not see the same checkpoint, settings and data."""
+        manifest = b"" if found is None else (found.path / MANIFEST).read_bytes()
+        settings = f"{self.job.seed} {len(self.job.store)} {self.job.config.model_dump_json()}"
+        mine = [0 if found is None else found.step, zlib.crc32(manifest), zlib.crc32(settings.encode())]
+        views = self.job.ranks.each(mine)
+        if any(view[:2] != views[0][:2] for view in views):
+            steps = [f"rank {rank}: {f'step {step:.0f}' if step else 'none'}" for rank, (step, *_) in enumerate(views)]
+            problem = f"the ranks see different checkpoints to go on from ({', '.join(steps)})"
+        elif any(view != views[0] for view in views):
+            problem = "the ranks see different settings or data"
+        else:
+            return
+        raise self.job.ranks.shared(
+            FolderError(
+                f"{self.folder.parent}: {problem}; all machines must see one run folder and one corpus, on a disk that "
+                "they share"
+            )
+        )
+
     def _missed(self) -> str:
         """What there is to say of checkpoints that were there and are gone; without any the run is refused."""
         reached = max((line["step"] for line in read_journal(self.job.folder / "metrics.jsonl")), default=0)
-        return "\n".join(lost_checkpoint(self.folder, reached=reached, every=self.job.config.checkpoint_every))
+        every = saved_every(self.job.folder) or self.job.config.checkpoint_every  # it may be another one from now on
+        return "\n".join(lost_checkpoint(self.folder, reached=reached, every=every))

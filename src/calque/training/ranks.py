@@ -5,18 +5,22 @@ that a stop was asked for) goes through the CPU before any gradient does, so tha
 """
 
 import os
+import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
+from typing import TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from calque.errors import ToldElsewhere
+from calque.errors import CalqueError, Interrupted, RankError, ToldElsewhere, TrainingError, exit_code
 
 PATIENCE = timedelta(minutes=60)  # rank 0 validates while the others wait
 BUCKET = 1 << 25  # bytes of gradients that travel together
+
+Result = TypeVar("Result")
 
 
 class Ranks:
@@ -60,6 +64,15 @@ class Ranks:
             dist.broadcast(numbers, src=0)
         return [float(one) for one in numbers]
 
+    def each(self, values: Sequence[float]) -> list[list[float]]:
+        """Every rank's numbers, as many of each, on every rank."""
+        table = torch.zeros(self.count, len(values), dtype=torch.float64)
+        table[self.rank] = torch.tensor(values, dtype=torch.float64)
+        if self.count > 1:
+            with _told_elsewhere():
+                dist.all_reduce(table)
+        return [[float(value) for value in row] for row in table]
+
     def first_text(self, text: str) -> str:
         """Rank 0's text, on every rank."""
         if self.count == 1:
@@ -78,9 +91,31 @@ class Ranks:
                 text = work()
             except Exception as error:
                 problem = error
-        if self.any(problem is not None):
-            raise problem or ToldElsewhere("the leading rank could not begin")
+        code = int(self.first([exit_code(problem) if problem else 0])[0])
+        if code:
+            raise problem or ToldElsewhere("the leading rank could not begin", code=code)
         return self.first_text(text)
+
+    def together(self, work: Callable[[], Result]) -> Result:
+        """What the work that every rank does gives on this one.
+
+        Where it fails on some, all end; what several of them would say is said by the first of them.
+        """
+        problem: CalqueError | None = None
+        try:
+            result = work()
+        except CalqueError as error:
+            problem = error
+        ends = self.each([problem.code if problem else 0, zlib.crc32(str(problem).encode())])
+        if not any(code for code, _ in ends):
+            return result
+        if problem is None or ends.index(ends[self.rank]) < self.rank:
+            raise ToldElsewhere("another rank could not go on", code=int(max(code for code, _ in ends)))
+        raise problem
+
+    def shared(self, error: CalqueError) -> CalqueError:
+        """What to raise on each rank for an error that all of them have: the leading one says it."""
+        return error if self.leads else ToldElsewhere(str(error), code=error.code)
 
     def wait(self) -> None:
         """Returns when every rank has come here."""
@@ -108,7 +143,13 @@ def joined_ranks() -> Iterator[Ranks]:
     if on_gpu:
         torch.cuda.set_device(local % torch.cuda.device_count())
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
-    yield Ranks(dist.get_rank(), count)
+    ranks = Ranks(dist.get_rank(), count)
+    try:
+        yield ranks
+    except (TrainingError, Interrupted) as error:
+        if ranks.leads or isinstance(error, RankError | ToldElsewhere):
+            raise
+        raise ToldElsewhere(str(error), code=error.code) from error  # the leading rank has the same, and says it
     dist.destroy_process_group()  # not after an error: it would wait for ranks that wait for this one
 
 

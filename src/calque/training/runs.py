@@ -15,6 +15,7 @@ from calque.folders import sync
 
 CONFIG, RECORD = "config.toml", "run.json"
 FORMAT = 1
+INTERVAL = "checkpoint_every"
 
 
 def new_run_folder(folder: Path | None) -> Path:
@@ -73,6 +74,21 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
         for key, value in now.items()
         if before.get(key) != value
     ]
+
+
+def saved_every(folder: Path) -> int | None:
+    """The steps between two checkpoints when the run was last trained, if that was written down."""
+    path = folder / RECORD
+    every = json.loads(path.read_text(encoding="utf-8")).get(INTERVAL) if path.exists() else None
+    return every if isinstance(every, int) and every > 0 else None
+
+
+def note_interval(folder: Path, *, every: int) -> None:
+    """Writes down how many steps lie between two checkpoints from now on, where there is a record of the run."""
+    path = folder / RECORD
+    if path.exists() and saved_every(folder) != every:
+        values = json.loads(path.read_text(encoding="utf-8"))
+        write_atomically(path, json.dumps({**values, INTERVAL: every}, indent=1) + "\n")
 
 
 def machine(device: str) -> str:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from calque.data.batch import Batch
-from calque.errors import TrainingError
+from calque.errors import RankError, TrainingError
 from calque.models.model import Model
 from calque.tasks.translation import Loss
 from calque.training.history import History
@@ -74,7 +74,7 @@ class Updater:
         parts = self.history.parts(step)
         while (loss := self._gradient(batches, step=step, parts=parts)) is None:
             parts *= 2
-            if parts >= 2 * max(len(batch.target_lengths) for batch in batches):
+            if not self.ranks.any(parts < 2 * max(len(batch.target_lengths) for batch in batches)):
                 raise TrainingError(
                     f"out of memory in step {step} even with one sentence at a time; the last checkpoint is intact; "
                     "leave long sentences out (data.longest), or take a smaller model"
@@ -93,8 +93,8 @@ class Updater:
         rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
         torch.manual_seed(stream_seed(self.seed, f"step {step}{rank}"))
         tokens = sum(batch.shared_tokens for batch in batches) / self.averaged
-        baseline = None if self.model.baseline is None else self.model.baseline.value.clone()
         loss = torch.zeros_like(self.sums.loss)
+        rewards = loss.new_zeros(2)
         ran_out = False
         try:
             for batch in batches:
@@ -103,39 +103,36 @@ class Updater:
                         found = self.loss_of(part.to(self.device), step)
                     torch.autograd.backward(self.scaler.scale(found.objective / tokens))
                     loss += found.cross_entropy.detach()
+                    rewards += 0 if found.rewards is None else found.rewards
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             ran_out = True
         if ran_out and self.config.sharded:  # the others are in the middle of sending parts to this rank
-            raise TrainingError(
+            raise RankError(
                 f"out of memory in step {step}; the last checkpoint is intact; with training.sharded a batch cannot be "
                 "taken in parts, so set a smaller training.batch.tokens in config.toml and resume"
             )
         if self.ranks.any(ran_out):
             self.optimiser.zero_grad(set_to_none=True)
-            if baseline is not None and self.model.baseline is not None:
-                self.model.baseline.value.copy_(baseline)
             if self.device.type == "cuda":
                 torch.cuda.empty_cache()
             return None
         if self.ranks.count > 1:
-            self._add_up(loss)
+            self._add_up(loss, rewards)
+        if self.model.baseline is not None:  # once for all ranks, batches and parts, however they are cut
+            self.model.baseline.follow(*rewards)
         return loss
 
-    def _add_up(self, loss: Tensor) -> None:
-        """Gradients and loss of all ranks; what one rank did not use has a gradient of zero there."""
+    def _add_up(self, loss: Tensor, rewards: Tensor) -> None:
+        """Gradients, loss and rewards of all ranks; what one rank did not use has a gradient of zero there."""
         if self.config.sharded:
-            self.ranks.add_up([loss])
+            self.ranks.add_up([loss, rewards])
         else:
             for one in self.learning:
                 if one.grad is None:
                     one.grad = torch.zeros_like(one)
-            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss])
-        if self.model.baseline is not None:
-            value = self.model.baseline.value
-            self.ranks.add_up([value.data])
-            value.data /= self.ranks.count
+            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss, rewards])
 
     def _apply(self, *, rate: float, finite: Tensor) -> None:
         """Moves the weights, unless something is not finite; a GPU decides that by itself, so that nobody waits."""

@@ -15,6 +15,7 @@ from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.settings import SearchConfig
+from calque.tensors import weightless
 from calque.text import UNK, Tokenizers, load_tokenizers, save_tokenizers
 from calque.translator.devices import DeviceName, PrecisionName, choose_device, choose_precision
 from calque.translator.translating import Translator
@@ -109,7 +110,7 @@ def _fill(described: ModelFolder, tokenizers: Tokenizers, *, folder: Path) -> Mo
         raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
     weights = _read_weights(folder / WEIGHTS)
     origin = str(folder / WEIGHTS)
-    with torch.device("meta"):
+    with weightless():
         refuse_unfit(Model(described.model, sizes=sizes), weights, origin=origin)
     model = Model(described.model, sizes=sizes)
     load_weights_into(model, weights, origin=origin)

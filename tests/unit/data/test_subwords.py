@@ -29,6 +29,7 @@ LINES = [
 ]
 TARGETS = [*LINES[40:], *LINES[:40]]
 CONFIGS = {"bpe": BpeDropoutConfig(dropout=0.3), "unigram": UnigramSamplingConfig(alpha=0.0)}
+NBEST = UnigramSamplingConfig(alpha=0.1, nbest=64)
 _MADE: dict[str, SentencePieceTokenizer] = {}
 
 
@@ -59,6 +60,29 @@ def test_a_pair_is_a_function_of_seed_epoch_and_index(algorithm: str) -> None:
     assert {place: other.pair(place[0], epoch=place[1]) for place in reversed(places)} == found
     assert sampler(algorithm, seed=4).pair(17, epoch=1) != found[17, 1]
     assert len({str(each) for each in found.values()}) == len(places)
+
+
+def test_the_likeliest_ways_alone_are_drawn_from_and_by_seed_epoch_and_index() -> None:
+    drawn, again = sampler("unigram", config=NBEST), sampler("unigram", config=NBEST)
+    made = tokenizer("unigram")
+    places = [(index, epoch) for index in (0, 17, 40, 134) for epoch in range(6)]
+    found = {place: drawn.pair(place[0], epoch=place[1]) for place in places}
+    assert {place: again.pair(place[0], epoch=place[1]) for place in reversed(places)} == found
+    for (index, _), (source, target) in found.items():
+        assert source in [ids for ids, _ in made.best_ways(LINES[index], count=64)]
+        assert target in [ids for ids, _ in made.best_ways(TARGETS[index], count=64)]
+    assert len({str(each) for each in found.values()}) > len(places) / 2
+    only = sampler("unigram", config=UnigramSamplingConfig(nbest=1))
+    assert only.pair(3, epoch=1) == tuple(each.tolist() for each in only.store.pair(3))
+    problem = check_refused({"kind": "unigram", "nbest": 513})
+    assert "512" in problem
+
+
+def check_refused(values: dict[str, object]) -> str:
+    """What is said of a config that is not valid."""
+    with pytest.raises(ConfigError) as refused:
+        check(UnigramSamplingConfig, values, origin="test")
+    return str(refused.value)
 
 
 @pytest.mark.parametrize("algorithm", CONFIGS)

@@ -99,9 +99,8 @@ def test_a_draw_is_taught_by_its_own_step_and_by_later_ones_as_the_discount_says
 
 def test_the_baseline_moves_towards_what_is_usual() -> None:
     baseline = MovingBaseline()
-    rewards, counts = torch.tensor([[-2.0, -4.0, -100.0]]), torch.tensor([[True, True, False]])
     for _ in range(100):
-        baseline.follow(rewards, counts)
+        baseline.follow(torch.tensor(-6.0), torch.tensor(2.0))
     assert baseline.value.item() == pytest.approx(-3.0, abs=1e-3)
 
 
@@ -115,9 +114,8 @@ def test_the_baseline_is_saved_with_the_weights() -> None:
 def test_the_baseline_stays_where_a_reward_is_no_number() -> None:
     """An update that is not finite is left out; what it leaves behind must not spoil those that follow."""
     baseline = MovingBaseline()
-    counts = torch.ones(2, 3, dtype=torch.bool)
-    baseline.follow(torch.full((2, 3), -2.0), counts)
+    baseline.follow(torch.tensor(-12.0), torch.tensor(6.0))
     before = float(baseline.value)
-    baseline.follow(torch.tensor([[1.0, float("nan"), 0.0], [1.0, 1.0, 1.0]]), counts)
-    baseline.follow(torch.ones(2, 3), torch.zeros_like(counts))  # nothing was drawn
+    baseline.follow(torch.tensor(float("nan")), torch.tensor(6.0))
+    baseline.follow(torch.zeros(()), torch.zeros(()))  # nothing was drawn
     assert float(baseline.value) == before == pytest.approx(-0.2)

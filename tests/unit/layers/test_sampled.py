@@ -6,7 +6,7 @@ import pytest
 import torch
 from tests.laws.models import loud
 
-from calque.layers.sampled import SampledOutput, SampledOutputConfig
+from calque.layers.sampled import SampledOutput, SampledOutputConfig, draw
 
 VOCABULARY, WIDTH = 9, 5
 COUNTS = torch.tensor([0, 0, 14, 3, 40, 1, 7, 0, 22])
@@ -26,19 +26,31 @@ def test_the_proposal_is_the_smoothed_share_of_each_word() -> None:
     assert layer.proposal.tolist() == pytest.approx([(count + 1) / 96 for count in COUNTS.tolist()], abs=1e-15)
 
 
+@pytest.mark.parametrize("mode", [False, True])
+def test_words_are_drawn_as_often_as_they_should_be(mode: bool) -> None:
+    """Within FAR standard deviations of n·q; a word that is never said is never drawn."""
+    shares, count = torch.tensor([0.0, 0.5, 0.02, 0.0, 0.48, 0.0]), 200_000
+    torch.use_deterministic_algorithms(mode)
+    try:
+        found = draw(shares, count=count).bincount(minlength=len(shares))
+    finally:
+        torch.use_deterministic_algorithms(False)
+    expected = count * shares
+    assert ((found - expected).abs() <= FAR * (expected * (1 - shares)).sqrt()).all()
+
+
 @pytest.mark.parametrize("samples", [1, 2, 40])
 @torch.no_grad()
 def test_the_loss_is_its_equation(samples: int, monkeypatch: pytest.MonkeyPatch) -> None:
     layer, hidden = sampled(samples)
     drawn: list[list[int]] = []
-    draw = torch.multinomial
 
-    def listen(*arguments: object, **named: object) -> torch.Tensor:
-        found = draw(*arguments, **named)  # type: ignore[arg-type]
+    def listen(shares: torch.Tensor, *, count: int) -> torch.Tensor:
+        found = draw(shares, count=count)
         drawn.append(found.tolist())
         return found
 
-    monkeypatch.setattr(torch, "multinomial", listen)
+    monkeypatch.setattr("calque.layers.sampled.draw", listen)
     for _ in range(20):
         losses = layer.loss(hidden, TARGETS, smoothing=0.0).tolist()
         (words,) = drawn

@@ -12,7 +12,7 @@ import pytest
 from tests.conftest import environment
 
 from calque.text import SentencePieceConfig, SentencePieceTokenizer
-from calque.text.sampling import MergeDropout, UnigramDraws
+from calque.text.sampling import MergeDropout, NBestDraws, UnigramDraws
 from calque.text.sentencepiece import SPACE
 
 LINES = [
@@ -136,6 +136,33 @@ def test_ways_are_drawn_by_their_probability_to_the_power(alpha: float) -> None:
     assert len(expected) > 10
     cut, random = UnigramDraws(scores, alpha=alpha), Random(6)
     assert close(Counter(tuple(cut(SPACE + "oldest", random=random)) for _ in range(DRAWS)), expected)
+
+
+@pytest.mark.parametrize("count", [1, 3, 12, 512])
+@pytest.mark.parametrize("text", ["old", "watches the smallest bicycles", "她 old x"])
+def test_the_likeliest_ways_are_those_of_all_ways(text: str, count: int) -> None:
+    """Of the whole text, not of its words, by their sums of scores; a character that is no piece is bytes."""
+    made = learn("unigram")
+    scores = made.scores()
+    spelled = SPACE + text.replace(" ", SPACE)
+    known = scores | {character: 0.0 for character in spelled if character not in scores}
+    every = sorted((score for _, score in ways(spelled, known)), reverse=True)
+    assert len(every) > 12 or len(text) < 10
+    expected = every[:count]
+    found = made.best_ways(text, count=count)
+    assert [score for _, score in found] == pytest.approx(expected, abs=1e-4)  # the library adds up in float32
+    assert len({tuple(ids) for ids, _ in found}) == len(found)
+    assert all(made.decode(ids) == text for ids, _ in found)
+    assert found[0][0] == made.encode(text)
+
+
+@pytest.mark.parametrize("alpha", [0.0, 0.1, 1.0])
+def test_among_the_likeliest_ways_each_is_drawn_by_its_probability_to_the_power(alpha: float) -> None:
+    best = [([number, 7], score) for number, score in enumerate((-1.0, -2.0, -2.5, -4.0, -4.0, -7.0))]
+    weights = [math.exp(alpha * score) for _, score in best]
+    expected = {tuple(map(str, ids)): weight / sum(weights) for (ids, _), weight in zip(best, weights, strict=True)}
+    draw, random = NBestDraws(lambda _: best, alpha=alpha), Random(6)
+    assert close(Counter(tuple(map(str, draw("", random=random))) for _ in range(DRAWS)), expected)
 
 
 def test_another_process_draws_the_same() -> None:

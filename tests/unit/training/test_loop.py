@@ -2,6 +2,7 @@
 
 import errno
 import os
+import shutil
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -56,6 +57,29 @@ def test_a_run_that_was_killed_ends_with_the_same_bytes(
     lines = read_journal(tmp_path / "stopped" / "metrics.jsonl")
     steps = [(line["kind"], line["step"], "averaged" in line) for line in lines]
     assert len(set(steps)) == len(steps)
+
+
+@pytest.mark.parametrize("at", [3, 10])
+def test_checkpoints_that_were_never_due_are_not_missed(
+    at: int, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was killed before or after its first checkpoint goes on, with fewer steps between two of them."""
+    values = toy_values(corpus, "plain", "training.checkpoint_every=8", "training.log_every=1", "training.average=0")
+    run = tmp_path / "run"
+    for every in (8, 4, 2):
+        with monkeypatch.context() as patch:
+            stop_at(patch, at, before="_step", action=kill)
+            with pytest.raises(Killed):
+                train(values, run=run, quiet=True) if every == 8 else resume(run)
+        config = (run / "config.toml").read_text(encoding="utf-8")
+        shorter = config.replace(f"checkpoint_every = {every}\n", f"checkpoint_every = {every // 2}\n")
+        assert shorter != config
+        (run / "config.toml").write_text(shorter, encoding="utf-8")
+    resume(run)
+    assert "is missing" not in capfd.readouterr().err
+    shutil.rmtree(run / "checkpoints")
+    with pytest.raises(FolderError, match="reached step 14 and saved step 13"):
+        resume(run)
 
 
 OUTPUTS = {

@@ -1,0 +1,115 @@
+"""`calque average`: the mean of a run's checkpoints as a model of its own."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from calque.experiment import train
+from calque.training.checkpoints import scheduled_steps
+from calque.training.journal import read_journal
+from calque.training.lock import run_lock
+from calque.translator import load
+from tests.conftest import Answer, toy_corpus, toy_values
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run that leaves the checkpoints of steps 4, 8, 12 and 14, all but one of them validated; do not change it."""
+    folder = tmp_path_factory.mktemp("run")
+    settings = ("training.average=0", "training.keep=4", "training.validate_every=4", "training.metric=loss")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
+        made = train(toy_values(toy_corpus(folder), "luong", *settings), run=folder / "run", quiet=True).folder
+    assert scheduled_steps(made / "checkpoints") == [4, 8, 12, 14]
+    return made
+
+
+def expected(run: Path, *steps: int) -> dict[str, torch.Tensor]:
+    """The mean, one number after the other."""
+    weights = [load_file(run / "checkpoints" / f"step-{step}" / "weights.safetensors") for step in steps]
+    return {name: sum(one[name].double() for one in weights).float() / len(steps) for name in weights[0]}
+
+
+def best(run: Path, count: int) -> list[int]:
+    lines = [line for line in read_journal(run / "metrics.jsonl") if line["kind"] == "valid"]
+    return sorted(line["step"] for line in sorted(lines, key=lambda line: line["loss"])[:count])
+
+
+@pytest.mark.parametrize(
+    ("options", "steps"),
+    [([], [4, 8, 12, 14]), (["-n", 2], [12, 14]), (["--of", "last", "--count", 1], [14])],
+    ids=["all", "last two", "last"],
+)
+def test_the_last_ones(
+    run: Path, tmp_path: Path, options: list[object], steps: list[int], command: Callable[..., Answer]
+) -> None:
+    answer = command("average", run, *options, "--output", tmp_path / "mean")
+    assert (answer.code, answer.out) == (0, f"{tmp_path / 'mean'}\n")
+    assert f"the mean of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}" in answer.err
+    found = load_file(tmp_path / "mean" / "weights.safetensors")
+    for name, value in expected(run, *steps).items():
+        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-7)
+
+
+def test_the_best_ones_make_a_model_that_translates(run: Path, command: Callable[..., Answer]) -> None:
+    before = (run / "model" / "weights.safetensors").read_bytes()
+    answer = command("average", run, "--of", "best", "-n", 2)
+    assert answer.out == f"{run / 'averaged'}\n"
+    assert f"steps {', '.join(map(str, best(run, 2)))}\n" in answer.err
+    translator = load(run / "averaged", device="cpu")
+    assert translator.confidence is None
+    assert isinstance(translator.translate("a b c"), str)
+    assert "the mean of the checkpoints of steps" in (run / "averaged" / "README.md").read_text(encoding="utf-8")
+    assert (run / "model" / "weights.safetensors").read_bytes() == before
+    assert command("average", run, "--of", "best", "-n", 2).code == 0  # the one before is replaced
+
+
+def test_best_means_the_runs_metric(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calque.training import averaging
+
+    lines = [
+        {"kind": "valid", "step": 4, "loss": 2.0, "bleu": 9.0},
+        {"kind": "valid", "step": 8, "loss": 1.0, "bleu": 3.0},
+        {"kind": "valid", "step": 12, "loss": 0.5, "bleu": 3.0},
+        {"kind": "valid", "step": 13, "loss": 0.1, "bleu": 99.0},
+        {"kind": "valid", "step": 14, "loss": 3.0, "bleu": 4.0},
+        {"kind": "valid", "step": 14, "loss": 0.0, "bleu": 99.0, "averaged": 3},
+    ]
+    monkeypatch.setattr(averaging, "read_journal", lambda _path: lines)
+    for metric, order in (("bleu", [4, 14, 12, 8]), ("loss", [12, 8, 4, 14])):
+        monkeypatch.setattr(averaging, "read_toml", lambda _path, metric=metric: {"training": {"metric": metric}})
+        assert averaging._best_first(run, steps=[4, 8, 12, 14]) == order
+
+
+def test_mistakes_are_told(run: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:
+    (tmp_path / "there").mkdir()
+    for arguments, said in (
+        ([run, "-n", 5], "it has 4 checkpoints, of steps 4, 8, 12, 14; 5 are needed"),
+        ([run, "--of", "worst"], "--of: 'worst' is not one of last, best"),
+        ([run, "--of", "best", "-n", 5], "4 validated checkpoints"),
+        ([tmp_path / "nothing"], "not a run folder"),
+        ([run / "model"], "not a run folder"),
+        ([run, "--output", tmp_path / "there"], "there is something already"),
+    ):
+        answer = command("average", *arguments)
+        assert answer.code == 2
+        assert said in " ".join(answer.err.split())
+        assert "Traceback" not in answer.err
+    with run_lock(run):
+        assert "is being trained" in command("average", run).err
+
+
+def test_a_damaged_checkpoint_is_named(run: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:
+    weights = run / "checkpoints" / "step-8" / "weights.safetensors"
+    whole = weights.read_bytes()
+    weights.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    try:
+        answer = command("average", run, "--output", tmp_path / "mean")
+    finally:
+        weights.write_bytes(whole)
+    assert answer.code == 2
+    assert "step-8" in answer.err
+    assert not (tmp_path / "mean").exists()

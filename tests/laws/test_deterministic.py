@@ -1,0 +1,120 @@
+"""Deterministic mode: no model, objective or search uses an operation that has no deterministic kernel on a GPU.
+
+What is called is listed on the CPU, where torch would not refuse it.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from calque.layers.feed_forward import FeedForward
+from calque.layers.mixers import AverageAttention
+from calque.layers.multihead import Chunk
+from calque.search.sampling import Sampling, filtered
+from calque.search.sampling import draw as draw_token
+from calque.tasks.objectives import Objective, ObjectiveConfig
+from calque.tensors import running_sum
+from calque.text import WordsConfig, WordsTokenizer
+from tests.conftest import FAMILIES
+from tests.laws.models import MODELS, build, source, target
+from tests.unit.tasks.objects import make_batch, make_model
+
+# What torch.use_deterministic_algorithms says it refuses, forwards or backwards, and what is made of these.
+REFUSED = {
+    *("put", "put_", "histc", "_ctc_loss", "ctc_loss", "median", "nanmedian", "kthvalue", "multinomial"),
+    *("nll_loss2d_forward", "nll_loss2d", "_embedding_bag", "scatter_reduce", "grid_sampler_2d", "cumprod"),
+    *("reflection_pad1d", "reflection_pad2d", "adaptive_max_pool2d", "avg_pool3d", "upsample_linear1d", "bincount"),
+}
+# Combinations are made of the same parts as the others; of attention, hard choices call other operations.
+REST = {name for name in MODELS if " " in name and "hard" not in name}
+NAMES = [pytest.param(name, marks=[pytest.mark.full] if name in REST else []) for name in MODELS]
+METHODS = ("cross-entropy", "scheduled-sampling", "r-drop", "minimum-risk")
+
+
+class Calls(TorchDispatchMode):
+    """Lists the operations that are called and refused; sums of whole numbers are the same in every order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.refused: set[str] = set()
+        self.count = 0
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        name = function.overloadpacket.__name__
+        self.count += 1
+        is_sum = name in ("cumsum", "cumsum_", "logcumsumexp") and args[0].is_floating_point()
+        if name in REFUSED or is_sum:
+            self.refused.add(name)
+        return function(*args, **(kwargs or {}))
+
+
+@pytest.fixture
+def deterministic() -> Iterator[None]:
+    torch.use_deterministic_algorithms(True)
+    yield
+    torch.use_deterministic_algorithms(False)
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("name", NAMES)
+def test_models(name: str) -> None:
+    model = build(name).train()
+    sentences, tokens = source(), target(size=2)
+    with Calls() as calls:
+        output = model(sentences, tokens)
+        losses = model.losses(output, sentences.values, tokens, smoothing=0.0, ignored=-1)
+        (losses.sum() + sum(extra.sum() for extra in output.losses.values())).backward()
+    assert calls.count > 20
+    assert not calls.refused
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("method", METHODS)
+def test_objectives(method: str, family: str) -> None:
+    settings = {"samples": 2} if method == "minimum-risk" else {}
+    config = ObjectiveConfig.model_validate({"method": {"kind": method, **settings}, "word_dropout": {"source": 0.2}})
+    tokenizer = WordsTokenizer.train(WordsConfig(), lines=["a b c d"])
+    objective = Objective(config, model=make_model(family).train(), smoothing=0.1, tokenizer=tokenizer)
+    with Calls() as calls:
+        objective(make_batch(), step=10_000).objective.backward()
+    assert not calls.refused
+
+
+@pytest.mark.usefixtures("deterministic")
+def test_draws_of_a_search() -> None:
+    with Calls() as calls:
+        draw_token(filtered(torch.randn(3, 17), Sampling(top_p=0.7, top_k=9, min_p=0.01)), torch.rand(3))
+    assert not calls.refused
+
+
+def test_what_is_called_without_it_is_seen() -> None:
+    """Average attention and sampled words are quicker, and the test above would find it."""
+    with Calls() as calls:
+        build("transformer-average")(source(), target())
+        torch.multinomial(torch.ones(4), 9, replacement=True)
+    assert calls.refused == {"cumsum", "multinomial"}
+
+
+@pytest.mark.usefixtures("deterministic")
+@pytest.mark.parametrize("size", [1, 2, 3, 7, 8, 100])
+def test_running_sums_are_the_same_and_so_are_their_gradients(size: int) -> None:
+    values = torch.randn(3, size, 5, dtype=torch.float64, requires_grad=True)
+    weights = torch.randn(3, size, 5, dtype=torch.float64)
+    for dim, chosen in ((1, values), (-1, values.transpose(1, 2))):
+        found, expected = running_sum(chosen, dim=dim), chosen.cumsum(dim)
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+        ways = [torch.autograd.grad((sums * weights.view_as(sums)).sum(), values)[0] for sums in (found, expected)]
+        torch.testing.assert_close(*ways, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_average_attention_gathers_in_float32_whatever_it_reads() -> None:
+    """In bfloat16 a sum of ones would stand still at 256."""
+    layer = AverageAttention(2, feed_forward=FeedForward(2, inner=2, dropout=0.0)).bfloat16()
+    ones = torch.ones(1, 1000, 2, dtype=torch.bfloat16)
+    chunk = Chunk(torch.arange(1000)[None], mask=None, turn=None)
+    assert (layer.read(ones, layer.start(1, like=ones), chunk)[1] == 1000).all()
