@@ -17,7 +17,7 @@ def forbidden_words(words: Sequence[str], *, target: Tokenizer) -> Forbidden | N
     """Words that no translation has; None for none."""
     if not words:
         return None
-    return Forbidden([normalise(word) for word in words], surfaces=target.surfaces(), end=EOS)
+    return Forbidden([normalise(word) for word in words], surfaces=target.surfaces())
 
 
 def rules_of(
