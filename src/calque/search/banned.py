@@ -150,7 +150,7 @@ class Words:
         return rest in self.beginnings[False] or (rest in self.beginnings[True] and _is_apart(text, place))
 
     def _is_over(self, text: str, word: str, *, since: int) -> bool:
-        """Whether the word stands in the text, its boundary (or its last character where it has none) behind `since`."""
+        """Whether the word stands in the text, its boundary, or its end where it has none, behind `since`."""
         place = text.find(word, max(0, since - len(word)))
         while place != -1:
             after = place + len(word)

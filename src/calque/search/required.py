@@ -143,7 +143,7 @@ def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
 
 
 def _allowed(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
-    """`totals` [B,K,V], overwritten: −∞ for an end before the last phrase, and for what goes on with a phrase's word."""
+    """`totals` [B,K,V], overwritten: −∞ for an end before the last phrase, and where a phrase's word would go on."""
     size = phrases.follows.shape[1]  # words behind it are copied: they are whole
     sentence, beam = phrases.progress.complete.nonzero(as_tuple=True)
     if len(sentence):
