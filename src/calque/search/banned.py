@@ -96,6 +96,14 @@ class Words:
         is_forbidden = surface.decode(errors="replace").strip() in self.bounded
         return not is_forbidden and not self._completed(before, surface, self.words)
 
+    def found_in(self, text: str) -> str | None:
+        """A word that stands in a whole text; None for none."""
+        for word in self.words:
+            is_last = self.bounded[word] and _stands_at_the_end(text, word)
+            if is_last or self._is_over(text, word, since=0):
+                return word
+        return None
+
     def _after(self, before: Ending) -> Ban:
         """The tokens that may not come after a text."""
         begun = [word for word in self.words if _has_begun(before.text, word)]
