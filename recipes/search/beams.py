@@ -6,18 +6,16 @@ writes OUT/results.jsonl: a grid on `val` with beam 8, from which the parameters
 are taken, then a row a setting and beam on test_2016_flickr. A beam that is there already is not run again.
 """
 
-import argparse
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
-import torch
+from asking import asked
 from sentences import TEST, VALID, Pairs, append_rows, made_with, read_pairs, read_rows, scored
 from together import translate_together
 
-import calque
 from calque.search.settings import SearchConfig
 from calque.translator import Translator
 
@@ -95,23 +93,13 @@ def _rows_of(out: Path, *, part: str, beam: int, sentences: int) -> list[dict[st
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--beams", type=int, nargs="+", default=BEAMS)
-    parser.add_argument("--limit", type=int, help="only the first so many sentences of both parts")
-    parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    given.out.mkdir(parents=True, exist_ok=True)
-    translator = calque.load(given.model, device="cpu")
+    given = asked(__doc__, beams=BEAMS)
     valid, test = (read_pairs(given.corpus, name, limit=given.limit) for name in (VALID, TEST))
 
     def rows(pairs: Pairs, settings: Sequence[tuple[str, Parameters]], *, part: str, beam: int) -> list[dict[str, Any]]:
         found = _rows_of(given.out, part=part, beam=beam, sentences=len(pairs.sources))
         if not found:
-            found = measured(translator, pairs, settings, beam=beam, part=part)
+            found = measured(given.translator, pairs, settings, beam=beam, part=part)
             append_rows(given.out / RESULTS, found)
         for row in found:
             name = f"{row['setting']} {row['parameters']}" if part == VALID else row["setting"]

@@ -6,21 +6,20 @@ writes OUT/stopping.jsonl: BLEU, decoder steps and CPU seconds of test_2016_flic
 turns batch by batch in one process, so that what else the machine does falls on all of them.
 """
 
-import argparse
 import time
-from pathlib import Path
 from typing import Any, get_args
 
 import torch
+from asking import asked
 from sentences import TEST, Pairs, append_rows, made_with, read_pairs, read_rows, scored
 from together import batches, counted
 
-import calque
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
 from calque.translator import MARKS, Translator
 
 RESULTS = "stopping.jsonl"
+BEAMS = (5, 16)
 WAYS = get_args(SearchConfig.model_fields["stopping"].annotation)  # exact, first, patience
 ALPHA = 1.0
 
@@ -68,23 +67,13 @@ def measured(translator: Translator, pairs: Pairs, *, beam: int) -> list[dict[st
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--beams", type=int, nargs="+", default=(5, 16))
-    parser.add_argument("--limit", type=int, help="only the first so many test sentences")
-    parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    given.out.mkdir(parents=True, exist_ok=True)
-    translator = calque.load(given.model, device="cpu")
+    given = asked(__doc__, beams=BEAMS)
     pairs = read_pairs(given.corpus, TEST, limit=given.limit)
-    translator.translate(pairs.sources[:8])  # the first call is slower than all others
+    given.translator.translate(pairs.sources[:8])  # the first call is slower than all others
     for beam in given.beams:
         there = {(row["beam"], row["sentences"]) for row in read_rows(given.out / RESULTS)}
         if (beam, len(pairs.sources)) not in there:
-            append_rows(given.out / RESULTS, measured(translator, pairs, beam=beam))
+            append_rows(given.out / RESULTS, measured(given.translator, pairs, beam=beam))
     for row in read_rows(given.out / RESULTS):
         told = f"{row['bleu_lowercased']:.2f}  {row['rows']:,} rows  {row['seconds']:.0f} s"
         print(f"beam {row['beam']:2}  {row['stopping']:8}  {told}")

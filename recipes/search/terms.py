@@ -14,20 +14,17 @@ Sentences are taken in rounds: each round is translated without constraints, wit
 ones, in one process; speeds are of all rounds together, by the process's own CPU time.
 """
 
-import argparse
 import json
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
-import torch
+from asking import asked
 from sentences import TEST, Pairs, made_with, read_lines, read_pairs, scored
 
-import calque
 from calque.evaluation.alignment import Link, align, words_of
 from calque.translator import Request, Translator, Wishes
 from calque.translator.reading import Answer, read_back
@@ -211,23 +208,14 @@ def _within(links: Sequence[Link], text: str, reference: str) -> list[Link]:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("model", type=Path)
-    parser.add_argument("corpus", type=Path)
-    parser.add_argument("out", type=Path)
-    parser.add_argument("--limit", type=int, help="only the first so many test sentences")
-    parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    given.out.mkdir(parents=True, exist_ok=True)
-    translator = calque.load(given.model, device="cpu")
+    given = asked(__doc__)
     pairs = read_pairs(given.corpus, TEST, limit=given.limit)
     forbidden = frequent_nouns(read_lines(given.corpus / "train.de.gz"), count=FORBIDDEN)
-    translator.translate(pairs.sources[:8], beam=BEAM)  # the first call is slower than all others
+    given.translator.translate(pairs.sources[:8], beam=BEAM)  # the first call is slower than all others
     rounds = []
     for start in range(0, len(pairs.sources), ROUND):
         part = Pairs(*(side[start : start + ROUND] for side in pairs))
-        rounds.append(one_round(translator, part, forbidden=forbidden))
+        rounds.append(one_round(given.translator, part, forbidden=forbidden))
         print(
             f"{start + len(part.sources):,} sentences",
             {k: round(v, 1) for k, v in rounds[-1].seconds.items()},

@@ -182,13 +182,22 @@ def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
 
 
 def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:
-    """Also where it is required: then nothing can be right, and what must not be said is not."""
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"maximum": 4, "minimum": 4})
-    for required in ((), ("h",)):
+    for required in ((), ("g",)):
         request = calque.Request("a b c h g f", required=required)
         (found,) = translator.stream([request], search=search, nbest=3, wishes=Wishes(forbidden=("h", "d")))
         assert all(not {"h", "d"} & set(each.text.split()) for each in found.candidates)
+
+
+def test_a_word_that_must_be_said_and_must_not_is_refused(command: Command, trained: Path, tmp_path: Path) -> None:
+    (tmp_path / "forbid").write_text("d\nh\n", encoding="utf-8")
+    (tmp_path / "terms").write_text("b\tg h\n", encoding="utf-8")
+    options = ("--forbid", tmp_path / "forbid", "--terms", tmp_path / "terms")
+    answer = command("translate", trained, *options, stdin=b"a b c\n")
+    assert (answer.code, answer.out) == (2, "")
+    assert "'g h' must be said and 'h' must not" in answer.err
+    assert command("translate", trained, *options, stdin=b"a c\n").code == 0, "where the term is not, nothing is asked"
 
 
 def test_diverse_answers_are_different_ones(trained: Path) -> None:

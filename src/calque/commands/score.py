@@ -46,6 +46,8 @@ def score(
     with counting("scoring", total=len(sources)) as more:
         for number, found in enumerate(translator.score(sources, targets), start=1):
             total, pieces = total + found.log_prob, pieces + len(found.log_probs)
+            if found.cut:
+                typer.echo(f"{source}: line {number}: too long; only the beginnings of the pair were read", err=True)
             if chosen == "jsonl":
                 values = {"line": number, "log_prob": found.log_prob, **found._asdict()}
                 rows.append(json.dumps(values, ensure_ascii=False))

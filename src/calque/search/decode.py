@@ -88,9 +88,7 @@ def limits_of(source_lengths: Tensor, *, search: SearchConfig) -> Limits:
     """Lengths count end marks: a source of n pieces has length n + 1, and a translation is cut at so many pieces."""
     pieces = source_lengths - 1
     minimum = (pieces * search.minimum_ratio).ceil().long().clamp(min=search.minimum) + 1
-    maximum = (pieces * search.maximum_ratio).long() + search.maximum_extra
-    if search.maximum is not None:
-        maximum = maximum.clamp(max=search.maximum)
+    maximum = ((pieces * search.maximum_ratio).long() + search.maximum_extra).clamp(max=search.most)
     return Limits(torch.maximum(maximum, minimum), minimum)
 
 

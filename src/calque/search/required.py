@@ -67,7 +67,7 @@ class Required:
 
     def extend(self, live: Live, log_probs: Tensor, memory: Phrases, *, end: int) -> tuple[Extended, Phrases]:
         vocabulary = log_probs.shape[-1]
-        totals = live.log_probs[..., None] + _allowed(log_probs, memory, end=end)
+        totals = _allowed(live.log_probs[..., None] + log_probs, memory, end=end)
         values, places = self._candidates(totals, memory, end=end)
         parents, tokens = places // vocabulary, places % vocabulary
         progress = advance(_of(memory.progress, parents), tokens, memory)
@@ -91,17 +91,15 @@ class Required:
 
     def _candidates(self, totals: Tensor, memory: Phrases, *, end: int) -> tuple[Tensor, Tensor]:
         """[B,C] values and places in [K·V], best first."""
-        sentences, beams, vocabulary = totals.shape
-        wanted = _next_tokens(memory)
-        looked_at = torch.zeros(sentences, beams, vocabulary + 1, dtype=torch.bool, device=totals.device)
-        looked_at.scatter_(2, torch.where(wanted == NONE, vocabulary, wanted), True)
-        looked_at.scatter_(2, totals.argmax(dim=-1, keepdim=True), True)
-        looked_at[..., end] = True  # which only those that have said everything may come to
-        looked_at = looked_at[..., :vocabulary].flatten(1)
-        _, best = best_candidates(totals.flatten(1), count=2 * self.beams)
-        looked_at.scatter_(1, best, True)
-        count = min(2 * self.beams + beams * (wanted.shape[2] + 2), beams * vocabulary)
-        return best_candidates(totals.flatten(1).masked_fill(~looked_at, -torch.inf), count=count)
+        beams, vocabulary = totals.shape[1:]
+        wanted, flat = _next_tokens(memory), totals.flatten(1)
+        ends = torch.full_like(wanted[..., :1], end)  # which only those that have said everything may come to
+        own = torch.cat([totals.argmax(dim=-1, keepdim=True), wanted, ends], dim=-1)
+        rows = torch.arange(beams, device=totals.device)[:, None] * vocabulary
+        _, best = best_candidates(flat, count=2 * self.beams)
+        places = torch.cat([best, (own.clamp(min=0) + rows).flatten(1)], dim=1)
+        is_token = torch.cat([torch.ones_like(best, dtype=torch.bool), (own != NONE).flatten(1)], dim=1)
+        return _once(flat, places, is_token=is_token)
 
 
 def falls_of(phrases: Sequence[Sequence[int]], *, longest: int, count: int) -> list[list[int]]:
@@ -144,14 +142,29 @@ def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
     return Progress(met, torch.where(begun, active, NONE), torch.where(begun, said, 0), complete)
 
 
-def _allowed(log_probs: Tensor, phrases: Phrases, *, end: int) -> Tensor:
-    """[B,K,V] with −∞ for an end before the last phrase, and for what would go on with the word of a phrase."""
-    more = log_probs.shape[-1] - phrases.follows.shape[1]  # words that are copied: they are whole
-    goes_on = torch.nn.functional.pad(~phrases.follows, (0, more))[:, None]
-    allowed = log_probs.masked_fill(phrases.progress.complete[..., None] & goes_on, -torch.inf)
-    early = ~phrases.progress.met.all(dim=-1)
-    allowed[..., end] = allowed[..., end].masked_fill(early, -torch.inf)
-    return allowed
+def _allowed(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
+    """`totals` [B,K,V], overwritten: −∞ for an end before the last phrase, and where a phrase's word would go on."""
+    size = phrases.follows.shape[1]  # words behind it are copied: they are whole
+    sentence, beam = phrases.progress.complete.nonzero(as_tuple=True)
+    if len(sentence):
+        after = totals[sentence, beam]
+        after[:, :size].masked_fill_(~phrases.follows[sentence], -torch.inf)
+        totals[sentence, beam] = after
+    totals[..., end].masked_fill_(~phrases.progress.met.all(dim=-1), -torch.inf)
+    return totals
+
+
+def _once(values: Tensor, places: Tensor, *, is_token: Tensor) -> tuple[Tensor, Tensor]:
+    """Values [B,C] at places of [B,K·V], best first; a place that stands twice, or is none, is impossible.
+
+    Equal values go to the lower place.
+    """
+    places, order = torch.where(is_token, places, values.shape[1]).sort(dim=1)
+    again = torch.nn.functional.pad(places[:, 1:] == places[:, :-1], (1, 0))
+    places = places.clamp(max=values.shape[1] - 1)
+    found = values.gather(1, places).masked_fill(again | ~is_token.gather(1, order), -torch.inf)
+    ordered = found.sort(dim=1, descending=True, stable=True)
+    return ordered.values, places.gather(1, ordered.indices)
 
 
 def _next_tokens(phrases: Phrases) -> Tensor:

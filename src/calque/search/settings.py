@@ -61,7 +61,7 @@ class SearchConfig(Config):
     maximum_extra: int = Field(default=20, ge=1)
     """See maximum_ratio."""
     maximum: int | None = Field(default=None, ge=1)
-    """A translation has at most this many pieces, whatever the source has."""
+    """A translation has at most this many pieces, whatever the source has; else twice as many as source_limit."""
     minimum: int = Field(default=0, ge=0)
     """A translation has at least this many pieces."""
     minimum_ratio: float = Field(default=0.0, ge=0)
@@ -82,6 +82,11 @@ class SearchConfig(Config):
         if self.maximum is not None and self.minimum > self.maximum:
             raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}")
         return self
+
+    @property
+    def most(self) -> int:
+        """Pieces that a translation of the longest source has at the most."""
+        return 2 * self.source_limit if self.maximum is None else self.maximum
 
     @property
     def is_greedy(self) -> bool:

@@ -64,6 +64,7 @@ class Scored(NamedTuple):
 
     pieces: list[str]
     log_probs: list[float]  # of each piece, and of the end
+    cut: bool = False  # source or translation are longer than what a model reads, and only their beginnings were read
 
     @property
     def log_prob(self) -> float:

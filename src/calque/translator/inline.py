@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from calque.errors import TextError
 
-_MARK = re.compile(r"(\\*)(<term(?=[\s>/])|</term>)")
+_MARK = re.compile(r"(?<!\\)(\\*)(<term(?=[\s>/])|</term>)")  # a row of backslashes is looked at once
 _OPENING = re.compile(r'<term\s+target\s*=\s*"((?:\\.|[^"\\])*)"\s*>', re.DOTALL)
 _ESCAPED = re.compile(r'\\(["\\])')
 _SHOWN = 40  # characters of the text in a message

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import torch
 
-from calque.errors import ConfigError
+from calque.errors import ConfigError, TextError
 from calque.search.decode import Rules
 from calque.search.forbidden import Forbidden
 from calque.search.settings import SearchConfig
@@ -17,7 +17,7 @@ def forbidden_words(words: Sequence[str], *, target: Tokenizer) -> Forbidden | N
     """Words that no translation has; None for none."""
     if not words:
         return None
-    return Forbidden([normalise(word) for word in words], surfaces=target.surfaces(), end=EOS)
+    return Forbidden([normalise(word) for word in words], surfaces=target.surfaces())
 
 
 def rules_of(
@@ -34,6 +34,8 @@ def rules_of(
     def ids(text: str, source: Opened) -> list[int]:
         return open_target(target, [text], sources=[source])[0] if copies else target.encode(text)
 
+    if forbidden is not None:
+        _refuse_contradictions(requests, forbidden)
     both = list(zip(requests, sources, strict=True))
     prefixes = [ids(each.prefix, source) if each.prefix else [] for each, source in both]
     required = [[ids(phrase, source) for phrase in each.required if phrase] for each, source in both]
@@ -48,6 +50,14 @@ def rules_of(
         spelled = [[target.surface(word) for word in source.unknown] for source in sources]
         forbidden = forbidden.beside([[as_bytes(each) for each in row] for row in spelled])
     return Rules(prefixes, required, follows, forbidden)
+
+
+def _refuse_contradictions(requests: Sequence[Request], forbidden: Forbidden) -> None:
+    """Raises an error for what must be said and must not: no translation could be right."""
+    for request in requests:
+        for phrase in (request.prefix, *request.required):
+            if word := forbidden.words.found_in(normalise(phrase)):
+                raise TextError(f"{phrase!r} must be said and {word!r} must not; take one of them off")
 
 
 def _refuse_lost(search: SearchConfig) -> None:

@@ -19,8 +19,9 @@ from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.tasks.decoding import MARKS, pad_source
 from calque.tasks.translation import mean_loss
-from calque.text import Opened, Tokenizers, open_source, open_target
+from calque.text import Opened, Tokenizer, Tokenizers, open_source, open_target
 from calque.translator.answers import NOTHING, Candidate, Request, Scored, Translation, Wishes
+from calque.translator.beginnings import Beginning, beginnings
 from calque.translator.company import Company, begin, refuse_strangers
 from calque.translator.reading import Answer, Reading, read_along, read_back
 from calque.translator.rules import forbidden_words, rules_of
@@ -124,27 +125,30 @@ class Translator:
         """The cross-entropy of given translations in nats a piece; its exponential is the perplexity."""
         if not sources or len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs its one target")
-        target = self.tokenizers.target
-        limit = self.search.source_limit
-        longest = int(limit * self.search.maximum_ratio)
-        opened = [each.shortened(limit, size=len(target.vocabulary)) for each in self._open(sources)]
-        theirs = open_target(target, targets, sources=opened) if self.model.copies else target.encode_many(targets)
-        ids = zip(opened, theirs, strict=True)
-        pairs = [(one.ids, other[:longest]) for one, other in ids]  # no longer than what search would see
+        opened = [each.opened for each in self._begin(sources, limit=self.search.source_limit)]
+        theirs = [each.opened for each in self._begin_targets(targets, opened)]
+        pairs = [(one.ids, other.ids) for one, other in zip(opened, theirs, strict=True)]
         return mean_loss(self.model, store_of(pairs), batch=BatchConfig())
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
         """What the model makes of each given translation, in order; it agrees with what search would say of it."""
         target = self.tokenizers.target
         for start in range(0, len(sources), SCORED):
-            limit, size = self.search.source_limit, len(target.vocabulary)
-            opened = [each.shortened(limit, size=size) for each in self._open(sources[start : start + SCORED])]
-            texts = targets[start : start + SCORED]
-            ids = open_target(target, texts, sources=opened) if self.model.copies else target.encode_many(texts)
-            with self._evaluating():
-                found = self._read([each.ids for each in opened], [[Answer(row)] for row in ids], search=self.search)
-            for source, row, (reading,) in zip(opened, ids, found, strict=True):
-                yield Scored(pieces_of(target, row, source.unknown), reading.log_probs)
+            begun = self._begin(sources[start : start + SCORED], limit=self.search.source_limit)
+            opened = [each.opened for each in begun]
+            theirs = self._begin_targets(targets[start : start + SCORED], opened)
+            lengths = [len(each.opened.ids) + 1 for each in theirs]
+            order = sorted(range(len(begun)), key=lambda place: (-lengths[place], place))
+            results: dict[int, Scored] = {}
+            for batch in _batches(order, lengths, search=self.search):
+                rows = [theirs[place].opened.ids for place in batch]
+                with self._evaluating():
+                    answers = [[Answer(row)] for row in rows]
+                    found = self._read([opened[place].ids for place in batch], answers, search=self.search)
+                for place, row, (reading,) in zip(batch, rows, found, strict=True):
+                    pieces = pieces_of(target, row, opened[place].unknown)
+                    results[place] = Scored(pieces, reading.log_probs, begun[place].cut or theirs[place].cut)
+            yield from (results[place] for place in range(len(begun)))
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -160,17 +164,16 @@ class Translator:
     def _window(self, requests: Sequence[Request], work: Work) -> list[Translation]:
         """Sorted by length, cut into batches, decoded, and put back in order; empty lines stay empty."""
         search, lines = work.search, [request.text for request in requests]
-        characters = 16 * search.source_limit  # bounds the work before anything is tokenised
-        opened = self._open([line[:characters] for line in lines])
+        begun = self._begin(lines, limit=search.source_limit)
+        opened = [each.opened for each in begun]
         encoded = [each.ids for each in opened]
         results = [Translation([Candidate("", 0.0, 0.0, cut=False)])] * len(lines)
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
         telling = Telling(partial(self._read, search=search), self.tokenizers, self.confidence)
         with self._evaluating():
-            for batch in _batches(order, [min(len(ids), search.source_limit) + 1 for ids in encoded], search=search):
-                size = len(self.tokenizers.target.vocabulary)
-                sources = [opened[place].shortened(search.source_limit, size=size) for place in batch]
+            for batch in _batches(order, [len(ids) + 1 for ids in encoded], search=search):
+                sources = [opened[place] for place in batch]
                 streams = [(search.seed << 32) + work.first + place for place in batch]
                 rules = rules_of(
                     [requests[place] for place in batch],
@@ -185,8 +188,7 @@ class Translator:
                 )
                 answers = telling.candidates(sources, found, search=search, nbest=work.nbest, wishes=work.wishes)
                 for place, candidates in zip(batch, answers, strict=True):
-                    cut = len(encoded[place]) > search.source_limit or len(lines[place]) > characters
-                    results[place] = Translation(candidates, cut)
+                    results[place] = Translation(candidates, begun[place].cut)
         return results
 
     def _decode(
@@ -214,16 +216,28 @@ class Translator:
         begun = begin(self.model, source, company=self.company, search=search, attention=True)
         return read_along(begun, answers, lengths=source.lengths.to(self.device))
 
-    def _open(self, texts: Sequence[str]) -> list[Opened]:
-        """Source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
-        source = self.tokenizers.source
-        if self.model.copies:
-            return open_source(source, texts)
-        return [Opened(ids, (), text) for ids, text in zip(source.encode_many(texts), texts, strict=True)]
+    def _begin(self, texts: Sequence[str], *, limit: int) -> list[Beginning]:
+        """The first source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
+        source, size = self.tokenizers.source, len(self.tokenizers.target.vocabulary)
+        read = partial(open_source, source) if self.model.copies else partial(_opened, source)
+        return beginnings(texts, limit=limit, size=size, read=read)
+
+    def _begin_targets(self, texts: Sequence[str], sources: Sequence[Opened]) -> list[Beginning]:
+        """The first target ids, as many as search gives at the most; words that its source has can have numbers."""
+        target, limit = self.tokenizers.target, max(self.search.most, 2 * self.search.source_limit)
+        begun = beginnings(texts, limit=limit, size=len(target.vocabulary), read=partial(_opened, target))
+        if not self.model.copies:
+            return begun
+        read = open_target(target, [each.opened.text for each in begun], sources=sources)
+        return [each._replace(opened=Opened(ids[:limit], ())) for each, ids in zip(begun, read, strict=True)]
+
+
+def _opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
+    return [Opened(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConfig) -> Iterator[list[int]]:
-    """Places, longest first, cut so that a batch has at most `batch_tokens` padded source positions."""
+    """Places, longest first, cut so that a batch has at most `batch_tokens` padded positions."""
     start = 0
     while start < len(order):
         count = max(1, search.batch_tokens // lengths[order[start]])

@@ -22,8 +22,8 @@ from calque.translator.company import Begun
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "search"
 sys.path.insert(0, str(FOLDER))
-sentences, together, beams, stopping, terms, independence = map(
-    importlib.import_module, ("sentences", "together", "beams", "stopping", "terms", "independence")
+asking, sentences, together, beams, stopping, terms, independence = map(
+    importlib.import_module, ("asking", "sentences", "together", "beams", "stopping", "terms", "independence")
 )
 _spec = importlib.util.spec_from_file_location("search_report", FOLDER / "report.py")  # another recipe has a report too
 assert _spec is not None
@@ -217,6 +217,30 @@ def test_results_go_between_the_marks(name: str) -> None:
 
 
 LINES = ["a b c", "h g f e d c", "b b", "c", "d e f g h a", "g a"]
+
+
+def test_scripts_are_asked_alike(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out, threads = tmp_path / "a" / "b", torch.get_num_threads()
+    monkeypatch.setattr(sys, "argv", ["x.py", str(trained), str(tmp_path), str(out), "--limit", "3"])
+    found = asking.asked("what it does", beams=(5, 16))
+    assert (found.corpus, found.out, found.limit, found.beams) == (tmp_path, out, 3, (5, 16))
+    assert out.is_dir()
+    assert found.translator.translate("a b c") == calque.load(trained, device="cpu").translate("a b c")
+    assert asking.asked("what it does").beams == ()
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.parametrize("wrong", [0, 1])
+def test_folders_that_are_not_there_are_named(
+    wrong: int, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folders = [str(trained), str(tmp_path)]
+    folders[wrong] = str(tmp_path / "nowhere")
+    monkeypatch.setattr(sys, "argv", ["x.py", *folders, str(tmp_path / "out")])
+    with pytest.raises(SystemExit) as ended:
+        asking.asked(None)
+    assert ended.value.code == 2
+    assert "nowhere: no such" in capsys.readouterr().err
 
 
 def test_a_sound_model_does_not_depend_on_its_batch(trained: Path) -> None:

@@ -1,8 +1,11 @@
 """Wishes in ids: what a sentence may say does not depend on the wishes of its neighbours."""
 
+import pytest
 import torch
 
 from calque import Request, SearchConfig
+from calque.errors import TextError
+from calque.search.decode import Rules
 from calque.text import EOS, Opened
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.translator.rules import forbidden_words, rules_of
@@ -32,3 +35,28 @@ def test_no_words_are_no_rule() -> None:
     tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
     assert forbidden_words([], target=tokenizer) is None
     assert forbidden_words(["station"], target=tokenizer) is not None
+
+
+@pytest.mark.parametrize(
+    ("request_", "refused"),
+    [
+        (Request("x", required=("open", "the station")), True),
+        (Request("x", prefix="station is"), True),
+        (Request("x", required=("去车站",)), True),
+        (Request("x", required=("stations",), prefix="a stationary"), False),
+    ],
+)
+def test_what_must_be_said_and_must_not_is_refused(request_: Request, refused: bool) -> None:
+    tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
+    forbidden = forbidden_words(["closed", "station", "车站"], target=tokenizer)
+
+    def rules() -> Rules:
+        sources = [Opened([5], (), "x")] * 2
+        asked = [Request("y"), request_]
+        return rules_of(asked, sources, target=tokenizer, copies=False, forbidden=forbidden, search=SearchConfig())
+
+    if refused:
+        with pytest.raises(TextError, match=r"must be said and '(station|车站)' must not"):
+            rules()
+    else:
+        assert rules().forbidden is forbidden

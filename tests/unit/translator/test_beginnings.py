@@ -1,0 +1,153 @@
+"""Texts of any length cost what a model reads of them, in characters and in steps, and nothing is cut otherwise."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.conftest import FAMILIES
+
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.search.decode import limits_of
+from calque.search.settings import SearchConfig
+from calque.text import Opened, Tokenizer, Tokenizers, open_source
+from calque.text.bytes import BytesTokenizer
+from calque.text.characters import CharactersConfig, CharactersTokenizer
+from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.text.words import WordsConfig, WordsTokenizer
+from calque.translator import Translator
+from calque.translator.beginnings import FIRST, MOST, beginnings
+
+LINES = [
+    "the stations are closed, all of them",
+    "a station is open: stationary!",
+    "Größe 车站关了火车站开了",
+    "aab aba bab",
+] * 30
+TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    "bpe": lambda: SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=400), lines=LINES),
+    "unigram": lambda: SentencePieceTokenizer.train(
+        SentencePieceConfig(vocabulary_size=400, algorithm="unigram"), lines=LINES
+    ),
+    "words": lambda: WordsTokenizer.train(WordsConfig(), lines=LINES),
+    "characters": lambda: CharactersTokenizer.train(CharactersConfig(), lines=LINES),
+    "bytes": BytesTokenizer,
+}
+LIMIT = 6
+
+units = st.text(st.sampled_from([*"abstion .,", "车", "站", "\u0308", "▁", "␛", "\U0001f600"]), min_size=1, max_size=12)
+
+
+@pytest.fixture(scope="module", params=TOKENIZERS)
+def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
+    return TOKENIZERS[request.param]()
+
+
+def counted(tokenizer: Tokenizer, seen: list[int]) -> Callable[[Sequence[str]], list[Opened]]:
+    """Reads as a translator does, and counts characters."""
+
+    def read(texts: Sequence[str]) -> list[Opened]:
+        seen.append(sum(map(len, texts)))
+        return open_source(tokenizer, texts)
+
+    return read
+
+
+@settings(max_examples=150, deadline=None)
+@given(first=units, unit=units, times=st.integers(1, 400), last=units)
+def test_the_first_pieces_are_those_of_the_whole_text(
+    tokenizer: Tokenizer, first: str, unit: str, times: int, last: str
+) -> None:
+    text, seen = first + unit * times + last, list[int]()
+    (begun,) = beginnings([text], limit=LIMIT, size=len(tokenizer.vocabulary), read=counted(tokenizer, seen))
+    (whole,) = open_source(tokenizer, [text])
+    if len(text) <= MOST * LIMIT or len(whole.ids) >= 2 * LIMIT:
+        assert begun.opened.ids == whole.ids[:LIMIT]
+        assert begun.cut == (len(whole.ids) > LIMIT or len(text) > MOST * LIMIT)
+    assert sum(seen) <= 2 * MOST * LIMIT
+
+
+def test_long_words_are_looked_at_further() -> None:
+    """Pieces may be longer than what is looked at first."""
+    words = [f"{letter * 50}" for letter in "abcdefghij"]
+    tokenizer = WordsTokenizer.train(WordsConfig(), lines=words)
+    seen: list[int] = []
+    (begun,) = beginnings([" ".join(words)], limit=LIMIT, size=100, read=counted(tokenizer, seen))
+    assert begun.opened.ids == tokenizer.encode(" ".join(words))[:LIMIT]
+    assert begun.cut
+    assert seen == [FIRST * LIMIT, 2 * FIRST * LIMIT, len(" ".join(words))]
+
+
+def test_what_is_short_is_read_once_and_all_of_it(tokenizer: Tokenizer) -> None:
+    seen: list[int] = []
+    found = beginnings(["a station", "", "a"], limit=LIMIT * 2, size=1000, read=counted(tokenizer, seen))
+    assert [each.opened.ids for each in found] == tokenizer.encode_many(["a station", "", "a"])
+    assert [each.cut for each in found] == [False] * 3
+    assert seen == [len("a station") + 1]
+
+
+class Steps:
+    """Counts what a decoder is asked to read."""
+
+    def __init__(self, model: Model) -> None:
+        self.tokens = 0
+        model.decoder.register_forward_hook(self._count)
+
+    def _count(self, _module: object, inputs: tuple[Any, ...], _output: object) -> None:
+        self.tokens += inputs[0].shape[1]
+
+
+@pytest.fixture
+def garbage_in() -> tuple[Translator, Steps, list[int]]:
+    """A model that has learnt nothing, so that it hardly ever ends, with counters of steps and characters."""
+    torch.manual_seed(1)
+    tokenizer = TOKENIZERS["bpe"]()
+    config = ModelConfig.model_validate(FAMILIES["transformer"])
+    size = len(tokenizer.vocabulary)
+    model = Model(config, sizes=Sizes(size, size, True)).eval()
+    seen: list[int] = []
+    encode_many = tokenizer.encode_many
+
+    def counting(texts: Sequence[str]) -> list[list[int]]:
+        seen.append(sum(map(len, texts)))
+        return encode_many(texts)
+
+    tokenizer.encode_many = counting  # type: ignore[method-assign]
+    translator = Translator(model, Tokenizers(tokenizer, tokenizer), config=config, search=SearchConfig(beam=2))
+    return translator, Steps(model), seen
+
+
+@pytest.mark.parametrize(
+    "text", ["a" * 10_000_000, "word " * 2_000_000, "ab\u0308车" * 2_500_000], ids=["one word", "words", "mixed"]
+)
+def test_ten_million_characters_cost_what_is_read_of_them(
+    garbage_in: tuple[Translator, Steps, list[int]], text: str
+) -> None:
+    translator, steps, seen = garbage_in
+    search = translator.search.model_copy(update={"source_limit": 20})
+    (found,) = translator.stream([text], search=search)
+    assert found.source_cut
+    assert sum(seen) <= 2 * MOST * search.source_limit
+    assert steps.tokens <= search.most == 40
+
+
+def test_scoring_is_bounded_too(garbage_in: tuple[Translator, Steps, list[int]]) -> None:
+    translator, _, seen = garbage_in
+    translator.search = translator.search.model_copy(update={"source_limit": 20})
+    short, long, again = translator.score(["a station", "a" * 1_000_000, "is"], ["open", "b" * 1_000_000, "open"])
+    assert (short.cut, long.cut, again.cut) == (False, True, False)
+    assert len(long.pieces) == 40
+    assert sum(seen) <= 4 * MOST * 60
+    (alone,) = translator.score(["a station"], ["open"])
+    assert short.log_prob == pytest.approx(alone.log_prob, abs=1e-5)
+    assert translator.loss(["a" * 1_000_000], ["b" * 1_000_000]) > 0
+
+
+def test_lengths_have_a_limit_that_no_source_changes() -> None:
+    lengths = torch.tensor([1, 11, 301, 513])  # end marks counted
+    assert limits_of(lengths, search=SearchConfig()).maximum.tolist() == [20, 60, 1024, 1024]
+    assert limits_of(lengths, search=SearchConfig(maximum=50)).maximum.tolist() == [20, 50, 50, 50]
+    assert limits_of(lengths, search=SearchConfig(maximum=5000)).maximum.tolist() == [20, 60, 1220, 2068]
+    assert limits_of(lengths, search=SearchConfig(minimum=1500)).maximum.tolist() == [1501] * 4
