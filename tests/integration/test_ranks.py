@@ -15,8 +15,9 @@ from calque.config import override
 from calque.experiment import Run, resume, train
 from calque.training.checkpoints import scheduled_steps
 from calque.training.journal import read_journal
+from calque.training.lock import run_lock
 from tests.conftest import Values, made_once, toy_corpus, toy_values
-from tests.integration.ranks import WarmRanks, agree_ranks, cold_ranks, resume_ranks, train_ranks
+from tests.integration.ranks import Ended, WarmRanks, agree_ranks, cold_ranks, resume_ranks, train_ranks
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("unplotted")]
 
@@ -181,10 +182,18 @@ def test_a_mistake_is_told_once(corpus: dict[str, Path], tmp_path: Path) -> None
     for ended, said in (
         (train_ranks(cold_ranks, 2, values, tmp_path / "run"), "not an empty folder"),
         (resume_ranks(cold_ranks, 2, tmp_path / "nothing"), "not a run folder"),
+        (_resume_locked(tmp_path / "held"), "is locked"),
     ):
         assert ended.codes == [2, 2], ended.said
         assert said in ended.said[0]
         assert "calque" not in ended.said[1]
+
+
+def _resume_locked(run: Path) -> Ended:
+    run.mkdir()
+    (run / "config.toml").touch()
+    with run_lock(run):
+        return resume_ranks(cold_ranks, 2, run)
 
 
 def test_a_run_that_cannot_go_on_is_told_once(corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks) -> None:

@@ -54,7 +54,6 @@ def test_a_damaged_run_is_a_row_and_no_run_a_message(tmp_path: Path, command: Ca
 
 
 def test_tensorboard_sees_every_line_once_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tensorboard")
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     values = toy_values(toy_corpus(tmp_path / "corpus"), "plain", "training.tensorboard=true", "training.log_every=1")

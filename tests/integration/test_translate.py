@@ -4,6 +4,7 @@ import json
 import math
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -126,14 +127,24 @@ def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -
 def test_a_terms_file_that_is_not_pairs_is_refused(
     command: Command, trained: Path, sentences: Path, tmp_path: Path
 ) -> None:
-    (tmp_path / "terms").write_text("a\tb\nno tab\n", encoding="utf-8")
+    """Every mistake is told."""
+    (tmp_path / "terms").write_text("a\tb\nno tab\n\na\tb\tc\n", encoding="utf-8")
     answer = command("translate", trained, "--input", sentences, "--terms", tmp_path / "terms")
     assert answer.code == 2
-    assert "line 2" in answer.err
-    (tmp_path / "prefixes").write_text("a\n", encoding="utf-8")
-    answer = command("translate", trained, "--input", sentences, "--prefixes", tmp_path / "prefixes")
-    assert answer.code == 2
-    assert "has 1 lines" in answer.err
+    assert re.findall(r"line (\d+): expected two fields", answer.err) == ["2", "4"]
+
+
+def test_prefixes_line_up_with_their_sentences(
+    command: Command, trained: Path, sentences: Path, tmp_path: Path
+) -> None:
+    count = len(sentences.read_text(encoding="utf-8").splitlines())
+    prefixes, output = tmp_path / "prefixes", tmp_path / "output"
+    for lines, said in ((1, "ends at line 1"), (count + 1, f"has {count + 1} lines"), (count, None)):
+        prefixes.write_text("a\n" * lines, encoding="utf-8")
+        answer = command("translate", trained, "--input", sentences, "--prefixes", prefixes, "--output", output)
+        assert answer.code == (2 if said else 0)
+        assert output.exists() is not bool(said)
+        assert said is None or said in answer.err
 
 
 def test_marks_ask_for_phrases_and_are_not_read(command: Command, trained: Path, tmp_path: Path) -> None:

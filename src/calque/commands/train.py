@@ -57,7 +57,8 @@ def train(
         raise ConfigError("--text is for a language model, and stands alone; --source and --target are for translation")
     corpora = _corpora(text or source, text or target, role="train", alignments=alignments)
     corpora |= _corpora(valid_source, valid_target, role="valid")
-    if resume is None and config is None and "train" not in corpora:
+    is_named = any(each.startswith(("data.train=", "data.store=")) for each in overrides or [])
+    if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
     from calque import experiment
     from calque.commands.progress import preparing

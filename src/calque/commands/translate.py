@@ -185,8 +185,10 @@ def _stream(
                 sink.write(render(answered, rendering=rendering))
             sink.flush()
             more(len(window))
+            done = window[-1].number
             if part is not None:
-                part.reached(window[-1].number)
+                part.reached(done)
+        answering.requests.end(done)
 
 
 def _search(
@@ -230,11 +232,13 @@ def _converse(answering: "Answering", *, rendering: "Rendering | None") -> None:
     number = 1
     while True:
         try:
-            (answered,) = answering.answers([Line(input(prompt), number, cut=False, invalid=None)])
+            text = input(prompt)
+            text.encode()  # a terminal's bytes that are no text come as lone surrogates
+            (answered,) = answering.answers([Line(text, number, cut=False, invalid=None)])
         except EOFError:
             return
-        except UnicodeDecodeError as error:
-            typer.echo(f"that line is not text: {error}", err=True)
+        except UnicodeError:
+            typer.echo("that line is not UTF-8", err=True)
             continue
         except (TextError, DataError) as error:
             typer.echo(str(error), err=True)

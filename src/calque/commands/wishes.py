@@ -11,6 +11,7 @@ from calque.text.scripts import is_unspaced
 from calque.translator import Request, Wishes
 
 LINE_LIMIT = 1 << 16
+SHOWN = 20  # mistakes of a file that are told
 
 
 def read(*, forbid: Path | None, replace_unknown: bool, dictionary: Path | None, detail: bool) -> Wishes:
@@ -37,6 +38,14 @@ class Requests:
         """One request a line."""
         return [self._with_terms(self._marked(line)._replace(prefix=self._prefix(line))) for line in lines]
 
+    def end(self, lines: int) -> None:
+        """Raises a DataError if there are more prefixes than lines, of which there were so many."""
+        if self.prefixes is not None and len(self.prefixes) > lines:
+            raise DataError(
+                f"{self.file}: has {len(self.prefixes):,} lines, and {self.name} ends at line {lines:,}; "
+                "they must line up, so the translations may have had the wrong prefixes"
+            )
+
     def _marked(self, line: Line) -> Request:
         if not self.inline:
             return Request(line.text)
@@ -55,7 +64,7 @@ class Requests:
         if self.prefixes is None:
             return ""
         if line.number > len(self.prefixes):
-            raise DataError(f"{self.file}: has {len(self.prefixes)} lines, and the input has more; they must line up")
+            raise DataError(f"{self.file}: ends at line {len(self.prefixes)}, and the input goes on; they must line up")
         return self.prefixes[line.number - 1]
 
 
@@ -66,14 +75,21 @@ def _pattern(term: str) -> re.Pattern[str]:
 
 
 def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+    mistakes = []
     for line in _lines(path):
-        if not line.text.strip():
-            continue
         parts = [part.strip() for part in line.text.split("\t")]
-        if len(parts) != 2 or not all(parts):
-            raise DataError(f"{path}: line {line.number}: expected two fields with a tab between them: {line.text!r}")
-        yield parts[0], parts[1]
+        if len(parts) == 2 and all(parts):
+            yield parts[0], parts[1]
+        elif any(parts):
+            mistakes.append(f"{path}: line {line.number}: expected two fields with a tab between them: {line.text!r}")
+    if mistakes:
+        more = [f"... and {len(mistakes) - SHOWN} more"] if len(mistakes) > SHOWN else []
+        raise DataError("\n".join([*mistakes[:SHOWN], *more]))
 
 
 def _lines(path: Path) -> list[Line]:
-    return list(input_lines(path, limit=LINE_LIMIT, invalid="fail"))
+    lines = list(input_lines(path, limit=LINE_LIMIT, invalid="fail"))
+    for line in lines:
+        if line.cut:
+            raise DataError(f"{path}: line {line.number}: longer than {LINE_LIMIT:,} bytes")
+    return lines

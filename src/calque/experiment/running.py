@@ -3,7 +3,7 @@
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from pathlib import Path
 from typing import NamedTuple
 
@@ -94,10 +94,10 @@ def _begin(config: object, values: Values, *, run: Path | str | None, origin: st
 def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
     ranks.together(lambda: _refuse_no_run(folder))
     os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks once; training.deterministic needs it
-    with run_lock(folder) if ranks.leads else nullcontext():
+    with ExitStack() as held:
+        ranks.led(lambda: _lock(folder, held))
         said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing))
-        experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
-        prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder))
+        experiment, prepared = ranks.together(lambda: _prepared(folder))
         steps = experiment.training.steps
         log = folder / "log.txt" if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
@@ -113,6 +113,17 @@ def _refuse_no_run(folder: Path) -> None:
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
         found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
         raise FolderError(f"{folder}: not a run folder: {found}")
+
+
+def _lock(folder: Path, held: ExitStack) -> str:
+    held.enter_context(run_lock(folder))
+    return ""
+
+
+def _prepared(folder: Path) -> tuple[Experiment, Prepared]:
+    """The completed config of a run, and its data."""
+    experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
+    return experiment, prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder))
 
 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:

@@ -28,7 +28,7 @@ from tests.laws.test_oracle import (
 from tests.unit.search.test_constraints import Rule, Ruled, Words
 
 from calque.search.beam import beam_search
-from calque.search.required import NONE, Phrases, Progress, Required, advance
+from calque.search.required import NONE, Phrases, Progress, Required, _once, advance
 from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis
 
@@ -384,3 +384,14 @@ def test_advance_is_the_plain_matcher(sentences: list[tuple[Said, list[list[int]
                 assert complete == expected.complete
         if length < words.shape[2]:
             progress = advance(progress, words[..., length], memory)
+
+
+def test_a_candidate_that_is_named_twice_counts_once() -> None:
+    """And one that is none never does; equal values go to the lower place."""
+    values = torch.tensor([[0.5, 0.1, 0.5, 0.9]])
+    places = torch.tensor([[3, 2, 3, 0, 2, 1]])
+    is_token = torch.tensor([[True, True, True, True, True, False]])
+    found, order = _once(values, places, is_token=is_token)
+    assert order[0, :3].tolist() == [3, 0, 2]
+    assert found[0, :3].tolist() == pytest.approx([0.9, 0.5, 0.5])
+    assert found[0, 3:].tolist() == [-torch.inf] * 3
