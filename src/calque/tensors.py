@@ -33,6 +33,11 @@ class Padded(NamedTuple):
         return Padded(self.values.to(device, non_blocking=True), self.lengths)
 
 
+def exact(values: Tensor) -> Tensor:
+    """The same numbers in float64, or in float32 on devices that have none (MPS)."""
+    return values.float() if values.device.type == "mps" else values.double()
+
+
 def length_mask(lengths: Tensor, *, size: int) -> Tensor:
     """[B,size], true at positions below each row's length."""
     return torch.arange(size, device=lengths.device) < lengths[:, None]

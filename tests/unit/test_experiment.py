@@ -25,6 +25,7 @@ from calque.models.model import Sizes
 from calque.models.systems import SYSTEMS
 from calque.text import EOS
 from calque.training.following import follow_corpus
+from calque.training.lock import run_lock
 from calque.training.runs import new_run_folder
 from calque.translator import load
 
@@ -368,3 +369,18 @@ def test_an_output_layer_learns_the_frequencies_of_the_training_pairs(
     else:
         order = sorted(range(len(counts)), key=lambda piece: (-counts[piece], piece))
         assert learnt["output.ranks"].argsort().tolist() == order
+
+
+def test_two_that_begin_in_one_folder_do_not_harm_each_other(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second one came between the first one's look and its config; the first is still at its data."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.toml").write_text("seed = 5\n", encoding="utf-8")
+    monkeypatch.setattr("calque.experiment.running.new_run_folder", lambda _asked: run)
+    with run_lock(run), pytest.raises(FolderError, match="is training in this folder"):
+        train(open_values(corpus), run=run, quiet=True)
+    with pytest.raises(FolderError, match="has just begun a run here"):
+        train(open_values(corpus), run=run, quiet=True)
+    assert (run / "config.toml").read_text(encoding="utf-8") == "seed = 5\n"

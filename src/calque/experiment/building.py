@@ -11,6 +11,7 @@ from calque.experiment.settings import Experiment
 from calque.models.model import Model, Sizes
 from calque.tensors import weightless
 from calque.text import UNK
+from calque.training.checkpoints import saved_steps
 from calque.training.job import Job
 from calque.training.ranks import Ranks
 from calque.training.reporting import Reporter
@@ -26,7 +27,7 @@ def build(experiment: Experiment, *, sizes: Sizes) -> Model:
     return Model(experiment.model, sizes=sizes)
 
 
-def beginning_model(experiment: Experiment, prepared: Prepared) -> Model:
+def beginning_model(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Model:
     """The model as a run begins with it, on its device."""
     source, target = prepared.tokenizers
     sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint, UNK)
@@ -35,14 +36,14 @@ def beginning_model(experiment: Experiment, prepared: Prepared) -> Model:
         model = model.double()
     if experiment.model.output.kind != "full":
         model.output.learn_frequencies(torch.from_numpy(target_counts(prepared.train, size=sizes.target)))
-    is_cut = experiment.training.sharded  # then it goes to its device in parts
+    is_cut = experiment.training.divides(ranks)  # then it goes to its device in parts
     return model if is_cut else model.to(choose_device(experiment.training.device))
 
 
 def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
-    model = beginning_model(experiment, prepared)
+    model = beginning_model(experiment, prepared, ranks=ranks.count)
     start = experiment.training.warm_start
-    if start is not None and not any((folder / "checkpoints").glob("step-*/")):
+    if start is not None and not saved_steps(folder / "checkpoints"):
         reporter.say(*warm_start(model, prepared.tokenizers, path=start))
     parameters = sum(one.numel() for one in model.parameters() if one.requires_grad)
     among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""

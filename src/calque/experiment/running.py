@@ -2,8 +2,8 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -12,7 +12,7 @@ import torch
 from calque.config import Values, check, given_values, override, read_toml, to_toml, values_to_toml
 from calque.data.batch import Batch
 from calque.data.fingerprint import corpus_files
-from calque.data.prepare import Prepared, prepare
+from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
 from calque.errors import FolderError, UserError
 from calque.experiment.building import beginning_model, job_of, refuse_unbuildable
@@ -72,7 +72,8 @@ def train(
             return _go_on(Path(folder), ranks, quiet=quiet, preparing=preparing)
         except UserError:
             if ranks.leads:
-                _take_back(Path(folder))
+                with suppress(FolderError), run_lock(Path(folder), patience=0):  # it may be another's by now
+                    _take_back(Path(folder))
             raise
 
 
@@ -87,17 +88,21 @@ def _begin(config: object, values: Values, *, run: Path | str | None, origin: st
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
     refuse_unbuildable(experiment)
     folder = new_run_folder(None if run is None else Path(run))
-    write_atomically(folder / CONFIG, values_to_toml(absolute(values, experiment)))
+    with run_lock(folder):
+        if (folder / CONFIG).exists():
+            raise FolderError(f"{folder}: another process has just begun a run here")
+        write_atomically(folder / CONFIG, values_to_toml(absolute(values, experiment)))
     return str(folder)
 
 
 def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
-    ranks.together(lambda: _refuse_no_run(folder))
-    os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # cuBLAS asks once; training.deterministic needs it
+    if ranks.together(lambda: _is_deterministic(folder)):
+        os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # what cuDNN's recurrent layers need; asked for once
     with ExitStack() as held:
         ranks.led(lambda: _lock(folder, held))
-        said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing))
-        experiment, prepared = ranks.together(lambda: _prepared(folder))
+        made: list[Prepared] = []
+        said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing, made=made))
+        experiment, prepared = ranks.together(lambda: _prepared(folder, made))
         steps = experiment.training.steps
         log = folder / "log.txt" if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
@@ -109,10 +114,12 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
     return Run(folder, experiment, summary)
 
 
-def _refuse_no_run(folder: Path) -> None:
+def _is_deterministic(folder: Path) -> bool:
+    """Whether the run in a folder must give the same bits each time; refuses what is no run."""
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
         found = f"it has no {CONFIG}" if not (folder / MANIFEST).exists() else "it is a part of one"
         raise FolderError(f"{folder}: not a run folder: {found}")
+    return bool(read_toml(folder / CONFIG).get("training", {}).get("deterministic"))
 
 
 def _lock(folder: Path, held: ExitStack) -> str:
@@ -120,18 +127,19 @@ def _lock(folder: Path, held: ExitStack) -> str:
     return ""
 
 
-def _prepared(folder: Path) -> tuple[Experiment, Prepared]:
-    """The completed config of a run, and its data."""
+def _prepared(folder: Path, made: Sequence[Prepared]) -> tuple[Experiment, Prepared]:
+    """The completed config of a run, and its data: the leading rank, which has `made` it, looked at the corpus."""
     experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
-    return experiment, prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder))
+    return experiment, made[0] if made else open_prepared(_store(experiment, folder))
 
 
-def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing) -> str:
-    """Prepares the data and completes the config; what there is to say about it."""
+def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list[Prepared]) -> str:
+    """Prepares the data, which goes into `made`, and completes the config; what there is to say about it."""
     values = read_toml(folder / CONFIG)
     experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
     with preparing() as progress:
         prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder), progress=progress)
+    made.append(prepared)
     fitted: list[str] = []
     if experiment.training.batch.tokens == "auto":
         fit = _fit(experiment, prepared, ranks=ranks.count)
@@ -163,7 +171,7 @@ def _store(experiment: Experiment, folder: Path) -> Path:
 def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
     """The budget of all ranks together."""
     training = experiment.training
-    model = beginning_model(experiment, prepared)
+    model = beginning_model(experiment, prepared, ranks=ranks)
     objective = Objective(
         training.objective, model=model, smoothing=training.label_smoothing, tokenizer=prepared.tokenizers.target
     )

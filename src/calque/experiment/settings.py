@@ -65,6 +65,7 @@ class Experiment(Config):
             data=self.data,
             subwords=training.subwords,
             sharded=training.sharded,
+            compiled=training.compile,
         )
         found += subword_misfits(training.subwords, text=self.text, batch=training.batch)
         if found:

@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from calque.config import Config
 from calque.layers.output import FullOutput, wide
 from calque.layers.sizes import Samples
-from calque.tensors import running_sum
+from calque.tensors import exact, running_sum
 
 
 class SampledOutputConfig(Config):
@@ -67,7 +67,6 @@ def draw(shares: Tensor, *, count: int) -> Tensor:
 
     `torch.multinomial` does the same, but has no deterministic kernel on a GPU.
     """
-    exact = shares if shares.device.type == "mps" else shares.double()  # which has no float64
-    sums = running_sum(exact, dim=0)
+    sums = running_sum(exact(shares), dim=0)
     numbers = torch.rand(count, dtype=sums.dtype, device=sums.device) * sums[-1]
     return torch.searchsorted(sums, numbers, right=True).clamp(max=len(shares) - 1)

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from calque.search.step import Hypothesis, Limits, Marks, Step, forbid
-from calque.tensors import running_sum, select_rows
+from calque.tensors import exact, running_sum, select_rows
 
 
 class Sampling(NamedTuple):
@@ -74,8 +74,8 @@ def sample_search(
 
 
 def filtered(log_probs: Tensor, sampling: Sampling) -> Tensor:
-    """[N,V] probabilities in float64 of what may be drawn; 0 elsewhere. The most likely token always stays."""
-    probs = (log_probs.double() / sampling.temperature).softmax(dim=-1)
+    """[N,V] exact probabilities of what may be drawn; 0 elsewhere. The most likely token always stays."""
+    probs = (exact(log_probs) / sampling.temperature).softmax(dim=-1)
     if sampling.min_p > 0:
         probs = probs.masked_fill(probs < sampling.min_p * probs.amax(dim=-1, keepdim=True), 0)
     if 0 < sampling.top_k < probs.shape[-1] or sampling.top_p < 1:
@@ -98,7 +98,7 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
 def uniform(keys: Tensor, number: int) -> Tensor:
     """[N] in [0, 1): a function of keys [N] and a number, and of nothing else."""
     bits = mixed(keys + mixed(torch.full_like(keys, number)))
-    return ((bits >> 11) & ((1 << 53) - 1)).double() / (1 << 53)
+    return exact((bits >> 11) & ((1 << 53) - 1)) / (1 << 53)
 
 
 def mixed(values: Tensor) -> Tensor:

@@ -50,6 +50,7 @@ def misfits(
     data: DataConfig | None = None,
     subwords: SubwordsConfig | None = None,
     sharded: bool = False,
+    compiled: bool = False,
 ) -> list[str]:
     """Why an objective does not go with a model, data or a way to cut words, a sentence each; empty where it does."""
     method, kind = config.method.kind, model.decoder.kind
@@ -72,6 +73,9 @@ def misfits(
     if method in ("scheduled-sampling", "minimum-risk") and sharded:
         reason = "ranks that read more or fewer words than others would wait for each other's weights for ever"
         refuse(f"method.kind = {method!r}", "training.sharded", reason)
+    if method in ("scheduled-sampling", "minimum-risk") and compiled:
+        reason = "it reads word by word, which is not compiled"
+        refuse(f"method.kind = {method!r}", "training.compile", reason)
     if config.word_dropout.source > 0 and getattr(model.decoder, "copies", False):
         reason = "words that are not read cannot be copied"
         refuse(f"word_dropout.source = {config.word_dropout.source}", "model.decoder.copies", reason)

@@ -91,7 +91,7 @@ def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
     A run that has written its line of step `reached` had saved every scheduled step before that one, since it was begun
     or resumed with `every` steps between two of them.
     """
-    steps = [step for step, _ in _steps(folder)]
+    steps = saved_steps(folder)
     expected = (reached - 1) // every * every
     if expected <= max(steps, default=0):
         return []
@@ -101,6 +101,11 @@ def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
             "Put the checkpoints back, or move the run folder away to start from scratch"
         )
     return [f"{folder / f'step-{expected}'} is missing: the run had reached step {reached}"]
+
+
+def saved_steps(folder: Path) -> list[int]:
+    """Steps whose checkpoints have come into their place, sound or not."""
+    return [step for step, _ in _steps(folder)]
 
 
 def load_checkpoint(path: Path) -> Snapshot:

@@ -21,7 +21,8 @@ from calque.training.update import LossOf, is_out_of_memory
 SHARES = {"cpu": 0.4, "cuda": 0.8, "mps": 0.4}  # of free memory; other processes use a CPU's too
 PROBES = (512, 2048)  # positions
 LEAST, MOST = 256, 1 << 20
-STEPS_AN_EPOCH = 20  # at least: a budget beyond that leaves too few updates
+ASSUMED = 4 << 30  # bytes that are free, where the system does not say
+BATCHES_AN_EPOCH = 20  # at least: a budget beyond that leaves too few updates
 
 
 class Fit(NamedTuple):
@@ -35,14 +36,15 @@ def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: Loss
     """The largest number of positions of a batch that a training step can take on devices like this model's."""
     device = next(model.parameters()).device
     state = 4 * sum(one.numel() * one.element_size() for one in model.parameters())  # weights, gradients, Adam's two
-    free = free_memory(device) * SHARES[device.type] - state
+    sharing = 1 if device.type == "cuda" else int(os.environ.get("LOCAL_WORLD_SIZE", ranks))  # one machine's memory
+    free = free_memory(device) * SHARES[device.type] / sharing - state
     small, large = (_largest(store, config=config, tokens=tokens) for tokens in PROBES)
     needs = [_kept_bytes(model, batch.to(device), loss_of=loss_of) for batch in (small, large)]
     slope = max(1.0, (needs[1] - needs[0]) / max(1, large.positions - small.positions))
     fitting = ranks * max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
     positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
     bounds = {
-        "so that an epoch has 20 updates": positions // STEPS_AN_EPOCH,
+        "so that an epoch has 20 batches": positions // BATCHES_AN_EPOCH,
         "the most that is ever taken": MOST,
         f"{slope / 1024:.0f} KiB a position fill {SHARES[device.type]:.0%} of the free memory": fitting,
     }
@@ -59,7 +61,7 @@ def free_memory(device: torch.device) -> int:
     """Bytes that nobody uses."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    free = [os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")]
+    free = [ASSUMED]
     meminfo, limit, used = (
         Path(name) for name in ("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")
     )

@@ -22,6 +22,9 @@ def follow_corpus(
 ) -> tuple[Values, list[str]]:
     """`values` with every training setting that was left open chosen by the corpus; and what was chosen, to be read."""
     given = values.get("training", {})
+    is_open = any(_or(given, *key.split("."), default=None) is None for key in FOLLOWING)
+    if not is_open and given.get("device", "auto") != "auto":
+        return values, []  # as a run that goes on does: planning an epoch takes a while
     pairs = len(store)
     positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
     largest = 4096 if device == "cpu" else 16_384  # a device idles on small batches

@@ -8,7 +8,6 @@ from calque.training.averaging import mean_weights
 from calque.training.job import Job
 from calque.training.learner import Learner
 from calque.training.records import Records
-from calque.training.sharding import put_weights
 from calque.training.validation import NOTHING, Validation, validate
 from calque.translator import load_weights_into, save_model
 
@@ -36,16 +35,15 @@ class Judge:
             self._say(f"{found.described(self.metric)}{' (best so far)' if is_best else ''}")
 
     def keep_mean(self, weights: Sequence[dict[str, Tensor]]) -> None:
-        """Keeps the mean of weights, however good it is; what is trained stays as it was."""
+        """Keeps the mean of weights, however good it is; a run ends with it."""
         with self.records.watch.paused():
-            learner, progress, own = self.learner, self.learner.progress, self.learner.weights()
-            load_weights_into(learner.translator.model, mean_weights(weights), origin="the mean of checkpoints")
+            progress = self.learner.progress
+            load_weights_into(self.learner.translator.model, mean_weights(weights), origin="the mean of checkpoints")
             found = self._measure()
             progress.best_value, progress.best_step = found.value(self.metric), progress.step
             self._record(found, best=True, averaged=len(weights))
             self._keep(found)
             self._say(f"mean of {len(weights)} checkpoints, {found.described(self.metric)} (kept)")
-            put_weights(learner.model, own)
 
     def _measure(self) -> Validation:
         """The leading rank's validation; the others wait for its numbers."""
@@ -54,10 +52,12 @@ class Judge:
         if self.job.ranks.leads:
             translator = learner.translator
             translator.model.to(learner.device)
+            assert isinstance(config.batch.tokens, int)  # fitted before
+            tokens = max(2, config.batch.tokens // self.job.ranks.count)  # what one device reads in training
             found = validate(
                 translator,
                 self.job.held_out,
-                batch=config.batch,
+                batch=config.batch.model_copy(update={"tokens": tokens}),
                 search=translator.search,
                 with_ter=config.metric == "ter",
             )

@@ -51,7 +51,7 @@ class Keeper:
         self._refuse_other_views(found)
         if found is not None:
             reporter.say(*found.skipped)
-            self.learner.restore(found.snapshot, origin=str(found.path))
+            self._restore(found)
             self.learner.progress.parent = found.step
             self.learner.progress.stopped_early = 0 < config.patience <= self.learner.progress.since_best
             reporter.say(f"going on from step {found.step}")
@@ -88,6 +88,9 @@ class Keeper:
         best = [step for _, step in self.learner.progress.best_steps]
         last = 0 if config.average_of == "best" else config.average
         prune_checkpoints(self.folder, keep=max(config.keep, last), also=best)
+
+    def _restore(self, found: Found) -> None:
+        self.job.ranks.together(lambda: self.learner.restore(found.snapshot, origin=str(found.path)))
 
     def _refuse_other_views(self, found: Found | None) -> None:
         """Raises a FolderError on all ranks if they do not see the same checkpoint, settings and data."""

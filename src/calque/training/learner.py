@@ -7,6 +7,7 @@ from dataclasses import asdict
 from torch import Tensor
 
 from calque.data.batch import Batch
+from calque.errors import ConfigError
 from calque.tasks.objectives import Objective
 from calque.tasks.translation import Loss
 from calque.training.averaging import MovingAverage
@@ -28,7 +29,7 @@ class Learner:
         config, ranks = job.config, job.ranks
         self.translator = job.translator
         self.device = choose_device(config.device)
-        self.is_sharded = config.sharded and ranks.count > 1
+        self.is_sharded = config.divides(ranks.count)
         self._has_copy = bool(config.ema) or self.is_sharded or config.compile
         self.model = copy.deepcopy(job.translator.model) if self._has_copy else job.translator.model
         if self.is_sharded:
@@ -47,6 +48,11 @@ class Learner:
             tokenizer=job.translator.tokenizers.target,
         )
         self.progress = Progress()
+        self._made_with = {
+            "training.optimiser.kind": config.optimiser.kind,
+            "training.precision": config.precision,
+            "training.ema": "on" if config.ema else "off",
+        }
 
     def step(self, parts: Sequence[Batch], *, rate: float) -> None:
         """Takes the next step."""
@@ -82,11 +88,13 @@ class Learner:
         }
         if self.average:
             tensors["average"] = self.average.whole_weights()
-        return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict()})
+        values = {**asdict(self.progress), "scaler": updater.scaler.state_dict(), "made_with": self._made_with}
+        return Snapshot(tensors, values)
 
     def restore(self, snapshot: Snapshot, *, origin: str) -> None:
-        """Back to where a snapshot was taken."""
+        """Back to where a snapshot was taken; settings that would make another state of it are refused."""
         tensors, values = snapshot.tensors, dict(snapshot.values)
+        self._refuse_other_settings(values.pop("made_with", {}), origin=origin)
         load_weights_into(self.translator.model, tensors["weights"], origin=origin)
         put_weights(self.model, tensors["weights"])
         restore_optimiser(self.updater.optimiser, self.model, tensors["optimiser"])
@@ -97,3 +105,12 @@ class Learner:
         self.updater.scaler.load_state_dict(values.pop("scaler"))
         best = [(value, step) for value, step in values.pop("best_steps")]
         self.progress = Progress(**values, best_steps=best)
+
+    def _refuse_other_settings(self, before: dict[str, str], *, origin: str) -> None:
+        now = self._made_with
+        changes = [f"{key} was {value} and is {now[key]} now" for key, value in before.items() if now[key] != value]
+        if changes:
+            raise ConfigError(
+                f"{origin} cannot be gone on with: {'; '.join(changes)}; set it back in config.toml, or begin another "
+                "run with training.warm_start"
+            )

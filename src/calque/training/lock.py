@@ -32,9 +32,9 @@ def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
     handle = _open(path)
     try:
         deadline = time.monotonic() + patience
-        while not _try_lock(handle):
+        while not _try_lock(handle, path=path):
             owner = _owner(handle)
-            if owner is None or is_running(owner) or time.monotonic() > deadline:
+            if (owner is not None and is_running(owner)) or time.monotonic() > deadline:
                 raise FolderError(_refusal(folder, owner=owner))
             time.sleep(0.05)
         os.ftruncate(handle, 0)
@@ -50,10 +50,21 @@ def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
 
 def owner(folder: Path) -> int | None:
     """The process that trains in a run folder now, as far as its file tells; None where nobody does."""
-    with suppress(OSError, ValueError):
-        number = int((folder / LOCK).read_text(encoding="ascii"))
-        return number if is_running(number) else None
+    with suppress(OSError, ValueError), (folder / LOCK).open("rb") as file:
+        number = int(file.read())
+        return number if is_running(number) and not _is_free(file.fileno()) else None
     return None
+
+
+def _is_free(handle: int) -> bool:
+    """Whether nobody holds the lock; where that cannot be asked, no."""
+    if sys.platform == "win32":
+        return False
+    try:
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # gone when the file is closed
+    except OSError:
+        return False
+    return True
 
 
 def _open(path: Path) -> int:
@@ -64,7 +75,7 @@ def _open(path: Path) -> int:
         raise FolderError(f"{path} could not be opened: {error.strerror}") from error
 
 
-def _try_lock(handle: int) -> bool:
+def _try_lock(handle: int, *, path: Path) -> bool:
     if sys.platform == "win32":
         os.lseek(handle, 1 << 20, os.SEEK_SET)  # Windows locks bytes against reading too: not those of the number
         try:
@@ -76,6 +87,11 @@ def _try_lock(handle: int) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
+    except OSError as error:  # NFS and Lustre may be mounted without locks
+        raise FolderError(
+            f"{path} cannot be locked ({error.strerror}), so two trainers could destroy each other's run; keep runs on "
+            "a disk with file locks"
+        ) from error
     return True
 
 

@@ -103,3 +103,7 @@ class TrainingConfig(Config):
                 'compile needs batch.shapes = "static": with exact shapes nearly every batch would be compiled anew'
             )
         return self
+
+    def divides(self, ranks: int) -> bool:
+        """Whether so many ranks hold parts of the weights; a single one has all of them."""
+        return self.sharded and ranks > 1

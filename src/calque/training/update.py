@@ -4,7 +4,6 @@ The gradient is that of the mean loss a target token over all batches and ranks 
 the step and the rank only, so that a step can be taken again.
 """
 
-import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
@@ -61,7 +60,8 @@ class Updater:
         self.loss_of = loss_of
         self.ranks = ranks
         self.history = history
-        self.averaged = ranks.count if config.sharded else 1  # sharded gradients come as the ranks' mean
+        self.is_sharded = config.divides(ranks.count)
+        self.averaged = ranks.count if self.is_sharded else 1  # sharded gradients come as the ranks' mean
         first = next(model.parameters())
         self.device = first.device
         self.learning = [one for one in model.parameters() if one.requires_grad]
@@ -77,14 +77,12 @@ class Updater:
             if not self.ranks.any(parts < 2 * max(len(batch.target_lengths) for batch in batches)):
                 raise TrainingError(
                     f"out of memory in step {step} even with one sentence at a time; the last checkpoint is intact; "
-                    "leave long sentences out (data.longest), or take a smaller model"
+                    "begin another run with a smaller data.maximum_length, or with a smaller model"
                 )
             self.history.record(step, parts=parts)
         if self.scaler.is_enabled():
             self.scaler.unscale_(self.optimiser)
-        if self.config.clip_value:
-            torch.nn.utils.clip_grad_value_(self.learning, self.config.clip_value)
-        norm = whole(torch.nn.utils.clip_grad_norm_(self.learning, self.config.clip or math.inf))
+        norm = self._clip()
         self._apply(rate=rate, finite=norm.isfinite() & loss.isfinite())
         self._count(loss, norm, tokens=sum(batch.shared_tokens for batch in batches))
 
@@ -108,7 +106,7 @@ class Updater:
             if not is_out_of_memory(error):
                 raise
             ran_out = True
-        if ran_out and self.config.sharded:  # the others are in the middle of sending parts to this rank
+        if ran_out and self.is_sharded:  # the others are in the middle of sending parts to this rank
             raise RankError(
                 f"out of memory in step {step}; the last checkpoint is intact; with training.sharded a batch cannot be "
                 "taken in parts, so set a smaller training.batch.tokens in config.toml and resume"
@@ -126,13 +124,24 @@ class Updater:
 
     def _add_up(self, loss: Tensor, rewards: Tensor) -> None:
         """Gradients, loss and rewards of all ranks; what one rank did not use has a gradient of zero there."""
-        if self.config.sharded:
+        if self.is_sharded:
             self.ranks.add_up([loss, rewards])
         else:
             for one in self.learning:
                 if one.grad is None:
                     one.grad = torch.zeros_like(one)
             self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss, rewards])
+
+    def _clip(self) -> Tensor:
+        """The norm that the gradient had; it is clipped by value, then by norm."""
+        gradients = [one.grad for one in self.learning if one.grad is not None]
+        norm = total = torch.nn.utils.get_total_norm(gradients)
+        if self.config.clip_value:
+            torch.nn.utils.clip_grad_value_(self.learning, self.config.clip_value)
+            total = torch.nn.utils.get_total_norm(gradients)
+        if self.config.clip:
+            torch.nn.utils.clip_grads_with_norm_(self.learning, self.config.clip, total)
+        return whole(norm)
 
     def _apply(self, *, rate: float, finite: Tensor) -> None:
         """Moves the weights, unless something is not finite; a GPU decides that by itself, so that nobody waits."""

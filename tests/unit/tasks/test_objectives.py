@@ -147,6 +147,13 @@ def test_ranks_that_hold_parts_of_a_model_must_read_alike(kind: str) -> None:
     assert "training.sharded" in found
 
 
+@pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
+def test_what_would_silently_not_be_compiled_is_refused(kind: str) -> None:
+    config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
+    (found,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), compiled=True)
+    assert "training.compile" in found
+
+
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "guided" not in kind])
 def test_what_makes_sense_is_not_refused(family: str, kind: str) -> None:

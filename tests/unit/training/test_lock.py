@@ -1,5 +1,6 @@
 """The run lock: one trainer for one folder, and no death leaves it locked."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -10,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from calque.errors import FolderError
-from calque.training.lock import run_lock
+from calque.training import lock
+from calque.training.lock import owner, run_lock
 
 HOLD = """
 import os, sys, time
@@ -97,3 +99,22 @@ def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="lock could not be opened"), run_lock(tmp_path):
         pass
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_who_trains_is_told_by_the_kernel_not_by_a_number_that_was_left(tmp_path: Path) -> None:
+    """As after a kill in a container, where the next process has the same number."""
+    assert owner(tmp_path) is None
+    (tmp_path / "lock").write_text(f"{os.getpid()}\n")
+    assert owner(tmp_path) is None
+    with run_lock(tmp_path):
+        assert owner(tmp_path) == os.getpid()
+    assert owner(tmp_path) is None
+
+
+def test_a_disk_without_locks_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def flock(_handle: int, _how: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(lock.fcntl, "flock", flock)
+    with pytest.raises(FolderError, match=r"lock cannot be locked \(Function not implemented\)"), run_lock(tmp_path):
+        pass

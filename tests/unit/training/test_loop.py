@@ -15,7 +15,7 @@ from tests.conftest import FAMILIES, toy_values
 from tests.unit.training.objects import Killed, digests, kill, score, stop_at, weights
 
 from calque.data.store import store_of
-from calque.errors import FolderError, Interrupted, TrainingError
+from calque.errors import ConfigError, FolderError, Interrupted, TrainingError
 from calque.experiment import Run, resume, train
 from calque.training import checkpoints
 from calque.training.checkpoints import load_checkpoint, load_weights, scheduled_steps
@@ -80,6 +80,25 @@ def test_checkpoints_that_were_never_due_are_not_missed(
     shutil.rmtree(run / "checkpoints")
     with pytest.raises(FolderError, match="reached step 14 and saved step 13"):
         resume(run)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (("ema = 0.0", "ema = 0.9"), "training.ema was off and is on now"),
+        (('precision = "float32"', 'precision = "float16"'), "training.precision was float32 and is float16 now"),
+        (('kind = "adam"', 'kind = "adadelta"'), "training.optimiser.kind was adam and is adadelta now"),
+    ],
+)
+def test_a_config_that_makes_another_state_is_refused(
+    change: tuple[str, str], said: str, whole: Callable[..., Run], tmp_path: Path
+) -> None:
+    shutil.copytree(whole("plain", "training.average=0").folder, tmp_path / "run")
+    config = (tmp_path / "run" / "config.toml").read_text(encoding="utf-8")
+    assert config.count(change[0]) == 1
+    (tmp_path / "run" / "config.toml").write_text(config.replace(*change), encoding="utf-8")
+    with pytest.raises(ConfigError, match=said):
+        resume(tmp_path / "run", quiet=True)
 
 
 OUTPUTS = {

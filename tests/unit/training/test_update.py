@@ -88,9 +88,11 @@ def test_an_update_waits_for_its_tokens(corpus: dict[str, Path], tmp_path: Path)
     assert all(90 <= each < 90 + 75 for each in tokens)  # a batch has at most half of its 150 positions to say
 
 
-def test_gradients_are_clipped_by_value_before_their_norm_is_taken(
+def test_gradients_are_clipped_by_value_and_the_norm_that_is_told_is_the_one_before(
     make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    plain = make_trainer(clip=0.0)
+    plain._step([batch_of(plain.job.store, 0, 1, 2, 3)])
     seen: list[float] = []
     trainer = make_trainer(clip=0.0, clip_value=0.01)
     learning = trainer.learner.updater.learning
@@ -101,6 +103,17 @@ def test_gradients_are_clipped_by_value_before_their_norm_is_taken(
     )
     trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
     assert max(seen) == 0.01
+    assert trainer.learner.updater.sums.norm == plain.learner.updater.sums.norm
+
+
+def test_a_gradient_without_bound_is_left_out_though_it_could_be_clipped(make_trainer: Callable[..., Trainer]) -> None:
+    """P7: clipping by value would make a number of it."""
+    trainer = make_trainer(clip_value=0.01)
+    before = weights(trainer.learner.model)
+    trainer.learner.updater.learning[0].register_hook(lambda gradient: torch.full_like(gradient, torch.inf))
+    trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
+    assert trainer.learner.updater.sums.skipped == 1
+    assert all(torch.equal(value, before[name]) for name, value in weights(trainer.learner.model).items())
 
 
 def test_float16_gives_the_gradient_of_float32(
@@ -275,6 +288,15 @@ def test_what_hard_attention_expects_is_as_if_it_had_been_split_at_once(
     expected = weights(other.learner.model)
     assert expected["baseline.value"] != 0
     assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.learner.model).items())
+
+
+def test_a_single_process_holds_all_of_a_sharded_model_and_takes_batches_in_parts(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = make_trainer(sharded=True)
+    taken = starve(monkeypatch, rows=1, error=NO_MEMORY[0])
+    trainer._step([batch_of(trainer.job.store, 0, 1)])
+    assert taken == [1, 1]
 
 
 def test_other_errors_are_not_taken_for_a_lack_of_memory(

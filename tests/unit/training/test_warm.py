@@ -118,7 +118,7 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_a_run_killed_in_its_first_save_still_starts_warm(
     old: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder of checkpoints is there, but none is in it."""
+    """The folder of checkpoints is there, but in it is only what was being written."""
 
     def killed(*_arguments: object, **_named: object) -> None:
         raise Killed
@@ -128,7 +128,7 @@ def test_a_run_killed_in_its_first_save_still_starts_warm(
         patch.setattr("calque.training.keeping.save_checkpoint", killed)
         with pytest.raises(Killed):
             make(tmp_path, "luong", *settings)
-    (tmp_path / "run" / "checkpoints").mkdir(exist_ok=True)
+    (tmp_path / "run" / "checkpoints" / "step-1.tmp-1").mkdir(parents=True)
     resume(tmp_path / "run", quiet=True)
     found = load_weights(tmp_path / "run" / "checkpoints" / "step-1")
     for name, value in load_weights(old.folder / "checkpoints" / "step-4").items():
