@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import traceback
@@ -52,6 +53,7 @@ class WarmProcess:
 def be_fork(work: Callable[[], int], *, out: Path, err: Path) -> NoReturn:
     """Ends this process, a fork, with what `work` gives; what it says goes to files."""
     code = 1
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # which a shell lets its background jobs ignore
     try:
         for number, path in ((1, out), (2, err)):
             os.dup2(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND), number)
