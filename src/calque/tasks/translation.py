@@ -11,6 +11,7 @@ from calque.data.store import Store
 from calque.layers.reinforce import reinforced
 from calque.models.model import Model
 from calque.models.seam import Output
+from calque.tensors import exact
 from calque.text import PAD
 
 
@@ -65,7 +66,7 @@ def mean_loss(model: Model, store: Store, *, batch: BatchConfig) -> float:
     device = next(model.parameters()).device
     was_training = model.training
     model.eval()
-    total, tokens = torch.zeros((), device=device), 0
+    total, tokens = exact(torch.zeros((), device=device)), 0  # the same however they are put into batches
     plan = Plan(store, config=batch.model_copy(update={"shapes": "exact"}), seed=0)
     for planned in plan.batches(0):
         pairs = collate(store, planned=planned)
