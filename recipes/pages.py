@@ -1,9 +1,13 @@
 """What reports of recipes share: the tested rows of a folder of runs, ranges, and pages with a place for results."""
 
+import argparse
 import json
-from collections.abc import Mapping, Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from fleet import write_json
 
 
 class Tested(NamedTuple):
@@ -72,6 +76,37 @@ def filled(text: str, results: str, *, name: str = "results") -> str:
 def write_page(path: Path, results: str, *, name: str = "results") -> None:
     """Puts results into a page."""
     path.write_text(filled(path.read_text(encoding="utf-8"), results, name=name), encoding="utf-8")
+
+
+def asking(description: str | None) -> argparse.ArgumentParser:
+    """What every report is asked: where results are, where they are kept, and the page they go into."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("path", type=Path, help="a folder of runs, or what was kept of it")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks; a figure goes beside it")
+    return parser
+
+
+def publish(
+    given: argparse.Namespace,
+    *,
+    collect: Callable[[Path], Any],
+    page: Callable[[Any], str],
+    name: str = "results",
+) -> Any:
+    """Prints the page of a folder's results, or of what was kept of them, keeps them and writes it; the results."""
+    if not given.path.exists():
+        sys.exit(f"report.py: {given.path}: no such file or folder")
+    kept = collect(given.path) if given.path.is_dir() else json.loads(given.path.read_bytes())
+    if not kept:
+        sys.exit(f"report.py: nothing was tested in {given.path}")
+    text = page(kept)
+    print(text)
+    if given.keep:
+        write_json(given.keep, kept)
+    if given.write:
+        write_page(given.write, text, name=name)
+    return kept
 
 
 def _lines(path: Path) -> list[str]:

@@ -6,7 +6,6 @@
 The speeds are those of OUT/speeds.json, which speed.py writes.
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping, Sequence
@@ -15,8 +14,7 @@ from typing import Any
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from fleet import write_json
-from pages import mean, of_runs, ranged, read_tested, table, variant_of, write_page
+from pages import asking, mean, of_runs, publish, ranged, read_tested, table, variant_of
 from variants import Row, read_lists
 
 LIST = Path(__file__).resolve().parent / "distillation.toml"
@@ -89,19 +87,7 @@ def _times(each: Sequence[Mapping[str, Any]]) -> str:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path, help="a folder of runs, or what was kept of it")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks")
-    given = parser.parse_args()
-    kept = collect(given.path, read_lists([LIST]).rows) if given.path.is_dir() else json.loads(given.path.read_bytes())
-    if not kept:
-        sys.exit(f"report.py: nothing was tested in {given.path}")
-    print(page(kept))
-    if given.keep:
-        write_json(given.keep, kept)
-    if given.write:
-        write_page(given.write, page(kept))
+    publish(asking(__doc__).parse_args(), collect=lambda out: collect(out, read_lists([LIST]).rows), page=page)
 
 
 if __name__ == "__main__":

@@ -15,6 +15,9 @@ from operator import getitem
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+
+import pages
 from claims import MARGIN, claims_table, findings
 from corpus import UNITS, CorpusKind
 from figure import draw_line
@@ -93,12 +96,7 @@ def figure_name(corpus: CorpusKind) -> str:
 
 def filled(text: str, *, corpus: CorpusKind, results: str) -> str:
     """`text` with the results between the marks of their corpus."""
-    begin, end = f"<!-- results {corpus} -->", f"<!-- /results {corpus} -->"
-    before, found, rest = text.partition(begin)
-    _, closed, after = rest.partition(end)
-    if not (found and closed):
-        raise ValueError(f"there is no place for the results of {corpus}: it begins with {begin} and ends with {end}")
-    return f"{before}{begin}\n\n{results}\n{end}{after}"
+    return pages.filled(text, results, name=f"results {corpus}")
 
 
 def _at_length(ones: Sequence[Mapping[str, Any]], bucket: str) -> str:

@@ -4,7 +4,6 @@ python recipes/multi30k/report.py OUT --keep recipes/multi30k/results.json
 python recipes/multi30k/report.py recipes/multi30k/results.json --write recipes/multi30k/README.md
 """
 
-import argparse
 import json
 import sys
 from collections.abc import Mapping
@@ -13,8 +12,7 @@ from typing import Any
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from fleet import write_json
-from pages import mean, of_runs, ranged, read_tested, table, variant_of, write_page
+from pages import asking, mean, of_runs, publish, ranged, read_tested, table, variant_of
 from variants import Lists, read_lists
 
 HERE = Path(__file__).resolve().parent
@@ -111,19 +109,9 @@ def _command(kept: Mapping[str, Any]) -> str:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path, help="a folder of runs, or what was kept of it")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks")
-    given = parser.parse_args()
-    kept = collect(given.path, read_lists([LIST])) if given.path.is_dir() else json.loads(given.path.read_bytes())
-    if not kept:
-        sys.exit(f"report.py: nothing was tested in {given.path}")
-    print(page(kept))
-    if given.keep:
-        write_json(given.keep, kept)
-    if given.write:
-        write_page(given.write, page(kept), name="search")
+    publish(
+        asking(__doc__).parse_args(), collect=lambda out: collect(out, read_lists([LIST])), page=page, name="search"
+    )
 
 
 if __name__ == "__main__":

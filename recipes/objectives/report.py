@@ -6,8 +6,6 @@
 The first computes everything and keeps the numbers; the second writes them into a page, with the figure beside it.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -21,9 +19,8 @@ from sacrebleu.significance import PairedTest
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from fleet import write_json
 from judge import read_lines
-from pages import Tested, mean, of_runs, ranged, read_tested, table, variant_of, write_page
+from pages import Tested, asking, mean, of_runs, publish, ranged, read_tested, table, variant_of
 from variants import Row, read_lists
 
 HERE = Path(__file__).resolve().parent
@@ -153,26 +150,17 @@ def draw(path: Path, kept: Mapping[str, Mapping[str, Any]]) -> None:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("path", type=Path, help="a folder of runs, or what was kept of it")
+    parser = asking(__doc__)
     parser.add_argument("corpus", type=Path, nargs="?", help="with a folder: where the references are")
-    parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks; the figure goes beside it")
     given = parser.parse_args()
-    if given.path.is_dir():
-        if not given.corpus:
-            parser.error("a folder of runs needs the corpus too")
-        references = read_lines(given.corpus / f"{TEST}.de.gz")
-        kept = collect(given.path, references, read_lists(LISTS).rows)
-    else:
-        kept = json.loads(given.path.read_bytes())
-    if not kept:
-        sys.exit(f"report.py: nothing was tested in {given.path}")
-    print(page(kept))
-    if given.keep:
-        write_json(given.keep, kept)
+    if given.path.is_dir() and not given.corpus:
+        parser.error("a folder of runs needs the corpus too")
+
+    def found(out: Path) -> Any:
+        return collect(out, read_lines(given.corpus / f"{TEST}.de.gz"), read_lists(LISTS).rows)
+
+    kept = publish(given, collect=found, page=page)
     if given.write:
-        write_page(given.write, page(kept))
         draw(given.write.parent / FIGURE, kept)
 
 
