@@ -1,4 +1,4 @@
-"""The loop: optimisers, schedules, checkpoints, events, validation.
+"""The loop, its learner, keeper, judge and records; optimisers, schedules, checkpoints, ranks.
 
 A run that is killed goes on as if it had not been.
 """
