@@ -2,8 +2,9 @@
 
     python recipes/lineage/run.py CORPUS OUT --seeds 1 2 3 --jobs 16
 
-Every run is OUT/NAME-SEED with its log beside it, and is finished when it has a result.json. After --seconds all
-runs save and stop. Exit codes: 0 all done, 1 a run failed, 2 a mistake in what was asked, 75 stopped with some left.
+Every run is OUT/NAME-SEED with its log beside it, and is finished when it has a result.json. With --rates every entry
+is trained with each of them, as OUT/NAME-RATE-SEED, and not tested: rates.py tells what validated best. After --seconds
+all runs save and stop. Exit codes: 0 all done, 1 one failed, 2 a mistake in what was asked, 75 stopped with some left.
 """
 
 import argparse
@@ -36,6 +37,7 @@ def _arguments(known: dict[str, Entry]) -> argparse.Namespace:
         "--names", nargs="+", choices=known, default=list(known), metavar="NAME", help="all unless said"
     )
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--rates", nargs="+", type=float, metavar="RATE", help="peaks of the learning rate to compare")
     parser.add_argument("--order", choices=get_args(Order), default="seed", help="cost: the slowest entries first")
     parser.add_argument("--jobs", type=int, default=16, help="processes side by side")
     parser.add_argument("--seconds", type=float, help="save and stop after so long")
@@ -53,6 +55,9 @@ def _main() -> int:
     started = time.monotonic()
     known = {entry.name: entry for entry in ENTRIES}
     given = _arguments(known)
+    entries = [known[name] for name in given.names]
+    if given.rates:
+        entries = [entry.at(rate) for entry in entries for rate in given.rates]
     out = given.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
     shared = {
@@ -64,15 +69,18 @@ def _main() -> int:
     try:
         fleet.refuse_other_settings(out / SETTINGS, shared)
         corpus = make_corpus(given.corpus.absolute(), kind=given.corpus_kind, made=out / "corpus")
-        plan = Plan(corpus, out, given.factor, given.device, given.assignments, given.keep_checkpoints)
-        experiments = [experiment_of(known[name], plan) for name in given.names]
+        plan = Plan(
+            *(corpus, out, given.factor, given.device, given.assignments, given.keep_checkpoints),
+            looks_for_rates=bool(given.rates),
+        )
+        experiments = [experiment_of(entry, plan) for entry in entries]
         # once, before many processes want it at the same time
         prepare(experiments[0].data, text=experiments[0].text, folder=plan.store)
         fleet.write_json(out / SETTINGS, shared)
     except (OSError, ValueError, UserError) as error:
         print(f"run.py: {error}", file=sys.stderr)
         return 2
-    runs = runs_of([known[name] for name in given.names], seeds=given.seeds, out=out, order=given.order)
+    runs = runs_of(entries, seeds=given.seeds, out=out, order=given.order)
     seconds = None if given.seconds is None else max(0.0, given.seconds - (time.monotonic() - started))
     return fleet.sail([job_of(run, plan) for run in runs], side_by_side=given.jobs, seconds=seconds)
 

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from calque.config import Config
 from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
+from calque.layers.connections import Connection
 from calque.layers.copying import mixture, mixture_loss
 from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer
 from calque.layers.reinforce import MovingBaseline
@@ -69,6 +70,9 @@ class ModelConfig(Config):
     tie: Literal["none", "target", "embeddings", "all"] = "none"
     """Which are one: the output layer and the target embedding; both embeddings; all three (the last two need a joint
     vocabulary)."""
+    spread: float | None = Field(default=None, gt=0)
+    """Weights of recurrent models begin uniformly between ± this, embeddings and output layer too (Luong 2015: 0.1; at
+    a smaller scale more, as fewer are added up). Each layer's own way unless set."""
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
     output: OutputConfig = FullOutputConfig()
@@ -85,6 +89,11 @@ class ModelConfig(Config):
                 "tie = 'embeddings' and encoder.kind = 'none' do not go together: there is one embedding only; "
                 "set model.tie = 'target' or 'none'"
             )
+        if self.spread is not None and not self.is_recurrent(self.encoder) and not self.is_recurrent(self.decoder):
+            raise ValueError(
+                f"spread = {self.spread} is for recurrent models: Transformers and convolutions have initial weights "
+                "of their own; leave model.spread out"
+            )
         if getattr(self.decoder, "copies", False) and self.encoder.kind == "none":
             raise ValueError("decoder.copies and encoder.kind = 'none' do not go together: there is nothing to copy")
         if getattr(self.decoder, "copies", False) and self.output.kind != "full":
@@ -93,6 +102,12 @@ class ModelConfig(Config):
                 "probabilities of all words in training too; set model.output.kind = 'full'"
             )
         return self
+
+    @staticmethod
+    def is_recurrent(side: Config) -> bool:
+        """Whether an encoder or decoder goes by the weights' `spread`."""
+        others = (TransformerEncoderConfig, TransformerDecoderConfig)
+        return not isinstance(side, (*others, ConvolutionalEncoderConfig, ConvolutionalDecoderConfig))
 
 
 class Sizes(NamedTuple):
@@ -132,6 +147,12 @@ class Model(nn.Module):
                     f"model.tie = {config.tie!r} needs one vocabulary for both sides: set text.joint = true"
                 )
             self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)
+        if config.spread is not None:
+            if config.is_recurrent(config.encoder):
+                spread_evenly(self.encoder, within=config.spread)
+            if config.is_recurrent(config.decoder):
+                spread_evenly(self.decoder, within=config.spread)
+                spread_evenly(self.output, within=config.spread)
 
     def forward(self, source: Padded, target: Tensor, *, attention: bool = False) -> Output:
         """What the decoder makes of target inputs [B,T], every token given (teacher forcing)."""
@@ -190,6 +211,17 @@ class Model(nn.Module):
                 "cannot be one; make the embeddings as wide as the decoder's output, or set model.tie = 'none'"
             )
         one.weight = other.weight
+
+
+def spread_evenly(module: nn.Module, *, within: float) -> None:
+    """Draws all that is learnt uniformly from ± `within`; norms and connections keep what they begin with."""
+    if isinstance(module, nn.LayerNorm | Connection):
+        return
+    for values in module.parameters(recurse=False):
+        if values.requires_grad:
+            nn.init.uniform_(values, -within, within)
+    for part in module.children():
+        spread_evenly(part, within=within)
 
 
 def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:

@@ -34,12 +34,15 @@ def _transformer(*, layers: int, width: int, feed_forward: int, heads: int, **op
 def _luong(**attention: Any) -> ModelConfig:
     sizes: dict[str, Any] = {"layers": 4, "width": 1000, "embedding": 1000}
     return ModelConfig(
+        spread=0.1,
         encoder=RecurrentEncoderConfig(**sizes, bidirectional=False, reverse=True),
         decoder=LuongConfig(**sizes, attention=AttentionConfig(**attention)),
     )
 
 
 SUBWORDS = "subwords instead of words"
+BIASED = f"{SUBWORDS}; the output layer has a bias"
+DRAWN = "initial weights are PyTorch's, not orthogonal and Gaussian ones"
 
 SYSTEMS: dict[str, System] = {
     "cho2014": System(
@@ -51,10 +54,11 @@ SYSTEMS: dict[str, System] = {
         ),
         "GRU of 1,000, the source as one vector that every step reads, maxout readout of 500",
         "Cho et al. 2014, §2, §4.1, A.1",
-        f"{SUBWORDS}; the output matrix is not factored to rank 100",
+        f"{SUBWORDS}; the output matrix is not factored to rank 100; {DRAWN}",
     ),
     "sutskever2014": System(
         ModelConfig(
+            spread=0.08,
             encoder=RecurrentEncoderConfig(
                 layers=4, width=1000, embedding=1000, bidirectional=False, reverse=True, dropout=0.0
             ),
@@ -62,7 +66,7 @@ SYSTEMS: dict[str, System] = {
         ),
         "LSTM, 4 layers of 1,000, the source reversed, known by the decoder's first state alone",
         "Sutskever et al. 2014, §2, §3.3, §3.4",
-        SUBWORDS,
+        BIASED,
     ),
     "bahdanau2015": System(
         ModelConfig(
@@ -75,34 +79,35 @@ SYSTEMS: dict[str, System] = {
         ),
         "GRU of 1,000 in each direction, additive attention, maxout readout of 500",
         "Bahdanau et al. 2015, §3, A.1, A.2",
-        SUBWORDS,
+        f"{SUBWORDS}; {DRAWN}",
     ),
     "luong2015": System(
         _luong(),
         "LSTM, 4 layers of 1,000, global attention (general), input feeding, the source reversed",
         "Luong et al. 2015, §3.1, §3.3, §4.1",
-        SUBWORDS,
+        BIASED,
     ),
     "luong2015-local-m": System(
         _luong(reach="local-m"),
         "luong2015 with attention to 21 positions around the current one",
         "Luong et al. 2015, §3.2",
-        SUBWORDS,
+        f"{BIASED}; beyond the source's end the window stays at its last word",
     ),
     "luong2015-local-p": System(
         _luong(reach="local-p"),
         "luong2015 with attention to 21 positions around a predicted one",
         "Luong et al. 2015, §3.2, eq. 9, 10",
-        SUBWORDS,
+        BIASED,
     ),
     "luong2015-hard": System(
         _luong(choice="hard"),
         "luong2015 with attention to one position, drawn in training",
         "Luong et al. 2015; Xu et al. 2015, §4.1",
-        f"{SUBWORDS}; a draw's reward is the log-likelihood of its own word, not of the whole sentence",
+        f"{BIASED}; a draw's reward is the log-likelihood of its own word, not of the whole sentence",
     ),
     "gnmt2016": System(
         ModelConfig(
+            spread=0.04,
             encoder=RecurrentEncoderConfig(
                 layers=8, width=1024, embedding=1024, bidirectional="first", connection="residual"
             ),
@@ -190,7 +195,8 @@ def system_model(name: str, *, scale: float = 1.0) -> ModelConfig:
 def scaled(model: ModelConfig, *, scale: float) -> ModelConfig:
     """The model with its widths, heads and layers multiplied by `scale`.
 
-    Widths come out as multiples of 8, what was equal stays equal; two layers stay two, and heads divide the width.
+    Widths come out as multiples of 8, what was equal stays equal; two layers stay two, and heads divide the width. The
+    spread of initial weights grows as the root of what the widths shrink by: sums over a width stay as large.
     """
     return model if scale == 1 else check(ModelConfig, _scaled(to_values(model), scale=scale), origin="scale")
 
@@ -198,7 +204,9 @@ def scaled(model: ModelConfig, *, scale: float) -> ModelConfig:
 def changed_sizes(name: str, *, scale: float) -> list[str]:
     """What scaling changes in a system, a line for each part: its sizes, and those at full size."""
     now, full = to_values(system_model(name, scale=scale)), to_values(SYSTEMS[name].model)
-    return [", ".join(sizes) for part in ("encoder", "decoder") if (sizes := _differences(now[part], full[part], part))]
+    spread = [f"spread {now['spread']} ({full['spread']})"] if now.get("spread") != full.get("spread") else []
+    parts = (_differences(now[part], full[part], part) for part in ("encoder", "decoder"))
+    return [", ".join(sizes) for sizes in (*parts, spread) if sizes]
 
 
 def _differences(now: dict[str, Any], full: dict[str, Any], name: str) -> list[str]:
@@ -218,6 +226,8 @@ def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
     for key in _WIDTHS:
         if key in values and (key != "alignment" or values["score"] == "additive"):  # which no other score reads
             changed[key] = max(8, 8 * round(values[key] * scale / 8))
+    if values.get("spread") is not None:
+        changed["spread"] = round(values["spread"] / scale**0.5, 4)
     if "layers" in values:
         changed["layers"] = max(min(values["layers"], 2), round(values["layers"] * scale))
     if "heads" in values:

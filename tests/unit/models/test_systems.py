@@ -3,7 +3,9 @@
 import pytest
 import torch
 
+from calque.config import check, to_values
 from calque.errors import ConfigError
+from calque.layers.connections import Connection
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS, changed_sizes, scaled, system_model
 
@@ -53,7 +55,54 @@ def test_what_a_scale_changes_is_told_part_by_part() -> None:
     ]
     assert changed_sizes("gnmt2016", scale=0.25)[1].endswith("decoder.attention.alignment 256 (1024)")
     assert changed_sizes("luong2015", scale=0.25)[0].startswith("encoder.layers 2 (4), encoder.width 248 (1000)")
+    assert changed_sizes("luong2015", scale=0.25)[2] == "spread 0.2 (0.1)"
     assert changed_sizes("tiny", scale=1.0) == []
+
+
+@pytest.mark.parametrize(("name", "spread"), [("sutskever2014", 0.08), ("luong2015-hard", 0.1), ("gnmt2016", 0.04)])
+def test_initial_weights_are_drawn_as_wide_as_in_the_paper(name: str, spread: float) -> None:
+    """Sutskever §3.4, Luong §4.1, Wu §8: uniformly from ± spread, all of them; a model made narrower draws wider."""
+    assert SYSTEMS[name].model.spread == spread
+    small = system_model(name, scale=0.25)
+    assert small.spread == spread * 2
+    built = Model(small, sizes=Sizes(50, 50, joint=True))
+    for each in filter(lambda one: one.requires_grad, built.parameters()):
+        assert each.detach().abs().max() <= spread * 2
+        if each.numel() > 500:
+            assert each.detach().std() == pytest.approx(spread * 2 / 3**0.5, rel=0.1)
+
+
+def test_sums_over_a_width_stay_as_large_when_a_system_is_scaled() -> None:
+    """What enters a gate is a sum of `width` products: its spread is the weights' times the root of the width."""
+    for scale in (0.1, 0.25, 2.0):
+        small = system_model("luong2015", scale=scale)
+        assert small.spread is not None
+        assert small.spread * small.decoder.width**0.5 == pytest.approx(0.1 * 1000**0.5, rel=0.03)
+
+
+def test_norms_and_highways_keep_what_they_begin_with() -> None:
+    values = to_values(system_model("luong2015", scale=0.02))
+    values["encoder"] |= {"layer_norm": True, "connection": "highway"}
+    built = Model(check(ModelConfig, values, origin="test"), sizes=Sizes(20, 20, joint=True))
+    parts = list(built.encoder.modules())
+    norms = [part for part in parts if isinstance(part, torch.nn.LayerNorm)]
+    gates = [part.gate for part in parts if isinstance(part, Connection) and part.gate is not None]
+    assert norms and gates
+    assert all((norm.weight == 1).all() for norm in norms) and all((gate.bias == -1).all() for gate in gates)
+
+
+def test_a_spread_is_for_recurrent_sides() -> None:
+    whole = to_values(system_model("tiny"))
+    with pytest.raises(ConfigError, match=r"spread = 0\.1 is for recurrent models"):
+        check(ModelConfig, whole | {"spread": 0.1}, origin="test")
+    mixed = to_values(system_model("luong2015", scale=0.064)) | {"encoder": {"kind": "transformer", "width": 64}}
+    mixed["decoder"]["bridge"] = "zero"
+    torch.manual_seed(3)
+    drawn = Model(check(ModelConfig, mixed, origin="test"), sizes=Sizes(20, 20, joint=True))
+    torch.manual_seed(3)
+    own = Model(check(ModelConfig, mixed | {"spread": None}, origin="test"), sizes=Sizes(20, 20, joint=True))
+    assert all(torch.equal(*pair) for pair in zip(drawn.encoder.parameters(), own.encoder.parameters(), strict=True))
+    assert not torch.equal(drawn.output.weight, own.output.weight)
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, 5.0, float("nan")])
