@@ -414,7 +414,7 @@ def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path,
 def test_the_input_is_not_overwritten(command: Command, trained: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("a b\n", encoding="utf-8")
-    refused(command("translate", trained, "--input", file, "--output", file), "is the input too")
+    refused(command("translate", trained, "--input", file, "--output", file), "is an input too")
     assert file.read_text(encoding="utf-8") == "a b\n"
 
 

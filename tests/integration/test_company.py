@@ -134,6 +134,25 @@ def test_the_commands(runs: dict[str, Path], command, tmp_path: Path) -> None:
     assert command("translate", runs["one"], "--input", source, "--ensemble", runs["stranger"]).code == 2
 
 
+def test_the_channel_ranks_the_parts_of_a_long_line(runs: dict[str, Path], command, tmp_path: Path) -> None:
+    """They are what the reverse model can read; the line is put together of each part's best."""
+    parts = ["a b c", "h g f", "b b a", "c d e", "d d d", "a g e"]
+    files = {"whole": [" ".join(parts[:3]), " ".join(parts[3:])], "parts": parts}
+    for name, lines in files.items():
+        (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    options = ["source_limit=3", "beam=6", "channel_weight=5.0", "--long", "split"]
+
+    def found(name: str, *more: object) -> list[str]:
+        answer: Answer = command("translate", runs["one"], "--input", tmp_path / name, *options, *more)
+        assert answer.code == 0, answer.err
+        return answer.out.splitlines()
+
+    channel = ["--reverse", runs["reverse"]]
+    ranked = found("parts", *channel)
+    assert ranked != found("parts")
+    assert found("whole", *channel) == [" ".join(ranked[:3]), " ".join(ranked[3:])]
+
+
 def test_a_language_model_is_trained_from_text_alone(command, tmp_path: Path) -> None:
     corpus = toy_corpus(tmp_path, pairs=120)
     options = ["--system", "language", "--scale", 0.05, "training.steps=6", "training.threads=1"]

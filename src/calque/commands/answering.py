@@ -40,20 +40,21 @@ class Answering(NamedTuple):
     def answers(self, lines: Sequence[Line]) -> Iterator[Answered]:
         """One for each line, in order; lines follow each other in their file."""
         asked = self.requests.of(lines)
-        tokenizer = self.translator.tokenizers.source
-        split = split_requests(asked, tokenizer=tokenizer, search=self.search) if self.splits else None
+        tokenizers = self.translator.tokenizers
+        split = split_requests(asked, tokenizer=tokenizers.source, search=self.search) if self.splits else None
+        given = split.requests if split else asked
         found = self.translator.stream(
-            split.requests if split else asked,
+            given,
             search=self.search,
             nbest=self.nbest if self.channel is None else self.search.beam,
             wishes=self.wishes,
             first=lines[0].number - 1,
         )
-        if split is not None:
-            found = split.joined(found)
-        sources = [request.text for request in asked]
         if self.channel is not None:
-            found = self._ranked(list(found), sources, self.channel)
+            found = self._ranked(list(found), [request.text for request in given], self.channel)
+        if split is not None:
+            found = split.joined(found, tokenizers=tokenizers)
+        sources = [request.text for request in asked]
         return (Answered(*each) for each in zip(lines, sources, found, strict=True))
 
     def _ranked(

@@ -13,13 +13,15 @@ from calque.errors import DataError
 if TYPE_CHECKING:
     from calque.data.lines import Invalid, Line
 
+LINE_LIMIT = 1 << 16  # bytes of a line that are read; a model reads far less
+
 
 def refuse_unreadable(*paths: Path | None) -> None:
     """Raises a DataError that names every file that cannot be opened, before any work is done."""
     problems = []
     for path in paths:
         try:
-            if path is not None:
+            if path is not None and not is_pipe(path):  # a pipe that is opened and closed again has lost its writer
                 path.open("rb").close()
         except OSError as error:
             problems.append(f"{path}: {error.strerror or error}")
@@ -27,7 +29,12 @@ def refuse_unreadable(*paths: Path | None) -> None:
         raise DataError("\n".join(problems))
 
 
-def input_lines(path: Path | None, *, limit: int, invalid: "Invalid") -> Iterator["Line"]:
+def is_pipe(path: Path) -> bool:
+    """Whether a path is there and is no file that can be read again: a pipe, a terminal or another device."""
+    return path.exists() and not path.is_file() and not path.is_dir()
+
+
+def input_lines(path: Path | None, *, limit: int = LINE_LIMIT, invalid: "Invalid") -> Iterator["Line"]:
     """The lines of a file, or of standard input, as soon as they are there; what cannot be read is a DataError."""
     from calque.data.lines import read_lines
 
@@ -52,7 +59,7 @@ def _opened(path: Path | None) -> AbstractContextManager[BinaryIO]:
     from calque.data.lines import open_text
 
     if path is not None:
-        return closing(open_text(path))
+        return open_text(path)
     try:  # a reader of its own: one thread may wait for input while another ends the program
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except OSError:  # standard input is no file, as in tests

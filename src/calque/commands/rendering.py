@@ -5,24 +5,38 @@ import math
 from typing import Any, NamedTuple
 
 from calque.commands.answering import Answered
+from calque.commands.choices import choice
+from calque.errors import DataError
 from calque.evaluation.alignment import pharaoh
 from calque.translator import Candidate
+
+FORMATS = ("text", "tsv", "jsonl")
 
 
 class Rendering(NamedTuple):
     """How translations are written."""
 
-    format: str  # text, tsv or jsonl
+    format: str
     nbest: int
     attention: bool
 
+    @classmethod
+    def chosen(cls, format: str | None, *, nbest: int, attention: bool) -> "Rendering":
+        """How it was asked for: as text, unless more than one answer a line has to be told apart."""
+        chosen = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
+        if attention and chosen != "jsonl":
+            raise DataError("--attention goes with --format jsonl")
+        return cls(chosen, nbest, attention)
+
 
 def render(answered: Answered, *, rendering: Rendering) -> bytes:
-    """What is written for one line, its end included."""
+    """What is written for one line, its end included; as text, always `nbest` lines, so that answers can be counted."""
     line, source, translation = answered
     match rendering.format:
         case "text":
-            return "".join(f"{each.text}\n" for each in translation.candidates[: rendering.nbest]).encode()
+            texts = [each.text for each in translation.candidates[: rendering.nbest]]
+            texts += [""] * (rendering.nbest - len(texts))
+            return "".join(f"{text}\n" for text in texts).encode()
         case "tsv":
             rows = ((line.number, f"{each.score:.4f}", _field(each.text)) for each in translation.candidates)
             return "".join("\t".join(map(str, row)) + "\n" for row in rows).encode()

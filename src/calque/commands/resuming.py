@@ -1,31 +1,49 @@
-"""Output files that are finished by the same command when they were cut off."""
+"""Output files that are whole or not there, and that the same command finishes when they were cut off."""
 
 import hashlib
 import json
 import os
-from collections.abc import Sequence
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from calque import __version__
+from calque.commands.inputs import is_pipe
+from calque.errors import DataError
 from calque.folders import MANIFEST, sync
+from calque.folders.litter import held_lock
 
 
 class Part:
     """FILE.part and FILE.part.json while FILE is being written; a context whose `write` goes to the part.
 
     After each window the JSON says how many lines and bytes are whole. A part that was made by the same command from
-    the same files is gone on with from there, any other is begun anew; FILE appears when all is there, or not at all.
+    the same files (`made_from` says so; None: of nothing that could be read again) is gone on with from there, any
+    other is begun anew; FILE appears when all is there, or not at all. Where FILE is a link, it is what the link names.
     """
 
-    def __init__(
-        self, path: Path, *, models: Sequence[Path], inputs: Sequence[Path | None], settings: list[Any]
-    ) -> None:
-        self.path = path
-        self.part, self.note = (path.with_name(f"{path.name}.{end}") for end in ("part", "part.json"))
-        self.made_from = _fingerprint(models, inputs, settings) if inputs[0] is not None else None
-        self.lines, self._bytes = self._found()
+    def __init__(self, path: Path, *, made_from: str | None = None) -> None:
+        self.path = Path(os.path.realpath(path))
+        self.part, self.note = (self.path.with_name(f"{self.path.name}.{end}") for end in ("part", "part.json"))
+        self.made_from = made_from
+        self.lines = 0
+        """How many were kept of an earlier part; known once the part is open."""
+
+    def __enter__(self) -> "Part":
+        with ExitStack() as stack:
+            stack.enter_context(_held(self.part, of=self.path))
+            self.lines, size = self._found()
+            if not self.lines:  # gone for good before what it tells of is: it must not speak for another's bytes
+                self.note.unlink(missing_ok=True)
+                sync(self.part.parent)
+            self._file: BinaryIO = stack.enter_context(self.part.open("r+b"))
+            self._file.truncate(size)
+            self._file.seek(size)
+            self._open = stack.pop_all()
+        return self
 
     def _found(self) -> tuple[int, int]:
         """How many lines and bytes of an earlier part can be kept."""
@@ -38,12 +56,6 @@ class Part:
             pass
         return 0, 0
 
-    def __enter__(self) -> "Part":
-        self._file: BinaryIO = self.part.open("r+b" if self.lines else "wb")
-        self._file.truncate(self._bytes)
-        self._file.seek(self._bytes)
-        return self
-
     def write(self, data: bytes) -> None:
         self._file.write(data)
 
@@ -52,6 +64,8 @@ class Part:
 
     def reached(self, lines: int) -> None:
         """All lines up to this one are written."""
+        if self.made_from is None:
+            return
         self._file.flush()
         os.fsync(self._file.fileno())
         note = {"made_from": self.made_from, "lines": lines, "bytes": self._file.tell()}
@@ -63,23 +77,96 @@ class Part:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        with self._open:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            if kind is None:
+                self.part.replace(self.path)
+                sync(self.path.parent)
+                self.note.unlink(missing_ok=True)
+            elif not self._file.tell():
+                self.part.unlink(missing_ok=True)
+
+
+class Through:
+    """Standard output, or what is no plain file (a pipe, a device): written as it comes, never replaced."""
+
+    lines = 0
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+
+    def __enter__(self) -> "Through":
+        self._file: BinaryIO = sys.stdout.buffer if self.path is None else self.path.open("ab")
+        return self
+
+    def write(self, data: bytes) -> None:
+        self._file.write(data)
+
+    def flush(self) -> None:
         self._file.flush()
-        os.fsync(self._file.fileno())
-        self._file.close()
-        if kind is None:
-            self.part.replace(self.path)
-            sync(self.path.parent)
-            self.note.unlink(missing_ok=True)
+
+    def reached(self, lines: int) -> None:
+        """Nothing to note: what is written is gone."""
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self.path is not None:
+            self._file.close()
 
 
-def _fingerprint(models: Sequence[Path], inputs: Sequence[Path | None], settings: list[Any]) -> str:
-    """A SHA-256 of everything the output depends on."""
+def sink(path: Path | None, *, made_from: str | None = None) -> Part | Through:
+    """Where the answers of a command go."""
+    return Part(path, made_from=made_from) if path is not None and is_replaceable(path) else Through(path)
+
+
+def refuse_output(output: Path | None, *inputs: Path | None) -> None:
+    """Raises a DataError where an output is a folder, or one of the files it is made from."""
+    if output and output.is_dir():
+        raise DataError(f"{output}: is a folder; name a file for --output")
+    if output and output.is_file() and any(path and path.exists() and output.samefile(path) for path in inputs):
+        raise DataError(f"{output}: is an input too, and would be lost; choose another --output")
+
+
+def is_replaceable(path: Path) -> bool:
+    """Whether a new file may stand in its place: it is a plain file or nothing yet, and no open file's other name."""
+    home = os.path.realpath(path.parent)
+    return not (is_pipe(path) or home in ("/dev", "/dev/fd") or home.startswith("/proc/"))
+
+
+def fingerprint(
+    *, models: Sequence[Path], input: Path | None, files: Sequence[Path | None], settings: list[Any]
+) -> str | None:
+    """A SHA-256 of everything an output depends on; None where some of it comes through a pipe, which is read once."""
+    given = [input, *files]
+    if input is None or any(path is not None and is_pipe(path) for path in given):
+        return None
     folders = [model / "model" if (model / "model").is_dir() else model for model in models]
     parts: list[Any] = [__version__, settings, [_sha256(folder / MANIFEST) for folder in folders]]
-    parts += [None if path is None else _sha256(path) for path in inputs]
+    parts += [None if path is None else _sha256(path) for path in given]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextmanager
+def _held(part: Path, *, of: Path) -> Iterator[None]:
+    """Makes the part where there is none, and holds it for this process; a DataError where another one does."""
+    while True:
+        part.open("ab").close()
+        with ExitStack() as stack:
+            try:
+                before = part.stat()
+                held = stack.enter_context(held_lock(part))
+                is_still_there = os.path.samestat(before, part.stat())
+            except FileNotFoundError:  # another process has just put it in place
+                continue
+            if held is False:
+                raise DataError(f"{of}: another process is writing it; wait for that one, or choose another --output")
+            if is_still_there:
+                yield
+                return

@@ -2,12 +2,19 @@
 
 import json
 import math
+from collections.abc import Iterator
+from itertools import islice, zip_longest
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calque.commands.inputs import input_lines, refuse_unreadable
+from calque.commands.choices import choice
+from calque.commands.inputs import LINE_LIMIT, input_lines, is_pipe, refuse_unreadable
+
+if TYPE_CHECKING:
+    from calque.data.lines import Line
+    from calque.translator import Scored
 
 
 def score(
@@ -27,37 +34,59 @@ def score(
 
         calque score runs/1 --source test.de --target test.en
     """
-    from calque.commands.choices import choice
     from calque.commands.progress import counting
-    from calque.data.alignment import refuse_misaligned
+    from calque.commands.resuming import refuse_output, sink
     from calque.translator import DEVICES, PRECISIONS, load
+    from calque.translator.translating import WINDOW
 
     chosen = choice(format, ("tsv", "jsonl"), option="--format")
     where = choice(device, DEVICES, option="--device")
     fine = choice(precision, PRECISIONS, option="--precision")
     refuse_unreadable(source, target)
-    sources, targets = (
-        [line.text for line in input_lines(path, limit=1 << 16, invalid="fail")] for path in (source, target)
-    )
-    if len(sources) != len(targets):
-        refuse_misaligned(source, target=target)
+    refuse_output(output, source, target)
+    count = _count(source, target)
     translator = load(model, device=where, precision=fine)
-    rows, total, pieces = [], 0.0, 0
-    with counting("scoring", total=len(sources)) as more:
-        for number, found in enumerate(translator.score(sources, targets), start=1):
-            total, pieces = total + found.log_prob, pieces + len(found.log_probs)
-            if found.cut:
-                typer.echo(f"{source}: line {number}: too long; only the beginnings of the pair were read", err=True)
-            if chosen == "jsonl":
-                values = {"line": number, "log_prob": found.log_prob, **found._asdict()}
-                rows.append(json.dumps(values, ensure_ascii=False))
-            else:
-                rows.append(f"{found.log_prob:.4f}\t{found.log_prob / len(found.log_probs):.4f}")
-            more(1)
-    text = "".join(f"{row}\n" for row in rows)
-    if output is None:
-        typer.echo(text, nl=False)
-    else:
-        output.write_text(text, encoding="utf-8", newline="\n")
+    done, pieces, total = 0, 0, 0.0
+    pairs = _pairs(source, target)
+    with sink(output) as out, counting("scoring", total=count) as more:
+        while window := list(islice(pairs, WINDOW)):
+            given = ([line.text for line in side] for side in zip(*window, strict=True))
+            for pair, found in zip(window, translator.score(*given), strict=True):
+                total, pieces = total + found.log_prob, pieces + len(found.log_probs)
+                done = pair[0].number
+                if found.cut or any(line.cut for line in pair):
+                    typer.echo(f"{source}: line {done}: too long; only the beginnings of the pair were read", err=True)
+                out.write(_row(found, number=done, format=chosen))
+            out.flush()
+            more(len(window))
     perplexity = math.exp(min(-total / max(pieces, 1), 700.0))
-    typer.echo(f"{len(sources):,} pairs, {pieces:,} pieces, perplexity {perplexity:.3f} per piece", err=True)
+    typer.echo(f"{done:,} pairs, {pieces:,} pieces, perplexity {perplexity:.3f} per piece", err=True)
+
+
+def _row(found: "Scored", *, number: int, format: str) -> bytes:
+    if format == "jsonl":
+        values = {"line": number, "log_prob": found.log_prob, **found._asdict()}
+        return f"{json.dumps(values, ensure_ascii=False)}\n".encode()
+    return f"{found.log_prob:.4f}\t{found.log_prob / len(found.log_probs):.4f}\n".encode()
+
+
+def _count(source: Path, target: Path) -> int | None:
+    """How many pairs there are; None where that cannot be known before they are read. Misaligned files are refused."""
+    from calque.data.alignment import refuse_misaligned
+    from calque.data.lines import file_lines
+
+    if is_pipe(source) or is_pipe(target):
+        return None
+    sources, targets = (sum(1 for _ in file_lines(path, limit=LINE_LIMIT)) for path in (source, target))
+    if sources != targets:
+        refuse_misaligned(source, target=target)
+    return sources
+
+
+def _pairs(source: Path, target: Path) -> Iterator[tuple["Line", "Line"]]:
+    from calque.data.alignment import refuse_misaligned
+
+    for one, other in zip_longest(*(input_lines(path, invalid="fail") for path in (source, target))):
+        if one is None or other is None:
+            refuse_misaligned(source, target=target)
+        yield one, other

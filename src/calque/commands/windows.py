@@ -4,15 +4,12 @@ import queue
 import threading
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from calque.data.lines import Line
-
-WINDOW = 2048  # lines translated together
+from calque.data.lines import Line
+from calque.translator.translating import WINDOW
 
 
-def windows(lines: Iterator["Line"], *, live: bool, skip: int = 0) -> Iterator[list["Line"]]:
+def windows(lines: Iterator[Line], *, live: bool, skip: int = 0) -> Iterator[list[Line]]:
     """Lines from the `skip`-th on: WINDOW of them from a file; from a pipe whatever is there, so nobody waits."""
     ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
 

@@ -4,21 +4,36 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from calque.commands.inputs import input_lines
+import typer
+
+from calque.commands.inputs import LINE_LIMIT, input_lines
 from calque.data.lines import Line
 from calque.errors import DataError, TextError
 from calque.text.scripts import is_unspaced
-from calque.translator import Request, Wishes
+from calque.translator import Request, Translator, Wishes
 
-LINE_LIMIT = 1 << 16
 SHOWN = 20  # mistakes of a file that are told
 
 
-def read(*, forbid: Path | None, replace_unknown: bool, dictionary: Path | None, detail: bool) -> Wishes:
-    """What holds for all lines."""
+def wishes_of(
+    forbid: Path | None, replace_unknown: bool, dictionary: Path | None, *, detail: bool, translator: Translator
+) -> Wishes:
+    """What holds for all lines; where it can change nothing with this translator, standard error says so."""
     words = [line.text.strip() for line in _lines(forbid)] if forbid else []
     replacing = dict(_pairs(dictionary)) if dictionary else {} if replace_unknown else None
+    if replacing is not None and (why := _no_replacing(translator)):
+        typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'}: changes nothing here: {why}", err=True)
+        replacing = None
     return Wishes(tuple(word for word in words if word), replacing, detail)
+
+
+def _no_replacing(translator: Translator) -> str | None:
+    """Why unknown words cannot be replaced, where they cannot."""
+    if translator.tokenizers.target.is_closed:
+        return "this model can spell every word, so none is unknown"
+    if not translator.attends:
+        return "this model has no attention, so nobody knows which source word an unknown one comes from"
+    return None
 
 
 class Requests:
@@ -88,7 +103,7 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
 
 
 def _lines(path: Path) -> list[Line]:
-    lines = list(input_lines(path, limit=LINE_LIMIT, invalid="fail"))
+    lines = list(input_lines(path, invalid="fail"))
     for line in lines:
         if line.cut:
             raise DataError(f"{path}: line {line.number}: longer than {LINE_LIMIT:,} bytes")

@@ -13,7 +13,12 @@ _LIMIT = 1 << 16  # bytes; longer lines count as this long
 
 
 def refuse_misaligned(source: Path, *, target: Path) -> NoReturn:
-    """Raises a DataError with both counts and the first suspect line."""
+    """Raises a DataError with both counts and the first suspect line; of pipes, which are gone, it says less."""
+    if not (source.is_file() and target.is_file()):
+        raise DataError(
+            f"{source} and {target} have not the same number of lines: line n of one must translate line n of the "
+            "other; give files instead of pipes to be told where they part"
+        )
     (sources, source_mean), (targets, target_mean) = (_measure(path) for path in (source, target))
     ratio = _log(target_mean) - _log(source_mean)
     suspect = suspect_line(source, target=target, shift=sources - targets, ratio=ratio)

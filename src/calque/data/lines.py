@@ -9,11 +9,15 @@ import gzip
 import io
 import zlib
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
 
 from calque.errors import DataError
 from calque.text.cleaning import strip_bom, strip_return
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
 
 Invalid = Literal["fail", "skip", "replace"]
 
@@ -71,13 +75,18 @@ def describe(line: int, byte: int, raw: bytes) -> str:
     return f"line {line}, byte {byte}: 0x{raw[byte - 1]:02x} is not UTF-8 here"
 
 
-def open_text(path: Path) -> BinaryIO:
-    """The bytes of a file, unpacked if they are gzip."""
-    with path.open("rb") as file:
-        packed = file.peek(3).startswith(_GZIP)
-    if packed:
-        return io.BufferedReader(gzip.GzipFile(path), 1 << 16)
-    return path.open("rb", buffering=1 << 16)
+@contextmanager
+def open_text(path: Path) -> Iterator[BinaryIO]:
+    """The bytes of a file or a pipe, unpacked if they are gzip.
+
+    It is opened once: what was read of a pipe to know gzip is not there a second time.
+    """
+    with path.open("rb", buffering=0) as file:
+        head = b""
+        while len(head) < len(_GZIP) and _GZIP.startswith(head) and (byte := file.read(1)):
+            head += byte  # one by one, as a pipe that is still open may hold no more
+        stream = io.BufferedReader(_Behind(head, file), 1 << 16)
+        yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
 
 
 def file_lines(path: Path, *, limit: int) -> Iterator[bytes]:
@@ -91,3 +100,21 @@ def file_lines(path: Path, *, limit: int) -> Iterator[bytes]:
         raise DataError(f"{path}: damaged gzip after line {number}: {error}") from None
     except OSError as error:
         raise DataError(f"{path}: {error.strerror or error}") from None
+
+
+class _Behind(io.RawIOBase):
+    """A few bytes, and behind them a stream."""
+
+    def __init__(self, head: bytes, stream: io.FileIO) -> None:
+        self.head, self.stream = head, stream
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int | None:
+        if not self.head:
+            return self.stream.readinto(buffer)
+        view = memoryview(buffer)
+        count = min(len(view), len(self.head))
+        view[:count], self.head = self.head[:count], self.head[count:]
+        return count

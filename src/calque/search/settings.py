@@ -54,7 +54,7 @@ class SearchConfig(Config):
     """How many translations are drawn for minimum Bayes risk."""
     utility: Literal["chrf", "bleu"] = "chrf"
     """What likeness minimum Bayes risk goes by."""
-    seed: int = Field(default=1, ge=0)
+    seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Of sampling; what is drawn for a line depends on it and on the line's number alone."""
     maximum_ratio: float = Field(default=4.0, gt=0)
     """A translation has at most maximum_ratio × source pieces + maximum_extra pieces."""

@@ -13,13 +13,14 @@ class Request(NamedTuple):
     prefix: str = ""  # what it begins with
     required: tuple[str, ...] = ()  # phrases that appear in it
     places: tuple[int, ...] = ()  # where in the text the words of each phrase begin; not known: at its beginning
+    part: int = 0  # of a long line that is translated in parts: which one; the parts follow each other
 
     @classmethod
     def inline(cls, line: str, *, prefix: str = "") -> "Request":
         """What a line with marks asks for.
 
         >>> Request.inline('the <term target="Bahnhof">station</term> is closed')
-        Request(text='the station is closed', prefix='', required=('Bahnhof',), places=(4,))
+        Request(text='the station is closed', prefix='', required=('Bahnhof',), places=(4,), part=0)
         """
         text, terms = read_inline(line)
         return cls(text, prefix, tuple(term.phrase for term in terms), tuple(term.place for term in terms))
@@ -40,7 +41,7 @@ class Detail(NamedTuple):
     """How a translation came about."""
 
     source: list[str]  # its pieces
-    pieces: list[str]  # of the translation
+    pieces: list[str]  # of the translation; of a line in parts, with the end mark of each but the last
     log_probs: list[float]  # of each of them, and of the end unless the translation was cut
     attention: list[list[float]] | None  # a row for each log-probability, a column for each source piece and the end
     alignment: list[tuple[int, int]] | None  # (source word, target word)
@@ -81,3 +82,9 @@ class Translation(NamedTuple):
     @property
     def text(self) -> str:
         return self.candidates[0].text
+
+
+def answer_to_nothing(*, detail: bool, attends: bool) -> Translation:
+    """What an empty line becomes: nothing, at no cost, with the same fields as others."""
+    empty = Detail([], [], [], *(([], []) if attends else (None, None)))
+    return Translation([Candidate("", 0.0, 0.0, cut=False, detail=empty if detail else None)])

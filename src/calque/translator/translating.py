@@ -7,6 +7,7 @@ from itertools import islice
 from typing import Any, NamedTuple, overload
 
 import torch
+from torch import Tensor
 
 from calque.data.plan import BatchConfig
 from calque.data.store import store_of
@@ -20,9 +21,10 @@ from calque.search.step import Hypothesis
 from calque.tasks.decoding import MARKS, pad_source
 from calque.tasks.translation import mean_loss
 from calque.text import Opened, Tokenizer, Tokenizers, open_source, open_target
-from calque.translator.answers import NOTHING, Candidate, Request, Scored, Translation, Wishes
+from calque.translator.answers import NOTHING, Request, Scored, Translation, Wishes, answer_to_nothing
 from calque.translator.beginnings import Beginning, beginnings
 from calque.translator.company import Company, begin, refuse_strangers
+from calque.translator.drawing import Placed, placed, streams
 from calque.translator.reading import Answer, Reading, read_along, read_back
 from calque.translator.rules import forbidden_words, rules_of
 from calque.translator.telling import Telling, pieces_of
@@ -38,7 +40,6 @@ class Work(NamedTuple):
     nbest: int
     wishes: Wishes
     forbidden: Forbidden | None
-    first: int  # line of the window
 
 
 class Translator:
@@ -79,6 +80,11 @@ class Translator:
         return self.config.encoder.kind == "none"
 
     @property
+    def attends(self) -> bool:
+        """Whether it can say where it looked."""
+        return any(each.decoder.attends for each in (self.model, *self.company.ensemble))
+
+    @property
     def device(self) -> torch.device:
         return next(self.model.parameters()).device
 
@@ -111,15 +117,15 @@ class Translator:
     ) -> Iterator[Translation]:
         """One translation for each line, in order; reads ahead one window of lines at the most.
 
-        `wishes` hold for all of them. `first` is the number of the first line, which what is drawn depends on.
+        `wishes` hold for all of them. `first` is the number of the first line, which what is drawn depends on; parts of
+        one line have one number.
         """
         search = search or self.search
         _refuse_search(search, nbest=nbest, attends=self.model.decoder.attends)
         banned = forbidden_words(wishes.forbidden, target=self.tokenizers.target)
-        requests = (Request(line) if isinstance(line, str) else line for line in lines)
+        requests = placed((Request(line) if isinstance(line, str) else line for line in lines), first=first)
         while window := list(islice(requests, WINDOW)):
-            yield from self._window(window, Work(search, nbest, wishes, banned, first))
-            first += len(window)
+            yield from self._window(window, Work(search, nbest, wishes, banned))
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
         """The cross-entropy of given translations in nats a piece; its exponential is the perplexity."""
@@ -161,20 +167,22 @@ class Translator:
             self.model.train(was_training)
 
     @torch.inference_mode()
-    def _window(self, requests: Sequence[Request], work: Work) -> list[Translation]:
+    def _window(self, window: Sequence[Placed], work: Work) -> list[Translation]:
         """Sorted by length, cut into batches, decoded, and put back in order; empty lines stay empty."""
-        search, lines = work.search, [request.text for request in requests]
+        search, requests = work.search, [each.request for each in window]
+        lines = [request.text for request in requests]
         begun = self._begin(lines, limit=search.source_limit)
         opened = [each.opened for each in begun]
         encoded = [each.ids for each in opened]
-        results = [Translation([Candidate("", 0.0, 0.0, cut=False)])] * len(lines)
+        nothing = answer_to_nothing(detail=work.wishes.detail, attends=self.attends)
+        results = [nothing] * len(lines)
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
         telling = Telling(partial(self._read, search=search), self.tokenizers, self.confidence)
         with self._evaluating():
             for batch in _batches(order, [len(ids) + 1 for ids in encoded], search=search):
                 sources = [opened[place] for place in batch]
-                streams = [(search.seed << 32) + work.first + place for place in batch]
+                numbers = streams([window[place] for place in batch], seed=search.seed)
                 rules = rules_of(
                     [requests[place] for place in batch],
                     sources,
@@ -184,7 +192,7 @@ class Translator:
                     search=search,
                 )
                 found = self._decode(
-                    [each.ids for each in sources], search=search, nbest=work.nbest, streams=streams, rules=rules
+                    [each.ids for each in sources], search=search, nbest=work.nbest, streams=numbers, rules=rules
                 )
                 answers = telling.candidates(sources, found, search=search, nbest=work.nbest, wishes=work.wishes)
                 for place, candidates in zip(batch, answers, strict=True):
@@ -192,7 +200,7 @@ class Translator:
         return results
 
     def _decode(
-        self, ids: list[list[int]], *, search: SearchConfig, nbest: int, streams: Sequence[int], rules: Rules
+        self, ids: list[list[int]], *, search: SearchConfig, nbest: int, streams: Tensor, rules: Rules
     ) -> list[list[Hypothesis]]:
         source = pad_source(ids).to(self.device)
         begun = begin(self.model, source, company=self.company, search=search, attention=search.coverage > 0)
@@ -203,7 +211,7 @@ class Translator:
             marks=MARKS,
             rules=rules,
             nbest=nbest,
-            streams=torch.tensor(streams, device=self.device),
+            streams=streams.to(self.device),
         )
 
     def _read(

@@ -125,3 +125,58 @@ def test_damaged_and_missing_files_are_named(tmp_path: Path):
         list(file_lines(path, limit=10))
     with pytest.raises(DataError, match=r"nowhere: No such file"):
         list(file_lines(tmp_path / "nowhere", limit=10))
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 5000, 1 << 20])
+@pytest.mark.parametrize("packed", [False, True])
+@pytest.mark.parametrize("data", [b"", b"a", b"\x1f", b"\x1f\x8b", b"b\n" * 60_000], ids=len)
+def test_every_byte_of_a_pipe_is_read_once(data: bytes, packed: bool, size: int):
+    """As a shell's `<(...)` gives it; the bytes come one by one, or in chunks."""
+    sent = gzip.compress(data) if packed else data
+    read, write = os.pipe()
+
+    def feed() -> None:
+        with open(write, "wb", buffering=0) as out:  # noqa: PTH123 - a descriptor
+            for start in range(0, 60 * size, size):
+                out.write(sent[start : start + size])
+            out.write(sent[60 * size :])
+
+    thread = threading.Thread(target=feed, daemon=True)
+    thread.start()
+    with open_text(Path(f"/dev/fd/{read}")) as stream:
+        assert stream.read() == data
+    thread.join()
+    os.close(read)
+
+
+def test_a_line_of_a_pipe_with_a_name_comes_before_its_end(tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    got, there, goes_on = [], threading.Event(), threading.Event()
+
+    def read() -> None:
+        with open_text(pipe) as stream:
+            got.append(stream.readline())
+            there.set()
+            goes_on.wait()
+            got.append(stream.read())
+
+    thread = threading.Thread(target=read, daemon=True)
+    thread.start()
+    with pipe.open("wb", buffering=0) as out:
+        out.write(b"a\n")
+        assert there.wait(timeout=30)
+        out.write(b"b")
+    goes_on.set()
+    thread.join()
+    assert got == [b"a\n", b"b"]
+
+
+def test_a_file_is_closed_with_its_stream(tmp_path: Path):
+    path = tmp_path / "file"
+    for content in (b"a\n", gzip.compress(b"a\n")):
+        path.write_bytes(content)
+        before = len(os.listdir("/dev/fd"))  # noqa: PTH208 - the names alone
+        with open_text(path) as stream:
+            stream.readline()
+        assert len(os.listdir("/dev/fd")) == before  # noqa: PTH208

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import FAMILIES
 
@@ -57,13 +57,14 @@ def counted(tokenizer: Tokenizer, seen: list[int]) -> Callable[[Sequence[str]], 
 
 @settings(max_examples=150, deadline=None)
 @given(first=units, unit=units, times=st.integers(1, 400), last=units)
+@example(first="a␛.", unit="aaaaaaaaaaaa", times=64, last=".a.␛␛")  # one piece that is longer than what is shown
 def test_the_first_pieces_are_those_of_the_whole_text(
     tokenizer: Tokenizer, first: str, unit: str, times: int, last: str
 ) -> None:
     text, seen = first + unit * times + last, list[int]()
     (begun,) = beginnings([text], limit=LIMIT, size=len(tokenizer.vocabulary), read=counted(tokenizer, seen))
-    (whole,) = open_source(tokenizer, [text])
-    if len(text) <= MOST * LIMIT or len(whole.ids) >= 2 * LIMIT:
+    whole, shown = open_source(tokenizer, [text, text[: MOST * LIMIT]])
+    if len(text) <= MOST * LIMIT or len(shown.ids) >= 2 * LIMIT:
         assert begun.opened.ids == whole.ids[:LIMIT]
         assert begun.cut == (len(whole.ids) > LIMIT or len(text) > MOST * LIMIT)
     assert sum(seen) <= 2 * MOST * LIMIT

@@ -1,0 +1,81 @@
+"""Answers to the lines of a file or a pipe, and to what is typed, as soon as they are there."""
+
+import sys
+from collections.abc import Iterator
+
+import typer
+
+from calque.commands.answering import Answered, Answering
+from calque.commands.inputs import LINE_LIMIT
+from calque.commands.progress import counting
+from calque.commands.rendering import Rendering, render
+from calque.commands.resuming import Part, Through
+from calque.commands.windows import windows
+from calque.data.lines import Line
+from calque.errors import DataError, TextError
+
+
+def stream(
+    answering: Answering, lines: Iterator[Line], *, live: bool, rendering: Rendering, sink: Part | Through
+) -> None:
+    """Writes the answers to lines, behind what a cut file holds already; where they are `live`, nobody waits."""
+    with sink, counting("translating", total=None) as more:
+        done = sink.lines
+        if done:
+            typer.echo(f"{sink.path}: going on behind line {done:,}", err=True)
+        elif isinstance(sink, Part) and sink.made_from is None:
+            typer.echo(f"{sink.path}: made from a pipe; cut off, it would begin anew (files are resumed)", err=True)
+        for window in windows(lines, live=live, skip=done):
+            for answered in answering.answers(window):
+                _report(answered, answering)
+                sink.write(render(answered, rendering=rendering))
+            sink.flush()
+            more(len(window))
+            done = window[-1].number
+            sink.reached(done)
+        answering.requests.end(done)
+
+
+def converse(answering: Answering, *, rendering: Rendering | None) -> None:
+    """Answers what is typed, line by line; as a file's lines would be where a format was asked for."""
+    typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
+    prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
+    number = 1
+    while True:
+        try:
+            text = input(prompt)
+            text.encode()  # a terminal's bytes that are no text come as lone surrogates
+            (answered,) = answering.answers([Line(text, number, cut=False, invalid=None)])
+        except EOFError:
+            return
+        except UnicodeError:
+            typer.echo("that line is not UTF-8", err=True)
+            continue
+        except (TextError, DataError) as error:
+            typer.echo(str(error), err=True)
+            continue
+        number += 1
+        _report(answered, answering)
+        if rendering is not None:
+            typer.echo(render(answered, rendering=rendering), nl=False)
+            continue
+        for each in answered.translation.candidates:
+            typer.echo(each.text if answering.nbest == 1 else f"{each.score:8.3f}  {each.text}")
+
+
+def _report(answered: Answered, answering: Answering) -> None:
+    """Says on standard error what of a line was not translated, or looks wrong."""
+    line, translation = answered.line, answered.translation
+    where = f"{answering.requests.name}: line {line.number}"
+    if line.invalid is not None:
+        typer.echo(f"{where}: byte {line.invalid} is not UTF-8", err=True)
+    best = translation.candidates[0]
+    if translation.source_cut:
+        limit = answering.search.source_limit
+        typer.echo(f"{where}: too long; only its beginning ({limit} pieces) was read", err=True)
+    elif line.cut:
+        typer.echo(f"{where}: too long; only its beginning ({LINE_LIMIT:,} bytes) was read", err=True)
+    elif best.cut:
+        typer.echo(f"{where}: the translation reached its maximum length", err=True)
+    if "loop" in best.oddities:
+        typer.echo(f"{where}: the translation repeats itself", err=True)

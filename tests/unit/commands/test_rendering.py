@@ -1,0 +1,35 @@
+"""Answers as text: as many lines for each line, whatever search found."""
+
+import pytest
+
+from calque.commands.answering import Answered
+from calque.commands.rendering import Rendering, render
+from calque.data.lines import Line
+from calque.errors import ConfigError, DataError
+from calque.translator import Candidate, Translation
+
+
+def answered(*texts: str) -> Answered:
+    candidates = [Candidate(text, -1.0, -1.0, cut=False) for text in texts]
+    return Answered(Line("a", 7, cut=False, invalid=None), "a", Translation(candidates))
+
+
+@pytest.mark.parametrize("texts", [("",), ("b",), ("b", "c"), ("b", "c", "d"), ("b", "c", "d", "e")])
+def test_each_line_has_as_many_lines_of_text_as_were_asked_for(texts: tuple[str, ...]) -> None:
+    written = render(answered(*texts), rendering=Rendering("text", nbest=3, attention=False))
+    assert written.decode().split("\n") == [*(*texts, "", "")[:3], ""]
+
+
+def test_tsv_says_whose_answers_they_are_and_has_no_empty_ones() -> None:
+    written = render(answered("b"), rendering=Rendering("tsv", nbest=3, attention=False))
+    assert written == b"7\t-1.0000\tb\n"
+
+
+def test_a_format_is_chosen_and_attention_needs_jsonl() -> None:
+    assert Rendering.chosen(None, nbest=1, attention=False).format == "text"
+    assert Rendering.chosen(None, nbest=2, attention=False).format == "tsv"
+    assert Rendering.chosen("jsonl", nbest=2, attention=True).attention
+    with pytest.raises(DataError, match="--format jsonl"):
+        Rendering.chosen("tsv", nbest=2, attention=True)
+    with pytest.raises(ConfigError, match="not one of text, tsv, jsonl"):
+        Rendering.chosen("xml", nbest=1, attention=False)

@@ -1,0 +1,178 @@
+"""Output files: whole or not there, resumed by the same command only, and written through what is no plain file."""
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+
+import pytest
+
+from calque.commands.resuming import Part, Through, fingerprint, refuse_output, sink
+from calque.errors import DataError
+from calque.folders.litter import held_lock
+
+
+def begin(part: Part) -> Part:
+    return part.__enter__()
+
+
+def cut(part: Part) -> None:
+    """As if the process had died: what was written may be there, nothing else happens."""
+    part.flush()
+    part._open.close()
+
+
+def test_a_part_is_gone_on_with_by_the_same_command_only(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    first = begin(Part(path, made_from="A"))
+    first.write(b"1\n2\n")
+    first.reached(2)
+    first.write(b"3 is not wh")
+    cut(first)
+    with Part(path, made_from="A") as again:
+        assert again.lines == 2
+        again.write(b"3\n")
+    assert path.read_bytes() == b"1\n2\n3\n"
+    assert [each.name for each in tmp_path.iterdir()] == ["out"]
+    with Part(path, made_from="A") as anew:
+        assert anew.lines == 0
+
+
+@pytest.mark.parametrize("other", ["B", None])
+def test_a_note_does_not_speak_for_the_bytes_of_another_command(tmp_path: Path, other: str | None) -> None:
+    """A is cut after a window, B in its first one; A must begin anew then."""
+    path = tmp_path / "out"
+    a = begin(Part(path, made_from="A"))
+    a.write(b"A\n" * 5)
+    a.reached(5)
+    cut(a)
+    b = begin(Part(path, made_from=other))
+    assert b.lines == 0
+    b.write(b"B\n" * 8)
+    cut(b)
+    with Part(path, made_from="A") as again:
+        assert again.lines == 0
+        again.write(b"A\n" * 10)
+    assert path.read_bytes() == b"A\n" * 10
+
+
+def test_two_processes_do_not_write_one_part(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with Part(path, made_from="A") as first:
+        first.write(b"first\n")
+        first.reached(1)
+        with pytest.raises(DataError, match="another process is writing it"), Part(path, made_from="A"):
+            pass
+        first.write(b"second\n")
+    assert path.read_bytes() == b"first\nsecond\n"
+
+
+@pytest.mark.parametrize("begun_again", [False, True])
+def test_a_part_that_another_puts_in_place_meanwhile_is_not_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, begun_again: bool
+) -> None:
+    """Between opening a part and locking it, its writer may finish: what is locked then is the finished file."""
+    path, part = tmp_path / "out", tmp_path / "out.part"
+    part.write_bytes(b"whole\n")
+    interrupted: list[Path] = []
+    third: list[Part] = []
+
+    @contextmanager
+    def late_lock(locked: Path) -> Iterator[bool | None]:
+        with held_lock(locked) as held:
+            if not interrupted:
+                interrupted.append(part.replace(path))
+                if begun_again:
+                    third.append(begin(Part(path)))
+            yield held
+
+    monkeypatch.setattr("calque.commands.resuming.held_lock", late_lock)
+    refusal = pytest.raises(DataError, match="another process") if begun_again else nullcontext()
+    with refusal, Part(path) as mine:
+        mine.write(b"mine\n")
+    assert interrupted
+    assert path.read_bytes() == (b"whole\n" if begun_again else b"mine\n")
+    for each in third:
+        cut(each)
+
+
+def test_what_fails_leaves_no_file_and_no_empty_part(tmp_path: Path) -> None:
+    path = tmp_path / "out"
+    with pytest.raises(ValueError, match="before"), Part(path):
+        raise ValueError("before anything")
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(ValueError, match="after"), Part(path) as part:
+        part.write(b"kept\n")
+        raise ValueError("after something")
+    assert [each.name for each in tmp_path.iterdir()] == ["out.part"]
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_link_stays_and_what_it_names_is_written(tmp_path: Path, is_there: bool) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    if is_there:
+        target.write_bytes(b"old\n")
+    link.symlink_to("target")
+    with sink(link) as out:
+        out.write(b"new\n")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"new\n"
+    assert sorted(each.name for each in tmp_path.iterdir()) == ["link", "target"]
+
+
+def test_a_pipe_is_written_through(tmp_path: Path) -> None:
+    pipe, got = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: got.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    with sink(pipe, made_from="A") as out:
+        assert isinstance(out, Through)
+        out.write(b"through\n")
+        out.reached(1)
+    reader.join()
+    assert got == [b"through\n"]
+    assert pipe.is_fifo()
+    assert [each.name for each in tmp_path.iterdir()] == ["pipe"]
+
+
+@pytest.mark.parametrize("path", ["/dev/null", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"])
+def test_devices_and_open_files_are_never_replaced(path: str) -> None:
+    assert isinstance(sink(Path(path)), Through)
+
+
+def test_a_name_of_an_open_file_is_gone_on_with(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("ab") as log:
+        log.write(b"before\n")
+        log.flush()
+        with sink(Path(f"/dev/fd/{log.fileno()}")) as out:
+            out.write(b"behind\n")
+    assert (tmp_path / "log").read_bytes() == b"before\nbehind\n"
+
+
+def test_what_comes_through_a_pipe_has_no_fingerprint_and_stays_in_it(tmp_path: Path) -> None:
+    model, file, pipe = tmp_path / "model", tmp_path / "file", tmp_path / "pipe"
+    model.mkdir()
+    (model / "manifest.json").write_text("{}", encoding="utf-8")
+    file.write_bytes(b"a\n")
+    os.mkfifo(pipe)
+
+    def made_from(input: Path | None, *files: Path | None) -> str | None:
+        return fingerprint(models=[model], input=input, files=files, settings=[])
+
+    assert made_from(file, None, file) == made_from(file, None, file) != made_from(file, file, None)
+    assert made_from(None, file) is None
+    assert made_from(pipe, file) is None  # would wait for a writer if it were opened
+    assert made_from(file, pipe) is None
+
+
+def test_an_output_that_is_an_input_or_a_folder_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").write_bytes(b"a\n")
+    (tmp_path / "link").symlink_to("in")
+    for output in ("in", "link"):
+        with pytest.raises(DataError, match="is an input too"):
+            refuse_output(tmp_path / output, None, tmp_path / "in")
+    with pytest.raises(DataError, match="is a folder"):
+        refuse_output(tmp_path)
+    refuse_output(Path("/dev/null"), Path("/dev/null"))
+    refuse_output(tmp_path / "new", tmp_path / "in")

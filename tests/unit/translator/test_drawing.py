@@ -1,0 +1,28 @@
+"""What a request's draws depend on: seed, line and part, nothing else."""
+
+from itertools import product
+
+import pytest
+
+from calque.translator import Request
+from calque.translator.drawing import Placed, placed, streams
+
+REQUESTS = [Request("a"), Request("b"), Request("b", part=1), Request("b", part=2), Request("c"), Request("d")]
+
+
+def test_parts_have_their_lines_number() -> None:
+    assert [each.line for each in placed(REQUESTS, first=5)] == [5, 6, 6, 6, 7, 8]
+
+
+def test_where_a_window_begins_does_not_change_a_stream() -> None:
+    whole = streams(list(placed(REQUESTS, first=0)), seed=3).tolist()
+    for cut, line in ((1, 1), (4, 2), (5, 3)):
+        later = streams(list(placed(REQUESTS[cut:], first=line)), seed=3).tolist()
+        assert later == whole[cut:]
+
+
+@pytest.mark.parametrize("large", [3_000_000_000, 2**63 - 1])
+def test_seeds_lines_and_parts_give_streams_of_their_own(large: int) -> None:
+    window = [Placed(Request("", part=part), line) for line, part in product((0, 1, 2, 1 << 40), range(3))]
+    found = [number for seed in (0, 1, 2**32, large) for number in streams(window, seed=seed).tolist()]
+    assert len(set(found)) == 4 * len(window)
