@@ -1,14 +1,18 @@
 """`calque runs`, and what TensorBoard gets to see."""
 
 import os
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from calque.errors import Interrupted
 from calque.experiment import resume, train
 from calque.training.journal import read_journal
+from calque.training.judging import Judge
+from calque.training.keeping import Keeper
 from calque.training.loop import Trainer
 from tests.conftest import Answer, toy_corpus, toy_values
 
@@ -33,13 +37,43 @@ def test_runs_are_listed_with_their_best_score_and_state(tmp_path: Path, command
     (tmp_path / "runs" / "nothing").mkdir()
     answer = command("runs", tmp_path / "runs")
     rows = [line.split("\t") for line in answer.out.splitlines()]
-    assert rows[0] == ["run", "model", "pairs", "steps", "best", "at step", "state", "changed"]
+    head = ["run", "model", "pairs", "step", "steps", "metric", "best", "at_step", "state", "changed"]
+    assert rows[0] == head
     assert [Path(row[0]).name for row in rows[1:]] == ["2", "10", "stopped"]
     kept = read_journal(tmp_path / "runs" / "2" / "metrics.jsonl")[-1]
-    assert rows[1][1:7] == ["recurrent → luong", "100", "14 of 14", f"bleu {kept['bleu']:.2f}", "14", "done"]
-    assert rows[3][3] == "6 of 14"
-    assert rows[3][4].startswith("loss ")
-    assert rows[3][6] == "stopped; --resume goes on"
+    model = "recurrent 1×16 → luong 1×16"
+    assert rows[1][1:9] == [model, "100", "14", "14", "bleu", str(kept["bleu"]), "14", "done"]
+    assert rows[3][3:6] == ["6", "14", "loss"]
+    assert rows[3][8] == "stopped"
+    by_best = sorted(rows[1:], key=lambda row: -float(row[head.index("best")]))
+    asked = "sort -t$'\\t' -k7,7rn"  # as the help says
+    assert f"| {asked}" in command("runs", "--help").out
+    done = subprocess.run(["bash", "-c", asked], input=answer.out, capture_output=True, text=True, check=True)
+    assert [line.split("\t")[6] for line in done.stdout.splitlines()] == [*(row[6] for row in by_best), "best"]
+
+
+@pytest.mark.parametrize(("killed", "saved"), [("save", "12"), ("keep_mean", "14")])
+def test_a_run_is_not_done_before_all_of_it_is_saved(
+    tmp_path: Path, command: Callable[..., Answer], killed: str, saved: str
+) -> None:
+    """Two Ctrl-C in a row end it after its last line of metrics, and before its last checkpoint or its mean."""
+    values = toy_values(toy_corpus(tmp_path / "corpus"), "plain")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        owner = Keeper if killed == "save" else Judge
+        original = getattr(owner, killed)
+
+        def end(self: Any, *given: Any, **named: Any) -> None:
+            if self.learner.progress.step == 14:
+                raise KeyboardInterrupt
+            original(self, *given, **named)
+
+        patch.setattr(owner, killed, end)
+        train(values, run=tmp_path / "run", quiet=True)
+    row = command("runs", tmp_path / "run").out.splitlines()[1].split("\t")
+    assert (row[3], row[4], row[8]) == (saved, "14", "stopped")
+    resume(tmp_path / "run", quiet=True)
+    row = command("runs", tmp_path / "run").out.splitlines()[1].split("\t")
+    assert (row[3], row[4], row[8]) == ("14", "14", "done")
 
 
 def test_a_damaged_run_is_a_row_and_no_run_a_message(tmp_path: Path, command: Callable[..., Answer]) -> None:

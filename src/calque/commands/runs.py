@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import sys
 import time
 from contextlib import suppress
@@ -14,20 +15,35 @@ from rich.table import Table
 
 from calque.errors import FolderError, UserError
 
-HEAD = ("run", "model", "pairs", "steps", "best", "at step", "state", "changed")
-
 
 class Row(NamedTuple):
-    """What there is to say about a run."""
+    """What there is to say about a run; None where nobody knows."""
 
     run: str
-    model: str
-    pairs: str
-    steps: str
-    best: str
-    at_step: str
-    state: str
-    changed: str
+    model: str = ""
+    pairs: int | None = None
+    step: int | None = None
+    steps: int | None = None
+    metric: str = ""
+    best: float | None = None
+    at_step: int | None = None
+    state: str = ""
+    changed: str = ""
+
+    def plain(self) -> list[str]:
+        """Fields for programs: a number is nothing but a number."""
+        return ["" if value is None else re.sub(r"\s", " ", f"{value}") for value in self]
+
+    def told(self) -> list[str]:
+        """Fields for people."""
+        steps = " of ".join(f"{each:,}" for each in (self.step, self.steps) if each is not None)
+        best = "" if self.best is None else f"{self.metric} {self.best:.2f}"
+        pairs, at_step = ("" if each is None else f"{each:,}" for each in (self.pairs, self.at_step))
+        return [self.run, self.model, pairs, steps, best, at_step, self.state, self.changed]
+
+
+TOLD = ("run", "model", "pairs", "steps", "best", "at step", "state", "changed")
+WRAPPED = ("model", "state", "changed")  # where a terminal is narrow
 
 
 def runs(
@@ -37,11 +53,14 @@ def runs(
 ) -> None:
     """List training runs with their best validation score: a table on a terminal, tab-separated when piped.
 
+    Steps of a run that is not running are those that are saved; one that is stopped goes on with `calque train
+    --resume RUN`. A model is told by its kind, its layers and its width.
+
     Examples:
 
         calque runs
 
-        calque runs runs/first experiments/ | sort -t$'\\t' -k5 -rn
+        calque runs runs/first experiments/ | sort -t$'\\t' -k7,7rn
     """
     found = [run for folder in folders or [Path("runs")] for run in _runs_in(folder)]
     if not found:
@@ -49,12 +68,14 @@ def runs(
         raise FolderError(f"{where}: no run here; `calque train` makes one")
     rows = [_row(run) for run in found]
     if not sys.stdout.isatty():
-        for row in (HEAD, *rows):
-            typer.echo("\t".join(row))
+        for fields in (Row._fields, *(row.plain() for row in rows)):
+            typer.echo("\t".join(fields))
         return
-    table = Table(*HEAD, box=None, header_style="bold", pad_edge=False)
+    table = Table(box=None, header_style="bold", pad_edge=False)
+    for name in TOLD:
+        table.add_column(name, no_wrap=name not in WRAPPED)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*row.told())
     Console().print(table)
 
 
@@ -74,55 +95,78 @@ def _is_run(folder: Path) -> bool:
 
 def _row(run: Path) -> Row:
     from calque.config import read_toml
+    from calque.training.journal import read_journal
+    from calque.training.lock import owner
 
+    metrics = run / "metrics.jsonl"
     try:
         config: dict[str, Any] = read_toml(run / "config.toml")
-        lines = _lines(run / "metrics.jsonl")
+        lines = read_journal(metrics)
     except UserError as error:
-        return Row(str(run), "", "", "", "", "", f"damaged: {str(error).splitlines()[0]}", "")
+        return Row(str(run), state=f"damaged: {str(error).splitlines()[0]}")
     training, model = config.get("training", {}), config.get("model", {})
     metric = "loss" if model.get("encoder", {}).get("kind") == "none" else training.get("metric", "bleu")
-    step = max((line["step"] for line in lines), default=0)
-    best = next((line for line in reversed(lines) if line.get("best")), None)
-    metrics = run / "metrics.jsonl"
+    best = next((line for line in reversed(lines) if line.get("best")), {})
+    saved = _saved(run)
+    if owner(run) is not None:
+        step, state = max((line["step"] for line in lines), default=0), "running"
+    else:
+        is_mean = any("averaged" in line for line in lines)
+        step, state = saved[-1]["step"] if saved else 0, _state(saved, training=training, is_mean=is_mean)
     changed = metrics if metrics.exists() else run / "config.toml"
     return Row(
         str(run),
-        " → ".join(str(model.get(side, {}).get("kind", "?")) for side in ("encoder", "decoder")),
+        _described(model),
         _pairs(run),
-        f"{step:,} of {training['steps']:,}" if "steps" in training else f"{step:,}",
-        f"{metric} {best[metric]:.2f}" if best and metric in best else "",
-        f"{best['step']:,}" if best else "",
-        _state(run, step=step, steps=training.get("steps")),
+        step,
+        training.get("steps"),
+        metric,
+        best.get(metric),
+        best.get("step"),
+        state,
         time.strftime("%Y-%m-%d %H:%M", time.localtime(changed.stat().st_mtime)),
     )
 
 
-def _lines(path: Path) -> list[dict[str, Any]]:
-    from calque.training.journal import read_journal
+def _described(model: dict[str, Any]) -> str:
+    """The kinds of encoder and decoder with their layers and widths, once where they are the same."""
+    sides = []
+    for side in (model.get("encoder", {}), model.get("decoder", {})):
+        sizes = "×".join(str(side[key]) for key in ("layers", "width") if key in side)
+        sides.append(f"{side.get('kind', '?')} {sizes}".strip() if side.get("kind") != "none" else "none")
+    return " → ".join(dict.fromkeys(sides))
 
-    return read_journal(path)
 
-
-def _pairs(run: Path) -> str:
+def _pairs(run: Path) -> int | None:
     """How many pairs it learns from, as its log says."""
     log = run / "log.txt"
     if not log.exists():
-        return ""
+        return None
     with log.open(encoding="utf-8", errors="replace") as lines:
-        told = next((line.split("data: ", 1)[1] for line in lines if " data: " in line), "")
-    return told.split(" pairs", 1)[0]
+        told = next((line.split(" data: ", 1)[1] for line in lines if " data: " in line), "")
+    number = told.split(" pairs", 1)[0].replace(",", "")
+    return int(number) if number.isdecimal() else None
 
 
-def _state(run: Path, *, step: int, steps: int | None) -> str:
-    from calque.training.lock import owner
+def _saved(run: Path) -> list[dict[str, Any]]:
+    """What the checkpoints say of themselves, oldest first."""
+    found = []
+    for path in (run / "checkpoints").glob("step-*/state.json"):
+        with suppress(OSError, ValueError):
+            state = json.loads(path.read_bytes())
+            if isinstance(state, dict) and path.parent.name == f"step-{state.get('step')}":
+                found.append(state)
+    return sorted(found, key=lambda state: state["step"])
 
-    if owner(run) is not None:
-        return "running"
-    if steps is not None and step >= steps:
-        return "done"
-    checkpoints = sorted((run / "checkpoints").glob("step-*/state.json"), key=lambda path: path.stat().st_mtime)
-    with suppress(OSError, ValueError):
-        if checkpoints and json.loads(checkpoints[-1].read_bytes()).get("stopped_early"):
-            return "done, stopped early"
-    return "stopped; --resume goes on" if checkpoints else "stopped before its first checkpoint"
+
+def _state(saved: list[dict[str, Any]], *, training: dict[str, Any], is_mean: bool) -> str:
+    """What `--resume` would find: a run is over once its last step is saved, and the mean that it ends with is made."""
+    if not saved:
+        return "stopped"
+    last, patience = saved[-1], training.get("patience", 0)
+    is_early = 0 < patience <= last.get("since_best", 0)
+    among = last.get("best_steps", []) if training.get("average_of") == "best" else saved
+    waits_for_mean = min(training.get("average", 0), len(among)) > 1 and not is_mean
+    if waits_for_mean or not (is_early or last["step"] >= training.get("steps", math.inf)):
+        return "stopped"
+    return "done, stopped early" if is_early else "done"
