@@ -187,13 +187,15 @@ def _count(problems: Sequence[str]) -> str:
 
 
 def _explain(root: type[BaseModel], problem: Any) -> str:
-    key, owner = _locate(root, problem["loc"])
+    key, owner, siblings = _locate(root, problem["loc"])
     match problem["type"]:
         case "extra_forbidden":
             names = list(owner.model_fields) if owner else []
+            if kinds := [tag for one in siblings if problem["loc"][-1] in one.model_fields for tag in _tags(one)]:
+                return f"{key}: unknown key with this kind; it is one of kind = {', '.join(map(repr, kinds))}"
             close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.6)
             paths = [path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}")]
-            close = close or ([] if key in paths else paths[:1])  # where another kind has the key, the place is right
+            close = close or paths[:1]
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
             return f"{key}: unknown key; {hint}"
         case "missing":
@@ -202,7 +204,7 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             tag, expected = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
             return f"{key}.kind: {tag!r} is not one of {expected}{_suggest(tag, expected)}"
         case "union_tag_not_found":
-            return f"{key}.kind: missing; it says which of the alternatives is meant"
+            return f"{key}.kind: missing; it is one of {', '.join(map(repr, _alternatives(owner, problem['loc'])))}"
         case "literal_error":
             expected = problem["ctx"]["expected"]
             return f"{key}: {problem['input']!r} is not one of {expected}{_suggest(problem['input'], expected)}"
@@ -219,22 +221,35 @@ def _suggest(found: object, expected: str) -> str:
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _locate(root: type[BaseModel], location: Sequence[str | int]) -> tuple[str, type[BaseModel] | None]:
-    """The dotted key of an error (without the union tags pydantic puts in) and the config that owns the key."""
+def _alternatives(owner: type[BaseModel] | None, location: Sequence[str | int]) -> list[Any]:
+    """The tags of the union that a key of its owner is."""
+    name = next((part for part in reversed(location) if isinstance(part, str)), "")
+    field = owner.model_fields.get(name) if owner else None
+    return [tag for one in _configs(field.annotation) for tag in _tags(one)] if field else []
+
+
+def _locate(
+    root: type[BaseModel], location: Sequence[str | int]
+) -> tuple[str, type[BaseModel] | None, list[type[BaseModel]]]:
+    """The dotted key of an error (without the union tags pydantic puts in), the config that owns the key, and the
+    alternatives to that config where it is one of a union."""
     key, owner = "", root
     alternatives: list[type[BaseModel]] = [root]
+    union: list[type[BaseModel]] = []
+    siblings: list[type[BaseModel]] = []
     for part in location:
         tagged = [one for one in alternatives if part in _tags(one)]
         if isinstance(part, int):
             key += f"[{part + 1}]"
         elif tagged and not any(part in one.model_fields for one in alternatives):
-            alternatives = tagged
+            union, alternatives = alternatives, tagged
         else:
+            siblings, union = union, []
             key = _join(key, str(part))
             owners = [one for one in alternatives if part in one.model_fields]
             owner = (owners or alternatives or [owner])[0]
             alternatives = _configs(owner.model_fields[part].annotation) if owners else alternatives
-    return key, owner
+    return key, owner, siblings
 
 
 def _paths(config: type[BaseModel], *, name: str = "") -> Iterator[str]:

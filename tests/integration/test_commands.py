@@ -142,6 +142,17 @@ def test_init_writes_a_config_that_reads_back_and_trains(
     assert done.out == "runs/1\n"
 
 
+def test_init_explains_the_kinds_it_is_given(command: Command, tmp_path: Path) -> None:
+    adaptive = ("model.output.kind=adaptive", "model.output.cutoffs=[500]", "model.tie=none")
+    answer = command("init", tmp_path / "a.toml", *adaptive, "training.label_smoothing=0")
+    assert answer.code == 0, answer.err
+    text = (tmp_path / "a.toml").read_text(encoding="utf-8")
+    assert "cutoffs = [500]" in text
+    assert re.search(r"^# .+\nshrink = ", text, re.MULTILINE)
+    refused(command("init", tmp_path / "b.toml", "model.widht=3"), "model.widht: unknown key")
+    refused(command("init", "seed=3"), "name the file to write first")
+
+
 def test_init_explains_every_setting_of_its_own_sections(command: Command, tmp_path: Path) -> None:
     """Each key of [training] and [search] stands under a line that explains it."""
     command("init", tmp_path / "a.toml")

@@ -94,14 +94,15 @@ def test_all_problems_come_at_once() -> None:
         ({"widht": 3}, "widht: unknown key; did you mean 'width'?"),
         ({"schedule": {"kind": "warmup", "stesp": 1}}, "schedule.stesp: unknown key; did you mean 'steps'?"),
         ({"schedule": {"kind": "constant", "qqq": 1}}, "schedule.qqq: unknown key; known: kind, rate"),
-        ({"schedule": {"kind": "constant", "peak": {}}}, "schedule.peak: unknown key; known: kind, rate"),
+        ({"schedule": {"kind": "constant", "peak": {}}}, "schedule.peak: unknown key with this kind; it is one of kind = 'warmup'"),
         ({"level": "hihg"}, "level: 'hihg' is not one of 'low' or 'high'; did you mean 'high'?"),
         ({"level": "other"}, "level: 'other' is not one of 'low' or 'high'"),
         (
             {"schedule": {"kind": "warmpu"}},
             "schedule.kind: 'warmpu' is not one of 'constant', 'warmup'; did you mean 'warmup'?",
         ),
-        ({"schedule": {"rate": 1}}, "schedule.kind: missing; it says which of the alternatives is meant"),
+        ({"schedule": {"rate": 1}}, "schedule.kind: missing; it is one of 'constant', 'warmup'"),
+        ({"schedules": [{"rate": 1}]}, "schedules[1].kind: missing; it is one of 'constant', 'warmup'"),
         ({"corpora": [{"source": "a"}, {}]}, "corpora[2].source: missing"),
     ],
 )

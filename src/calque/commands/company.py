@@ -73,7 +73,7 @@ def search_of(
             raise ConfigError(f"{text!r} is not a setting: write KEY=VALUE, e.g. coverage=0.2")
     values = {key: value for key, value in to_values(own).items() if key != "beam"}
     values |= {key: value for key, value in (("beam", beam), ("batch_tokens", batch_tokens)) if value}
-    values, origin = override(values, settings), "search settings"
+    values, origin = override(values, [text.removeprefix("search.") for text in settings]), "search settings"
     if "beam" not in values:
         least, groups = max(own.beam, nbest if values["method"] == "beam" else 1), values["groups"]
         is_number = isinstance(groups, int) and groups > 0  # else it is refused below

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from calque.errors import FolderError
+from calque.errors import ConfigError, FolderError
 
 HEADER = """\
 # A Calque config; train with: calque train --config FILE
@@ -18,6 +18,9 @@ HEADER = """\
 
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
+    overrides: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings that the config begins with.")
+    ] = None,
     system: Annotated[str, typer.Option(help="The model to begin with; `calque systems` lists them.")] = "tiny",
     scale: Annotated[float, typer.Option(help="Multiply the system's widths, heads and layers.")] = 1.0,
     source: Annotated[Path, typer.Option(help="Source sentences.")] = Path("train.source"),
@@ -26,9 +29,13 @@ def init(
 ) -> None:
     """Write a complete config, every setting explained.
 
+    Where there are several kinds of a part, the keys of the one that is chosen are there; KEY=VALUE chooses another.
+
     Examples:
 
         calque init my.toml --system small --source train.de --target train.en
+
+        calque init my.toml training.objective.method.kind=minimum-risk
 
         calque init --schema > calque.schema.json
     """
@@ -39,10 +46,12 @@ def init(
     if schema:
         typer.echo(json.dumps(Experiment.model_json_schema(), indent=1))
         return
+    if "=" in path.name:
+        raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
     if path.exists():
         raise FolderError(f"{path}: is there already; choose another name")
     corpora = {"train": [{"kind": "files", "source": str(source), "target": str(target)}]}
-    values = experiment_values(config=None, system=system, corpora=corpora, assignments=[], scale=scale)
+    values = experiment_values(config=None, system=system, corpora=corpora, assignments=overrides or [], scale=scale)
     text = to_toml(check(Experiment, values, origin="init"), comments=True)
     path.write_text(HEADER + _left_open(text, keys=FOLLOWING), encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)

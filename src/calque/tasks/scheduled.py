@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from typing import Annotated, Literal, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 import torch
-from pydantic import Field
+from pydantic import Field, field_validator
 from torch import Tensor
 
 from calque.config import Config
@@ -58,6 +58,12 @@ class ScheduledSamplingConfig(Config):
     """ε: where it stops falling."""
     choice: Choice = "sample"
     """The model's word: sample, drawn from its probabilities; best, the most likely one."""
+
+    @field_validator("decay", mode="before")
+    @classmethod
+    def _usual_decay(cls, value: Any) -> Any:
+        """A decay that does not say its kind is the usual one, so that decay.k=3000 is enough."""
+        return {"kind": "inverse-sigmoid", **value} if isinstance(value, dict) else value
 
 
 def gold_probability(config: ScheduledSamplingConfig, *, step: int) -> float:

@@ -53,6 +53,7 @@ def test_what_is_wrong_is_said_of_its_own_key(setting: str, said: str) -> None:
 
 def test_the_rest_is_the_models_own() -> None:
     assert found("coverage=0.2") == OWN.model_copy(update={"coverage": 0.2})
+    assert found("search.coverage=0.2") == found("coverage=0.2"), "as in a config"
     with pytest.raises(ConfigError, match="write KEY=VALUE"):
         found("coverage")
 
