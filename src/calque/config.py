@@ -97,6 +97,19 @@ def to_values(config: Config) -> Values:
     return values
 
 
+def flat(values: Any, *, name: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value with its dotted key."""
+    match values:
+        case dict():
+            for key, value in values.items():
+                yield from flat(value, name=_join(name, key))
+        case list():
+            for number, value in enumerate(values, start=1):
+                yield from flat(value, name=f"{name}[{number}]")
+        case _:
+            yield name, values
+
+
 def given_values(config: Config) -> Values:
     """The values that were given and not left to their defaults; of alternatives, always which one."""
     return {

@@ -12,6 +12,8 @@ CalqueError
 └── Interrupted          asked to stop; saved (exit code 75)
 """
 
+from collections.abc import Sequence
+
 
 class CalqueError(Exception):
     """Anything Calque raises on purpose."""
@@ -61,6 +63,12 @@ class Interrupted(CalqueError):  # noqa: N818 - not a failure
     """Training was asked to stop and has saved its state."""
 
     code = 75
+
+
+def first_few(lines: Sequence[str], *, shown: int = 8) -> list[str]:
+    """The first of many problems, and how many more there are."""
+    left = len(lines) - shown
+    return [*lines[:shown], f"... and {left:,} more"] if left > 0 else list(lines)
 
 
 def exit_code(error: Exception) -> int:

@@ -9,13 +9,7 @@ import typer
 from calque import __version__
 
 CORE = ("torch", "numpy", "sentencepiece", "safetensors", "sacrebleu", "pydantic", "typer", "rich")
-EXTRAS = {
-    "plots": ("matplotlib",),
-    "tensorboard": ("tensorboard",),
-    "serve": ("fastapi", "uvicorn", "prometheus-client", "py3langid"),
-    "export": ("ctranslate2", "onnx", "onnxruntime", "transformers"),
-    "align": ("eflomal",),
-}
+EXTRAS = {"plots": ("matplotlib",), "tensorboard": ("tensorboard",)}
 
 
 def doctor() -> None:
@@ -28,11 +22,11 @@ def doctor() -> None:
     typer.echo(f"calque {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     missing = [name for name in CORE if _version(name) is None]
     for name in CORE:
-        typer.echo(f"  {name:15} {_version(name) or 'MISSING: pip install calque'}")
+        typer.echo(f"  {name:15} {_version(name) or f'MISSING: pip install {name}'}")
     typer.echo("extras:")
     for extra, names in EXTRAS.items():
         absent = [name for name in names if _version(name) is None]
-        state = f"missing {', '.join(absent)}: pip install 'calque[{extra}]'" if absent else "installed"
+        state = f"missing: pip install {' '.join(absent)}" if absent else "installed"
         typer.echo(f"  {extra:15} {state}")
     if "torch" not in missing:
         _devices()

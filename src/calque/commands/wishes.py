@@ -8,7 +8,7 @@ import typer
 
 from calque.commands.inputs import LINE_LIMIT, input_lines
 from calque.data.lines import Line
-from calque.errors import DataError, TextError
+from calque.errors import DataError, TextError, first_few
 from calque.text.scripts import is_unspaced
 from calque.translator import Request, Translator, Wishes
 
@@ -98,8 +98,7 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
         elif any(parts):
             mistakes.append(f"{path}: line {line.number}: expected two fields with a tab between them: {line.text!r}")
     if mistakes:
-        more = [f"... and {len(mistakes) - SHOWN} more"] if len(mistakes) > SHOWN else []
-        raise DataError("\n".join([*mistakes[:SHOWN], *more]))
+        raise DataError("\n".join(first_few(mistakes, shown=SHOWN)))
 
 
 def _lines(path: Path) -> list[Line]:

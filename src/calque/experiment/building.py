@@ -11,13 +11,14 @@ from calque.experiment.settings import Experiment
 from calque.models.model import Model, Sizes
 from calque.tensors import weightless
 from calque.text import UNK
+from calque.training.board import refuse_boardless
 from calque.training.checkpoints import saved_steps
 from calque.training.job import Job
 from calque.training.ranks import Ranks
 from calque.training.reporting import Reporter
 from calque.training.seeds import stream_seed
 from calque.training.validation import ValidationSet
-from calque.training.warm import warm_start
+from calque.training.warm import refuse_unfit_start, warm_start
 from calque.translator import Translator, choose_device
 
 
@@ -44,7 +45,7 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
     model = beginning_model(experiment, prepared, ranks=ranks.count)
     start = experiment.training.warm_start
     if start is not None and not saved_steps(folder / "checkpoints"):
-        reporter.say(*warm_start(model, prepared.tokenizers, path=start))
+        reporter.say(*warm_start(model, prepared.tokenizers, config=experiment.model, path=start))
     parameters = sum(one.numel() for one in model.parameters() if one.requires_grad)
     among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
@@ -80,8 +81,13 @@ def _card(experiment: Experiment, prepared: Prepared, *, parameters: int) -> str
 
 
 def refuse_unbuildable(experiment: Experiment) -> None:
-    """Raises a ConfigError for parts that do not fit each other, before a long corpus is read."""
-    choose_device(experiment.training.device)
+    """Raises an error for parts that are missing or do not fit each other, before a long corpus is read."""
+    training = experiment.training
+    choose_device(training.device)
+    if training.tensorboard:
+        refuse_boardless()
     pieces = 1 << 24  # more than any cutoff of an output layer; on that device they take no room
     with weightless():
-        Model(experiment.model, sizes=Sizes(pieces, pieces, joint=getattr(experiment.text, "joint", True)))
+        model = Model(experiment.model, sizes=Sizes(pieces, pieces, joint=getattr(experiment.text, "joint", True)))
+    if training.warm_start is not None:
+        refuse_unfit_start(model, config=experiment.model, path=training.warm_start)

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -14,7 +15,7 @@ from calque.data.batch import Batch
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
-from calque.errors import FolderError, UserError
+from calque.errors import ConfigError, FolderError, UserError
 from calque.experiment.building import beginning_model, job_of, refuse_unbuildable
 from calque.experiment.settings import Experiment, absolute
 from calque.folders import MANIFEST
@@ -28,10 +29,12 @@ from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.ranks import Ranks, joined_ranks
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, machine, new_run_folder, record, write_atomically
+from calque.training.runs import CONFIG, RECORD, machine, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
 from calque.training.update import computing
 from calque.translator import choose_device
+
+STORE, LOG = "store", "log.txt"
 
 
 class Run(NamedTuple):
@@ -70,10 +73,10 @@ def train(
         folder = ranks.led(lambda: _begin(config, values, run=run, origin=origin))
         try:
             return _go_on(Path(folder), ranks, quiet=quiet, preparing=preparing)
-        except UserError:
+        except UserError as error:
             if ranks.leads:
                 with suppress(FolderError), run_lock(Path(folder), patience=0):  # it may be another's by now
-                    _take_back(Path(folder))
+                    _take_back(Path(folder), prepared=isinstance(error, ConfigError))
             raise
 
 
@@ -104,13 +107,13 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
         said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing, made=made))
         experiment, prepared = ranks.together(lambda: _prepared(folder, made))
         steps = experiment.training.steps
-        log = folder / "log.txt" if ranks.leads else None
+        log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
             reporter.say(*said.splitlines())
             job = ranks.together(lambda: job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
             summary = run_loop(job)
         if ranks.leads and not draw_curves(folder) and not quiet:
-            reporter.say("no plots: matplotlib is not installed (pip install 'calque[plots]')")
+            reporter.say("no plots: matplotlib is not installed (pip install matplotlib)")
     return Run(folder, experiment, summary)
 
 
@@ -165,7 +168,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
 
 
 def _store(experiment: Experiment, folder: Path) -> Path:
-    return experiment.data.store or folder / "store"
+    return experiment.data.store or folder / STORE
 
 
 def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
@@ -213,10 +216,14 @@ def _describe(prepared: Prepared) -> list[str]:
     ]
 
 
-def _take_back(folder: Path) -> None:
-    """Removes a run that a user's mistake ended before its data was prepared, so that the name can be used again."""
+def _take_back(folder: Path, *, prepared: bool) -> None:
+    """Removes a run that a user's mistake ended before it began, so that the name can be used again.
+
+    Its data goes too where it was `prepared` for a config that nothing can be done with.
+    """
     names = {path.name for path in folder.iterdir()}
-    if names <= {CONFIG, LOCK}:
-        for name in names:
+    if names <= {CONFIG, LOCK, *((STORE, LENGTHS, RECORD, LOG) if prepared else ())}:
+        for name in names - {STORE}:
             (folder / name).unlink()
+        shutil.rmtree(folder / STORE, ignore_errors=True)
         folder.rmdir()

@@ -1,12 +1,12 @@
 """The root config: everything a run depends on, and where its values come from."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic import Field, model_validator
 
-from calque.config import Config, Values, check, override, read_toml, to_values
+from calque.config import Config, Values, check, flat, override, read_toml, to_values
 from calque.data.corpora import DataConfig
 from calque.data.subwords import misfits as subword_misfits
 from calque.models.model import ModelConfig
@@ -87,21 +87,9 @@ def experiment_values(
 def differences(values: Values, *, run: Path) -> list[str]:
     """What a run's config has otherwise than `values`, as far as they go."""
     experiment = check(Experiment, values, origin="config")
-    found = dict(_flat(read_toml(run / CONFIG)))
-    wanted = dict(_flat(absolute(values, experiment)))
+    found = dict(flat(read_toml(run / CONFIG)))
+    wanted = dict(flat(absolute(values, experiment)))
     return [f"{key} is {found.get(key)!r}, not {value!r}" for key, value in wanted.items() if found.get(key) != value]
-
-
-def _flat(values: Any, *, name: str = "") -> Iterator[tuple[str, Any]]:
-    match values:
-        case dict():
-            for key, value in values.items():
-                yield from _flat(value, name=f"{name}.{key}" if name else key)
-        case list():
-            for number, value in enumerate(values, start=1):
-                yield from _flat(value, name=f"{name}[{number}]")
-        case _:
-            yield name, values
 
 
 def absolute(values: Values, experiment: Experiment) -> Values:

@@ -31,12 +31,9 @@ class Board:
         """What an earlier try wrote after `step` no longer shows."""
         if self._folder is None:
             return
-        try:
-            from torch.utils.tensorboard.writer import SummaryWriter
-        except ImportError:
-            raise ConfigError(
-                "training.tensorboard = true needs TensorBoard: pip install 'calque[tensorboard]', or set it to false"
-            ) from None
+        refuse_boardless()
+        from torch.utils.tensorboard.writer import SummaryWriter
+
         self._writer = SummaryWriter(str(self._folder / FOLDER), purge_step=step + 1)
 
     def add(self, line: Mapping[str, Any]) -> None:
@@ -48,3 +45,13 @@ class Board:
             if name not in LEFT_OUT:
                 self._writer.add_scalar(f"{kind}/{name}", value, line["step"])
         self._writer.flush()
+
+
+def refuse_boardless() -> None:
+    """Raises a ConfigError where TensorBoard is not installed."""
+    try:
+        import torch.utils.tensorboard.writer  # noqa: F401
+    except ImportError:
+        raise ConfigError(
+            "training.tensorboard = true needs TensorBoard: pip install tensorboard, or set it to false"
+        ) from None

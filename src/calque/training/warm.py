@@ -5,25 +5,36 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from calque.errors import ConfigError
+from calque.config import flat, to_values
+from calque.errors import ConfigError, first_few
 from calque.layers.adaptive import AdaptiveOutput
-from calque.models.model import Model
+from calque.models.model import Model, ModelConfig
 from calque.text import Tokenizer, Tokenizers
-from calque.translator import load
+from calque.translator import Translator, load
 
 KNOWN_SHARE = 0.5  # of the pieces; below it, the old rows would mean little
+SHOWN = 5  # weights that are named
 
 
-def warm_start(model: Model, tokenizers: Tokenizers, *, path: Path) -> list[str]:
+def refuse_unfit_start(model: Model, *, config: ModelConfig, path: Path) -> None:
+    """Raises an error for a folder whose weights no corpus could make fit: what can be known before one is read.
+
+    `model` may have any number of pieces.
+    """
+    old = load(path, device="cpu")
+    _refuse(_differences(model, old, config=config, same={"source": False, "target": False}), path=path)
+
+
+def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, path: Path) -> list[str]:
     """Puts the weights of a run or model folder into a model, and says what was taken from where.
 
     Rows of pieces that both vocabularies have are carried over; the rows of new pieces stay as they were drawn.
-    Anything else that does not fit is refused, all of it in one message.
+    Anything else that does not fit is refused.
     """
     old = load(path, device="cpu")
     rows = {"source": _rows(old.tokenizers.source, tokenizers.source)}
     rows["target"] = _rows(old.tokenizers.target, tokenizers.target)
-    given, problems = dict(old.model.named_parameters()), []
+    problems = []
     for side, found in rows.items():
         known = int((found >= 0).sum())
         if known < KNOWN_SHARE * len(found):
@@ -34,21 +45,39 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, path: Path) -> list[str]
     same = {side: _is_same(found, len(getattr(old.tokenizers, side).vocabulary)) for side, found in rows.items()}
     if isinstance(model.output, AdaptiveOutput) and not same["target"]:
         problems.append("an adaptive output layer orders the vocabulary, which must then be the same")
-    wanted = dict(model.named_parameters())
-    problems += [f"{name} is not in it" for name in wanted.keys() - given.keys()]
-    problems += [f"{name} is only in it" for name in given.keys() - wanted.keys()]
-    for name in sorted(wanted.keys() & given.keys()):
-        first = 1 if _changed(name, same) else 0
-        if wanted[name].shape[first:] != given[name].shape[first:]:
-            shapes = f"{tuple(given[name].shape)} there and {tuple(wanted[name].shape)} here"
-            problems.append(f"{name} has the shape {shapes}")
-    if problems:
-        told = "\n  ".join(sorted(problems))
-        raise ConfigError(f"training.warm_start: {path} does not fit this model:\n  {told}")
-    for name, value in wanted.items():
+    _refuse([*problems, *_differences(model, old, config=config, same=same)], path=path)
+    given = dict(old.model.named_parameters())
+    for name, value in model.named_parameters():
         changed = _changed(name, same)
         _take(value, given[name], rows=rows[changed] if changed else None)
     return [_told(side, found, path=path) for side, found in rows.items() if side == "target" or not tokenizers.joint]
+
+
+def _differences(model: Model, old: Translator, *, config: ModelConfig, same: dict[str, bool]) -> list[str]:
+    """Where an old model has other weights: the settings that say so, and the first of the weights."""
+    wanted, given = dict(model.named_parameters()), dict(old.model.named_parameters())
+    found = [f"{name} is not in it" for name in wanted.keys() - given.keys()]
+    found += [f"{name} is only in it" for name in given.keys() - wanted.keys()]
+    for name in wanted.keys() & given.keys():
+        first = 1 if _changed(name, same) else 0
+        if wanted[name].shape[first:] != given[name].shape[first:]:
+            shapes = f"{tuple(given[name].shape)} there and {tuple(wanted[name].shape)} here"
+            found.append(f"{name} has the shape {shapes}")
+    if not found:
+        return []
+    here, there = (dict(flat(to_values(each), name="model")) for each in (config, old.config))
+    settings = [
+        f"{key} is {there.get(key)!r} there and {here.get(key)!r} here"
+        for key in dict.fromkeys([*here, *there])
+        if here.get(key) != there.get(key) and not isinstance(here.get(key), float)  # rates change no shape
+    ]
+    return [*settings, *first_few(sorted(found), shown=SHOWN)]
+
+
+def _refuse(problems: list[str], *, path: Path) -> None:
+    if problems:
+        told = "\n  ".join(problems)
+        raise ConfigError(f"training.warm_start: {path} does not fit this model:\n  {told}")
 
 
 def _rows(old: Tokenizer, new: Tokenizer) -> Tensor:

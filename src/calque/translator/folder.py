@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from calque.config import Config, check, read_toml, to_toml
-from calque.errors import ConfigError, FolderError, TextError
+from calque.errors import ConfigError, FolderError, TextError, first_few
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.models.model import Model, ModelConfig, Sizes
@@ -148,7 +148,8 @@ def refuse_unfit(model: Model, weights: dict[str, Tensor], *, origin: str) -> No
         if name in weights and weights[name].is_floating_point() != value.is_floating_point()
     ]
     if problems:
-        raise FolderError(f"{origin}: the weights do not fit the model:\n  " + "\n  ".join(sorted(problems)))
+        told = "\n  ".join(first_few(sorted(problems)))
+        raise FolderError(f"{origin}: the weights do not fit the model:\n  {told}")
 
 
 def _read_confidence(path: Path) -> Confidence | None:

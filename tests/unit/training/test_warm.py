@@ -1,5 +1,6 @@
 """Warm start: what two vocabularies share is carried over row by row, and what does not fit is refused."""
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -86,9 +87,12 @@ def test_everything_that_does_not_fit_is_named(old: Run, tmp_path: Path) -> None
         )
     said = str(caught.value)
     assert "does not fit this model" in said
-    assert "decoder" in said
+    assert "model.encoder.layers is 1 there and 2 here" in said
+    assert "model.decoder.embedding is 12 there and 20 here" in said
     assert "is not in it" in said
-    assert not (tmp_path / "run" / "checkpoints").exists()
+    assert "more" in said.splitlines()[-1]
+    assert len(said.splitlines()) < 12
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_model_that_has_more_does_not_fit(old: Run, tmp_path: Path) -> None:
@@ -97,22 +101,35 @@ def test_a_model_that_has_more_does_not_fit(old: Run, tmp_path: Path) -> None:
 
 
 def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: Path) -> None:
-    settings = ("model.output.kind=adaptive", "training.label_smoothing=0", f"training.warm_start={old.folder}")
-    with pytest.raises(ConfigError, match="an adaptive output layer orders the vocabulary"):
-        make(tmp_path / "other", "luong", *settings, letters="hgfedcbaxy")
+    settings = ("model.output.kind=adaptive", "training.label_smoothing=0")
     with pytest.raises(ConfigError, match="is only in it") as caught:  # that of the other layer
-        make(tmp_path / "same", "luong", *settings)
+        make(tmp_path / "full", "luong", *settings, f"training.warm_start={old.folder}")
     assert "orders the vocabulary" not in str(caught.value)
+    adaptive = make(tmp_path / "adaptive", "luong", *settings).folder
+    with pytest.raises(ConfigError, match="an adaptive output layer orders the vocabulary"):
+        make(tmp_path / "other", "luong", *settings, f"training.warm_start={adaptive}", letters="hgfedcbaxy")
+    make(tmp_path / "same", "luong", *settings, f"training.warm_start={adaptive}")
 
 
 def test_a_vocabulary_that_is_hardly_known_is_refused(old: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"only 4 of 20 source pieces are known to it; take its own with text\.kind"):
         make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
+    assert not (tmp_path / "run").exists(), "the name can be used again"
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(CalqueError, match="nothing"):
         make(tmp_path, "luong", f"training.warm_start={tmp_path / 'nothing'}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_missing_tensorboard_is_noticed_before_anything_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
+    with pytest.raises(ConfigError, match="pip install tensorboard"):
+        make(tmp_path, "luong", "training.tensorboard=true")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_run_killed_in_its_first_save_still_starts_warm(
