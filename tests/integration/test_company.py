@@ -1,5 +1,6 @@
 """Several models: ensembles, a language model at each step, and a noisy channel, over the commands."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -159,5 +160,43 @@ def test_a_language_model_is_trained_from_text_alone(command, tmp_path: Path) ->
     answer = command("train", "--text", corpus["target"], "--run", tmp_path / "run", *options)
     assert answer.code == 0, answer.err
     assert calque.load(tmp_path / "run").is_language_model
+    assert f"next: calque score {tmp_path / 'run'} --target FILE" in answer.err
+    assert "# A language model" in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     wrong = command("train", "--text", corpus["target"], "--source", corpus["source"], "--target", corpus["target"])
     assert wrong.code == 2
+
+
+def test_a_language_model_scores_text_and_translates_nothing(
+    runs: dict[str, Path], command: Callable[..., Answer], tmp_path: Path
+) -> None:
+    text = tmp_path / "text"
+    text.write_text("a b c\nh g f e\n", encoding="utf-8")
+    lm = runs["language"]
+    scored = command("score", lm, "--target", text)
+    assert scored.code == 0, scored.err
+    expected = [found.log_prob for found in calque.load(lm).score(["", ""], ["a b c", "h g f e"])]
+    assert [float(line.split("\t")[0]) for line in scored.out.splitlines()] == pytest.approx(expected, abs=1e-4)
+    assert "2 lines" in scored.err
+    for arguments in (
+        ("translate", lm, "--input", text),
+        ("translate", runs["one"], "--ensemble", lm, "--input", text),
+        ("translate", runs["one"], "--reverse", lm, "--input", text),
+        ("evaluate", lm, "--source", text, "--reference", text),
+        ("score", lm, "--source", text, "--target", text),
+    ):
+        answer = command(*arguments)
+        assert (answer.code, answer.out) == (2, ""), arguments
+        assert "is a language model" in answer.err
+    answer = command("score", runs["one"], "--target", text)
+    assert (answer.code, answer.out) == (2, "")
+    assert "--source is missing" in answer.err
+
+
+def test_text_is_for_language_models_and_pairs_are_not(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    corpus = toy_corpus(tmp_path / "corpus")
+    sides = ["--source", corpus["source"], "--target", corpus["target"]]
+    for arguments in ([*sides, "--system", "language"], ["--text", corpus["target"], "--system", "tiny"]):
+        answer = command("train", *arguments, "--run", tmp_path / "run")
+        assert (answer.code, answer.out) == (2, "")
+        assert "a language model" in answer.err
+        assert not (tmp_path / "run").exists()

@@ -94,7 +94,10 @@ def test_all_problems_come_at_once() -> None:
         ({"widht": 3}, "widht: unknown key; did you mean 'width'?"),
         ({"schedule": {"kind": "warmup", "stesp": 1}}, "schedule.stesp: unknown key; did you mean 'steps'?"),
         ({"schedule": {"kind": "constant", "qqq": 1}}, "schedule.qqq: unknown key; known: kind, rate"),
-        ({"schedule": {"kind": "constant", "peak": {}}}, "schedule.peak: unknown key with this kind; it is one of kind = 'warmup'"),
+        (
+            {"schedule": {"kind": "constant", "peak": {}}},
+            "schedule.peak: unknown key with this kind; it is one of kind = 'warmup'",
+        ),
         ({"level": "hihg"}, "level: 'hihg' is not one of 'low' or 'high'; did you mean 'high'?"),
         ({"level": "other"}, "level: 'other' is not one of 'low' or 'high'"),
         (

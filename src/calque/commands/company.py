@@ -55,10 +55,21 @@ class Company(NamedTuple):
             raise DataError(
                 f"{self.language}: reads a source, so it is no language model; train one with --system language"
             )
+        for path in (self.model, *self.ensemble, *((self.reverse,) if self.reverse else ())):
+            refuse_sourceless(loaded[path], path=path)
         translator, others = loaded[self.model], [loaded[each] for each in self.ensemble]
         if self.reverse is not None:
             return translator.beside(others) if others else translator, Channel(loaded[self.reverse], prior)
         return translator.beside(others, language=prior) if others or prior else translator, None
+
+
+def refuse_sourceless(translator: Translator, *, path: Path) -> None:
+    """Raises a DataError for a language model where there is something to translate."""
+    if translator.is_language_model:
+        raise DataError(
+            f"{path}: is a language model, which translates nothing; `calque score {path} --target FILE` tells how "
+            f"likely a text is, and `calque translate RUN --language {path}` lets it help a translator"
+        )
 
 
 def search_of(

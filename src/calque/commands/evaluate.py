@@ -26,6 +26,7 @@ def evaluate(
         calque evaluate runs/1 --source test.de --reference test.en
     """
     from calque.commands.choices import choice
+    from calque.commands.company import refuse_sourceless
     from calque.commands.progress import counting
     from calque.data.alignment import refuse_misaligned
     from calque.evaluation.metrics import score_translations
@@ -36,6 +37,7 @@ def evaluate(
     if len(sources) != len(references):
         refuse_misaligned(source, target=reference)
     translator = load(model, device=choice(device, ("auto", "cpu", "cuda", "mps"), option="--device"))
+    refuse_sourceless(translator, path=model)
     search = translator.search.model_copy(update={"beam": beam} if beam else {})
     translations, cut = [], 0
     with counting("translating", total=len(sources)) as more:

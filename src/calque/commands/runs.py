@@ -106,7 +106,7 @@ def _row(run: Path) -> Row:
         return Row(str(run), state=f"damaged: {str(error).splitlines()[0]}")
     training, model = config.get("training", {}), config.get("model", {})
     metric = "loss" if model.get("encoder", {}).get("kind") == "none" else training.get("metric", "bleu")
-    best = next((line for line in reversed(lines) if line.get("best")), {})
+    best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
     saved = _saved(run)
     if owner(run) is not None:
         step, state = max((line["step"] for line in lines), default=0), "running"

@@ -11,6 +11,7 @@ import typer
 
 from calque.commands.choices import choice
 from calque.commands.inputs import LINE_LIMIT, input_lines, is_pipe, refuse_unreadable
+from calque.errors import DataError
 
 if TYPE_CHECKING:
     from calque.data.lines import Line
@@ -19,8 +20,8 @@ if TYPE_CHECKING:
 
 def score(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    source: Annotated[Path, typer.Option(help="Sentences, one a line (plain or .gz).")],
-    target: Annotated[Path, typer.Option(help="Their translations, line by line.")],
+    target: Annotated[Path, typer.Option(help="Translations, one a line (plain or .gz); of a language model, text.")],
+    source: Annotated[Path | None, typer.Option(help="What they translate; not for a language model.")] = None,
     format: Annotated[str, typer.Option(help="tsv (log-probability, per piece) or jsonl (each piece).")] = "tsv",
     output: Annotated[Path | None, typer.Option(help="Where the scores go; else stdout.")] = None,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
@@ -28,11 +29,14 @@ def score(
 ) -> None:
     """Give the log-probability of translations that are there already; one line out for each pair in.
 
-    It is what search would give the same translation: log P of all its pieces and its end, in nats.
+    It is what search would give the same translation: log P of all its pieces and its end, in nats. A language model
+    scores text alone.
 
-    Example:
+    Examples:
 
         calque score runs/1 --source test.de --target test.en
+
+        calque score runs/english --target news.en
     """
     from calque.commands.progress import counting
     from calque.commands.resuming import refuse_output, sink
@@ -46,6 +50,10 @@ def score(
     refuse_output(output, source, target)
     count = _count(source, target)
     translator = load(model, device=where, precision=fine)
+    if translator.is_language_model and source is not None:
+        raise DataError(f"--source: {model} is a language model and reads none; leave it out")
+    if not translator.is_language_model and source is None:
+        raise DataError(f"--source is missing: {model} translates, so what it is given to score are translations of it")
     done, pieces, total = 0, 0, 0.0
     pairs = _pairs(source, target)
     with sink(output) as out, counting("scoring", total=count) as more:
@@ -55,12 +63,13 @@ def score(
                 total, pieces = total + found.log_prob, pieces + len(found.log_probs)
                 done = pair[0].number
                 if found.cut or any(line.cut for line in pair):
-                    typer.echo(f"{source}: line {done}: too long; only the beginnings of the pair were read", err=True)
+                    typer.echo(f"{source or target}: line {done}: too long; only its beginning was read", err=True)
                 out.write(_row(found, number=done, format=chosen))
             out.flush()
             more(len(window))
     perplexity = math.exp(min(-total / max(pieces, 1), 700.0))
-    typer.echo(f"{done:,} pairs, {pieces:,} pieces, perplexity {perplexity:.3f} per piece", err=True)
+    kind = "pairs" if source else "lines"
+    typer.echo(f"{done:,} {kind}, {pieces:,} pieces, perplexity {perplexity:.3f} per piece", err=True)
 
 
 def _row(found: "Scored", *, number: int, format: str) -> bytes:
@@ -70,22 +79,27 @@ def _row(found: "Scored", *, number: int, format: str) -> bytes:
     return f"{found.log_prob:.4f}\t{found.log_prob / len(found.log_probs):.4f}\n".encode()
 
 
-def _count(source: Path, target: Path) -> int | None:
-    """How many pairs there are; None where that cannot be known before they are read. Misaligned files are refused."""
+def _count(source: Path | None, target: Path) -> int | None:
+    """How many there are; None where that cannot be known before they are read. Misaligned files are refused."""
     from calque.data.alignment import refuse_misaligned
     from calque.data.lines import file_lines
 
-    if is_pipe(source) or is_pipe(target):
+    files = [path for path in (source, target) if path]
+    if any(map(is_pipe, files)):
         return None
-    sources, targets = (sum(1 for _ in file_lines(path, limit=LINE_LIMIT)) for path in (source, target))
-    if sources != targets:
+    counts = [sum(1 for _ in file_lines(path, limit=LINE_LIMIT)) for path in files]
+    if source and counts[0] != counts[-1]:
         refuse_misaligned(source, target=target)
-    return sources
+    return counts[-1]
 
 
-def _pairs(source: Path, target: Path) -> Iterator[tuple["Line", "Line"]]:
+def _pairs(source: Path | None, target: Path) -> Iterator[tuple["Line", "Line"]]:
+    """Sources and targets; where there is no source, with nothing in place of it."""
     from calque.data.alignment import refuse_misaligned
 
+    if source is None:
+        yield from ((line._replace(text="", cut=False), line) for line in input_lines(target, invalid="fail"))
+        return
     for one, other in zip_longest(*(input_lines(path, invalid="fail") for path in (source, target))):
         if one is None or other is None:
             refuse_misaligned(source, target=target)

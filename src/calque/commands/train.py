@@ -73,6 +73,7 @@ def train(
             assignments=overrides or [],
             scale=1.0 if scale is None else scale,
         )
+        _refuse_other_side(values, text=text is not None, pairs=source is not None)
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if os.environ.get("RANK", "0") != "0":
         return  # the leading rank speaks for all
@@ -95,8 +96,20 @@ def _told(done: "Run") -> list[str]:
         name for name in ("model", "plots/training.png", "samples.txt", "metrics.jsonl") if (folder / name).exists()
     ]
     lines.append(f"made: {', '.join(f'{folder}/{name}' for name in made)}")
-    lines.append(f"next: calque translate {folder} --input FILE")
+    is_language_model = done.config.model.encoder.kind == "none"
+    use = f"score {folder} --target FILE" if is_language_model else f"translate {folder} --input FILE"
+    lines.append(f"next: calque {use}")
     return lines
+
+
+def _refuse_other_side(values: dict[str, Any], *, text: bool, pairs: bool) -> None:
+    """Raises a ConfigError where a language model is given a source, or another model text alone."""
+    encoder = values.get("model", {}).get("encoder", {})
+    is_language_model = isinstance(encoder, dict) and encoder.get("kind") == "none"
+    if text and not is_language_model:
+        raise ConfigError("--text is for a language model (--system language); this one reads a source: give --source")
+    if pairs and is_language_model:
+        raise ConfigError("--source: a language model reads none; give --text, or a --system that translates")
 
 
 def _corpora(

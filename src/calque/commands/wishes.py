@@ -45,7 +45,7 @@ class Requests:
 
     def __init__(self, name: str, *, prefixes: Path | None, terms: Path | None, inline: bool) -> None:
         self.name, self.inline = name, inline
-        self.prefixes = [line.text for line in _lines(prefixes)] if prefixes else None
+        self.prefixes = [line.text.strip() for line in _lines(prefixes)] if prefixes else None
         self.file = prefixes
         self.terms = [(_pattern(term), phrase) for term, phrase in _pairs(terms)] if terms else []
 

@@ -65,16 +65,19 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
 
 def _card(experiment: Experiment, prepared: Prepared, *, parameters: int) -> str:
     encoder, decoder = experiment.model.encoder, experiment.model.decoder
+    is_language_model = encoder.kind == "none"
+    use, call = ("score FOLDER --target", "score") if is_language_model else ("translate FOLDER --input", "translate")
+    given = '[""], ["..."]' if is_language_model else '"..."'
     return "\n".join(
         [
-            "# A translation model",
+            f"# A {'language' if is_language_model else 'translation'} model",
             "",
             f"- encoder: {encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
             f"- trained on {len(prepared.train):,} pairs with Calque {__version__}, seed {experiment.seed}",
             f"- data fingerprint: {prepared.digest}",
             "",
-            "Use it: `calque translate FOLDER --input FILE`, or in Python",
-            '`calque.load("FOLDER").translate("...")`. `manifest.json` holds the SHA-256 of every file here.',
+            f"Use it: `calque {use} FILE`, or in Python",
+            f'`calque.load("FOLDER").{call}({given})`. `manifest.json` holds the SHA-256 of every file here.',
             "",
         ]
     )

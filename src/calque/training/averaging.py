@@ -16,6 +16,7 @@ from calque.training.journal import read_journal
 from calque.training.lock import owner
 from calque.training.runs import CONFIG
 from calque.training.sharding import part_of, whole
+from calque.training.validation import worth
 from calque.translator import load, load_weights_into, save_model
 
 
@@ -55,9 +56,8 @@ def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
     config = read_toml(run / CONFIG)
     is_language_model = config.get("model", {}).get("encoder", {}).get("kind") == "none"
     metric = "loss" if is_language_model else config.get("training", {}).get("metric", "bleu")
-    sign = 1 if metric in ("loss", "perplexity", "ter") else -1
     found = {
-        line["step"]: (sign * line.get(metric, sign * math.inf), line["loss"], line["step"])
+        line["step"]: (-worth(line[metric], metric=metric) if metric in line else math.inf, line["loss"], line["step"])
         for line in read_journal(run / "metrics.jsonl")
         if line["kind"] == "valid" and "averaged" not in line and line["step"] in steps
     }

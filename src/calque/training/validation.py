@@ -13,6 +13,7 @@ from calque.tasks.translation import mean_loss
 from calque.translator import Translator
 
 Metric = Literal["bleu", "chrf", "ter", "exact_match", "loss", "perplexity"]
+CHANCE = 1.0  # a BLEU below it is a word here and there
 
 
 class ValidationSet(NamedTuple):
@@ -46,13 +47,19 @@ class Validation(NamedTuple):
 
     def value(self, metric: Metric) -> float:
         """How good it is: more is better."""
-        found = float(getattr(self, metric))
-        return -found if metric in ("loss", "perplexity", "ter") else found
+        return worth(float(getattr(self, metric)), metric=metric)
 
     def described(self, metric: Metric) -> str:
         """In words, for a person."""
         also = {"chrf": f", chrF {self.chrf:.1f}", "ter": f", TER {self.ter:.1f}"}.get(metric, "")
         return f"validation loss {self.loss:.3f}, BLEU {self.bleu:.1f}{also}, exact {self.exact_match:.1f} %"
+
+
+def worth(found: float, *, metric: str) -> float:
+    """How good a metric's value is: more is better. A BLEU below 1 is chance and counts as none: then the loss decides."""
+    if metric == "bleu":
+        return found if found >= CHANCE else min(found, 0.0)
+    return -found if metric in ("loss", "perplexity", "ter") else found
 
 
 NOTHING = Validation(math.nan, math.nan, math.nan, math.nan, math.nan, [])

@@ -9,6 +9,8 @@ from calque.data.plan import BatchConfig
 from calque.data.store import store_of
 from calque.evaluation.metrics import bleu
 from calque.search.settings import SearchConfig
+from calque.training.progress import Progress
+from calque.training.settings import TrainingConfig
 from calque.training.validation import Validation, ValidationSet, validate
 from calque.translator import load
 
@@ -36,3 +38,15 @@ def test_a_validation_is_what_the_translator_says_by_itself(trained: Path) -> No
 def test_perplexity_is_the_exponential_of_the_loss_and_finite() -> None:
     assert Validation(2.5, 0.0, 0.0, 0.0, math.nan, []).perplexity == math.exp(2.5)
     assert math.isfinite(Validation(1e6, 0.0, 0.0, 0.0, math.nan, []).perplexity)
+
+
+def test_a_bleu_that_is_chance_leaves_the_choice_to_the_loss() -> None:
+    """As in the first steps of a run: BLEU 0.012 of words that happen to be right, and then 0 with a lower loss."""
+    progress, config = Progress(), TrainingConfig()
+    kept = []
+    for loss, bleu_found in ((6.6, 0.012), (5.9, 0.0), (5.5, 0.9), (5.7, 0.95), (5.6, 1.2), (5.4, 1.1)):
+        found = Validation(loss, bleu_found, 0.0, 0.0, math.nan, [])
+        kept.append(progress.judge(found.value("bleu"), loss=found.loss, config=config))
+    assert kept == [True, True, True, False, True, False]
+    assert Validation(2.0, 0.5, 0.3, 0.2, 90.0, []).value("chrf") == 0.3
+    assert Validation(2.0, 0.5, 0.3, 0.2, 90.0, []).value("ter") == -90.0
