@@ -114,6 +114,31 @@ def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: 
     assert third == ""
 
 
+def test_a_line_in_parts_has_parts_as_long_as_the_lines_of_training(command: Command, trained: Path) -> None:
+    """Far below source_limit; the model has seen 6 letters a line at the most."""
+    assert calque.load(trained).usual == (6, 1)
+    line, part = " ".join("abcdefgh" * 9), " ".join("abcdefgh" * 9)[: 2 * 6 - 1]
+    whole = command("translate", trained, "--long", "split", "--format", "jsonl", stdin=f"{line}\n".encode())
+    assert (whole.code, whole.err) == (0, "")
+    told = json.loads(whole.out)["candidates"][0]
+    assert told["pieces"].count("</s>") == 11
+    alone = command("translate", trained, stdin=f"{part}\n".encode()).out.strip()
+    assert told["text"].startswith(f"{alone} ")
+
+
+def test_translations_that_look_wrong_are_told_and_counted(command: Command, trained: Path) -> None:
+    """Such a score makes the empty translation best, wherever it is in the beam."""
+    empty = ("length_penalty=0", "end_normalisation=1000", "beam=12")
+    answer = command("translate", trained, *empty, stdin=b"a b c\n\n" + b"a b c d e f g h a b c d\n" * 12)
+    assert (answer.code, answer.out) == (0, "\n" * 14)
+    told = [f"standard input: line {line}: the translation is empty" for line in (1, *range(3, 12))]
+    assert answer.err.splitlines() == [*told, "standard input: 13 lines in all: the translation is empty"]
+    short = command("translate", trained, *empty, "beam=100", "minimum=1", stdin=b"a b c\n" + b"a b c d e f g h a b c d\n")
+    assert short.err == "standard input: line 2: the translation is far shorter than its source\n"
+    long = command("translate", trained, "minimum=20", "no_repeat=4", stdin=b"a b\n")
+    assert "line 1: the translation is far longer than its source" in long.err
+
+
 def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"no_repeat": 1, "minimum": 40})

@@ -40,8 +40,10 @@ class Answering(NamedTuple):
     def answers(self, lines: Sequence[Line]) -> Iterator[Answered]:
         """One for each line, in order; lines follow each other in their file."""
         asked = self.requests.of(lines)
-        tokenizers = self.translator.tokenizers
-        split = split_requests(asked, tokenizer=tokenizers.source, search=self.search) if self.splits else None
+        tokenizers, usual = self.translator.tokenizers, self.translator.usual
+        split = None
+        if self.splits:
+            split = split_requests(asked, tokenizer=tokenizers.source, search=self.search, usual=usual)
         given = split.requests if split else asked
         found = self.translator.stream(
             given,

@@ -1,6 +1,7 @@
 """Answers to the lines of a file or a pipe, and to what is typed, as soon as they are there."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 
 import typer
@@ -14,6 +15,14 @@ from calque.commands.windows import windows
 from calque.data.lines import Line
 from calque.errors import DataError, TextError
 
+SHOWN = 10  # lines that are told of each kind that looks wrong, before they are counted
+EMPTY = "the translation is empty"
+ODD = {
+    "loop": "the translation repeats itself",
+    "short": "the translation is far shorter than its source",
+    "long": "the translation is far longer than its source",
+}
+
 
 def stream(
     answering: Answering, lines: Iterator[Line], *, live: bool, rendering: Rendering, sink: Part | Through
@@ -25,14 +34,18 @@ def stream(
             typer.echo(f"{sink.path}: going on behind line {done:,}", err=True)
         elif isinstance(sink, Part) and sink.made_from is None:
             typer.echo(f"{sink.path}: made from a pipe; cut off, it would begin anew (files are resumed)", err=True)
+        odd: Counter[str] = Counter()
         for window in windows(lines, live=live, skip=done):
             for answered in answering.answers(window):
-                _report(answered, answering)
+                _report(answered, answering, odd)
                 sink.write(render(answered, rendering=rendering))
             sink.flush()
             more(len(window))
             done = window[-1].number
             sink.reached(done)
+        for message, count in odd.items():
+            if count > SHOWN:
+                typer.echo(f"{answering.requests.name}: {count:,} lines in all: {message}", err=True)
         answering.requests.end(done)
 
 
@@ -40,7 +53,7 @@ def converse(answering: Answering, *, rendering: Rendering | None) -> None:
     """Answers what is typed, line by line; as a file's lines would be where a format was asked for."""
     typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
     prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
-    number = 1
+    number, odd = 1, Counter[str]()
     while True:
         try:
             text = input(prompt)
@@ -55,7 +68,7 @@ def converse(answering: Answering, *, rendering: Rendering | None) -> None:
             typer.echo(str(error), err=True)
             continue
         number += 1
-        _report(answered, answering)
+        _report(answered, answering, odd)
         if rendering is not None:
             typer.echo(render(answered, rendering=rendering), nl=False)
             continue
@@ -63,8 +76,8 @@ def converse(answering: Answering, *, rendering: Rendering | None) -> None:
             typer.echo(each.text if answering.nbest == 1 else f"{each.score:8.3f}  {each.text}")
 
 
-def _report(answered: Answered, answering: Answering) -> None:
-    """Says on standard error what of a line was not translated, or looks wrong."""
+def _report(answered: Answered, answering: Answering, odd: Counter[str]) -> None:
+    """Says on standard error what of a line was not translated, or looks wrong; of all that is `odd`, the first."""
     line, translation = answered.line, answered.translation
     where = f"{answering.requests.name}: line {line.number}"
     if line.invalid is not None:
@@ -77,5 +90,8 @@ def _report(answered: Answered, answering: Answering) -> None:
         typer.echo(f"{where}: too long; only its beginning ({LINE_LIMIT:,} bytes) was read", err=True)
     elif best.cut:
         typer.echo(f"{where}: the translation reached its maximum length", err=True)
-    if "loop" in best.oddities:
-        typer.echo(f"{where}: the translation repeats itself", err=True)
+    is_empty = bool(answered.source.strip()) and not best.text.strip()
+    for message in [EMPTY] if is_empty else [ODD[sign] for sign in best.oddities]:
+        odd[message] += 1
+        if odd[message] <= SHOWN:
+            typer.echo(f"{where}: {message}", err=True)

@@ -46,7 +46,7 @@ def translate(
     ] = False,
     dictionary: Annotated[Path | None, typer.Option(help="Source word, tab, what replaces it when unknown.")] = None,
     long: Annotated[
-        str, typer.Option(help="A line with more pieces than the model reads: cut it, or split it into sentences.")
+        str, typer.Option(help="A long line: cut it at what the model reads, or split it into parts it is used to.")
     ] = "cut",
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions decoded together.")] = None,
     invalid: Annotated[str, typer.Option(help="A line that is not UTF-8: fail, skip (empty) or replace.")] = "fail",

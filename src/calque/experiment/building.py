@@ -1,5 +1,6 @@
 """What a run begins with: its model, drawn from the seed, and the job that the training loop is given."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -11,6 +12,7 @@ from calque.experiment.settings import Experiment
 from calque.models.model import Model, Sizes
 from calque.tensors import weightless
 from calque.text import UNK
+from calque.text.splitting import Usual, sentences_in
 from calque.training.board import refuse_boardless
 from calque.training.checkpoints import saved_steps
 from calque.training.job import Job
@@ -50,16 +52,25 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
     among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
     texts = prepared.valid_text
+    translator = Translator(model, prepared.tokenizers, config=experiment.model, search=experiment.search)
+    translator.usual = _usual(prepared, [source for source, _ in texts])
     return Job(
         experiment.training,
         experiment.seed,
-        Translator(model, prepared.tokenizers, config=experiment.model, search=experiment.search),
+        translator,
         prepared.train,
         ValidationSet(prepared.valid, [one for one, _ in texts], [other for _, other in texts]),
         folder,
         reporter,
         _card(experiment, prepared, parameters=parameters),
         ranks,
+    )
+
+
+def _usual(prepared: Prepared, sources: Sequence[str]) -> Usual:
+    """How long sources are; sentences are counted in those held out, as of the others only pieces are kept."""
+    return Usual.of(
+        pieces=(prepared.valid.source.lengths - 1).tolist(), sentences=[sentences_in(text) for text in sources]
     )
 
 

@@ -1,22 +1,42 @@
 """Long texts into parts that are short enough, at the ends of sentences where there are some."""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 _ENDS = re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])[」』”’）]*")
 _SPACES = re.compile(r"\s+")
 
 
-def split_long(text: str, *, fits: Callable[[str], bool]) -> list[str]:
+class Usual(NamedTuple):
+    """How long the lines are that a model has learnt from: all but one in a hundred have no more of it."""
+
+    pieces: int
+    sentences: int
+
+    @classmethod
+    def of(cls, *, pieces: Sequence[int], sentences: Sequence[int]) -> "Usual":
+        """Of the numbers of pieces and of sentences that some lines have."""
+        return cls(_most(pieces), _most(sentences))
+
+
+def sentences_in(text: str) -> int:
+    """How many there are, as far as their ends can be seen."""
+    return sum(1 for _ in _cut(text, _ENDS))
+
+
+def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str], bool] | None = None) -> list[str]:
     """Parts of the text that fit, as few as a reader from left to right makes; one part where the whole fits.
 
-    A sentence that does not fit is cut between words, and a word that does not, between characters.
+    A sentence that does not fit is cut between words, and a word that does not, between characters. `joins` says what
+    may stand in one part where that is less than what fits; a sentence that fits stays whole all the same.
     """
-    if fits(text):
+    joins = joins or fits
+    if joins(text):
         return [text]
     parts: list[str] = []
     for piece in _pieces(text, fits=fits):
-        if parts and fits(parts[-1] + piece):
+        if parts and joins(parts[-1] + piece):
             parts[-1] += piece
         else:
             parts.append(piece)
@@ -42,3 +62,8 @@ def _cut(text: str, ends: re.Pattern[str]) -> Iterator[str]:
             start = end.end()
     if start < len(text):
         yield text[start:]
+
+
+def _most(counts: Sequence[int]) -> int:
+    """The least number that 99 of 100 do not exceed, and 1 at least."""
+    return max(1, sorted(counts)[-(-99 * len(counts) // 100) - 1]) if counts else 1

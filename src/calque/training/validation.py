@@ -56,7 +56,7 @@ class Validation(NamedTuple):
 
 
 def worth(found: float, *, metric: str) -> float:
-    """How good a metric's value is: more is better. A BLEU below 1 is chance and counts as none: then the loss decides."""
+    """How good a metric's value is: more is better. A BLEU below 1 is chance and counts as 0: then the loss decides."""
     if metric == "bleu":
         return found if found >= CHANCE else min(found, 0.0)
     return -found if metric in ("loss", "perplexity", "ter") else found

@@ -17,11 +17,12 @@ from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.settings import SearchConfig
 from calque.tensors import weightless
 from calque.text import UNK, Tokenizers, load_tokenizers, save_tokenizers
+from calque.text.splitting import Usual
 from calque.translator.devices import DeviceName, PrecisionName, choose_device, choose_precision
 from calque.translator.translating import Translator
 
 KIND, FORMAT = "model", 1
-WEIGHTS, CONFIDENCE = "weights.safetensors", "confidence.json"
+WEIGHTS, CONFIDENCE, USUAL = "weights.safetensors", "confidence.json", "usual.json"
 
 
 class ModelFolder(Config):
@@ -54,6 +55,8 @@ def save_model(path: Path, translator: Translator, *, card: str) -> None:
         save_file(weights_of(translator.model), folder / WEIGHTS)
         if translator.confidence is not None:
             (folder / CONFIDENCE).write_text(json.dumps(translator.confidence._asdict()), encoding="ascii")
+        if translator.usual is not None:
+            (folder / USUAL).write_text(json.dumps(translator.usual._asdict()), encoding="ascii")
 
     write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
 
@@ -100,6 +103,7 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Tran
     model.to(device=chosen, dtype=kind).eval()
     translator = Translator(model, tokenizers, config=described.model, search=described.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
+    translator.usual = _read_usual(folder / USUAL)
     return translator
 
 
@@ -162,6 +166,18 @@ def _read_confidence(path: Path) -> Confidence | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
     raise FolderError(f"{path}: damaged: expected knots of growing numbers")
+
+
+def _read_usual(path: Path) -> Usual | None:
+    if not path.exists():
+        return None
+    try:
+        found = Usual(**json.loads(path.read_text(encoding="ascii")))
+        if all(type(value) is int and value > 0 for value in found):
+            return found
+    except (ValueError, TypeError, RecursionError):
+        pass
+    raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences")
 
 
 def _read_weights(path: Path) -> dict[str, Tensor]:

@@ -9,7 +9,7 @@ from calque.evaluation.alignment import words_of
 from calque.search.settings import SearchConfig
 from calque.text import EOS, PIECES, Tokenizer, Tokenizers
 from calque.text.scripts import is_unspaced
-from calque.text.splitting import split_long
+from calque.text.splitting import Usual, sentences_in, split_long
 from calque.translator.answers import Candidate, Detail, Request, Translation
 
 
@@ -25,15 +25,27 @@ class Split(NamedTuple):
             yield join(list(islice(translations, count)), tokenizers=tokenizers)
 
 
-def split_requests(requests: Sequence[Request], *, tokenizer: Tokenizer, search: SearchConfig) -> Split:
-    """The requests with each that has more pieces than the model reads in parts.
+def split_requests(
+    requests: Sequence[Request], *, tokenizer: Tokenizer, search: SearchConfig, usual: Usual | None = None
+) -> Split:
+    """The requests, in parts where they are longer than the model reads or than the `usual` line it has learnt from.
 
-    A prefix is the first part's; a required phrase is of the part in which its words begin, once.
+    Sentences stay whole up to twice what is usual. A prefix is the first part's; a required phrase is of the part in
+    which its words begin, once.
     """
+    limit = search.source_limit
+    whole, joined = (limit, limit) if usual is None else (min(2 * usual.pieces, limit), min(usual.pieces, limit))
+
+    def fits(text: str) -> bool:
+        return len(tokenizer.encode(text)) <= whole
+
+    def joins(text: str) -> bool:
+        return (usual is None or sentences_in(text) <= usual.sentences) and len(tokenizer.encode(text)) <= joined
+
     found: list[Request] = []
     counts: list[int] = []
     for request in requests:
-        parts = split_long(request.text, fits=lambda text: len(tokenizer.encode(text)) <= search.source_limit)
+        parts = split_long(request.text, fits=fits, joins=joins)
         own = _shared_out(request, parts or [request.text])
         found += own
         counts.append(len(own))

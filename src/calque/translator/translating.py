@@ -21,6 +21,7 @@ from calque.search.step import Hypothesis
 from calque.tasks.decoding import MARKS, pad_source
 from calque.tasks.translation import mean_loss
 from calque.text import Opened, Tokenizer, Tokenizers, open_source, open_target
+from calque.text.splitting import Usual
 from calque.translator.answers import NOTHING, Request, Scored, Translation, Wishes, answer_to_nothing
 from calque.translator.beginnings import Beginning, beginnings
 from calque.translator.company import Company, begin, refuse_strangers
@@ -57,6 +58,8 @@ class Translator:
         self.search = search
         self.company = Company()
         self.confidence: Confidence | None = None
+        self.usual: Usual | None = None
+        """How long the lines are that it has learnt from; not known of a model that was kept without it."""
 
     def beside(self, ensemble: Sequence["Translator"] = (), *, language: "Translator | None" = None) -> "Translator":
         """The same translator with others at its side: their probabilities are averaged, a language model is added.
@@ -71,6 +74,7 @@ class Translator:
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
         own = language.model if language else None
         joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
+        joined.usual = self.usual
         joined.company = Company(tuple(each.model for each in ensemble), own)
         return joined
 

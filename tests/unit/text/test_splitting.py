@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.text.splitting import split_long
+from calque.text.splitting import Usual, sentences_in, split_long
 
 
 def short(size: int):
@@ -20,6 +20,19 @@ def test_it_cuts_at_the_ends_of_sentences() -> None:
 def test_a_sentence_that_is_too_long_is_cut_between_words() -> None:
     assert split_long("aa bb cc dd", fits=short(6)) == ["aa bb", "cc dd"]
     assert split_long("abcdef gh", fits=short(4)) == ["abcd", "ef", "gh"]
+
+
+def test_sentences_are_joined_only_as_far_as_is_usual() -> None:
+    text = "One is here. Two! Is a third one there, too? Four."
+    found = split_long(text, fits=short(40), joins=short(18))
+    assert found == ["One is here. Two!", "Is a third one there, too?", "Four."], "what fits stays whole"
+    assert split_long("One. Two.", fits=short(40), joins=lambda part: sentences_in(part) <= 1) == ["One.", "Two."]
+
+
+def test_what_is_usual_is_what_all_but_one_in_a_hundred_have() -> None:
+    assert Usual.of(pieces=[*range(1, 100), 5000], sentences=[1] * 98 + [7, 7]) == (99, 7)
+    assert Usual.of(pieces=[3, 5], sentences=[1, 1]) == (5, 1)
+    assert Usual.of(pieces=[], sentences=[]) == (1, 1)
 
 
 @given(st.text(alphabet='ab. !?。猫\n"', max_size=60), st.integers(1, 12))
