@@ -16,8 +16,9 @@ from typing import Any
 import pytest
 
 import calque
+from calque.experiment import train
 from calque.translator import Wishes
-from tests.conftest import Answer, environment
+from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
 
 Command = Callable[..., Answer]
 LINES = ["a b c", "", "h g f e", "b b a", "c d e f g"]
@@ -133,10 +134,30 @@ def test_translations_that_look_wrong_are_told_and_counted(command: Command, tra
     assert (answer.code, answer.out) == (0, "\n" * 14)
     told = [f"standard input: line {line}: the translation is empty" for line in (1, *range(3, 12))]
     assert answer.err.splitlines() == [*told, "standard input: 13 lines in all: the translation is empty"]
-    short = command("translate", trained, *empty, "beam=100", "minimum=1", stdin=b"a b c\n" + b"a b c d e f g h a b c d\n")
+    short = command(
+        "translate", trained, *empty, "beam=100", "minimum=1", stdin=b"a b c\n" + b"a b c d e f g h a b c d\n"
+    )
     assert short.err == "standard input: line 2: the translation is far shorter than its source\n"
     long = command("translate", trained, "minimum=20", "no_repeat=4", stdin=b"a b\n")
     assert "line 1: the translation is far longer than its source" in long.err
+
+
+def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_path: Path) -> None:
+    refused = command("translate", trained, "temperature=0.5", stdin=b"a b\n")
+    assert (refused.code, refused.out) == (2, "")
+    assert "method=sample" in refused.err
+    corpus = toy_corpus(tmp_path / "corpus")
+    with without_plots():
+        plain = train(toy_values(corpus, "plain"), run=tmp_path / "plain", quiet=True).folder
+    answer = command("translate", plain, "--format", "jsonl", "--attention", stdin=b"a b\n")
+    assert answer.code == 0
+    assert answer.err.splitlines()[0].startswith("--attention: changes nothing here")
+    links = tmp_path / "links"
+    links.write_text("0-0\n" * 150, encoding="utf-8")
+    files = ["--source", corpus["source"], "--target", corpus["target"], "--alignments", links]
+    unread = command("train", *files, "--run", tmp_path / "guided")
+    assert (unread.code, (tmp_path / "guided").exists()) == (2, False)
+    assert "training.objective.guidance.weight=0.1" in unread.err
 
 
 def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -> None:

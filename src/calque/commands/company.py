@@ -82,6 +82,8 @@ def search_of(
     for text in settings:
         if "=" not in text:
             raise ConfigError(f"{text!r} is not a setting: write KEY=VALUE, e.g. coverage=0.2")
+    if beam and any(text.removeprefix("search.").partition("=")[0].strip() == "beam" for text in settings):
+        raise ConfigError("beam is given twice: as a setting and as --beam; leave one of them out")
     values = {key: value for key, value in to_values(own).items() if key != "beam"}
     values |= {key: value for key, value in (("beam", beam), ("batch_tokens", batch_tokens)) if value}
     values, origin = override(values, [text.removeprefix("search.") for text in settings]), "search settings"

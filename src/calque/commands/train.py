@@ -19,7 +19,7 @@ def train(
     config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
     source: Annotated[Path | None, typer.Option(help="Source sentences, one a line (plain or .gz).")] = None,
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
-    alignments: Annotated[Path | None, typer.Option(help="Links of their words (Pharaoh), to guide attention.")] = None,
+    alignments: Annotated[Path | None, typer.Option(help="Links of their words (Pharaoh), for guidance.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text alone, for a language model (--system language).")] = None,
     valid_source: Annotated[Path | None, typer.Option(help="Validation sources; else 1 % is held out.")] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
@@ -62,6 +62,7 @@ def train(
         raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
     from calque import experiment
     from calque.commands.progress import preparing
+    from calque.config import read_toml
 
     if resume is not None:
         done = experiment.resume(resume, preparing=preparing)
@@ -74,6 +75,13 @@ def train(
             scale=1.0 if scale is None else scale,
         )
         _refuse_other_side(values, text=text is not None, pairs=source is not None)
+        if alignments is not None and not _guidance(values):
+            raise ConfigError(
+                "--alignments: training.objective.guidance.weight is 0, so they would guide nothing; set it, e.g. "
+                "training.objective.guidance.weight=0.1"
+            )
+        if config is not None and system is not None and "model" in read_toml(config):
+            typer.echo(f"--system {system} stands in place of the model that {config} describes", err=True)
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if os.environ.get("RANK", "0") != "0":
         return  # the leading rank speaks for all
@@ -100,6 +108,13 @@ def _told(done: "Run") -> list[str]:
     use = f"score {folder} --target FILE" if is_language_model else f"translate {folder} --input FILE"
     lines.append(f"next: calque {use}")
     return lines
+
+
+def _guidance(values: dict[str, Any]) -> object:
+    """The weight of guidance, if one is given."""
+    for key in ("training", "objective", "guidance", "weight"):
+        values = values.get(key, {}) if isinstance(values, dict) else {}
+    return values
 
 
 def _refuse_other_side(values: dict[str, Any], *, text: bool, pairs: bool) -> None:

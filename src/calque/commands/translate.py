@@ -76,6 +76,7 @@ def translate(
     """
     from calque.commands.answering import Answering
     from calque.commands.company import Company, search_of
+    from calque.commands.idle import refuse_idle_settings
     from calque.commands.rendering import Rendering
     from calque.commands.resuming import fingerprint, refuse_output, sink
     from calque.commands.streaming import converse, stream
@@ -91,8 +92,11 @@ def translate(
     refuse_output(output, input, *files)
     translator, channel = company.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
+    refuse_idle_settings(settings or [], search=search, company=company)
     requests = Requests(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
     wishes = wishes_of(forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator)
+    if attention and not translator.attends:
+        typer.echo("--attention: changes nothing here: this model has no attention, so its weights are null", err=True)
     answering = Answering(translator, search, requests, wishes, nbest, splits, channel)
     if input is None and output is None and sys.stdin.isatty():
         converse(answering, rendering=rendering if format else None)

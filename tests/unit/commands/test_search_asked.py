@@ -1,8 +1,11 @@
 """What search becomes of a model's own settings and of those asked for: a beam nobody set follows the rest."""
 
+from pathlib import Path
+
 import pytest
 
-from calque.commands.company import search_of
+from calque.commands.company import Company, search_of
+from calque.commands.idle import refuse_idle_settings
 from calque.errors import ConfigError
 from calque.search.settings import SearchConfig
 
@@ -32,7 +35,9 @@ def test_a_beam_that_nobody_asked_for_is_as_wide_as_need_be(settings: list[str],
 
 def test_a_beam_that_was_asked_for_stays() -> None:
     assert found(beam=3).beam == 3
-    assert found("beam=4", beam=3).beam == 4
+    assert found("beam=4").beam == 4
+    with pytest.raises(ConfigError, match="beam is given twice"):
+        found("beam=4", beam=3)
     assert found(beam=3, nbest=7).beam == 3, "the translator says that this is too few"
     with pytest.raises(ConfigError, match="beam 5 must be a multiple of groups 2"):
         found("groups=2", beam=5)
@@ -62,3 +67,31 @@ def test_every_seed_that_a_config_can_hold_is_one() -> None:
     assert found(f"seed={2**63 - 1}").seed == 2**63 - 1
     with pytest.raises(ConfigError, match="seed: input should be less than 9223372036854775808"):
         found(f"seed={2**63}")
+
+
+ALONE = Company(Path("run"), (), None, None, "cpu", "float32")
+
+
+@pytest.mark.parametrize(
+    ("setting", "enough", "company"),
+    [
+        ("temperature=0.5", ["method=sample"], ALONE),
+        ("top_p=0.9", ["method=risk"], ALONE),
+        ("seed=4", ["method=sample"], ALONE),
+        ("samples=4", ["method=risk"], ALONE),
+        ("diversity=2.0", ["groups=2"], ALONE),
+        ("patience=3.0", ["stopping=patience"], ALONE),
+        ("language_weight=3.0", [], ALONE._replace(language=Path("other"))),
+        ("prior_weight=3.0", [], ALONE._replace(language=Path("other"), reverse=Path("other"))),
+        ("channel_weight=3.0", [], ALONE._replace(reverse=Path("other"))),
+        ("ensemble=log-probabilities", [], ALONE._replace(ensemble=(Path("other"),))),
+    ],
+)
+def test_a_setting_that_nothing_reads_is_refused(setting: str, enough: list[str], company: Company) -> None:
+    for settings in ([setting], [f"search.{setting}"]):
+        with pytest.raises(ConfigError, match=f"{setting} changes nothing: it is read only with "):
+            refuse_idle_settings(settings, search=found(*settings), company=ALONE)
+    refuse_idle_settings([setting, *enough], search=found(setting, *enough), company=company)
+    key = setting.split("=")[0]
+    usual = f"{key}={SearchConfig.model_fields[key].default}"
+    refuse_idle_settings([usual], search=found(usual), company=ALONE)
