@@ -23,7 +23,7 @@ from calque.errors import (
 if TYPE_CHECKING:
     from calque.experiment import Experiment, Run, resume, train
     from calque.search.settings import SearchConfig
-    from calque.translator import Candidate, Request, Translation, Translator, load
+    from calque.translator import Candidate, Request, Translation, Translator, Wishes, load
 
 __version__ = "0.1.0"
 
@@ -43,6 +43,7 @@ __all__ = [
     "Translation",
     "Translator",
     "UserError",
+    "Wishes",
     "__version__",
     "load",
     "resume",
@@ -52,7 +53,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(["Experiment", "Run", "resume", "train"], "calque.experiment"),
     "SearchConfig": "calque.search.settings",
-    **dict.fromkeys(["Candidate", "Request", "Translation", "Translator", "load"], "calque.translator"),
+    **dict.fromkeys(["Candidate", "Request", "Translation", "Translator", "Wishes", "load"], "calque.translator"),
 }
 
 

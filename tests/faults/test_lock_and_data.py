@@ -112,6 +112,7 @@ def test_data_that_changed_since_the_run_began_is_refused_with_what_changed(
     assert "Traceback" not in refused.err
     for text in expected:
         assert text in refused.err
+    assert "remove this one" not in refused.err, "which would not help a run that has begun"
     assert sorted(path.name for path in (folder / "run" / "checkpoints").iterdir()) == checkpoints
     tally("changed data", family, tried=1, wrong=[])
 

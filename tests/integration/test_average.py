@@ -48,7 +48,10 @@ def test_the_last_ones(
 ) -> None:
     answer = command("average", run, *options, "--output", tmp_path / "mean")
     assert (answer.code, answer.out) == (0, f"{tmp_path / 'mean'}\n")
-    assert f"the mean of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}" in answer.err
+    several = f"the mean of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}"
+    assert (
+        several if len(steps) > 1 else f"there is one checkpoint to take the mean of: it is that of step {steps[0]}"
+    ) in (answer.err)
     found = load_file(tmp_path / "mean" / "weights.safetensors")
     for name, value in expected(run, *steps).items():
         torch.testing.assert_close(found[name], value, rtol=0, atol=1e-7)

@@ -486,7 +486,15 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
     corpus["source"].write_bytes(b"\xff\n" + corpus["source"].read_bytes().split(b"\n", 1)[1])
     bad = command("data", "check", *sides(corpus), "text.kind=words")
     assert bad.code == 2
-    assert f"{corpus['source']}: line 1, byte 1" in bad.err
+    assert f"{corpus['source']}: line 1, byte 1" in bad.out
+    assert "1 problem that training would not begin with" in bad.err
+    with corpus["source"].open("ab") as file:
+        file.write(b"one more\n")
+    worse = command("data", "check", *sides(corpus), "text.kind=words")
+    assert "150 lines, 149 pairs" in worse.out
+    assert f"{corpus['source']}: line 1, byte 1" in worse.out, "told beside the other"
+    assert worse.out.count("has 151 lines") == 1
+    assert "2 problems" in worse.err
     refused(command("data", "check", "--source", corpus["source"]), "give --source and --target")
     refused(command("data", "check", *sides(corpus), "--test-source", corpus["source"]), "--test-target")
 

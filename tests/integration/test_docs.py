@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,6 +27,21 @@ def _commands() -> Iterator[tuple[str, str]]:
 
 
 COMMANDS = list(_commands())
+
+
+def test_search_from_python_works_as_written(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = (DOCS / "search.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "book").symlink_to(trained)
+    monkeypatch.chdir(tmp_path)
+    for word, letter in (("The", "a"), ("station", "b"), ("train", "c")):  # what this model can say
+        example = example.replace(f'"{word}"', f'"{letter}"')
+    found: dict[str, Any] = {}
+    exec(example, found)
+    assert len(found["translation"].candidates) == 1
+    assert found["best"].text.startswith("a")
+    assert "b" in found["best"].text
 
 
 def test_there_are_such_commands() -> None:

@@ -1,6 +1,7 @@
 """`calque runs`, and what TensorBoard gets to see."""
 
 import os
+import re
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -74,6 +75,26 @@ def test_a_run_is_not_done_before_all_of_it_is_saved(
     resume(tmp_path / "run", quiet=True)
     row = command("runs", tmp_path / "run").out.splitlines()[1].split("\t")
     assert (row[3], row[4], row[8]) == ("14", "14", "done")
+
+
+def test_a_run_that_is_stopped_has_its_curves_too_and_counts_epochs_as_its_log_does(tmp_path: Path) -> None:
+    drawn: list[Path] = []
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        original = Trainer._step
+
+        def step(self: Trainer, parts: list[object]) -> None:
+            original(self, parts)  # type: ignore[arg-type]
+            if self.progress.step == 9:
+                os.kill(os.getpid(), 15)
+
+        patch.setattr(Trainer, "_step", step)
+        patch.setattr("calque.experiment.running.draw_curves", drawn.append)
+        train(toy_values(toy_corpus(tmp_path / "corpus"), "plain"), run=tmp_path / "run", quiet=True)
+    assert drawn == [tmp_path / "run"]
+    lines = [line for line in read_journal(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
+    log = (tmp_path / "run" / "log.txt").read_text(encoding="utf-8")
+    assert [line["epoch"] for line in lines] == [int(epoch) for epoch in re.findall(r"epoch (\d+)", log)]
+    assert lines[0]["epoch"] == 1
 
 
 def test_a_damaged_run_is_a_row_and_no_run_a_message(tmp_path: Path, command: Callable[..., Answer]) -> None:

@@ -25,6 +25,7 @@ PUBLIC = {
     "Translation",
     "Translator",
     "UserError",
+    "Wishes",
     "__version__",
     "load",
     "resume",

@@ -69,6 +69,12 @@ def test_a_string_gives_a_string_and_a_list_a_list(translator: Translator) -> No
     )
 
 
+@pytest.mark.parametrize("text", [None, 3, ["a", None]])
+def test_what_is_no_text_is_refused_by_name(translator: Translator, text: Any) -> None:
+    with pytest.raises(TypeError, match="text must be a string or a list of strings"):
+        translator.translate(text)
+
+
 def test_one_line_out_for_each_line_in_and_empty_gives_empty(translator: Translator) -> None:
     found = translator.translate(LINES)
     assert len(found) == len(LINES)
@@ -262,6 +268,7 @@ def test_what_is_saved_comes_back(translator: Translator, tmp_path: Path) -> Non
     save_model(tmp_path / "model", translator, card="# a card\n")
     again = load(tmp_path / "model", device="cpu")
     assert (again.config, again.search) == (translator.config, translator.search)
+    assert again.usual == translator.usual == (6, 1)
     before = weights_of(translator.model)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(again.model).items())
     assert again.translate(LINES) == translator.translate(LINES)
@@ -367,6 +374,11 @@ def _more_words(folder: Path) -> None:
     _reseal(folder)
 
 
+def _usual(folder: Path, text: str) -> None:
+    (folder / "usual.json").write_text(text, encoding="utf-8")
+    _reseal(folder)
+
+
 SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "bit in the weights": (lambda folder: _flip(folder, "weights.safetensors"), "weights.safetensors"),
     "bit in the tokenizer": (lambda folder: _flip(folder, "tokenizer/source.vocabulary"), "source.vocabulary"),
@@ -390,6 +402,8 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "not even": (lambda folder: _edit(folder, old="width = 32", new="width = 33"), "config.toml"),
     "another output layer": (lambda folder: _edit(folder, old='"full"', new='"sampled"'), "proposal is missing"),
     "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
+    "no usual length": (lambda folder: _usual(folder, '{"pieces": 0, "sentences": 1}'), "usual.json"),
+    "a usual length of another kind": (lambda folder: _usual(folder, '{"pieces": "many"}'), "usual.json"),
     "another number of pieces": (
         lambda folder: _edit(folder, old="source_pieces = 12", new="source_pieces = 13"),
         "disagree",

@@ -34,5 +34,8 @@ def average(
         raise FolderError(f"{output}: there is something already; choose another folder for --output")
     folder = output or run / "averaged"
     steps = average_run(run, of=chosen, count=count, output=folder)
-    typer.echo(f"the mean of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}", err=True)
+    if len(steps) == 1:
+        typer.echo(f"there is one checkpoint to take the mean of: it is that of step {steps[0]}", err=True)
+    else:
+        typer.echo(f"the mean of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}", err=True)
     typer.echo(folder)

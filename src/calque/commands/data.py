@@ -61,11 +61,18 @@ def check(
         except DataError as error:
             report = checking.check(experiment.data, test=test)
             typer.echo("\n".join(report_lines(report)))
+            _refuse_told([problem for corpus in report.corpora for problem in (*corpus.problems, *corpus.invalid)])
             raise error
         report = checking.check(experiment.data, test=test, prepared=prepared, batch=experiment.training.batch)
     typer.echo("\n".join(report_lines(report)))
-    if problems := [problem for corpus in report.corpora for problem in corpus.problems]:
-        raise DataError("\n".join(problems))
+    _refuse_told([problem for corpus in report.corpora for problem in corpus.problems])
+
+
+def _refuse_told(problems: list[str]) -> None:
+    """Raises a DataError where there are some; what they are stands in the report."""
+    if problems:
+        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+        raise DataError(f"{count} that training would not begin with; the report on standard output tells of each")
 
 
 @app.command()

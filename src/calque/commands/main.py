@@ -1,6 +1,7 @@
 """The command line: what `calque` runs.
 
-Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved.
+Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved, 141 the reader of a pipe left (as for any
+program that SIGPIPE ends).
 """
 
 import os
@@ -12,6 +13,8 @@ import typer
 from calque import __version__
 from calque.commands import average, data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
 from calque.errors import CalqueError, ToldElsewhere, exit_code
+
+READER_LEFT = 128 + 13  # SIGPIPE
 
 app = typer.Typer(
     name="calque",
@@ -57,6 +60,10 @@ def told(work: Callable[[], object]) -> None:
     """Does the work; a mistake of the user's is one message, never a traceback."""
     try:
         work()
+    except SystemExit as end:
+        if isinstance(end.__context__, BrokenPipeError):  # click would call it a failure
+            sys.exit(READER_LEFT)
+        raise
     except ToldElsewhere as error:
         sys.exit(error.code)
     except CalqueError as error:

@@ -24,14 +24,14 @@ def preparing() -> Iterator[Callable[[str, int, int], None]]:
 
 
 @contextmanager
-def counting(what: str, *, total: int | None) -> Iterator[Callable[[int], None]]:
+def counting(what: str, *, total: int | None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A bar that counts to `total`: call it with how many more are done."""
-    with _bar(transient=False) as bar:
+    with _bar(transient=False, quiet=quiet) as bar:
         task = bar.add_task(what, total=total)
         yield lambda more: bar.update(task, advance=more)
 
 
-def _bar(*, transient: bool) -> Progress:
+def _bar(*, transient: bool, quiet: bool = False) -> Progress:
     console = Console(stderr=True)
     return Progress(
         TextColumn("{task.description}"),
@@ -40,5 +40,5 @@ def _bar(*, transient: bool) -> Progress:
         TimeRemainingColumn(),
         console=console,
         transient=transient,
-        disable=not console.is_terminal,
+        disable=quiet or not console.is_terminal,
     )

@@ -15,6 +15,7 @@ from calque.commands.windows import windows
 from calque.data.lines import Line
 from calque.errors import DataError, TextError
 
+INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
 SHOWN = 10  # lines that are told of each kind that looks wrong, before they are counted
 EMPTY = "the translation is empty"
 ODD = {
@@ -25,10 +26,21 @@ ODD = {
 
 
 def stream(
-    answering: Answering, lines: Iterator[Line], *, live: bool, rendering: Rendering, sink: Part | Through
+    answering: Answering,
+    lines: Iterator[Line],
+    *,
+    live: bool,
+    typed: bool = False,
+    rendering: Rendering,
+    sink: Part | Through,
 ) -> None:
-    """Writes the answers to lines, behind what a cut file holds already; where they are `live`, nobody waits."""
-    with sink, counting("translating", total=None) as more:
+    """Writes the answers to lines, behind what a cut file holds already; where they are `live`, nobody waits.
+
+    Who types them is told so, and sees no bar.
+    """
+    if typed:
+        typer.echo(INVITATION, err=True)
+    with sink, counting("translating", total=None, quiet=typed) as more:
         done = sink.lines
         if done:
             typer.echo(f"{sink.path}: going on behind line {done:,}", err=True)
@@ -51,7 +63,7 @@ def stream(
 
 def converse(answering: Answering, *, rendering: Rendering | None) -> None:
     """Answers what is typed, line by line; as a file's lines would be where a format was asked for."""
-    typer.echo("Type a sentence and press Enter; Ctrl-D ends.", err=True)
+    typer.echo(INVITATION, err=True)
     prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
     number, odd = 1, Counter[str]()
     while True:

@@ -6,10 +6,12 @@ import typer
 
 
 def systems(
-    name: Annotated[str | None, typer.Argument(help="Print this system's whole config.")] = None,
+    name: Annotated[
+        str | None, typer.Argument(help="Print this system's model, as a config's [model] section.")
+    ] = None,
     scale: Annotated[float, typer.Option(help="Multiply its widths, heads and layers, e.g. by 0.25.")] = 1.0,
 ) -> None:
-    """List the named systems with their papers, or print one's config.
+    """List the named systems with their papers, or print one as the [model] section of a config.
 
     Examples:
 

@@ -105,4 +105,6 @@ def translate(
     made_from = fingerprint(models=company.folders, input=input, files=files, settings=ways) if output else None
     lines = input_lines(input, invalid=policy)
     is_live = input is None or is_pipe(input)
-    stream(answering, lines, live=is_live, rendering=rendering, sink=sink(output, made_from=made_from))
+    typed = input is None and sys.stdin.isatty()
+    out = sink(output, made_from=made_from)
+    stream(answering, lines, live=is_live, typed=typed, rendering=rendering, sink=out)

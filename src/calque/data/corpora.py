@@ -152,6 +152,8 @@ def read_blocks(corpus: Corpus, *, limit: int) -> Iterator[Block]:
     for left, right in pairs:
         if left is None or right is None:
             assert isinstance(corpus, FilesConfig)
+            if source:  # what else is wrong there is told too
+                yield Block(first, source, target, _beside(links, corpus, first=first, lines=len(source)))
             refuse_misaligned(corpus.source, target=corpus.target)
         source.append(left)
         target.append(right)

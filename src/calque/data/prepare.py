@@ -66,10 +66,12 @@ def prepare(
     folder: Path,
     workers: int | None = None,
     progress: Progress | None = None,
+    begun: bool = False,
 ) -> Prepared:
     """The store of the corpora, in `folder`: opened if it is there, made if not. Its bytes do not depend on `workers`.
 
-    A store made from something else is refused with what changed.
+    A store made from something else is refused with what changed, and with what can be done: where a run has `begun`
+    with it, not much.
     """
     now = fingerprint(data, text=text)
     if not (folder / MANIFEST).exists():
@@ -81,7 +83,8 @@ def prepare(
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(
             f"{folder}: this store was made from something else:\n{listed}\n"
-            "  restore that, or give data.store another folder, or remove this one"
+            "  restore that, "
+            + ("or begin another run" if begun else "or give data.store another folder, or remove this one")
         )
     return prepared
 

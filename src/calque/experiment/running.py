@@ -15,7 +15,7 @@ from calque.data.batch import Batch
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
-from calque.errors import ConfigError, FolderError, UserError
+from calque.errors import ConfigError, FolderError, Interrupted, UserError
 from calque.experiment.building import beginning_model, job_of, refuse_unbuildable
 from calque.experiment.settings import Experiment, absolute
 from calque.folders import MANIFEST
@@ -111,7 +111,13 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
             reporter.say(*said.splitlines())
             job = ranks.together(lambda: job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
-            summary = run_loop(job)
+            try:
+                summary = run_loop(job)
+            except Interrupted:
+                if ranks.leads:
+                    with suppress(OSError):  # what was saved is what counts
+                        draw_curves(folder)
+                raise
         if ranks.leads and not draw_curves(folder) and not quiet:
             reporter.say("no plots: matplotlib is not installed (pip install matplotlib)")
     return Run(folder, experiment, summary)
@@ -141,7 +147,13 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
     values = read_toml(folder / CONFIG)
     experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
     with preparing() as progress:
-        prepared = prepare(experiment.data, text=experiment.text, folder=_store(experiment, folder), progress=progress)
+        prepared = prepare(
+            experiment.data,
+            text=experiment.text,
+            folder=_store(experiment, folder),
+            progress=progress,
+            begun=(folder / RECORD).exists(),
+        )
     made.append(prepared)
     fitted: list[str] = []
     if experiment.training.batch.tokens == "auto":

@@ -167,7 +167,7 @@ class Trainer:
             {
                 "kind": "train",
                 "step": progress.step,
-                "epoch": progress.epoch,
+                "epoch": progress.epoch + 1,  # as people count
                 "loss": loss,
                 "gradient_norm": norm,
                 "learning_rate": rate,

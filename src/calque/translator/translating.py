@@ -104,7 +104,10 @@ class Translator:
         self, text: str | list[str], *, beam: int | None = None, nbest: int | None = None
     ) -> str | list[str] | list[list[str]]:
         """The translation of a string, or of each string of a list; with `nbest` a list of the best for each."""
-        lines = [text] if isinstance(text, str) else list(text)
+        lines = list(text) if isinstance(text, Iterable) and not isinstance(text, str) else [text]
+        for line in lines:
+            if not isinstance(line, str):
+                raise TypeError(f"text must be a string or a list of strings; {line!r:.80} is none")
         search = self.search if beam is None else self.search.model_copy(update={"beam": beam})
         found = list(self.stream(lines, search=search, nbest=1 if nbest is None else nbest))
         results: list[Any] = [one.text if nbest is None else [each.text for each in one.candidates] for one in found]
