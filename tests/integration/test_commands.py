@@ -142,6 +142,16 @@ def test_init_writes_a_config_that_reads_back_and_trains(
     assert done.out == "runs/1\n"
 
 
+def test_a_system_beside_a_config_is_said_to_stand_in_its_models_place(
+    command: Command, tmp_path: Path, corpus: dict[str, Path]
+) -> None:
+    command("init", tmp_path / "a.toml", *sides(corpus), "--system", "fast")
+    missing = f"training.warm_start={tmp_path / 'nothing'}"  # so that nothing is trained
+    options = ("--config", tmp_path / "a.toml", missing, "--run", tmp_path / "run")
+    refused(command("train", *options, "--system", "tiny"), "--system tiny stands in place of the model")
+    assert "stands in place" not in command("train", *options).err
+
+
 def test_init_explains_the_kinds_it_is_given(command: Command, tmp_path: Path) -> None:
     adaptive = ("model.output.kind=adaptive", "model.output.cutoffs=[500]", "model.tie=none")
     answer = command("init", tmp_path / "a.toml", *adaptive, "training.label_smoothing=0")
@@ -450,6 +460,10 @@ def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path,
     assert "nrefs:1|case:mixed" in answer.out
     kept = (tmp_path / "kept").read_text(encoding="utf-8").splitlines()
     assert kept == command("translate", trained, "--input", files["source"]).out.splitlines()
+    refused(command("evaluate", *given, "covarage=1"), "did you mean 'coverage'")
+    refused(command("evaluate", *given, "temperature=0.5"), "method=sample")
+    scarce = json.loads(command("evaluate", *given, "--json", "maximum=1").out)
+    assert scarce["exact_match"]["value"] == 0, "the setting was heard"
     scores = json.loads(command("evaluate", *given, "--json", "--beam", 2).out)
     assert scores["beam"] == 2
     assert scores["bleu"]["value"] > 50

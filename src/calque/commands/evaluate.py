@@ -12,33 +12,40 @@ from calque.commands.inputs import input_lines, refuse_unreadable
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    settings: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. length_penalty=1")
+    ] = None,
+    *,
     source: Annotated[Path, typer.Option(help="Sentences, one a line (plain or .gz).")],
     reference: Annotated[Path, typer.Option(help="Their reference translations, line by line.")],
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step.")] = None,
     output: Annotated[Path | None, typer.Option(help="Keep the translations here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
     """Translate a test set and score it: BLEU, chrF, TER (sacreBLEU, with signatures), exact match, perplexity.
 
-    Example:
+    Examples:
 
         calque evaluate runs/1 --source test.de --reference test.en
+
+        calque evaluate runs/1 length_penalty=1 coverage=0.2 --source test.de --reference test.en
     """
-    from calque.commands.choices import choice
-    from calque.commands.company import refuse_sourceless
+    from calque.commands.company import Company, search_of
+    from calque.commands.idle import refuse_idle_settings
     from calque.commands.progress import counting
     from calque.data.alignment import refuse_misaligned
     from calque.evaluation.metrics import score_translations
-    from calque.translator import load
 
     refuse_unreadable(source, reference)
     sources, references = _lines(source), _lines(reference)
     if len(sources) != len(references):
         refuse_misaligned(source, target=reference)
-    translator = load(model, device=choice(device, ("auto", "cpu", "cuda", "mps"), option="--device"))
-    refuse_sourceless(translator, path=model)
-    search = translator.search.model_copy(update={"beam": beam} if beam else {})
+    company = Company.chosen(model, (), None, None, device=device, precision=precision)
+    translator, _ = company.load()
+    search = search_of(translator.search, settings or [], beam=beam, nbest=1, batch_tokens=None)
+    refuse_idle_settings(settings or [], search=search, company=company)
     translations, cut = [], 0
     with counting("translating", total=len(sources)) as more:
         for translation in translator.stream(sources, search=search):

@@ -31,6 +31,8 @@ class Part:
         self.made_from = made_from
         self.lines = 0
         """How many were kept of an earlier part; known once the part is open."""
+        self.discarded = 0
+        """How many of another command's part were not."""
 
     def __enter__(self) -> "Part":
         with ExitStack() as stack:
@@ -52,6 +54,7 @@ class Part:
             is_same = self.made_from is not None and note["made_from"] == self.made_from
             if is_same and self.part.stat().st_size >= note["bytes"]:
                 return note["lines"], note["bytes"]
+            self.discarded = note["lines"]
         except (OSError, ValueError, KeyError, TypeError):
             pass
         return 0, 0

@@ -44,6 +44,9 @@ def stream(
         done = sink.lines
         if done:
             typer.echo(f"{sink.path}: going on behind line {done:,}", err=True)
+        elif isinstance(sink, Part) and sink.discarded:
+            left = f"{sink.discarded:,} lines that another command, or other files, had made of it are gone"
+            typer.echo(f"{sink.path}: begun anew; {left}", err=True)
         elif isinstance(sink, Part) and sink.made_from is None:
             typer.echo(f"{sink.path}: made from a pipe; cut off, it would begin anew (files are resumed)", err=True)
         odd: Counter[str] = Counter()

@@ -95,6 +95,10 @@ def translate(
     refuse_idle_settings(settings or [], search=search, company=company)
     requests = Requests(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
     wishes = wishes_of(forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator)
+    if (terms or inline) and search.beam == 1:
+        typer.echo(
+            "a beam of 1 puts required phrases where it must, not where they fit; a wider one does better", err=True
+        )
     if attention and not translator.attends:
         typer.echo("--attention: changes nothing here: this model has no attention, so its weights are null", err=True)
     answering = Answering(translator, search, requests, wishes, nbest, splits, channel)

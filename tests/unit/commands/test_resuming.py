@@ -39,6 +39,17 @@ def test_a_part_is_gone_on_with_by_the_same_command_only(tmp_path: Path) -> None
         assert anew.lines == 0
 
 
+def test_a_part_of_another_command_is_counted_and_thrown_away(tmp_path: Path) -> None:
+    for made_from, kept, discarded in (("one", 0, 0), ("one", 2, 0), ("other", 0, 2)):
+        part = Part(tmp_path / "out", made_from=made_from)
+        with pytest.raises(KeyboardInterrupt), part:
+            assert (part.lines, part.discarded) == (kept, discarded)
+            if not part.lines:
+                part.write(b"a\nb\n")
+            part.reached(2)
+            raise KeyboardInterrupt
+
+
 @pytest.mark.parametrize("other", ["B", None])
 def test_a_note_does_not_speak_for_the_bytes_of_another_command(tmp_path: Path, other: str | None) -> None:
     """A is cut after a window, B in its first one; A must begin anew then."""
