@@ -283,7 +283,7 @@ def probabilities(model: Model, *, tolerance: float) -> None:
 
 
 def fidelity(model: Model, *, tolerance: float) -> None:
-    """9. A model computes its paper's equations, written out a second time in tests/laws/equations.py."""
+    """9. A model computes its paper's equations, written out a second time in tests/laws/equations."""
     context, start = begin(model)
     sentences, tokens = source(), target()
     output, _ = read(model, tokens, start, context)
