@@ -18,6 +18,7 @@ It prints a row of a table for each model, then every difference; --out adds the
 import argparse
 import random
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -156,6 +157,8 @@ def compare(
     for size in sizes:
         together = in_batches(translator, ids, search=search, size=size, order=generator.sample(places, len(places)))
         for place, (one, other) in enumerate(zip(alone, together, strict=True)):
+            if not (isfinite(one.best.log_prob) and isfinite(other.best.log_prob)):
+                raise ValueError(f"no score that is a number for {sources[place]!r}: there is nothing to compare")
             if one.best.tokens == other.best.tokens:
                 noise = max(noise, abs(one.best.log_prob - other.best.log_prob) / (len(one.best.tokens) + 1))
                 continue
