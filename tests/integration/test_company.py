@@ -5,9 +5,11 @@ from pathlib import Path
 import pytest
 
 import calque
+from calque.evaluation.confidence import Confidence
 from calque.experiment import train
-from calque.translator import Wishes
+from calque.translator import Candidate, Request, Translation, Wishes
 from calque.translator.channel import ranked_again
+from calque.translator.splitting import split_requests
 from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values, without_plots
 
 
@@ -111,12 +113,113 @@ def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
     listed = list(one.stream(sources, search=search, nbest=4))
     again = list(ranked_again(listed, sources, reverse=reverse, language=language, search=search))
     for source, translation, before in zip(sources, again, listed, strict=True):
-        scores = [each.score for each in translation.candidates]
-        assert scores == sorted(scores, reverse=True)
+        order = [(each.cut, -each.score) for each in translation.candidates]
+        assert order == sorted(order)
         assert {each.text for each in translation.candidates} == {each.text for each in before.candidates}
         for each in translation.candidates if source else []:
             (back,), (prior,) = reverse.score([each.text], [source]), language.score([each.text], [each.text])
             assert each.score == pytest.approx(each.log_prob + 0.7 * back.log_prob + 0.3 * prior.log_prob, abs=1e-4)
+
+
+def test_the_empty_candidate_pays_as_every_other(runs: dict[str, Path]) -> None:
+    one, reverse, language = (calque.load(runs[name]) for name in ("one", "reverse", "language"))
+    search = one.search.model_copy(update={"channel_weight": 1.0, "prior_weight": 0.5})
+    listed = [Translation([Candidate("g f e d c", -4.0, -4.0, cut=False), Candidate("", -5.0, -5.0, cut=False)])]
+    (again,) = ranked_again(listed, ["c d e f g"], reverse=reverse, language=language, search=search)
+    for each in again.candidates:
+        (back,), (prior,) = reverse.score([each.text], ["c d e f g"]), language.score([each.text], [each.text])
+        expected = each.log_prob + back.log_prob + 0.5 * prior.log_prob
+        assert each.score == pytest.approx(expected, abs=1e-4)
+        assert back.log_prob < -1
+
+
+def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) -> None:
+    one, reverse = calque.load(runs["one"]), calque.load(runs["reverse"])
+    search = one.search.model_copy(update={"beam": 8, "channel_weight": 3.0, "maximum": 4})
+    requests = [Request("a b c d e"), Request("d a e g", required=("h", "e")), Request("c d", required=("a b c d",))]
+    sources = [each.text for each in requests]
+    listed = list(one.stream(requests, search=search, nbest=8))
+    again = list(ranked_again(listed, sources, reverse=reverse, language=None, search=search))
+    changed = 0
+    for before, after in zip(listed, again, strict=True):
+        marks = [(each.cut, each.lacking) for each in after.candidates]
+        assert marks == sorted(marks)
+        changed += [each.score for each in after.candidates] != sorted(
+            (each.score for each in after.candidates), reverse=True
+        )
+        assert sorted(each.text for each in before.candidates) == sorted(each.text for each in after.candidates)
+    assert changed, "by their scores alone some would have come first"
+
+
+def test_a_split_line_is_ranked_again_part_by_part(runs: dict[str, Path], command, tmp_path: Path) -> None:
+    one, reverse = calque.load(runs["one"]), calque.load(runs["reverse"])
+    search = one.search.model_copy(update={"beam": 6, "channel_weight": 2.0, "source_limit": 3})
+    line = "a b c d e f g h"
+    split = split_requests([Request(line), Request("b a")], tokenizer=one.tokenizers.source, search=search)
+    listed = list(split.joined(one.stream(split.requests, search=search, nbest=6)))
+    found = list(ranked_again(listed, [line, "b a"], reverse=reverse, language=None, search=search))
+    parts = [each.text for each in split.requests]
+    alone = list(one.stream(parts, search=search, nbest=6))
+    ranked = list(ranked_again(alone, parts, reverse=reverse, language=None, search=search))
+    assert found[0].text == " ".join(each.text for each in ranked[:-1])
+    assert found[0].candidates[0].score == pytest.approx(sum(each.candidates[0].score for each in ranked[:-1]))
+    assert found[1] == ranked[-1]
+    assert [each.text for each in ranked] != [each.text for each in alone], "the channel has a say"
+    source = tmp_path / "source"
+    source.write_text(f"{line}\nb a\n", encoding="utf-8")
+    settings = ["beam=6", "channel_weight=2.0", "source_limit=3", "--long", "split"]
+    answer: Answer = command("translate", runs["one"], "--input", source, "--reverse", runs["reverse"], *settings)
+    assert answer.out.splitlines() == [each.text for each in found], answer.err
+
+
+def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
+    one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    at_once, chained = one.beside([two], language=language), one.beside([two]).beside(language=language)
+    assert chained.company == at_once.company == one.beside(language=language).beside([two]).company
+    assert [each.candidates[0].score for each in chained.stream(LINES)] == [
+        each.candidates[0].score for each in at_once.stream(LINES)
+    ]
+    with pytest.raises(calque.ConfigError, match="a language model beside this translator already"):
+        at_once.beside(language=language)
+    with pytest.raises(calque.ConfigError, match="name all of them at once"):
+        one.beside([two.beside([one])])
+
+
+def test_the_loss_is_what_all_models_together_say(runs: dict[str, Path]) -> None:
+    one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    sources, targets = ["a b c", "d e"], ["c b a", "e d e"]
+    for joined in (one.beside([two]), one.beside([two], language=language)):
+        scored = list(joined.score(sources, targets))
+        total, pieces = sum(each.log_prob for each in scored), sum(len(each.log_probs) for each in scored)
+        assert joined.loss(sources, targets) == pytest.approx(-total / pieces, rel=1e-6)
+        assert abs(joined.loss(sources, targets) - one.loss(sources, targets)) > 1e-3
+    assert one.beside([one]).loss(sources, targets) == pytest.approx(one.loss(sources, targets), rel=1e-5)
+
+
+def test_confidence_is_of_the_models_own_probabilities(runs: dict[str, Path]) -> None:
+    """A language model beside it changes what is found and what that is worth, not what the model thinks of it."""
+    one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
+    search = one.search.model_copy(update={"language_weight": 1.0})
+    found = list(one.beside(language=language).stream(LINES, search=search, nbest=2))
+    for line, translation in zip(LINES, found, strict=True):
+        for each in translation.candidates if line else []:
+            (own,) = one.score([line], [each.text])
+            mean = own.log_prob / len(own.log_probs)
+            assert each.cut or each.confidence == pytest.approx(1 + mean / 20, abs=1e-4)
+            assert each.log_prob < own.log_prob - 0.1
+    assert one.beside([two]).beside(language=language).confidence is None
+
+
+@pytest.mark.parametrize("method", ["sample", "risk"])
+def test_what_is_drawn_has_no_confidence(runs: dict[str, Path], method: str) -> None:
+    """It is measured on the likeliest translations; of others with the same probability it knows nothing."""
+    one = calque.load(runs["one"])
+    one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
+    search = one.search.model_copy(update={"method": method, "samples": 4})
+    (found,) = one.stream(["a b c"], search=search)
+    assert found.candidates[0].confidence is None
+    assert next(iter(one.stream(["a b c"]))).candidates[0].confidence is not None
 
 
 def test_the_commands(runs: dict[str, Path], command, tmp_path: Path) -> None:

@@ -43,12 +43,14 @@ class Phrases(NamedTuple):
 class Required:
     """Beams are shared out among hypotheses that have said as much of their phrases, so that none crowds out another.
 
-    Candidates are the best of all, the best of each hypothesis, and each with the next token of a phrase or its end.
-    Those with as many phrase tokens said stand in one bank; the K places go to the best of each bank in turn, fullest
-    bank first. No hypothesis ends before it has said everything. `follows` [V] or [B,V] is true for tokens that may
-    come after a phrase, those that do not go on with its last word; `opens`, as large, for tokens after which a phrase
-    may begin whatever its first token is. Elsewhere it begins only if that token is one that may follow. Tokens that
-    they do not know are whole words.
+    Candidates are the best of all, the best of each hypothesis, and each with the next token of a phrase or its end;
+    where no missing phrase may begin, with the best token after which one may. Those with as many phrase tokens said
+    stand in one bank, or in two if some wait for such a token; the K places go to the best of each bank in turn,
+    fullest bank first. So with room for it everything is said, and no hypothesis ends before.
+
+    `follows` [V] or [B,V] is true for tokens that may come after a phrase, those that do not go on with its last word;
+    `opens`, as large, for tokens after which a phrase may begin whatever its first token is. Elsewhere it begins only
+    if that token is one that may follow. Tokens that they do not know are whole words.
     """
 
     def __init__(
@@ -73,6 +75,7 @@ class Required:
                 for row, edges in zip(phrases, self.edges, strict=True)
             ]
         )
+        self.can_wait = not bool(self.free.all())
         both = zip(phrases, self.edges, strict=True)
         rows = [falls_of(row, longest=longest, count=count, edges=edges) for row, edges in both]
         widest = max(1, *(len(falls) for row in rows for falls in row))
@@ -94,10 +97,11 @@ class Required:
         values, places = self._candidates(totals, memory, end=end)
         parents, tokens = places // vocabulary, places % vocabulary
         progress = advance(_of(memory.progress, parents), tokens, memory)
-        bank = (progress.met * memory.lengths[:, None]).sum(dim=-1) + progress.said
+        said = (progress.met * memory.lengths[:, None]).sum(dim=-1) + progress.said
+        bank = 2 * said + ~_waits(progress, memory)
         is_end = tokens == end
         place = _place_in_bank(bank, values)
-        banks = int(memory.lengths.sum(dim=1).max()) + 1
+        banks = 2 * int(memory.lengths.sum(dim=1).max()) + 2
         turn = torch.where(is_end | (values == -torch.inf), values.shape[1], place) * banks + (banks - 1 - bank)
         chosen = turn.sort(dim=1, stable=True).indices[:, : self.beams].sort(dim=1).values  # best first again
         ending = is_end & (place < self.beams)
@@ -136,6 +140,11 @@ class Required:
         wanted, flat = _next_tokens(memory), totals.flatten(1)
         ends = torch.full_like(wanted[..., :1], end)  # which only those that have said everything may come to
         own = torch.cat([totals.argmax(dim=-1, keepdim=True), wanted, ends], dim=-1)
+        if self.can_wait:
+            known = torch.arange(vocabulary, device=totals.device).clamp(max=memory.opens.shape[1] - 1)
+            gaps = totals.masked_fill(~memory.opens[:, None, known], -torch.inf).argmax(dim=-1)
+            gaps = gaps.masked_fill(~_waits(memory.progress, memory), NONE)
+            own = torch.cat([own, gaps[..., None]], dim=-1)
         rows = torch.arange(beams, device=totals.device)[:, None] * vocabulary
         _, best = best_candidates(flat, count=2 * self.beams)
         places = torch.cat([best, (own.clamp(min=0) + rows).flatten(1)], dim=1)
@@ -211,6 +220,13 @@ def _once(values: Tensor, places: Tensor, *, is_token: Tensor) -> tuple[Tensor, 
     found = values.gather(1, places).masked_fill(again | ~is_token.gather(1, order), -torch.inf)
     ordered = found.sort(dim=1, descending=True, stable=True)
     return ordered.values, places.gather(1, ordered.indices)
+
+
+def _waits(progress: Progress, phrases: Phrases) -> Tensor:
+    """[B,C], whether hypotheses have something to say and nothing of it may begin where they are."""
+    missing = ~progress.met
+    may_begin = (missing & phrases.free[:, None]).any(dim=-1) | progress.open | (progress.active != NONE)
+    return missing.any(dim=-1) & ~may_begin
 
 
 def _next_tokens(phrases: Phrases) -> Tensor:

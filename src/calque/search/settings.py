@@ -57,7 +57,7 @@ class SearchConfig(Config):
     seed: int = Field(default=1, ge=0)
     """Of sampling; what is drawn for a line depends on it and on the line's number alone."""
     maximum_ratio: float = Field(default=4.0, gt=0)
-    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if that is more."""
+    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if more."""
     maximum_extra: int = Field(default=20, ge=1)
     """See maximum_ratio."""
     maximum: int | None = Field(default=None, ge=1)
