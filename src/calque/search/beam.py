@@ -135,13 +135,15 @@ def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     """The `count` best values of [B,C] and their places, best first; equal values go to the lower place."""
     count = min(count, scores.shape[1])
     values, places = scores.topk(min(count + 1, scores.shape[1]))
-    cut = values[:, count - 1 : count] == values[:, count:]
-    if bool((cut & values[:, count:].isfinite()).any()):  # topk leaves open which of equal values it takes
-        ordered = scores.sort(dim=1, descending=True, stable=True)
-        return ordered.values[:, :count], ordered.indices[:, :count]
+    cut = (values[:, count - 1 : count] == values[:, count:]) & values[:, count:].isfinite()
     places, order = places[:, :count].sort(dim=1)
     ordered = values[:, :count].gather(1, order).sort(dim=1, descending=True, stable=True)
-    return ordered.values, places.gather(1, ordered.indices)
+    values, places = ordered.values, places.gather(1, ordered.indices)
+    rows = cut.any(dim=1).nonzero().squeeze(1)
+    if len(rows):  # topk leaves open which of equal values it takes
+        exact = scores[rows].sort(dim=1, descending=True, stable=True)
+        values[rows], places[rows] = exact.values[:, :count], exact.indices[:, :count]
+    return values, places
 
 
 def extend(live: Live, log_probs: Tensor, *, beams: int, end: int, bonus: Tensor | None = None) -> Extended:

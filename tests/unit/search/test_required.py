@@ -235,12 +235,13 @@ class Asked(NamedTuple):
 
 @st.composite
 def asked(draw: Callable, *, longest: int, sentences: int = 4, most: int = 3, impossible: bool = True) -> Asked:
-    """Some sentences want nothing; phrases share their first words, come twice, are one word."""
+    """Some sentences want nothing; phrases share words, come twice, are one word."""
     task = draw(tasks(longest=longest, sentences=sentences, impossible=impossible))
     count = len(task.maximum)
     some = st.lists(phrases, max_size=most)
     twice = phrases.map(lambda phrase: [phrase, phrase])
-    wanted = draw(st.lists(some | twice | st.just([]), min_size=count, max_size=count))
+    within = phrases.map(lambda phrase: [phrase[:1], phrase, phrase[-1:]][: most + 1])
+    wanted = draw(st.lists(some | twice | within | st.just([]), min_size=count, max_size=count))
     some_tokens = st.sets(st.sampled_from(WORDS)) | st.just(set(WORDS))
     return Asked(task, wanted, Edges({*draw(some_tokens), MARKS.end}, draw(some_tokens)))
 
