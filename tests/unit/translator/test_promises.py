@@ -1,7 +1,9 @@
 """What is promised of every translation, kept by models that have learnt nothing and say anything at all."""
 
+import random
 import re
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,11 +34,13 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
 }
 
 
-def garbage(tokenizer: Tokenizer, *, seed: int = 1, copies: bool = False, **search: Any) -> Translator:
+def garbage(
+    tokenizer: Tokenizer, *, family: str = "luong", seed: int = 1, copies: bool = False, **search: Any
+) -> Translator:
     """A model of random weights that are large enough to prefer some tokens to others."""
     torch.manual_seed(seed)
-    decoder = {**FAMILIES["luong"]["decoder"], "copies": copies}
-    config = ModelConfig.model_validate({**FAMILIES["luong"], "decoder": decoder})
+    decoder = {**FAMILIES[family]["decoder"], **({"copies": True} if copies else {})}
+    config = ModelConfig.model_validate({**FAMILIES[family], "decoder": decoder})
     size = len(tokenizer.vocabulary)
     model = Model(config, sizes=Sizes(size, size, True, UNK)).eval()
     with torch.no_grad():
@@ -235,3 +239,20 @@ def test_wider_beams_have_smaller_batches_and_the_same_answers() -> None:
 
 
 TOKENS = ({"batch_tokens": 20}, {"batch_tokens": 4000})
+
+
+@pytest.mark.parametrize("family", ["bahdanau", "convolutional", "transformer"])
+def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
+    """P15 on 200 lines that people wrote, of many lengths and marks: this project's own pages."""
+    pages = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines() if line.strip()][:200]
+    assert len(lines) == 200
+    tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=600), lines=lines)
+    translator = garbage(tokenizer, family=family, beam=3, maximum=8, source_limit=40)
+    translator.model.double()
+    alone = [next(iter(translator.stream([line]))) for line in lines]
+    for order in (range(200), random.Random(1).sample(range(200), 200)):
+        for place, found in zip(order, translator.stream([lines[place] for place in order]), strict=True):
+            assert found.text == alone[place].text
+            assert found.candidates[0].score == pytest.approx(alone[place].candidates[0].score, abs=1e-9)
+    assert len({each.text for each in alone}) > 100
