@@ -74,7 +74,7 @@ class Scored(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """What became of one sentence: its candidates, best first (at least one)."""
+    """What became of one sentence: its candidates, best first, or in the order of drawing (at least one)."""
 
     candidates: list[Candidate]
     source_cut: bool = False  # longer than the model reads
