@@ -9,7 +9,6 @@ from calque.evaluation.confidence import Confidence
 from calque.experiment import train
 from calque.translator import Candidate, Request, Translation, Wishes
 from calque.translator.channel import ranked_again
-from calque.translator.splitting import split_requests
 from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values, without_plots
 
 
@@ -149,27 +148,6 @@ def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) ->
         )
         assert sorted(each.text for each in before.candidates) == sorted(each.text for each in after.candidates)
     assert changed, "by their scores alone some would have come first"
-
-
-def test_a_split_line_is_ranked_again_part_by_part(runs: dict[str, Path], command, tmp_path: Path) -> None:
-    one, reverse = calque.load(runs["one"]), calque.load(runs["reverse"])
-    search = one.search.model_copy(update={"beam": 6, "channel_weight": 2.0, "source_limit": 3})
-    line = "a b c d e f g h"
-    split = split_requests([Request(line), Request("b a")], tokenizer=one.tokenizers.source, search=search)
-    listed = list(split.joined(one.stream(split.requests, search=search, nbest=6)))
-    found = list(ranked_again(listed, [line, "b a"], reverse=reverse, language=None, search=search))
-    parts = [each.text for each in split.requests]
-    alone = list(one.stream(parts, search=search, nbest=6))
-    ranked = list(ranked_again(alone, parts, reverse=reverse, language=None, search=search))
-    assert found[0].text == " ".join(each.text for each in ranked[:-1])
-    assert found[0].candidates[0].score == pytest.approx(sum(each.candidates[0].score for each in ranked[:-1]))
-    assert found[1] == ranked[-1]
-    assert [each.text for each in ranked] != [each.text for each in alone], "the channel has a say"
-    source = tmp_path / "source"
-    source.write_text(f"{line}\nb a\n", encoding="utf-8")
-    settings = ["beam=6", "channel_weight=2.0", "source_limit=3", "--long", "split"]
-    answer: Answer = command("translate", runs["one"], "--input", source, "--reverse", runs["reverse"], *settings)
-    assert answer.out.splitlines() == [each.text for each in found], answer.err
 
 
 def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:

@@ -78,7 +78,6 @@ class Translation(NamedTuple):
 
     candidates: list[Candidate]
     source_cut: bool = False  # longer than the model reads
-    parts: tuple[tuple[str, "Translation"], ...] = ()  # of a line that was split: each part's source, and what became
 
     @property
     def text(self) -> str:

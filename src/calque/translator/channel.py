@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from calque.search.settings import SearchConfig
 from calque.translator.answers import Candidate, Translation
-from calque.translator.splitting import join
 from calque.translator.translating import Translator
 
 
@@ -18,20 +17,19 @@ def ranked_again(
 ) -> Iterator[Translation]:
     """Each translation's candidates by log P(y|x) + λ log P(x|y) + μ log P(y), which is their new score.
 
-    What was cut stays behind what was finished, and last what has not said all that it must. A line that was split is
-    ranked again part by part and put together from the best of each.
+    What was cut stays behind what was finished, and last what has not said all that it must. An empty source has one
+    translation, and nobody is asked about it; an empty translation pays as every other.
     """
-    asked = [
-        pair
+    rows = [
+        (source, candidate.text)
         for translation, source in zip(translations, sources, strict=True)
-        for pair in translation.parts or ((source, translation),)
+        for candidate in translation.candidates
+        if source.strip()
     ]
-    rows = [(source, candidate.text) for source, each in asked if source.strip() for candidate in each.candidates]
     texts = [text for _, text in rows]
     channel = iter(reverse.score(texts, [source for source, _ in rows]))
     prior = iter(language.score(texts, texts)) if language is not None else None
-
-    def ranked(source: str, translation: Translation) -> Translation:
+    for translation, source in zip(translations, sources, strict=True):
         scored: list[Candidate] = []
         for candidate in translation.candidates:
             score = candidate.log_prob
@@ -39,10 +37,4 @@ def ranked_again(
                 score += search.channel_weight * next(channel).log_prob
                 score += search.prior_weight * next(prior).log_prob if prior is not None else 0.0
             scored.append(candidate._replace(score=score))
-        return translation._replace(candidates=sorted(scored, key=lambda each: (each.cut, each.lacking, -each.score)))
-
-    for translation, source in zip(translations, sources, strict=True):
-        if translation.parts:
-            yield join([(text, ranked(text, part)) for text, part in translation.parts])
-        else:
-            yield ranked(source, translation)
+        yield translation._replace(candidates=sorted(scored, key=lambda each: (each.cut, each.lacking, -each.score)))

@@ -20,9 +20,8 @@ class Split(NamedTuple):
 
     def joined(self, translations: Iterator[Translation]) -> Iterator[Translation]:
         """One translation a line again."""
-        sources = (request.text for request in self.requests)
         for count in self.counts:
-            yield join(list(islice(zip(sources, translations, strict=True), count)))
+            yield join(list(islice(translations, count)))
 
 
 def split_requests(requests: Sequence[Request], *, tokenizer: Tokenizer, search: SearchConfig) -> Split:
@@ -40,11 +39,11 @@ def split_requests(requests: Sequence[Request], *, tokenizer: Tokenizer, search:
     return Split(found, counts)
 
 
-def join(parts: Sequence[tuple[str, Translation]]) -> Translation:
-    """The best translations of a line's parts, each with its source, as one; scores and log-probabilities add up."""
+def join(parts: Sequence[Translation]) -> Translation:
+    """The best translations of a line's parts as one; scores and log-probabilities are summed."""
     if len(parts) == 1:
-        return parts[0][1]
-    best = [part.candidates[0] for _, part in parts]
+        return parts[0]
+    best = [part.candidates[0] for part in parts]
     text = best[0].text
     for each in best[1:]:
         text += ("" if text and is_unspaced(text[-1]) else " ") + each.text
@@ -58,9 +57,8 @@ def join(parts: Sequence[tuple[str, Translation]]) -> Translation:
         sum(each.pieces for each in best),
         min(known) if known else None,
         odd,
-        lacking=any(each.lacking for each in best),
     )
-    return Translation([whole], any(part.source_cut for _, part in parts), tuple(parts))
+    return Translation([whole], any(part.source_cut for part in parts))
 
 
 def _shared_out(request: Request, parts: Sequence[str]) -> list[Request]:
