@@ -28,7 +28,7 @@ from sentences import append_rows, made_with, read_lines
 from torch import Tensor
 
 import calque
-from calque.search.beam import Expansion, Extended, Live, Widest, beam_search
+from calque.search.beam import Expansion, Extended, Goal, Live, Widest, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
@@ -123,10 +123,9 @@ def search_batch(translator: Translator, batch: Sequence[Ids], *, search: Search
     answers = beam_search(
         *begun,
         expansion=traced,
-        nbest=1,
+        goal=Goal(scoring_of(search)),
         limits=limits_of(lengths, search=search),
         marks=MARKS,
-        score=scoring_of(search),
         source_lengths=lengths,
     )
     return [Found(answers[row][0], traced.of(row)) for row in range(len(batch))]
