@@ -254,5 +254,8 @@ def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
     for order in (range(200), random.Random(1).sample(range(200), 200)):
         for place, found in zip(order, translator.stream([lines[place] for place in order]), strict=True):
             assert found.text == alone[place].text
-            assert found.candidates[0].score == pytest.approx(alone[place].candidates[0].score, abs=1e-9)
+            score = alone[place].candidates[0].score
+            assert found.candidates[0].score == pytest.approx(
+                score, rel=1e-8
+            )  # the encoder's values are in the hundreds
     assert len({each.text for each in alone}) > 100
