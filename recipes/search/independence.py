@@ -18,6 +18,7 @@ It prints a row of a table for each model, then every difference; --out adds the
 import argparse
 import random
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 from statistics import median
 from typing import Any, NamedTuple
@@ -27,7 +28,7 @@ from sentences import append_rows, made_with, read_lines
 from torch import Tensor
 
 import calque
-from calque.search.beam import Expansion, Extended, Live, Widest, beam_search
+from calque.search.beam import Expansion, Extended, Goal, Live, Widest, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
@@ -122,10 +123,9 @@ def search_batch(translator: Translator, batch: Sequence[Ids], *, search: Search
     answers = beam_search(
         *begun,
         expansion=traced,
-        nbest=1,
+        goal=Goal(scoring_of(search)),
         limits=limits_of(lengths, search=search),
         marks=MARKS,
-        score=scoring_of(search),
         source_lengths=lengths,
     )
     return [Found(answers[row][0], traced.of(row)) for row in range(len(batch))]
@@ -156,6 +156,8 @@ def compare(
     for size in sizes:
         together = in_batches(translator, ids, search=search, size=size, order=generator.sample(places, len(places)))
         for place, (one, other) in enumerate(zip(alone, together, strict=True)):
+            if not (isfinite(one.best.log_prob) and isfinite(other.best.log_prob)):
+                raise ValueError(f"no score that is a number for {sources[place]!r}: there is nothing to compare")
             if one.best.tokens == other.best.tokens:
                 noise = max(noise, abs(one.best.log_prob - other.best.log_prob) / (len(one.best.tokens) + 1))
                 continue

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
-from calque.search.beam import Extended, Live, Widest, beam_search
+from calque.search.beam import Extended, Goal, Live, Widest, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.scoring import Known, Score
 from calque.search.settings import SearchConfig
@@ -75,10 +75,9 @@ def search_together(begun: Begun, source_lengths: Tensor, *, searches: Sequence[
     found = beam_search(
         *begun,
         expansion=together,
-        nbest=1,
+        goal=Goal(together),
         limits=limits_of(source_lengths, search=first),
         marks=MARKS,
-        score=together,
         source_lengths=source_lengths,
     )
     return [[best.get(sentence, answers[0].tokens) for sentence, answers in enumerate(found)] for best in together.best]

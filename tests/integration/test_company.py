@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import calque
+from calque.evaluation.confidence import Confidence
 from calque.experiment import train
-from calque.translator import Wishes
+from calque.translator import Candidate, Request, Translation, Wishes
 from calque.translator.channel import ranked_again
 from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values, without_plots
 
@@ -112,12 +113,92 @@ def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
     listed = list(one.stream(sources, search=search, nbest=4))
     again = list(ranked_again(listed, sources, reverse=reverse, language=language, search=search))
     for source, translation, before in zip(sources, again, listed, strict=True):
-        scores = [each.score for each in translation.candidates]
-        assert scores == sorted(scores, reverse=True)
+        order = [(each.cut, -each.score) for each in translation.candidates]
+        assert order == sorted(order)
         assert {each.text for each in translation.candidates} == {each.text for each in before.candidates}
         for each in translation.candidates if source else []:
             (back,), (prior,) = reverse.score([each.text], [source]), language.score([each.text], [each.text])
             assert each.score == pytest.approx(each.log_prob + 0.7 * back.log_prob + 0.3 * prior.log_prob, abs=1e-4)
+
+
+def test_the_empty_candidate_pays_as_every_other(runs: dict[str, Path]) -> None:
+    one, reverse, language = (calque.load(runs[name]) for name in ("one", "reverse", "language"))
+    search = one.search.model_copy(update={"channel_weight": 1.0, "prior_weight": 0.5})
+    listed = [Translation([Candidate("g f e d c", -4.0, -4.0, cut=False), Candidate("", -5.0, -5.0, cut=False)])]
+    (again,) = ranked_again(listed, ["c d e f g"], reverse=reverse, language=language, search=search)
+    for each in again.candidates:
+        (back,), (prior,) = reverse.score([each.text], ["c d e f g"]), language.score([each.text], [each.text])
+        expected = each.log_prob + back.log_prob + 0.5 * prior.log_prob
+        assert each.score == pytest.approx(expected, abs=1e-4)
+        assert back.log_prob < -1
+
+
+def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) -> None:
+    one, reverse = calque.load(runs["one"]), calque.load(runs["reverse"])
+    search = one.search.model_copy(update={"beam": 8, "channel_weight": 3.0, "maximum": 4})
+    requests = [Request("a b c d e"), Request("d a e g", required=("h", "e")), Request("c d", required=("a b c d",))]
+    sources = [each.text for each in requests]
+    listed = list(one.stream(requests, search=search, nbest=8))
+    again = list(ranked_again(listed, sources, reverse=reverse, language=None, search=search))
+    changed = 0
+    for before, after in zip(listed, again, strict=True):
+        marks = [(each.cut, each.lacking) for each in after.candidates]
+        assert marks == sorted(marks)
+        changed += [each.score for each in after.candidates] != sorted(
+            (each.score for each in after.candidates), reverse=True
+        )
+        assert sorted(each.text for each in before.candidates) == sorted(each.text for each in after.candidates)
+    assert changed, "by their scores alone some would have come first"
+
+
+def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
+    one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    at_once, chained = one.beside([two], language=language), one.beside([two]).beside(language=language)
+    assert chained.company == at_once.company == one.beside(language=language).beside([two]).company
+    assert [each.candidates[0].score for each in chained.stream(LINES)] == [
+        each.candidates[0].score for each in at_once.stream(LINES)
+    ]
+    with pytest.raises(calque.ConfigError, match="a language model beside this translator already"):
+        at_once.beside(language=language)
+    with pytest.raises(calque.ConfigError, match="name all of them at once"):
+        one.beside([two.beside([one])])
+
+
+def test_the_loss_is_what_all_models_together_say(runs: dict[str, Path]) -> None:
+    one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    sources, targets = ["a b c", "d e"], ["c b a", "e d e"]
+    for joined in (one.beside([two]), one.beside([two], language=language)):
+        scored = list(joined.score(sources, targets))
+        total, pieces = sum(each.log_prob for each in scored), sum(len(each.log_probs) for each in scored)
+        assert joined.loss(sources, targets) == pytest.approx(-total / pieces, rel=1e-6)
+        assert abs(joined.loss(sources, targets) - one.loss(sources, targets)) > 1e-3
+    assert one.beside([one]).loss(sources, targets) == pytest.approx(one.loss(sources, targets), rel=1e-5)
+
+
+def test_confidence_is_of_the_models_own_probabilities(runs: dict[str, Path]) -> None:
+    """A language model beside it changes what is found and what that is worth, not what the model thinks of it."""
+    one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
+    search = one.search.model_copy(update={"language_weight": 1.0})
+    found = list(one.beside(language=language).stream(LINES, search=search, nbest=2))
+    for line, translation in zip(LINES, found, strict=True):
+        for each in translation.candidates if line else []:
+            (own,) = one.score([line], [each.text])
+            mean = own.log_prob / len(own.log_probs)
+            assert each.cut or each.confidence == pytest.approx(1 + mean / 20, abs=1e-4)
+            assert each.log_prob < own.log_prob - 0.1
+    assert one.beside([two]).beside(language=language).confidence is None
+
+
+@pytest.mark.parametrize("method", ["sample", "risk"])
+def test_what_is_drawn_has_no_confidence(runs: dict[str, Path], method: str) -> None:
+    """It is measured on the likeliest translations; of others with the same probability it knows nothing."""
+    one = calque.load(runs["one"])
+    one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
+    search = one.search.model_copy(update={"method": method, "samples": 4})
+    (found,) = one.stream(["a b c"], search=search)
+    assert found.candidates[0].confidence is None
+    assert next(iter(one.stream(["a b c"]))).candidates[0].confidence is not None
 
 
 def test_the_commands(runs: dict[str, Path], command, tmp_path: Path) -> None:

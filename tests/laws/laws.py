@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from calque.models.model import Context, Model
-from calque.search.beam import Widest, beam_search
+from calque.search.beam import Goal, Widest, beam_search
 from calque.search.combine import ensemble
 from calque.search.greedy import greedy_search
 from calque.search.scoring import Scoring
@@ -194,10 +194,9 @@ def decode(step, state, context, *, beams=BEAMS, nbest=BEAMS, alpha=0.7):
         state,
         context,
         expansion=Widest(beams),
-        nbest=nbest,
+        goal=Goal(Scoring(alpha), nbest),
         limits=limits(),
         marks=MARKS,
-        score=Scoring(alpha),
         source_lengths=source().lengths,
     )
 
@@ -227,8 +226,8 @@ def search(model: Model, *, tolerance: float) -> None:
         claimed = torch.tensor([each.log_prob for each in hypotheses], dtype=torch.float64)
         whole = [log_prob(model, each, row=torch.tensor([sentence]), context=context) for each in hypotheses]
         close(torch.stack(whole), claimed, tolerance=tolerance)
-    greedy = [[each] for each in greedy_search(step_of(model), start, context, limits=limits(), marks=MARKS)]
-    again = [[each] for each in greedy_search(recomputing_step(model), prefix, context, limits=limits(), marks=MARKS)]
+    greedy = greedy_search(step_of(model), start, context, limits=limits(), marks=MARKS)
+    again = greedy_search(recomputing_step(model), prefix, context, limits=limits(), marks=MARKS)
     same(greedy, again, tolerance=tolerance)
     same(greedy, decode(step_of(model), start, context, beams=1, nbest=1, alpha=0.0), tolerance=tolerance)
 
@@ -265,10 +264,9 @@ def batch(model: Model, *, tolerance: float) -> None:
             model.start(own),
             own,
             expansion=Widest(BEAMS),
-            nbest=BEAMS,
+            goal=Goal(Scoring(0.7), BEAMS),
             limits=one,
             marks=MARKS,
-            score=Scoring(0.7),
             source_lengths=alone.lengths,
         )
         same(found, [together[sentence]], tolerance=tolerance)
@@ -283,7 +281,7 @@ def probabilities(model: Model, *, tolerance: float) -> None:
 
 
 def fidelity(model: Model, *, tolerance: float) -> None:
-    """9. A model computes its paper's equations, written out a second time in tests/laws/equations.py."""
+    """9. A model computes its paper's equations, written out a second time in tests/laws/equations."""
     context, start = begin(model)
     sentences, tokens = source(), target()
     output, _ = read(model, tokens, start, context)

@@ -36,7 +36,7 @@ def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
 def sizes(name: str) -> Sizes:
     """A model that copies or is tied needs one vocabulary; the sources hold words outside it."""
     model = MODELS[name]
-    return JOINT if model.tie == "all" or getattr(model.decoder, "copies", False) else SIZES
+    return JOINT if model.tie in ("embeddings", "all") or model.copies else SIZES
 
 
 def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:

@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from calque.search.beam import Widest, beam_search
+from calque.search.beam import Goal, Widest, beam_search
 from calque.search.greedy import greedy_search
 from calque.search.scoring import Known, Score, Scoring
 from calque.search.step import Hypothesis, Limits, Marks, StepOutput
@@ -81,7 +81,7 @@ def tasks(draw, *, longest: int = 4, sentences: int = 3, impossible: bool = True
     values = draw(st.sampled_from([-(raw % 7) / 2, -(raw % 3) / 2, -raw / 37, -(raw % 16) / 500]))
     if impossible:
         values = values.masked_fill(raw > 240, IMPOSSIBLE)
-    maximum = draw(st.lists(st.integers(1, longest), min_size=count, max_size=count))
+    maximum = draw(st.lists(st.integers(2, longest), min_size=count, max_size=count))
     minimum = draw(st.lists(st.integers(0, longest), min_size=count, max_size=count))
     sources = draw(st.lists(st.integers(1, SOURCE), min_size=count, max_size=count))
     looks = (raw.view(count, VOCABULARY, VOCABULARY, VOCABULARY)[..., :SOURCE] // 7) % 11 / 10  # untouched ones too
@@ -111,17 +111,21 @@ def search(
         start(task),
         (task.tables, task.looks),
         expansion=Widest(beams),
-        nbest=nbest,
+        goal=Goal(score, nbest, stop_after),
         limits=task.limits,
         marks=MARKS,
-        score=score,
         source_lengths=torch.tensor(task.sources),
-        stop_after=stop_after,
     )
 
 
+def allowed(sentence: Sentence, length: int) -> list[int]:
+    """The tokens that may come at a place: ends not too early, no words where it must be the end."""
+    must_end = length == sentence.minimum == sentence.maximum
+    return sorted([*([] if must_end else WORDS), *([MARKS.end] if length >= sentence.minimum else [])])
+
+
 def rank(sentence: Sentence, tokens: tuple[int, ...], score: Scoring) -> float:
-    """log P / lp + β Σᵢ log min(Σⱼ pᵢⱼ, 1) + γ |X| / |Y| + ρ |Y|, in plain numbers; |Y| counts the end mark."""
+    """log P / lp + β Σᵢ log min(Σⱼ pᵢⱼ, 1) + γ |X| / |Y| + ρ |Y|, in plain numbers; |Y| counts an end, too."""
     length = len(tokens)
     penalty = ((5 + length) / 6) ** score.alpha if score.normalisation == "gnmt" else length**score.alpha
     history = (MARKS.start, MARKS.start, *tokens)
@@ -135,16 +139,17 @@ def rank(sentence: Sentence, tokens: tuple[int, ...], score: Scoring) -> float:
 
 
 def enumerate_all(sentence: Sentence, *, nbest: int, score: Scoring) -> list[Hypothesis]:
-    """The n best of all hypotheses there are: finished ones by score, then those cut at the maximum length.
+    """The n best of all hypotheses there are: finished ones by score, then those of the maximum length that cannot end.
 
     Equal scores: the shorter first, then the one whose prefix stands higher, then the lower token.
     """
     finished, cut = [], []
-    for size in range(sentence.maximum + 1):
+    for size in range(sentence.maximum):
         for words in itertools.product(WORDS, repeat=size):
-            if sentence.minimum <= size + 1 <= sentence.maximum:
-                finished.append((*words, MARKS.end))
-            if size == sentence.maximum:
+            ended = (*words, MARKS.end)
+            if sentence.minimum <= size + 1 and sentence.totals(ended)[-1] > IMPOSSIBLE:
+                finished.append(ended)
+            elif size + 1 == sentence.maximum:
                 cut.append(words)
 
     def order(tokens: tuple[int, ...]):
@@ -165,8 +170,8 @@ def plain_beam(sentence: Sentence, *, beams: int, nbest: int, score: Scoring) ->
     live: list[tuple[int, ...]] = [()]
     finished: list[Hypothesis] = []
     for length in range(1, sentence.maximum + 1):
-        allowed = [token for token in range(VOCABULARY) if token in WORDS or length >= sentence.minimum]
-        grown = [(*tokens, token) for tokens in live for token in allowed if token not in MARKS.never]
+        before = live
+        grown = [(*tokens, token) for tokens in live for token in allowed(sentence, length)]
         grown = [tokens for tokens in grown if sentence.totals(tokens)[-1] > IMPOSSIBLE]
         grown = sorted(grown, key=lambda tokens: -sentence.totals(tokens)[-1])  # stable: equal ones keep their order
         for tokens in grown[:beams]:
@@ -174,7 +179,8 @@ def plain_beam(sentence: Sentence, *, beams: int, nbest: int, score: Scoring) ->
                 total = sentence.totals(tokens)[-1]
                 finished.append(Hypothesis(tokens[:-1], rank(sentence, tokens, score), total, cut=False))
         live = [tokens for tokens in grown if tokens[-1] != MARKS.end][:beams]
-    totals = [(tokens, sentence.totals(tokens)[-1]) for tokens in live]
+    ended = {each.tokens for each in finished}
+    totals = [(tokens, sentence.totals(tokens)[-1]) for tokens in before if tokens not in ended]
     cut = [Hypothesis(tokens, rank(sentence, tokens, score), total, cut=True) for tokens, total in totals]
     finished, cut = (sorted(each, key=lambda hypothesis: -hypothesis.score) for each in (finished, cut))
     return (finished + cut)[:nbest]
@@ -283,12 +289,14 @@ def test_stopping_early_saves_steps() -> None:
 
 
 @patient
-@given(task=tasks(longest=8, sentences=5, impossible=False))
-def test_one_beam_without_normalisation_is_greedy(task: Task) -> None:
+@given(task=tasks(longest=8, sentences=5), blocked=st.sampled_from([(), (1,), (1, 3), (1, 3, 4)]))
+def test_one_beam_without_normalisation_is_greedy(task: Task, blocked: tuple[int, ...]) -> None:
+    """Also where no token may follow: `blocked` words lead to nothing."""
+    task.tables[:, :, list(blocked)] = IMPOSSIBLE
     greedy = greedy_search(trigram, start(task), (task.tables, task.looks), limits=task.limits, marks=MARKS)
     beam = search(task, beams=1, nbest=1, score=Scoring())
     for one, hypotheses, sentence in zip(greedy, beam, task.sentences, strict=True):
-        same(hypotheses, [one], sentence=sentence, score=Scoring())
+        same(hypotheses, one, sentence=sentence, score=Scoring())
 
 
 @patient
@@ -312,5 +320,15 @@ def test_hypotheses_keep_their_limits_and_the_marks(task: Task, beams: int) -> N
         assert len({each.tokens for each in hypotheses if each.cut}) == sum(each.cut for each in hypotheses)
         for each in hypotheses:
             assert set(each.tokens) <= set(WORDS)
-            size = len(each.tokens) + (not each.cut)
+            size = len(each.tokens) + 1
             assert size == sentence.maximum if each.cut else sentence.minimum <= size <= sentence.maximum
+
+
+@patient
+@given(task=tasks(longest=6, sentences=4, impossible=False), beams=st.integers(1, 6), score=SCORINGS)
+def test_where_there_is_one_place_to_end_all_end_there(task: Task, beams: int, score: Scoring) -> None:
+    exact = task._replace(minimum=task.maximum)
+    greedy = greedy_search(trigram, start(exact), (exact.tables, exact.looks), limits=exact.limits, marks=MARKS)
+    for found in (search(exact, beams=beams, nbest=beams, score=score), greedy):
+        for hypotheses, maximum in zip(found, exact.maximum, strict=True):
+            assert {(len(each.tokens) + 1, each.cut) for each in hypotheses} == {(maximum, False)}

@@ -14,6 +14,7 @@ class Confidence(NamedTuple):
     """From the mean log-probability of a translation's pieces to the chrF, between 0 and 1, it can be expected to have.
 
     The line through `knots` never falls: x is a log-probability, y the mean chrF of held-out translations about there.
+    They were searched greedily: of others it holds less well (docs/decisions/0016).
     """
 
     knots: tuple[tuple[float, float], ...]  # (x, y), at least one, x growing

@@ -94,14 +94,19 @@ class ModelConfig(Config):
                 f"spread = {self.spread} is for recurrent models: Transformers and convolutions have initial weights "
                 "of their own; leave model.spread out"
             )
-        if getattr(self.decoder, "copies", False) and self.encoder.kind == "none":
+        if self.copies and self.encoder.kind == "none":
             raise ValueError("decoder.copies and encoder.kind = 'none' do not go together: there is nothing to copy")
-        if getattr(self.decoder, "copies", False) and self.output.kind != "full":
+        if self.copies and self.output.kind != "full":
             raise ValueError(
                 f"decoder.copies and output.kind = {self.output.kind!r} do not go together, as copying mixes the "
                 "probabilities of all words in training too; set model.output.kind = 'full'"
             )
         return self
+
+    @property
+    def copies(self) -> bool:
+        """Whether words of the source may be copied."""
+        return bool(getattr(self.decoder, "copies", False))
 
     @staticmethod
     def is_recurrent(side: Config) -> bool:
@@ -136,7 +141,7 @@ class Model(nn.Module):
         self.output = build_output(config.output, vocabulary_size=sizes.target, width=self.decoder.width)
         self.baseline = None if self.decoder.draws is None else MovingBaseline()
         self.sizes = sizes
-        self.copies: bool = getattr(config.decoder, "copies", False)
+        self.copies = config.copies
         if self.copies and not sizes.joint:
             raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
         if config.tie in ("target", "all"):

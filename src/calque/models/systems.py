@@ -233,4 +233,10 @@ def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
     if "heads" in values:
         wanted = max(1, round(values["heads"] * scale))
         changed["heads"] = max(heads for heads in range(1, wanted + 1) if changed["width"] % (2 * heads) == 0)
+        if values.get("key_value_heads") is not None:  # as many heads share one as before, or all do
+            shared = values["heads"] // values["key_value_heads"]
+            changed["key_value_heads"] = changed["heads"] // shared if changed["heads"] % shared == 0 else 1
+    if values.get("attention_layer") is not None:  # as deep in as before
+        place = round(values["attention_layer"] * changed["layers"] / values["layers"])
+        changed["attention_layer"] = max(1, place)
     return changed

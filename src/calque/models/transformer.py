@@ -212,16 +212,18 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         before = state.past if state.carried is None else state.carried.unbind(1)
         sight = context.mask[:, None, None]
         is_told = attention or self.copy_gate is not None
-        stream, after, weights = inputs, [], None
+        stream, after, shown = inputs, [], None
         for number, block in enumerate(self._blocks()):
             stream, kept = block.read(stream, before[number], chunk)
             after.append(kept)
             stream = fold(stream, sentences=context.mask.shape[0])
             looked = block.look(stream, context.memory[number], sight, attention=is_told and number == self.shown)
             stream = unfold(block.feed(looked.stream), rows=rows)
-            weights = weights if looked.weights is None else unfold(looked.weights, rows=rows)
+            shown = looked if number == self.shown else shown
+        assert shown is not None
+        weights = None if shown.weights is None else unfold(shown.weights, rows=rows)
         hidden = self.norm(stream)
-        gate = None if self.copy_gate is None else self.copy_gate(unfold(looked.found, rows=rows), hidden, inputs)
+        gate = None if self.copy_gate is None else self.copy_gate(unfold(shown.found, rows=rows), hidden, inputs)
         output = Output(hidden, weights if attention else None, gate, None if gate is None else weights)
         return output, self._state(after, state.position + size)
 

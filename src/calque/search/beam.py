@@ -4,13 +4,14 @@ Letters: B sentences still going, K beams, N = B·K, V vocabulary, F finished hy
 S source, C candidates.
 """
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from calque.search.scoring import Known, Score
-from calque.search.step import Hypothesis, Limits, Marks, Step, forbid
+from calque.search.step import Hypothesis, Limits, Marks, Step, StepOutput, forbid
 from calque.tensors import select_rows
 
 
@@ -71,72 +72,62 @@ class Widest:
         return None
 
 
+class Goal(NamedTuple):
+    """Which answers are looked for."""
+
+    score: Score
+    nbest: int = 1
+    stop_after: int | None = None  # so many have ended; else when nothing better can come
+
+
+class Rows(NamedTuple):
+    """What is known of the sentences still going; a tree of tensors with B rows."""
+
+    sentence: Tensor  # [B], which of the batch's
+    limits: Limits
+    known: Known
+    live: Live
+    finished: Finished
+    counts: Tensor  # [B], how many have ended so far
+    memory: Any  # the expansion's
+
+
 def beam_search(
     step: Step,
     state: Any,
     context: Any,
     *,
     expansion: Expansion,
-    nbest: int,
+    goal: Goal,
     limits: Limits,
     marks: Marks,
-    score: Score,
     source_lengths: Tensor,
-    stop_after: int | None = None,
 ) -> list[list[Hypothesis]]:
-    """The `nbest` best hypotheses of each sentence, best first.
+    """The n best hypotheses of each sentence, best first; none where no token may follow any of them.
 
     A hypothesis may end only from the K best candidates of a step. A sentence is over when no live hypothesis can
-    still beat its n-th best finished one, whatever follows, or earlier, when `stop_after` have finished; at its
-    maximum length live ones are closed unfinished and stand after all finished ones, flagged `cut`. Equal scores go
-    to the lower token. `state` has one row a sentence; finished sentences are dropped from the batch.
+    still beat its n-th best finished one, whatever follows, or earlier, when `stop_after` have finished; live ones of
+    its maximum length that do not end are closed unfinished and stand after all finished ones, flagged `cut`. Equal
+    scores go to the lower token. `state` has one row a sentence; finished sentences are dropped from the batch.
     """
-    maximum, minimum = limits
-    memory = expansion.start(source_lengths)
-    known = Known(source_lengths, maximum)
-    sentences = torch.arange(maximum.shape[0], device=maximum.device)
-    live = Live(torch.zeros_like(maximum[:, None], dtype=torch.float32), sentences.new_zeros(len(sentences), 1, 0))
-    finished = _nothing(live.log_probs, nbest=nbest, longest=int(maximum.max()))
-    counts = torch.zeros_like(sentences)
-    last = torch.full_like(sentences, marks.start)
+    rows = _start(limits, source_lengths, memory=expansion.start(source_lengths), nbest=goal.nbest)
+    last = torch.full_like(rows.sentence, marks.start)
     results: dict[int, list[Hypothesis]] = {}
-    for length in range(1, int(maximum.max()) + 1):
+    for length in range(1, int(limits.maximum.max()) + 1):
         output, state = step(last, state, context)
-        log_probs = output.log_probs.view(*live.log_probs.shape, -1)
-        steps = forbid(log_probs, marks=marks, length=length, minimum=minimum)
-        if score.needs_coverage:
-            live = live._replace(covered=_cover(live, output.attention))
-        (live, parents, ended), memory = expansion.extend(live, steps, memory, end=marks.end)
-        scores = score.finished(ended.log_probs, length=length, covered=ended.covered, known=known)
-        finished = _merge(finished, ended, scores=scores, length=length)
-        counts = counts + (ended.log_probs > -torch.inf).sum(dim=1)
-        over = length >= known.maximum
-        if stop_after is None:
-            bound = score.bound(live.log_probs.max(dim=1).values, length=length, known=known)
-            over = over | (bound <= finished.scores[:, -1])
-        else:
-            over = over | (counts >= stop_after) | (live.log_probs == -torch.inf).all(dim=1)
+        before, width = rows, rows.live.log_probs.shape[1]
+        rows, parents = _grown(rows, output, expansion=expansion, goal=goal, marks=marks, length=length)
+        over = _is_over(rows, goal=goal, length=length)
         if bool(over.any()):
-            lacking = expansion.lacking(memory)
-            for row in over.nonzero().squeeze(1).tolist():
-                is_cut = length >= int(known.maximum[row])
-                results[int(sentences[row])] = _close(
-                    *(_row(part, row) for part in (finished, live, known)),
-                    lacking=None if lacking is None else lacking[row].tolist(),
-                    is_cut=is_cut,
-                    score=score,
-                    length=length,
-                    nbest=nbest,
-                )
+            lacking = expansion.lacking(before.memory)
+            results |= _answers(rows, before.live, over, lacking=lacking, goal=goal, length=length)
         going = (~over).nonzero().squeeze(1)
         if len(going) == 0:
             break
-        width = log_probs.shape[1]
         state = select_rows(state, (going[:, None] * width + parents[going]).flatten())
-        if len(going) < len(sentences):
-            context, live, finished, known, memory = select_rows((context, live, finished, known, memory), going)
-            sentences, minimum, counts = sentences[going], minimum[going], counts[going]
-        last = live.tokens[:, :, -1].flatten()
+        if len(going) < len(over):
+            context, rows = select_rows((context, rows), going)
+        last = rows.live.tokens[:, :, -1].flatten()
     return [results[sentence] for sentence in sorted(results)]
 
 
@@ -144,13 +135,15 @@ def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     """The `count` best values of [B,C] and their places, best first; equal values go to the lower place."""
     count = min(count, scores.shape[1])
     values, places = scores.topk(min(count + 1, scores.shape[1]))
-    cut = values[:, count - 1 : count] == values[:, count:]
-    if bool((cut & values[:, count:].isfinite()).any()):  # topk leaves open which of equal values it takes
-        ordered = scores.sort(dim=1, descending=True, stable=True)
-        return ordered.values[:, :count], ordered.indices[:, :count]
+    cut = (values[:, count - 1 : count] == values[:, count:]) & values[:, count:].isfinite()
     places, order = places[:, :count].sort(dim=1)
     ordered = values[:, :count].gather(1, order).sort(dim=1, descending=True, stable=True)
-    return ordered.values, places.gather(1, ordered.indices)
+    values, places = ordered.values, places.gather(1, ordered.indices)
+    rows = cut.any(dim=1).nonzero().squeeze(1)
+    if len(rows):  # topk leaves open which of equal values it takes
+        exact = scores[rows].sort(dim=1, descending=True, stable=True)
+        values[rows], places[rows] = exact.values[:, :count], exact.indices[:, :count]
+    return values, places
 
 
 def extend(live: Live, log_probs: Tensor, *, beams: int, end: int, bonus: Tensor | None = None) -> Extended:
@@ -171,8 +164,8 @@ def extend(live: Live, log_probs: Tensor, *, beams: int, end: int, bonus: Tensor
 def keep(live: Live, values: Tensor, *, parents: Tensor, tokens: Tensor, beams: int, end: int) -> Extended:
     """Of candidates [B,C], best first: the first K that go on, and the ends among the first K."""
     is_end = tokens == end
-    grown = torch.cat([_along(live.tokens, parents), tokens[..., None]], dim=2)
-    covered = None if live.covered is None else _along(live.covered, parents)
+    grown = torch.cat([along(live.tokens, parents), tokens[..., None]], dim=2)
+    covered = None if live.covered is None else along(live.covered, parents)
     ended = Live(
         values.masked_fill(~is_end, -torch.inf)[:, :beams],
         grown[:, :beams],
@@ -180,8 +173,48 @@ def keep(live: Live, values: Tensor, *, parents: Tensor, tokens: Tensor, beams: 
     )
     chosen = is_end.long().sort(dim=1, stable=True).indices[:, :beams]  # the first K that do not end
     going = values.masked_fill(is_end, -torch.inf).gather(1, chosen)
-    after = Live(going, _along(grown, chosen), None if covered is None else _along(covered, chosen))
+    after = Live(going, along(grown, chosen), None if covered is None else along(covered, chosen))
     return Extended(after, parents.gather(1, chosen), ended)
+
+
+def along(values: Tensor, places: Tensor) -> Tensor:
+    """Values [B,C] or [B,C,X] at places [B,P] of their second dimension."""
+    index = places if values.dim() == 2 else places[..., None].expand(-1, -1, values.shape[2])
+    return values.gather(1, index)
+
+
+def _start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) -> Rows:
+    """Before any token: one empty hypothesis a sentence."""
+    sentences = torch.arange(len(limits.maximum), device=limits.maximum.device)
+    live = Live(torch.zeros(len(sentences), 1, device=sentences.device), sentences.new_zeros(len(sentences), 1, 0))
+    finished = _nothing(live.log_probs, nbest=nbest, longest=int(limits.maximum.max()))
+    known = Known(source_lengths, limits.maximum)
+    return Rows(sentences, limits, known, live, finished, torch.zeros_like(sentences), memory)
+
+
+def _grown(
+    rows: Rows, output: StepOutput, *, expansion: Expansion, goal: Goal, marks: Marks, length: int
+) -> tuple[Rows, Tensor]:
+    """The sentences after token number `length`, and which hypothesis [B,K] each live one comes from."""
+    live = rows.live
+    log_probs = output.log_probs.view(*live.log_probs.shape, -1)
+    steps = forbid(log_probs, marks=marks, length=length, limits=rows.limits)
+    if goal.score.needs_coverage:
+        live = live._replace(covered=_cover(live, output.attention))
+    (live, parents, ended), memory = expansion.extend(live, steps, rows.memory, end=marks.end)
+    scores = goal.score.finished(ended.log_probs, length=length, covered=ended.covered, known=rows.known)
+    finished = _merge(rows.finished, ended, scores=scores, length=length)
+    counts = rows.counts + (ended.log_probs > -torch.inf).sum(dim=1)
+    return rows._replace(live=live, finished=finished, counts=counts, memory=memory), parents
+
+
+def _is_over(rows: Rows, *, goal: Goal, length: int) -> Tensor:
+    """[B], which sentences need no further token."""
+    over = length >= rows.limits.maximum
+    if goal.stop_after is not None:
+        return over | (rows.counts >= goal.stop_after) | (rows.live.log_probs == -torch.inf).all(dim=1)
+    bound = goal.score.bound(rows.live.log_probs.max(dim=1).values, length=length, known=rows.known)
+    return over | (bound <= rows.finished.scores[:, -1])
 
 
 def _cover(live: Live, attention: Tensor | None) -> Tensor:
@@ -203,34 +236,44 @@ def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> F
         torch.cat([finished.tokens, padded], dim=1),
     )
     order = together.scores.sort(dim=1, descending=True, stable=True).indices[:, :count]
-    return Finished(*(_along(part, order) for part in together))
+    return Finished(*(along(part, order) for part in together))
 
 
-def _close(
-    finished: Finished,
-    live: Live,
-    known: Known,
-    *,
-    lacking: list[bool] | None,
-    is_cut: bool,
-    score: Score,
-    length: int,
-    nbest: int,
-) -> list[Hypothesis]:
-    """One sentence's answers: the finished ones, then, at its maximum length, live ones cut off, lacking ones last."""
-    answers = [
+def _answers(
+    rows: Rows, before: Live, over: Tensor, *, lacking: Tensor | None, goal: Goal, length: int
+) -> dict[int, list[Hypothesis]]:
+    """Those of the sentences that are over; `before` lived before token number `length`, `lacking` [B,K] of them."""
+    results = {}
+    for row in over.nonzero().squeeze(1).tolist():
+        finished, live, known = (_row(part, row) for part in (rows.finished, before, rows.known))
+        answers = _finished(finished)
+        if length >= int(rows.limits.maximum[row]):
+            lacks = None if lacking is None else lacking[row].tolist()
+            answers += _cut(live, known, lacks=lacks, score=goal.score, size=length - 1, but=answers)
+        results[int(rows.sentence[row])] = answers[: goal.nbest]
+    return results
+
+
+def _finished(finished: Finished) -> list[Hypothesis]:
+    """One sentence's hypotheses that have ended, best first."""
+    return [
         Hypothesis(tuple(tokens[: size - 1]), value, log_prob, cut=False)
         for value, log_prob, size, tokens in zip(*(part[0].tolist() for part in finished), strict=True)
         if value > -torch.inf
     ]
-    if is_cut:
-        scores = score.finished(live.log_probs, length=length, covered=live.covered, known=known)
-        rows = zip(scores[0].tolist(), live.log_probs[0].tolist(), live.tokens[0].tolist(), strict=True)
-        cut = [Hypothesis(tuple(tokens), value, log_prob, cut=True) for value, log_prob, tokens in rows]
-        lacks = lacking or [False] * len(cut)
-        order = sorted(range(len(cut)), key=lambda place: (lacks[place], -cut[place].score))
-        answers += [cut[place] for place in order if cut[place].score > -torch.inf]
-    return answers[:nbest]
+
+
+def _cut(
+    live: Live, known: Known, *, lacks: list[bool] | None, score: Score, size: int, but: Sequence[Hypothesis]
+) -> list[Hypothesis]:
+    """One sentence's hypotheses of the maximum length but those that ended there, each once, lacking ones last."""
+    scores = score.finished(live.log_probs, length=size, covered=live.covered, known=known)
+    lacks = lacks or [False] * live.log_probs.shape[1]
+    rows = zip(*(part[0].tolist() for part in (live.tokens, scores, live.log_probs)), lacks, strict=True)
+    cut = [Hypothesis(tuple(tokens), value, log_prob, True, lack) for tokens, value, log_prob, lack in rows]
+    said = {each.tokens for each in but}
+    once = {each.tokens: each for each in cut if each.score > -torch.inf and each.tokens not in said}
+    return sorted(once.values(), key=lambda each: (each.lacking, -each.score))
 
 
 def _row(tree: Any, row: int) -> Any:
@@ -243,9 +286,3 @@ def _nothing(like: Tensor, *, nbest: int, longest: int) -> Finished:
     scores = like.new_full((rows, nbest), -torch.inf)
     tokens = torch.zeros(rows, nbest, longest, dtype=torch.long, device=like.device)
     return Finished(scores, scores, tokens[..., 0], tokens)
-
-
-def _along(values: Tensor, places: Tensor) -> Tensor:
-    """Values [B,C] or [B,C,X] at places [B,P] of their second dimension."""
-    index = places if values.dim() == 2 else places[..., None].expand(-1, -1, values.shape[2])
-    return values.gather(1, index)

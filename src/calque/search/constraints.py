@@ -35,7 +35,7 @@ class Bound(NamedTuple):
 
 
 def constrained(step: Step, constraints: Sequence[Constraint]) -> Step:
-    """The step under all constraints. Its state is (the step's own, whether it began, theirs); see `begin`."""
+    """The step under all constraints. Its state is (the step's own, whether it began, theirs): `start_constrained`."""
 
     def bounded(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
         inner, begun, rules = state
@@ -52,7 +52,9 @@ def constrained(step: Step, constraints: Sequence[Constraint]) -> Step:
     return bounded
 
 
-def begin(constraints: Sequence[Constraint], *, state: Any, context: Any, sentences: int, device: torch.device) -> Any:
+def start_constrained(
+    constraints: Sequence[Constraint], *, state: Any, context: Any, sentences: int, device: torch.device
+) -> Any:
     """The state and context that a constrained step begins with."""
     rules = tuple(rule.start(sentences, device=device) for rule in constraints)
     return (state, None, rules), (context, Bound(torch.arange(sentences, device=device)))

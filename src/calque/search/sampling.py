@@ -8,8 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.step import Hypothesis, Limits, Marks, Step, forbid
-from calque.tensors import exact, running_sum, select_rows
+from calque.search.following import follow
+from calque.search.step import Hypothesis, Limits, Marks, Step
+from calque.tensors import exact, running_sum
 
 
 class Sampling(NamedTuple):
@@ -34,43 +35,16 @@ def sample_search(
 ) -> list[list[Hypothesis]]:
     """`draws` hypotheses of each sentence in the order of drawing; a score is the model's own log-probability.
 
-    `streams` [B] holds a number for each sentence: the same number draws the same, whatever else is in the batch.
+    `streams` [B] holds a number for each sentence: the same number draws the same, whatever else is in the batch. One
+    that comes to where no token may follow is left out.
     """
-    sentences = torch.arange(len(streams), device=streams.device)
-    state = select_rows(state, sentences.repeat_interleave(draws))
     numbers = torch.arange(draws, device=streams.device).repeat(len(streams))
     keys = mixed(mixed(streams).repeat_interleave(draws) + numbers)
-    (maximum, minimum), tokens = limits, torch.full_like(keys, marks.start)
-    history, total = tokens[:, None][:, :0], torch.zeros(len(keys), device=keys.device)
-    ended = torch.zeros_like(tokens, dtype=torch.bool)
-    stuck = torch.zeros_like(ended)
-    results: dict[int, list[Hypothesis]] = {}
-    for length in range(1, int(maximum.max()) + 1):
-        output, state = step(tokens, state, context)
-        rows = output.log_probs.view(len(sentences), draws, -1)
-        allowed = forbid(rows, marks=marks, length=length, minimum=minimum).flatten(0, 1)
-        stuck = stuck | (~ended & (allowed == -torch.inf).all(dim=-1))  # no token may come next: it is cut here
-        ended = ended | stuck
-        drawn = draw(filtered(allowed.masked_fill(ended[:, None], 0), sampling), uniform(keys, length))
-        tokens = torch.where(ended, marks.end, drawn)
-        said = output.log_probs.gather(1, drawn[:, None]).squeeze(1)
-        total = total + said.masked_fill(ended, 0)
-        history = torch.cat([history, tokens[:, None]], dim=1)
-        ended = ended | (tokens == marks.end)
-        over = ended.view(-1, draws).all(dim=1) | (length >= maximum)
-        if bool(over.any()):
-            parts = [part.view(len(sentences), draws, -1) for part in (history, total, ended, stuck)]
-            for row in over.nonzero().squeeze(1).tolist():
-                results[int(sentences[row])] = _collect(*(part[row] for part in parts), end=marks.end)
-            going = (~over).nonzero().squeeze(1)
-            if len(going) == 0:
-                break
-            kept = (going[:, None] * draws + torch.arange(draws, device=going.device)).flatten()
-            state, context = select_rows(state, kept), select_rows(context, going)
-            keys, tokens, total, history = (each[kept] for each in (keys, tokens, total, history))
-            ended, stuck = ended[kept], stuck[kept]
-            sentences, maximum, minimum = sentences[going], maximum[going], minimum[going]
-    return [results[sentence] for sentence in sorted(results)]
+
+    def drawn(log_probs: Tensor, number: Tensor, length: int) -> Tensor:
+        return draw(filtered(log_probs, sampling), uniform(keys[number], length))
+
+    return follow(step, state, context, choose=drawn, count=draws, limits=limits, marks=marks)
 
 
 def filtered(log_probs: Tensor, sampling: Sampling) -> Tensor:
@@ -122,12 +96,3 @@ def _last(probs: Tensor) -> Tensor:
     """[N], the last token with a probability, in case rounding would go past it."""
     places = torch.arange(probs.shape[-1], device=probs.device)
     return (places * (probs > 0)).amax(dim=-1)
-
-
-def _collect(history: Tensor, total: Tensor, ended: Tensor, stuck: Tensor, *, end: int) -> list[Hypothesis]:
-    answers = []
-    rows = (history.tolist(), *(part.flatten().tolist() for part in (total, ended, stuck)))
-    for tokens, log_prob, is_over, is_stuck in zip(*rows, strict=True):
-        said = tuple(tokens[: tokens.index(end)] if is_over else tokens)
-        answers.append(Hypothesis(said, log_prob, log_prob, cut=is_stuck or not is_over))
-    return answers

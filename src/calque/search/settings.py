@@ -57,19 +57,19 @@ class SearchConfig(Config):
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Of sampling; what is drawn for a line depends on it and on the line's number alone."""
     maximum_ratio: float = Field(default=4.0, gt=0)
-    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces."""
+    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if more."""
     maximum_extra: int = Field(default=20, ge=1)
     """See maximum_ratio."""
     maximum: int | None = Field(default=None, ge=1)
     """A translation has at most this many pieces, whatever the source has; else twice as many as source_limit."""
     minimum: int = Field(default=0, ge=0)
-    """A translation has at least this many pieces."""
+    """A translation has at least this many pieces; where this is the maximum too, it has just so many."""
     minimum_ratio: float = Field(default=0.0, ge=0)
     """A translation has at least minimum_ratio × source pieces."""
     source_limit: int = Field(default=512, ge=1)
     """A source with more pieces is cut there, and said to be."""
     batch_tokens: int = Field(default=4000, ge=1)
-    """Padded source positions decoded together; it changes the speed, not the translation."""
+    """Padded source positions decoded together, fewer for beams and samples over 5; changes the speed, not the text."""
 
     @model_validator(mode="after")
     def _groups_share_the_beam(self) -> Self:
@@ -81,6 +81,8 @@ class SearchConfig(Config):
     def _lengths_fit(self) -> Self:
         if self.maximum is not None and self.minimum > self.maximum:
             raise ValueError(f"minimum {self.minimum} is more than maximum {self.maximum}")
+        if self.minimum_ratio > self.maximum_ratio:
+            raise ValueError(f"minimum_ratio {self.minimum_ratio} is more than maximum_ratio {self.maximum_ratio}")
         return self
 
     @property

@@ -76,7 +76,7 @@ def misfits(
     if method in ("scheduled-sampling", "minimum-risk") and compiled:
         reason = "it reads word by word, which is not compiled"
         refuse(f"method.kind = {method!r}", "training.compile", reason)
-    if config.word_dropout.source > 0 and getattr(model.decoder, "copies", False):
+    if config.word_dropout.source > 0 and model.copies:
         reason = "words that are not read cannot be copied"
         refuse(f"word_dropout.source = {config.word_dropout.source}", "model.decoder.copies", reason)
     if config.guidance.weight > 0:

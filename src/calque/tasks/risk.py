@@ -113,7 +113,7 @@ def draw_candidates(model: Model, batch: Batch, *, config: MinimumRiskConfig, ri
             sampling=Sampling(),
             draws=config.samples,
             streams=torch.randint(1 << 62, (len(references),)).to(device),
-            limits=Limits(maximum, torch.zeros_like(maximum)),
+            limits=Limits(maximum + 1, torch.zeros_like(maximum)),  # with the end
             marks=MARKS,
         )
     first = [[reference] if config.reference else [] for reference in references]

@@ -15,3 +15,9 @@ def begins_apart(surface: bytes) -> bool:
     """Whether a text that goes on like this, in UTF-8, has ended its last word."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
+
+
+def ends_apart(surface: bytes) -> bool:
+    """Whether whatever follows a text that ends like this, in UTF-8, begins a word."""
+    text = surface.decode(errors="ignore")
+    return bool(text) and surface.endswith(text[-1].encode()) and not text[-1].isalnum()

@@ -7,7 +7,7 @@ import torch
 from calque.config import Values, override
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store
-from calque.models.model import ModelConfig
+from calque.models.model import DecoderConfig, ModelConfig
 from calque.models.transformer import TransformerConfig
 
 FOLLOWING = (
@@ -34,8 +34,6 @@ def follow_corpus(
     epochs = min(100, max(3, round(30 * (30_000 / pairs) ** 0.5)))
     steps = given.get("steps", max(200, epoch * epochs))
     validate = given.get("validate_every", max(1, min(steps, max(50, min(1000, epoch)))))
-    decoder = model.decoder
-    rate = min(2e-3, 0.02 * decoder.width**-0.5) if isinstance(decoder, TransformerConfig) else 1e-3
     chosen: Values = {
         "steps": steps,
         "validate_every": validate,
@@ -44,7 +42,7 @@ def follow_corpus(
         "patience": 8,
         "threads": torch.get_num_threads(),
         "batch.tokens": batch,
-        "optimiser.learning_rate": _usual_rate(given, round(rate, 5)),
+        "optimiser.learning_rate": _usual_rate(given, model.decoder),
         "schedule.warmup": max(20, min(4000, steps // 12)),
         "device": device,
     }
@@ -66,9 +64,14 @@ def _updates(plan: Plan, given: Values) -> int:
     return sum(1 for _ in plan.batches(0)) // int(given.get("accumulate", 1))
 
 
-def _usual_rate(given: Values, rate: float) -> float:
-    """Adadelta and SGD are used to other rates than Adam."""
-    return {"adadelta": 1.0, "sgd": 0.7}.get(_or(given, "optimiser", "kind", default="adam"), rate)
+def _usual_rate(given: Values, decoder: DecoderConfig) -> float:
+    """Adadelta and SGD are used to other rates than Adam; with Adam, Transformers bear less than others.
+
+    recipes/lineage/README.md has rates that were compared, at widths of 190 to 590.
+    """
+    most, factor = (2e-3, 0.02) if isinstance(decoder, TransformerConfig) else (4e-3, 0.06)
+    adam: float = round(min(most, factor * decoder.width**-0.5), 5)
+    return {"adadelta": 1.0, "sgd": 0.7}.get(_or(given, "optimiser", "kind", default="adam"), adam)
 
 
 def _or(values: Values, *keys: str, default: Any) -> Any:

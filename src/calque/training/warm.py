@@ -92,9 +92,9 @@ def _is_same(rows: Tensor, old: int) -> bool:
 
 def _changed(name: str, same: dict[str, bool]) -> str | None:
     """Whose vocabulary the rows of a parameter are, where they are words and the words are not the same."""
-    if name.startswith("encoder.embedding."):
+    if name == "encoder.embedding.weight":
         side = "source"
-    elif name.startswith(("decoder.embedding.", "output.")):
+    elif name == "decoder.embedding.weight" or name.startswith("output."):
         side = "target"
     else:
         return None

@@ -53,11 +53,12 @@ class Candidate(NamedTuple):
     text: str
     score: float
     log_prob: float
-    cut: bool  # search reached its maximum length
+    cut: bool  # search reached its maximum length, or what it must say leaves no way to go on
     pieces: int = 0  # how many it has, the end counted
-    confidence: float | None = None  # between 0 and 1: the chrF that can be expected; None without a validation set
+    confidence: float | None = None  # between 0 and 1: the chrF that can be expected; None where that is not known
     oddities: tuple[str, ...] = ()  # loop, short or long: signs that it went wrong
     detail: Detail | None = None  # where it was asked for
+    lacking: bool = False  # it was cut before it had said all that it must
 
 
 class Scored(NamedTuple):
@@ -74,7 +75,7 @@ class Scored(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """What became of one sentence: its candidates, best first (at least one)."""
+    """What became of one sentence: its candidates, best first, or in the order of drawing (at least one)."""
 
     candidates: list[Candidate]
     source_cut: bool = False  # longer than the model reads

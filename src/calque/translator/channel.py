@@ -15,22 +15,26 @@ def ranked_again(
     language: Translator | None,
     search: SearchConfig,
 ) -> Iterator[Translation]:
-    """Each translation's candidates by log P(y|x) + λ log P(x|y) + μ log P(y), which is their new score."""
+    """Each translation's candidates by log P(y|x) + λ log P(x|y) + μ log P(y), which is their new score.
+
+    What was cut stays behind what was finished, and last what has not said all that it must. An empty source has one
+    translation, and nobody is asked about it; an empty translation pays as every other.
+    """
     rows = [
-        (place, candidate.text)
-        for place, translation in enumerate(translations)
+        (source, candidate.text)
+        for translation, source in zip(translations, sources, strict=True)
         for candidate in translation.candidates
-        if candidate.text and sources[place].strip()
+        if source.strip()
     ]
     texts = [text for _, text in rows]
-    channel = iter(reverse.score(texts, [sources[place] for place, _ in rows]))
+    channel = iter(reverse.score(texts, [source for source, _ in rows]))
     prior = iter(language.score(texts, texts)) if language is not None else None
-    for place, translation in enumerate(translations):
+    for translation, source in zip(translations, sources, strict=True):
         scored: list[Candidate] = []
         for candidate in translation.candidates:
             score = candidate.log_prob
-            if candidate.text and sources[place].strip():
+            if source.strip():
                 score += search.channel_weight * next(channel).log_prob
                 score += search.prior_weight * next(prior).log_prob if prior is not None else 0.0
             scored.append(candidate._replace(score=score))
-        yield translation._replace(candidates=sorted(scored, key=lambda each: -each.score))
+        yield translation._replace(candidates=sorted(scored, key=lambda each: (each.cut, each.lacking, -each.score)))

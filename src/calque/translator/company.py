@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from calque.errors import FolderError
+from calque.errors import ConfigError, FolderError
 from calque.models.model import Model
 from calque.search.combine import ensemble, fused
 from calque.search.settings import SearchConfig
@@ -18,6 +18,12 @@ class Company(NamedTuple):
 
     ensemble: tuple[Model, ...] = ()
     language: Model | None = None
+
+    def joined(self, other: "Company") -> "Company":
+        """Both; there is one language model at the most."""
+        if self.language is not None and other.language is not None:
+            raise ConfigError("there is a language model beside this translator already; one can count at each step")
+        return Company(self.ensemble + other.ensemble, self.language or other.language)
 
 
 class Begun(NamedTuple):

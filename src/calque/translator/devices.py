@@ -16,11 +16,11 @@ def choose_device(name: DeviceName) -> torch.device:
     """The device of that name; auto takes the best there is."""
     if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
         raise ConfigError(f"device: this machine or this build of torch has no {name}; use auto or cpu")
-    if name != "auto":
-        return torch.device(name)
-    if torch.cuda.is_available():
-        return torch.device("cuda")
-    return torch.device("mps" if torch.backends.mps.is_available() else "cpu")
+    best = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
+    device = torch.device(best if name == "auto" else name)
+    if device.type == "cuda":  # cuDNN's attention plans anew for every shape, half a second each; others need no plan
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    return device
 
 
 def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtype:

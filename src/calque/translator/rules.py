@@ -1,16 +1,21 @@
 """Wishes in ids: what the translations of a batch must and must not say, as search knows it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
-from calque.errors import ConfigError, TextError
-from calque.search.decode import Rules
+from calque.errors import TextError
+from calque.search.decode import Rules, piece_limits
 from calque.search.forbidden import Forbidden
 from calque.search.settings import SearchConfig
-from calque.text import EOS, Opened, Tokenizer, normalise, open_target
-from calque.text.scripts import as_bytes, begins_apart, is_unspaced
+from calque.text import EOS, UNK, Opened, Tokenizer, normalise, open_target
+from calque.text.scripts import as_bytes, begins_apart, ends_apart, is_unspaced
 from calque.translator.answers import Request
+
+_SHOWN = 40  # characters of a source in a message
 
 
 def forbidden_words(words: Sequence[str], *, target: Tokenizer) -> Forbidden | None:
@@ -27,29 +32,66 @@ def rules_of(
     target: Tokenizer,
     copies: bool,
     forbidden: Forbidden | None,
-    search: SearchConfig,
 ) -> Rules:
-    """The wishes of a batch, in ids; words outside the vocabulary that a model copies have their numbers there."""
+    """The wishes of a batch, in ids; words outside the vocabulary that a model copies have their numbers there.
 
-    def ids(text: str, source: Opened) -> list[int]:
-        return open_target(target, [text], sources=[source])[0] if copies else target.encode(text)
+    What no translation could say, as the vocabulary does not have it or it is forbidden, is refused with a TextError.
+    """
+
+    def ids(text: str, request: Request, source: Opened) -> list[int]:
+        found = open_target(target, [text], sources=[source])[0] if copies else target.encode(text)
+        if UNK in found:
+            raise _refused(_unsayable(text, found, target=target, copies=copies), request)
+        return found
 
     if forbidden is not None:
         _refuse_contradictions(requests, forbidden)
     both = list(zip(requests, sources, strict=True))
-    prefixes = [ids(each.prefix, source) if each.prefix else [] for each, source in both]
-    required = [[ids(phrase, source) for phrase in each.required if phrase] for each, source in both]
-    follows = None
+    prefixes = [ids(each.prefix, each, source) if each.prefix else [] for each, source in both]
+    required = [[ids(phrase, each, source) for phrase in each.required] for each, source in both]
+    required = [[phrase for phrase in row if phrase] for row in required]
+    edges = _Edges(None, None)
+    copied = [[as_bytes(target.surface(word)) for word in source.unknown] if copies else [] for source in sources]
     if any(required):
-        _refuse_lost(search)
-        apart = torch.tensor([begins_apart(surface) for surface in target.surfaces()])
-        apart[EOS] = True
-        unspaced = torch.tensor([any(map(is_unspaced, "".join(each.required))) for each in requests])
-        follows = apart | unspaced[:, None]
+        edges = _edges_of(requests, copied, target=target)
     if forbidden is not None and copies:
-        spelled = [[target.surface(word) for word in source.unknown] for source in sources]
-        forbidden = forbidden.beside([[as_bytes(each) for each in row] for row in spelled])
-    return Rules(prefixes, required, follows, forbidden)
+        forbidden = forbidden.beside(copied)
+    return Rules(prefixes, required, edges.follows, edges.opens, forbidden)
+
+
+def refuse_lengths(request: Request, source: Opened, *, search: SearchConfig) -> None:
+    """Raises a TextError where a translation of the source would have to be longer than it may be."""
+    try:
+        piece_limits(len(source.ids), search=search)
+    except TextError as error:
+        raise _refused(str(error), request) from None
+
+
+class _Edges(NamedTuple):
+    """Where phrases may begin and end, see `Required`."""
+
+    follows: Tensor | None  # [B,V], V with the words that are copied
+    opens: Tensor | None  # [B,V]
+
+
+def _edges_of(requests: Sequence[Request], copied: Sequence[Sequence[bytes]], *, target: Tokenizer) -> _Edges:
+    """Words of a script without spaces begin and end anywhere."""
+    unspaced = torch.tensor([any(map(is_unspaced, "".join(each.required))) for each in requests])
+    most = max(map(len, copied))
+    sides = []
+    for side in (begins_apart, ends_apart):
+        own = torch.tensor([[*map(side, row), *[True] * (most - len(row))] for row in copied], dtype=torch.bool)
+        known = _apart(target, side).expand(len(requests), -1)
+        sides.append(torch.cat([known, own.view(len(requests), most)], dim=1) | unspaced[:, None])
+    return _Edges(*sides)
+
+
+@lru_cache(maxsize=8)
+def _apart(target: Tokenizer, side: Callable[[bytes], bool]) -> Tensor:
+    """[V], which pieces begin, or end, a word; a text that ends has ended its words."""
+    apart = torch.tensor([side(surface) for surface in target.surfaces()])
+    apart[EOS] = True
+    return apart
 
 
 def _refuse_contradictions(requests: Sequence[Request], forbidden: Forbidden) -> None:
@@ -57,11 +99,17 @@ def _refuse_contradictions(requests: Sequence[Request], forbidden: Forbidden) ->
     for request in requests:
         for phrase in (request.prefix, *request.required):
             if word := forbidden.words.found_in(normalise(phrase)):
-                raise TextError(f"{phrase!r} must be said and {word!r} must not; take one of them off")
+                raise _refused(f"{phrase!r} must be said and {word!r} must not; take one of them off", request)
 
 
-def _refuse_lost(search: SearchConfig) -> None:
-    """Raises an error where search could not see to phrases that must appear."""
-    if search.method != "beam" or search.groups > 1:
-        way = f"method = {search.method!r}" if search.method != "beam" else f"groups = {search.groups}"
-        raise ConfigError(f"phrases that must appear and search.{way} do not go together; use beam search, groups = 1")
+def _unsayable(text: str, ids: Sequence[int], *, target: Tokenizer, copies: bool) -> str:
+    pieces = target.tokenise(text)
+    word = pieces[ids.index(UNK)] if len(pieces) == len(ids) else text
+    where = "neither in the model's vocabulary nor in the source" if copies else "not in the model's vocabulary"
+    return f"{text!r} must be said and {word!r} is {where}; say it in other words"
+
+
+def _refused(problem: str, request: Request) -> TextError:
+    """With the beginning of the source that it is about."""
+    shown = request.text[:_SHOWN] + ("..." if len(request.text) > _SHOWN else "")
+    return TextError(f"{problem} (asked for with {shown!r})")

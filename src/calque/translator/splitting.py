@@ -72,6 +72,7 @@ def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation
         min(known) if known else None,
         odd,
         _detail(details, cut=[each.cut for each in best], tokenizers=tokenizers) if details else None,
+        lacking=any(each.lacking for each in best),
     )
     return Translation([whole], any(part.source_cut for part in parts))
 

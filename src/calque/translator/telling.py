@@ -1,6 +1,5 @@
 """From hypotheses to what is told of them: text, confidence, oddities, and how they came about. Letter: S source."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -10,14 +9,12 @@ from calque.evaluation.alignment import align, words_of
 from calque.evaluation.confidence import Confidence
 from calque.evaluation.oddities import oddities
 from calque.evaluation.risk import minimum_risk
+from calque.search.forbidden import Forbidden
 from calque.search.settings import SearchConfig
-from calque.search.step import Hypothesis
-from calque.text import UNK, Opened, Tokenizer, Tokenizers
+from calque.search.step import NO_ANSWER, Hypothesis
+from calque.text import UNK, Opened, Tokenizer, Tokenizers, normalise
 from calque.translator.answers import Candidate, Detail, Wishes
 from calque.translator.reading import Answer, Reading
-
-NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)  # where the rules leave nothing to say
-
 
 Read = Callable[[Sequence[Sequence[int]], Sequence[Sequence[Answer]]], list[list[Reading]]]
 """Answers to each of some sources, read again by who gave them."""
@@ -28,7 +25,9 @@ class Telling(NamedTuple):
 
     read: Read
     tokenizers: Tokenizers
+    forbidden: Forbidden | None
     confidence: Confidence | None
+    own: Read | None = None  # by the translation model alone, where search had more than its log-probabilities
 
     def candidates(
         self,
@@ -40,33 +39,44 @@ class Telling(NamedTuple):
         wishes: Wishes,
     ) -> list[list[Candidate]]:
         """Those of each source, at least one, with what was asked for about them."""
-        found = [each or [NO_ANSWER] for each in found]
+        answers = [[Answer(each.tokens, each.cut) for each in hypotheses] for hypotheses in found]
+        ids = [source.ids for source in sources]
         readings: list[list[Reading]] | None = None
         if wishes.detail or wishes.replace_unknown is not None:
-            answers = [[Answer(each.tokens, each.cut) for each in hypotheses] for hypotheses in found]
-            readings = self.read([source.ids for source in sources], answers)
+            readings = self.read(ids, answers)
+        alone = self.own(ids, answers) if self.own is not None and self.confidence is not None else None
         results = []
         for place, (source, hypotheses) in enumerate(zip(sources, found, strict=True)):
-            own = readings[place] if readings else [None] * len(hypotheses)
-            candidates = [
-                self._candidate(each, source, reading=reading, wishes=wishes)
-                for each, reading in zip(hypotheses, own, strict=True)
-            ]
+            candidates = []
+            for number, each in enumerate(hypotheses):
+                candidate = self._candidate(each, source, readings[place][number] if readings else None, wishes=wishes)
+                sure = self._sure(each, alone[place][number] if alone else None)
+                candidates.append(candidate._replace(confidence=sure))
             results.append(_chosen(candidates, search=search, nbest=nbest))
         return results
 
+    def _sure(self, hypothesis: Hypothesis, alone: Reading | None) -> float | None:
+        """The chrF that can be expected, by what the translation model alone makes of it; None where nobody knows."""
+        if self.confidence is None or hypothesis == NO_ANSWER:
+            return None
+        size = len(hypothesis.tokens) + (not hypothesis.cut)
+        return self.confidence((hypothesis.log_prob if alone is None else sum(alone.log_probs)) / max(size, 1))
+
     def _candidate(
-        self, hypothesis: Hypothesis, source: Opened, *, reading: Reading | None, wishes: Wishes
+        self, hypothesis: Hypothesis, source: Opened, reading: Reading | None, *, wishes: Wishes
     ) -> Candidate:
         pieces = pieces_of(self.tokenizers.target, hypothesis.tokens, source.unknown)
         if wishes.replace_unknown is not None and reading is not None and reading.attention is not None:
             pieces = self._replaced(pieces, hypothesis, source, reading.attention, wishes.replace_unknown)
-        text = " ".join(self.tokenizers.target.detokenise(pieces).split("\n"))
+        text = self._text(pieces)
         detail = self._detail(pieces, source, reading) if wishes.detail and reading is not None else None
         odd = oddities(source.ids, hypothesis.tokens)
         size = len(hypothesis.tokens) + (not hypothesis.cut)
-        sure = self.confidence(hypothesis.log_prob / max(size, 1)) if self.confidence else None
-        return Candidate(text, hypothesis.score, hypothesis.log_prob, hypothesis.cut, size, sure, odd, detail)
+        _, score, log_prob, is_cut, lacking = hypothesis
+        return Candidate(text, score, log_prob, is_cut, size, oddities=odd, detail=detail, lacking=lacking)
+
+    def _text(self, pieces: list[str]) -> str:
+        return " ".join(self.tokenizers.target.detokenise(pieces).split("\n"))
 
     def _detail(self, pieces: list[str], source: Opened, reading: Reading) -> Detail:
         """Pieces, what each cost, and where the model looked for it."""
@@ -81,13 +91,18 @@ class Telling(NamedTuple):
     def _replaced(
         self, pieces: list[str], hypothesis: Hypothesis, source: Opened, looked: Tensor, dictionary: Mapping[str, str]
     ) -> list[str]:
-        """The pieces with unknown ones replaced by the source piece looked at most, or by its entry in a dictionary."""
+        """The pieces with unknown ones replaced by the source piece looked at most, or by its entry in a dictionary.
+
+        What would make a forbidden word stays unknown.
+        """
         theirs = self.tokenizers.source.tokenise(source.text) if source.text else []
         replaced = list(pieces)
         for place, token in enumerate(hypothesis.tokens):
             if token == UNK and theirs:
                 word = theirs[int(looked[place, : len(theirs)].argmax())]
-                replaced[place] = dictionary.get(word, word)
+                before, replaced[place] = replaced[place], dictionary.get(word, word)
+                if self.forbidden is not None and self.forbidden.words.found_in(normalise(self._text(replaced))):
+                    replaced[place] = before
         return replaced
 
 

@@ -27,11 +27,12 @@ from calque.translator.beginnings import Beginning, beginnings
 from calque.translator.company import Company, begin, refuse_strangers
 from calque.translator.drawing import Placed, placed, streams
 from calque.translator.reading import Answer, Reading, read_along, read_back
-from calque.translator.rules import forbidden_words, rules_of
+from calque.translator.rules import forbidden_words, refuse_lengths, rules_of
 from calque.translator.telling import Telling, pieces_of
 
 WINDOW = 2048  # sentences that are sorted by length together
 SCORED = 64  # given translations that are read together
+USUAL = 5  # hypotheses a sentence for which a batch has all of its budget
 
 
 class Work(NamedTuple):
@@ -64,18 +65,22 @@ class Translator:
     def beside(self, ensemble: Sequence["Translator"] = (), *, language: "Translator | None" = None) -> "Translator":
         """The same translator with others at its side: their probabilities are averaged, a language model is added.
 
-        All must have the same target pieces, and an ensemble the same source pieces too.
+        Who is at its side already stays there. All must have the same target pieces, and an ensemble the same source
+        pieces too.
         """
+        guests = [*ensemble, *([language] if language else [])]
+        if any(each.company != Company() for each in guests):
+            raise ConfigError("a model that has others at its side cannot stand at another's; name all of them at once")
         refuse_strangers(
             self.tokenizers,
             ensemble=[each.tokenizers for each in ensemble],
             language=language.tokenizers if language else None,
         )
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
-        own = language.model if language else None
+        more = Company(tuple(each.model for each in ensemble), language.model if language else None)
+        joined.company = self.company.joined(more)
         joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
         joined.usual = self.usual
-        joined.company = Company(tuple(each.model for each in ensemble), own)
         return joined
 
     @property
@@ -135,9 +140,15 @@ class Translator:
             yield from self._window(window, Work(search, nbest, wishes, banned))
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
-        """The cross-entropy of given translations in nats a piece; its exponential is the perplexity."""
+        """The cross-entropy of given translations in nats a piece; its exponential is the perplexity.
+
+        With others at its side it is what all say together, as in `score`.
+        """
         if not sources or len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs its one target")
+        if self.company != Company():
+            scored = list(self.score(sources, targets))
+            return -sum(each.log_prob for each in scored) / sum(len(each.log_probs) for each in scored)
         opened = [each.opened for each in self._begin(sources, limit=self.search.source_limit)]
         theirs = [each.opened for each in self._begin_targets(targets, opened)]
         pairs = [(one.ids, other.ids) for one, other in zip(opened, theirs, strict=True)]
@@ -153,7 +164,7 @@ class Translator:
             lengths = [len(each.opened.ids) + 1 for each in theirs]
             order = sorted(range(len(begun)), key=lambda place: (-lengths[place], place))
             results: dict[int, Scored] = {}
-            for batch in _batches(order, lengths, search=self.search):
+            for batch in _batches(order, lengths, budget=self.search.batch_tokens):
                 rows = [theirs[place].opened.ids for place in batch]
                 with self._evaluating():
                     answers = [[Answer(row)] for row in rows]
@@ -185,9 +196,14 @@ class Translator:
         results = [nothing] * len(lines)
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
-        telling = Telling(partial(self._read, search=search), self.tokenizers, self.confidence)
+        for place in filled:
+            refuse_lengths(requests[place], opened[place], search=search)
+        sure = self.confidence if search.method == "beam" else None  # what is drawn is not what it was measured on
+        own = partial(read_back, self.model) if self.company.language is not None else None
+        telling = Telling(partial(self._read, search=search), self.tokenizers, work.forbidden, sure, own)
+        budget = budget_of(search, nbest=work.nbest)
         with self._evaluating():
-            for batch in _batches(order, [len(ids) + 1 for ids in encoded], search=search):
+            for batch in _batches(order, [len(ids) + 1 for ids in encoded], budget=budget):
                 sources = [opened[place] for place in batch]
                 numbers = streams([window[place] for place in batch], seed=search.seed)
                 rules = rules_of(
@@ -196,7 +212,6 @@ class Translator:
                     target=self.tokenizers.target,
                     copies=self.model.copies,
                     forbidden=work.forbidden,
-                    search=search,
                 )
                 found = self._decode(
                     [each.ids for each in sources], search=search, nbest=work.nbest, streams=numbers, rules=rules
@@ -251,11 +266,17 @@ def _opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
     return [Opened(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
 
 
-def _batches(order: Sequence[int], lengths: Sequence[int], *, search: SearchConfig) -> Iterator[list[int]]:
-    """Places, longest first, cut so that a batch has at most `batch_tokens` padded positions."""
+def budget_of(search: SearchConfig, *, nbest: int) -> int:
+    """How many padded source positions fit in a batch: memory grows with the hypotheses that a sentence has."""
+    hypotheses = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
+    return search.batch_tokens * USUAL // max(USUAL, hypotheses)
+
+
+def _batches(order: Sequence[int], lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]:
+    """Places, longest first, cut so that a batch has at most so many padded positions."""
     start = 0
     while start < len(order):
-        count = max(1, search.batch_tokens // lengths[order[start]])
+        count = max(1, budget // lengths[order[start]])
         yield list(order[start : start + count])
         start += count
 

@@ -44,9 +44,9 @@ def transformer_decoder(decoder: TransformerDecoder, target: list[int], memory: 
 
         def across(xs, block=block, shown=number == decoder.shown):
             looked = [look(block.cross_attention, x, memory) for x in xs]
-            weights[:] = [each for _, each in looked] if shown else weights
-            contexts[:] = [found for found, _ in looked]
-            return contexts
+            if shown:
+                contexts[:], weights[:] = zip(*looked, strict=True)
+            return [found for found, _ in looked]
 
         stream = sublayer(block.around_self, stream, back)
         stream = sublayer(block.around_cross, stream, across)

@@ -6,12 +6,18 @@ from calque.models.transformer import TransformerDecoderConfig, TransformerEncod
 from tests.laws.families import recurrent
 
 
-def _transformer(*, norm="pre", tie="none", heads=2, encoder_width=6, attention_layer=None):
+def _transformer(*, norm="pre", tie="none", heads=2, encoder_width=6, attention_layer=None, copies=False):
     return ModelConfig(
         tie=tie,
         encoder=TransformerEncoderConfig(layers=2, width=encoder_width, heads=heads, feed_forward=10, norm=norm),
         decoder=TransformerDecoderConfig(
-            layers=2, width=6, heads=heads, feed_forward=10, norm=norm, attention_layer=attention_layer
+            layers=2,
+            width=6,
+            heads=heads,
+            feed_forward=10,
+            norm=norm,
+            attention_layer=attention_layer,
+            copies=copies,
         ),
     )
 
@@ -78,6 +84,8 @@ MODELS: dict[str, ModelConfig] = VARIANTS | {
     "transformer-pre": _transformer(),
     "transformer-post": _transformer(norm="post"),
     "transformer-first-attention": _transformer(attention_layer=1),
+    "transformer-first-attention-copy": _transformer(attention_layer=1, copies=True),
+    "transformer-one-embedding": _transformer(tie="embeddings"),
     "transformer-tied": _transformer(tie="target", heads=3, encoder_width=12),
     "transformer-encoder-lstm-decoder": ModelConfig(
         encoder=TransformerEncoderConfig(layers=1, width=8, heads=2, feed_forward=10),

@@ -8,6 +8,7 @@ from calque.errors import ConfigError
 from calque.layers.connections import Connection
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import SYSTEMS, changed_sizes, scaled, system_model
+from calque.models.transformer import TransformerDecoderConfig
 
 
 def parameters(model: ModelConfig, sizes: Sizes, *, leaving_out: tuple[str, ...] = ()) -> int:
@@ -46,6 +47,15 @@ def test_what_a_scale_changes() -> None:
     assert system_model("bahdanau2015", scale=0.25).decoder.attention.alignment == 248
     assert system_model("cho2014", scale=0.25).encoder.layers == 1
     assert scaled(SYSTEMS["tiny"].model, scale=1.0) is SYSTEMS["tiny"].model
+
+
+@pytest.mark.parametrize(("scale", "heads"), [(0.25, (2, 1, 1)), (0.5, (4, 2, 2)), (0.1, (1, 1, 1)), (2.0, (16, 8, 6))])
+def test_shared_keys_and_the_shown_layer_go_along(scale: float, heads: tuple[int, int, int]) -> None:
+    values = to_values(SYSTEMS["vaswani2017-base"].model)
+    values["decoder"] |= {"key_value_heads": 4, "attention_layer": 3}
+    found = scaled(check(ModelConfig, values, origin="test"), scale=scale).decoder
+    assert isinstance(found, TransformerDecoderConfig)
+    assert (found.heads, found.key_value_heads, found.attention_layer) == heads
 
 
 def test_what_a_scale_changes_is_told_part_by_part() -> None:

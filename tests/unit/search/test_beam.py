@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from calque.search.beam import best_candidates
-from calque.search.step import Marks, forbid
+from calque.search.step import Limits, Marks, forbid
 
 scores = st.sampled_from([0.0, -0.5, -1.0, -float("inf")]) | st.floats(-9, 0)
 
@@ -24,12 +24,12 @@ def test_best_candidates_are_the_first_of_a_stable_sort(rows: list[list[float]])
             ]
 
 
-def test_forbid_hides_marks_everywhere_and_the_end_where_it_comes_early() -> None:
+def test_forbid_hides_marks_everywhere_the_end_where_it_comes_early_and_words_where_only_it_may_come() -> None:
     log_probs = torch.randn(3, 2, 5)
     marks = Marks(start=1, end=2, never=(0, 1))
-    allowed = forbid(log_probs, marks=marks, length=2, minimum=torch.tensor([1, 2, 3]))
-    for sentence, end_is_early in enumerate([False, False, True]):
-        hidden = {0, 1, 2} if end_is_early else {0, 1}
+    limits = Limits(torch.tensor([5, 2, 3]), torch.tensor([1, 2, 3]))
+    allowed = forbid(log_probs, marks=marks, length=2, limits=limits)
+    for sentence, hidden in enumerate([{0, 1}, {0, 1, 3, 4}, {0, 1, 2}]):
         for token in range(5):
             expected = torch.full((2,), -torch.inf) if token in hidden else log_probs[sentence, :, token]
             assert torch.equal(allowed[sentence, :, token], expected)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from tests.laws.test_oracle import MARKS, Task, patient, start, tasks, trigram
 from torch import Tensor
 
-from calque.search.beam import Widest, beam_search
+from calque.search.beam import Goal, Widest, beam_search
 from calque.search.combine import MeanName, ensemble, fused
 from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis, Step, StepOutput
@@ -67,10 +67,9 @@ def found_by(
         states,
         contexts,
         expansion=Widest(beams),
-        nbest=2,
+        goal=Goal(score, 2),
         limits=task.limits,
         marks=MARKS,
-        score=score,
         source_lengths=torch.tensor(task.sources),
     )
 

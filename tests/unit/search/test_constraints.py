@@ -15,6 +15,7 @@ from tests.laws.test_oracle import (
     WORDS,
     Sentence,
     Task,
+    allowed,
     patient,
     plain_beam,
     same,
@@ -23,8 +24,8 @@ from tests.laws.test_oracle import (
     trigram,
 )
 
-from calque.search.beam import Widest, beam_search
-from calque.search.constraints import Constraint, NoRepeat, Prefix, begin, constrained
+from calque.search.beam import Goal, Widest, beam_search
+from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained, start_constrained
 from calque.search.greedy import greedy_search
 from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis
@@ -85,39 +86,37 @@ def beam(
         state,
         context,
         expansion=Widest(beams),
-        nbest=nbest,
+        goal=Goal(score, nbest, stop_after),
         limits=task.limits,
         marks=MARKS,
-        score=score,
         source_lengths=torch.tensor(task.sources),
-        stop_after=stop_after,
     )
 
 
-def greedy(task: Task, rules: list[Constraint]) -> list[Hypothesis]:
+def greedy(task: Task, rules: list[Constraint]) -> list[list[Hypothesis]]:
     state, context = bound(task, rules)
     return greedy_search(constrained(trigram, rules), state, context, limits=task.limits, marks=MARKS)
 
 
 def bound(task: Task, rules: list[Constraint]) -> tuple[object, object]:
     count, model = len(task.tables), (task.tables, task.looks)
-    state, context = begin(rules, state=start(task), context=model, sentences=count, device=torch.device("cpu"))
-    return state, context
+    return start_constrained(rules, state=start(task), context=model, sentences=count, device=torch.device("cpu"))
 
 
-def plain_greedy(sentence: Ruled) -> Hypothesis | None:
-    """The best token of every step; none where nothing may be said."""
+def plain_greedy(sentence: Ruled) -> list[Hypothesis]:
+    """The best token of every step; nothing where nothing may be said."""
     tokens: Words = ()
     for length in range(1, sentence.maximum + 1):
-        allowed = sorted([*WORDS, MARKS.end] if length >= sentence.minimum else WORDS)
-        totals = {token: sentence.totals((*tokens, token))[-1] for token in allowed}
-        best = max(allowed, key=lambda token, totals=totals: totals[token])
+        totals = {token: sentence.totals((*tokens, token))[-1] for token in allowed(sentence, length)}
+        best = max(totals, key=lambda token, totals=totals: totals[token])
+        if best == MARKS.end and totals[best] > IMPOSSIBLE:
+            return [Hypothesis(tokens, totals[best], totals[best], cut=False)]
+        if length == sentence.maximum:
+            return [Hypothesis(tokens, sentence.totals(tokens)[-1], sentence.totals(tokens)[-1], cut=True)]
         if totals[best] == IMPOSSIBLE:
-            return None
+            return []
         tokens = (*tokens, best)
-        if best == MARKS.end:
-            return Hypothesis(tokens[:-1], totals[best], totals[best], cut=False)
-    return Hypothesis(tokens, sentence.totals(tokens)[-1], sentence.totals(tokens)[-1], cut=True)
+    raise AssertionError("a sentence has a maximum")
 
 
 @st.composite
@@ -140,7 +139,7 @@ def test_hypotheses_with_a_prefix_are_the_plain_beams(
         ruled = Ruled(sentence, begins_with(prefix))
         same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
         for each in hypotheses:
-            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum]
+            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum - 1]
             tokens = each.tokens if each.cut else (*each.tokens, MARKS.end)
             assert each.log_prob == pytest.approx(sentence.totals(tokens)[-1], rel=1e-12)  # the prefix is not free
 
@@ -197,7 +196,7 @@ def test_a_search_that_stops_after_some_keeps_its_constraints(
     found = beam(task, rules, beams=beams, nbest=2, score=Scoring(1.0), stop_after=1)
     for hypotheses, sentence, prefix in zip(found, task.sentences, prefixes, strict=True):
         for each in hypotheses:
-            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum]
+            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum - 1]
             assert repeats_nothing(size)(each.tokens)
 
 
@@ -212,18 +211,28 @@ def test_greedy_search_keeps_constraints_too(asked: tuple[Task, list[Words]], si
     ]
     assume(any(expected))
     for found, one in zip(greedy(task, rules), expected, strict=True):
-        if one is not None:
-            assert (found.tokens, found.cut) == (one.tokens, one.cut)
-            assert found.score == found.log_prob == pytest.approx(one.log_prob, rel=1e-12)
+        assert [(each.tokens, each.cut) for each in found] == [(each.tokens, each.cut) for each in one]
+        for each, plain in zip(found, one, strict=True):
+            assert each.score == each.log_prob == pytest.approx(plain.log_prob, rel=1e-12)
 
 
-def test_greedy_search_holds_no_mark_and_repeats_nothing_where_no_word_is_left() -> None:
-    """All words are said and the end comes too early: whatever it answers, its rules and marks hold."""
+@patient
+@given(asked=prefixed(), size=st.integers(1, 3))
+def test_one_beam_under_constraints_is_greedy(asked: tuple[Task, list[Words]], size: int) -> None:
+    """Also where they contradict each other and nothing may be said."""
+    task, prefixes = asked
+    rules: list[Constraint] = [Prefix(prefixes), NoRepeat(size)]
+    alone = beam(task, rules, beams=1, nbest=1, score=Scoring())
+    assert [[each.tokens for each in row] for row in alone] == [
+        [each.tokens for each in row] for row in greedy(task, rules)
+    ]
+
+
+def test_where_no_word_is_left_there_is_no_answer() -> None:
+    """All words are said and the end comes too early: neither search says half of something."""
     tables = torch.full((1, VOCABULARY, VOCABULARY, VOCABULARY), -1.0, dtype=torch.float64)
     task = Task(tables, [6], [6], torch.zeros(1, VOCABULARY, VOCABULARY, 1), [1])
-    (found,) = greedy(task, [NoRepeat(1)])
-    assert set(found.tokens) <= set(WORDS)
-    assert repeats_nothing(1)(found.tokens)
+    assert greedy(task, [NoRepeat(1)]) == beam(task, [NoRepeat(1)], beams=2, nbest=2, score=Scoring()) == [[]]
 
 
 def test_a_prefix_that_holds_a_forbidden_token_has_no_hypotheses_and_disturbs_no_other_sentence() -> None:

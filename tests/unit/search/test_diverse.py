@@ -14,6 +14,7 @@ from tests.laws.test_oracle import (
     WORDS,
     Sentence,
     Task,
+    allowed,
     patient,
     rank,
     search,
@@ -22,7 +23,7 @@ from tests.laws.test_oracle import (
     trigram,
 )
 
-from calque.search.beam import beam_search
+from calque.search.beam import Goal, beam_search
 from calque.search.diverse import Diverse
 from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis
@@ -40,10 +41,9 @@ def diverse(
         start(task),
         (task.tables, task.looks),
         expansion=Diverse(groups * share, groups=groups, strength=strength),
-        nbest=nbest,
+        goal=Goal(score, nbest),
         limits=task.limits,
         marks=MARKS,
-        score=score,
         source_lengths=torch.tensor(task.sources),
     )
 
@@ -59,6 +59,7 @@ def plain_diverse(
     ended: list[tuple[int, ...]] = []
     for length in range(1, sentence.maximum + 1):
         taken: Counter[int] = Counter()
+        before = [tokens for live in lives for tokens in live]
         for group, live in enumerate(lives):
             compared = {tokens: value for live_tokens in live for tokens, value in grow(sentence, live_tokens, length)}
             penalty = {token: strength * count for token, count in taken.items()}
@@ -68,15 +69,15 @@ def plain_diverse(
             lives[group] = [tokens for tokens in grown if tokens[-1] != MARKS.end][:share]
             taken.update(tokens[-1] for tokens in lives[group])
     finished = [hypothesis(sentence, tokens, score) for tokens in dict.fromkeys(ended)]  # each is given once
-    cut = [hypothesis(sentence, tokens, score) for live in lives for tokens in live]
+    left = [tokens for tokens in dict.fromkeys(before) if (*tokens, MARKS.end) not in ended]
+    cut = [hypothesis(sentence, tokens, score) for tokens in left]
     finished, cut = (sorted(each, key=lambda one: -one.score) for each in (finished, cut))
     return (finished + cut)[:nbest]
 
 
 def grow(sentence: Sentence, live: tuple[int, ...], length: int) -> list[tuple[tuple[int, ...], float]]:
     """What a hypothesis may become, each with its log-probability."""
-    allowed = [*WORDS, MARKS.end] if length >= sentence.minimum else WORDS
-    grown = [((*live, token), sentence.totals((*live, token))[-1]) for token in sorted(allowed)]
+    grown = [((*live, token), sentence.totals((*live, token))[-1]) for token in allowed(sentence, length)]
     return [(tokens, value) for tokens, value in grown if value > IMPOSSIBLE]
 
 
@@ -138,15 +139,14 @@ def test_without_strength_every_group_is_the_plain_beam_of_its_share(
     found = diverse(task, groups=groups, share=share, strength=0.0, nbest=EVERYTHING, score=score)
     plain = search(task, beams=share, nbest=EVERYTHING, score=score)
     for hypotheses, once in zip(found, plain, strict=True):
-        ended, cut = ([each for each in once if each.cut is is_cut] for is_cut in (False, True))
-        assert Counter(hypotheses) == Counter(ended + cut * groups)  # what has ended is given once
+        assert Counter(hypotheses) == Counter(once)  # an answer is given once, however many groups have it
 
 
 @patient
 @given(task=tasks(longest=2, sentences=4, impossible=False), groups=st.integers(1, len(WORDS)))
 def test_a_strong_penalty_makes_the_groups_begin_differently(task: Task, groups: int) -> None:
     count = len(task.maximum)
-    first = task._replace(maximum=[1] * count, minimum=[2] * count)  # all that is found is one word long, and cut
+    first = task._replace(maximum=[2] * count, minimum=[3] * count)  # all that is found is one word long, and cut
     for hypotheses in diverse(first, groups=groups, share=1, strength=1e3, nbest=EVERYTHING, score=Scoring()):
         assert len({each.tokens for each in hypotheses}) == len(hypotheses) == groups
 
@@ -154,10 +154,14 @@ def test_a_strong_penalty_makes_the_groups_begin_differently(task: Task, groups:
 def test_the_penalty_counts_hypotheses_and_is_not_in_what_they_are_worth() -> None:
     tables = torch.full((1, VOCABULARY, VOCABULARY, VOCABULARY), -9.0, dtype=torch.float64)
     tables[..., 1], tables[..., 3] = -1.0, -2.5
-    task = Task(tables, [1], [2], torch.zeros(1, VOCABULARY, VOCABULARY, 1), [1])
-    # Once taken, the first word is compared as −2 and still better; twice taken as −3, and the second is.
-    (found,) = diverse(task, groups=4, share=1, strength=1.0, nbest=EVERYTHING, score=Scoring())
-    assert Counter((each.tokens, each.log_prob) for each in found) == {((1,), -1.0): 3, ((3,), -2.5): 1}
+    task = Task(tables, [2], [3], torch.zeros(1, VOCABULARY, VOCABULARY, 1), [1])
+    # Once taken, the first word is compared as −2 and still better; twice taken as −3, and the second is. It is cut
+    # at one word, and what several groups say is given once.
+    for groups, words in ((1, [1]), (2, [1]), (3, [1, 3]), (4, [1, 3])):
+        (found,) = diverse(task, groups=groups, share=1, strength=1.0, nbest=EVERYTHING, score=Scoring())
+        assert [(each.tokens, each.log_prob) for each in found] == [
+            ((word,), {1: -1.0, 3: -2.5}[word]) for word in words
+        ]
 
 
 @pytest.mark.parametrize(("beams", "groups"), [(4, 3), (2, 4), (7, 2)])

@@ -54,10 +54,18 @@ def test_a_device_takes_larger_batches() -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "kind", "rate"), [("luong", "adam", 1e-3), ("luong", "sgd", 0.7), ("plain", "adadelta", 1.0)]
+    ("family", "kind", "rate"), [("luong", "adam", 4e-3), ("luong", "sgd", 0.7), ("plain", "adadelta", 1.0)]
 )
 def test_every_optimiser_has_its_usual_rate(family: str, kind: str, rate: float) -> None:
     assert chosen(pairs(400), family, optimiser={"kind": kind})["optimiser"]["learning_rate"] == rate
+
+
+@pytest.mark.parametrize(("family", "rate"), [("luong", 0.00187), ("plain", 0.00187), ("convolutional", 0.00187)])
+def test_wide_layers_of_all_kinds_learn_more_slowly(family: str, rate: float) -> None:
+    """0.06 / √width where there is no Transformer, and at most 4e-3."""
+    values = {side: FAMILIES[family][side] | {"width": 1024} for side in ("encoder", "decoder")}
+    completed, _ = follow_corpus({}, pairs(400), model=ModelConfig.model_validate(values), device="cpu", seed=1)
+    assert completed["training"]["optimiser"]["learning_rate"] == rate
 
 
 @pytest.mark.parametrize(("width", "rate"), [(16, 2e-3), (256, 0.00125), (1024, 0.00063)])

@@ -9,8 +9,10 @@ import torch
 from tests.conftest import toy_corpus, toy_values, without_plots
 from tests.unit.training.objects import Killed
 
+from calque.config import to_values
 from calque.errors import CalqueError, ConfigError
 from calque.experiment import Run, build, resume, train
+from calque.models.systems import system_model
 from calque.training.checkpoints import load_weights
 from calque.translator import load
 
@@ -63,6 +65,28 @@ def test_rows_of_known_pieces_are_carried_over_and_new_ones_drawn(letters: str, 
     assert found["output.weight"].shape[0] == kept["output.weight"].shape[0] + len(letters) - 8
     said = (new.folder / "log.txt").read_text(encoding="utf-8")
     assert all(NEW[letters].format(side=side) in said for side in ("source", "target"))
+
+
+POSITIONED = {
+    "gehring2017": ("encoder.embedding.positions", "decoder.embedding.positions"),
+    "tiny": ("encoder.embedding.positions.weight", "decoder.embedding.positions.weight"),
+}
+
+
+@pytest.mark.parametrize("name", POSITIONED)
+def test_positions_are_no_words(name: str, tmp_path: Path) -> None:
+    """They are carried over as they are, however many pieces there are now: as many as positions, too."""
+    model = to_values(system_model(name, scale=0.02))
+    if name == "tiny":
+        model |= {"tie": "none"}
+        for side in ("encoder", "decoder"):
+            model[side] |= {"positions": "learned", "maximum_positions": 12}
+    old = make(tmp_path / "old", model)
+    new = make(tmp_path / "new", model, *FROZEN, f"training.warm_start={old.folder}", letters="hgfedcbaxy")
+    kept = load_weights(old.folder / "checkpoints" / "step-4")
+    found = load_weights(new.folder / "checkpoints" / "step-1")
+    for each in POSITIONED[name]:
+        torch.testing.assert_close(found[each], kept[each], rtol=0, atol=1e-12)
 
 
 def test_what_an_output_layer_counted_is_of_the_new_corpus(tmp_path: Path) -> None:

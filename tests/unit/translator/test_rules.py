@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from calque import Request, SearchConfig
+from calque import Request
 from calque.errors import TextError
 from calque.search.decode import Rules
 from calque.text import EOS, Opened
@@ -20,7 +20,7 @@ def test_what_may_follow_a_phrase_is_the_sentences_own() -> None:
 
     def follows(asked: list[Request]) -> torch.Tensor:
         sources = [Opened([5], (), "x")] * len(asked)
-        found = rules_of(asked, sources, target=tokenizer, copies=False, forbidden=None, search=SearchConfig())
+        found = rules_of(asked, sources, target=tokenizer, copies=False, forbidden=None)
         assert found.follows is not None
         return found.follows
 
@@ -53,7 +53,7 @@ def test_what_must_be_said_and_must_not_is_refused(request_: Request, refused: b
     def rules() -> Rules:
         sources = [Opened([5], (), "x")] * 2
         asked = [Request("y"), request_]
-        return rules_of(asked, sources, target=tokenizer, copies=False, forbidden=forbidden, search=SearchConfig())
+        return rules_of(asked, sources, target=tokenizer, copies=False, forbidden=forbidden)
 
     if refused:
         with pytest.raises(TextError, match=r"must be said and '(station|车站)' must not"):

@@ -1,0 +1,261 @@
+"""What is promised of every translation, kept by models that have learnt nothing and say anything at all."""
+
+import random
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.conftest import FAMILIES
+
+from calque import Request, SearchConfig
+from calque.errors import ConfigError, TextError
+from calque.models.model import Model, ModelConfig, Sizes
+from calque.search.decode import Rules, decode, limits_of
+from calque.search.step import NO_ANSWER, Hypothesis
+from calque.tasks.decoding import MARKS, pad_source
+from calque.text import UNK, Tokenizer, Tokenizers
+from calque.text.bytes import BytesTokenizer
+from calque.text.characters import CharactersConfig, CharactersTokenizer
+from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.text.words import WordsConfig, WordsTokenizer
+from calque.translator import Translator, Wishes
+from calque.translator.company import begin
+from calque.translator.translating import budget_of
+
+LINES = ["a cat sat in the tree", "the house is a zip away", "cats and trees run", "evil, ran the cat"] * 30
+TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
+    "bpe": lambda: SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=300), lines=LINES),
+    "words": lambda: WordsTokenizer.train(WordsConfig(), lines=LINES),
+    "characters": lambda: CharactersTokenizer.train(CharactersConfig(), lines=LINES),
+    "bytes": BytesTokenizer,
+}
+
+
+def garbage(
+    tokenizer: Tokenizer, *, family: str = "luong", seed: int = 1, copies: bool = False, **search: Any
+) -> Translator:
+    """A model of random weights that are large enough to prefer some tokens to others."""
+    torch.manual_seed(seed)
+    decoder = {**FAMILIES[family]["decoder"], **({"copies": True} if copies else {})}
+    config = ModelConfig.model_validate({**FAMILIES[family], "decoder": decoder})
+    size = len(tokenizer.vocabulary)
+    model = Model(config, sizes=Sizes(size, size, True, UNK)).eval()
+    with torch.no_grad():
+        for each in model.parameters():
+            each.mul_(4)
+    return Translator(model, Tokenizers(tokenizer, tokenizer), config=config, search=SearchConfig(**search))
+
+
+def has(text: str, phrase: str) -> bool:
+    """As a reader sees it: as whole words."""
+    return re.search(rf"(?<![^\W_]){re.escape(phrase)}(?![^\W_])", text) is not None
+
+
+# --- Phrases ---
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_a_required_phrase_stands_there_as_whole_words(kind: str) -> None:
+    tokenizer = TOKENIZERS[kind]()
+    said = 0
+    for seed in range(4):
+        translator = garbage(tokenizer, seed=seed, beam=4, maximum=40)
+        requests = [
+            Request("the cat", required=("tree",)),
+            Request("a house", prefix="the house", required=("zip", "run")),
+            Request("a cat", prefix="ca" if kind in ("characters", "bytes") else "cat", required=("tree",)),
+        ]
+        for request, found in zip(requests, translator.stream(requests), strict=True):
+            best = found.candidates[0]
+            assert best.text.startswith(request.prefix)
+            is_said = all(has(best.text, phrase) for phrase in request.required)
+            assert is_said or best.lacking, best
+            said += is_said
+    assert said == 12, "there is room for it"
+
+
+@pytest.mark.parametrize(("kind", "unknown"), [("words", "zebra"), ("characters", "ß")])
+@pytest.mark.parametrize("copies", [False, True])
+def test_what_the_vocabulary_cannot_say_is_refused_and_named(kind: str, unknown: str, copies: bool) -> None:
+    translator = garbage(TOKENIZERS[kind](), copies=copies, beam=2)
+    where = "neither in the model's vocabulary nor in the source" if copies else "not in the model's vocabulary"
+    for request in (Request("a cat", required=("the cat", f"the {unknown}")), Request("a cat", prefix=unknown)):
+        with pytest.raises(TextError, match=rf"must be said and '{unknown}' is {where}.*'a cat'"):
+            list(translator.stream([Request("the house"), request]))
+
+
+def test_what_stands_in_the_source_can_be_copied() -> None:
+    translator = garbage(TOKENIZERS["words"](), copies=True, beam=4, maximum=12)
+    request = Request("the zebra sat", prefix="a zebra", required=("the zebra",))
+    (found,) = translator.stream([request])
+    assert found.text.startswith("a zebra")
+    assert has(found.text, "the zebra")
+
+
+def test_groups_and_phrases_are_refused_by_search_itself() -> None:
+    with pytest.raises(ConfigError, match="groups = 2 do not go together"):
+        decoded(garbage(TOKENIZERS["words"]()), ["a cat"], rules=Rules(required=[[[5]]]), beam=4, groups=2)
+    with pytest.raises(ConfigError, match="method = 'sample' do not go together"):
+        decoded(garbage(TOKENIZERS["words"]()), ["a cat"], rules=Rules(required=[[[5]]]), method="sample")
+
+
+# --- What must not be said ---
+
+
+@pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
+@pytest.mark.parametrize("kind", TOKENIZERS)
+def test_no_forbidden_word_is_said_where_no_token_may_follow(kind: str, method: str) -> None:
+    """Few tokens are left by `no_repeat`, so that many hypotheses come to where nothing may follow."""
+    tokenizer = TOKENIZERS[kind]()
+    ways = {"beam": {"beam": 3}, "greedy": {"beam": 1, "length_penalty": 0.0}, "sample": {"method": "sample"}}
+    words = ("evil", "a", "cat", "the")
+    for seed in range(3):
+        translator = garbage(tokenizer, seed=seed, no_repeat=1, maximum=60, minimum=30, **ways[method])
+        nbest = 8 if method == "sample" else 1
+        for found in translator.stream(["a cat", "evil"], nbest=nbest, wishes=Wishes(forbidden=words)):
+            assert found.candidates
+            assert not any(has(each.text, word) for each in found.candidates for word in words)
+
+
+def test_what_replaces_unknown_words_is_no_forbidden_one() -> None:
+    translator = garbage(TOKENIZERS["words"](), beam=2, maximum=8)
+    with torch.no_grad():
+        bias = next(value for name, value in translator.model.output.named_parameters() if name.endswith("bias"))
+        bias[UNK] += 20.0  # it says nothing else
+    dictionary = {"zebra": "evil", "gnu": "cat"}
+
+    def texts(forbidden: Sequence[str]) -> list[str]:
+        wishes = Wishes(forbidden=tuple(forbidden), replace_unknown=dictionary)
+        return [found.text for found in translator.stream(["zebra gnu", "zebra", "yak evil"], wishes=wishes)]
+
+    assert any(has(text, "evil") for text in texts([]))
+    assert not any(has(text, "evil") for text in texts(["evil"]))
+    assert any(has(text, "cat") or has(text, "yak") for text in texts(["evil"])), "others are replaced"
+
+
+# --- Where no token may follow ---
+
+
+def decoded(
+    translator: Translator, lines: Sequence[str], *, rules: Rules, nbest: int = 1, **search: Any
+) -> list[list[Hypothesis]]:
+    asked = SearchConfig(**search)
+    source = pad_source(translator.tokenizers.source.encode_many(lines))
+    begun = begin(translator.model, source, company=translator.company, search=asked, attention=False)
+    streams, lengths = torch.arange(len(lines)), source.lengths
+    with torch.inference_mode():
+        return decode(
+            *begun, source_lengths=lengths, search=asked, marks=MARKS, rules=rules, nbest=nbest, streams=streams
+        )
+
+
+def test_every_search_has_no_answer_where_rules_contradict_each_other() -> None:
+    translator = garbage(TOKENIZERS["words"]())
+    ids = translator.tokenizers.target.encode("the the the the")
+    for way in ({"beam": 1, "length_penalty": 0.0}, {"beam": 1}, {"beam": 3}, {"method": "sample"}):
+        found = decoded(translator, ["a cat", "a cat"], rules=Rules(prefixes=[ids, []]), no_repeat=2, **way)
+        assert found[0] == [NO_ANSWER]
+        assert found[1] != [NO_ANSWER]
+
+
+def test_a_line_whose_rules_contradict_each_other_does_not_depend_on_its_neighbours() -> None:
+    """Alone it is searched greedily; beside a required phrase the whole batch is not."""
+    translator = garbage(TOKENIZERS["words"](), beam=1, length_penalty=0.0, no_repeat=2)
+    stuck, other = Request("a cat", prefix="the the the the"), Request("a cat", required=("tree",))
+    (alone,) = translator.stream([stuck])
+    together, _ = translator.stream([stuck, other])
+    assert alone == together
+    assert (alone.text, alone.candidates[0].cut, alone.candidates[0].confidence) == ("", True, None)
+
+
+# --- Answers and their lengths ---
+
+
+def test_diverse_answers_are_different_also_where_they_are_cut() -> None:
+    translator = garbage(TOKENIZERS["words"](), beam=6, groups=3, diversity=0.5, maximum=3)
+    for found in translator.stream(["a cat", "the house", "trees run"], nbest=6):
+        texts = [(each.text, each.cut) for each in found.candidates]
+        assert len(set(texts)) == len(texts)
+
+
+@pytest.mark.parametrize("way", [{"beam": 5}, {"beam": 1, "length_penalty": 0.0}, {"method": "sample"}])
+def test_a_length_that_is_asked_for_is_met(way: dict[str, Any]) -> None:
+    tokenizer = TOKENIZERS["words"]()
+    for size in (1, 3, 7):
+        translator = garbage(tokenizer, minimum=size, maximum=size, **way)
+        for line in translator.stream(["a cat", "the house is a zip away"]):
+            best = line.candidates[0]
+            assert (best.pieces, best.cut) == (size + 1, False), "with its end"
+
+
+def test_what_may_have_so_many_pieces_may_end_there() -> None:
+    """The maximum counts pieces, without the end."""
+    translator = garbage(TOKENIZERS["words"](), beam=50, maximum=2)
+    (found,) = translator.stream(["a cat"], nbest=50)
+    assert {each.pieces for each in found.candidates if not each.cut} == {1, 2, 3}
+    assert all(each.pieces == 2 for each in found.candidates if each.cut)
+
+
+def test_a_minimum_over_the_maximum_is_refused() -> None:
+    translator = garbage(TOKENIZERS["words"](), minimum_ratio=1.5, maximum=3)
+    assert len(list(translator.stream(["a cat"]))) == 1
+    with pytest.raises(TextError, match=r"of 6 pieces must have at least 9 .*and at most 3 .*'a cat sat in the tree'"):
+        list(translator.stream(["a cat", "a cat sat in the tree"]))
+    with pytest.raises(ValueError, match=r"minimum_ratio 2.0 is more than maximum_ratio 1.0"):
+        SearchConfig(minimum_ratio=2.0, maximum_ratio=1.0)
+
+
+@pytest.mark.parametrize("hundredths", [1, 7, 10, 14, 29, 30, 57, 70, 110, 115])
+def test_ratios_are_exact(hundredths: int) -> None:
+    """As integers say it: ⌈n·r⌉ and ⌊n·r⌋."""
+    search = SearchConfig(minimum_ratio=hundredths / 100, maximum_ratio=hundredths / 100, maximum_extra=1)
+    lengths = torch.arange(2, 513)
+    maximum, minimum = limits_of(lengths, search=search)
+    for pieces, most, least in zip((lengths - 1).tolist(), maximum.tolist(), minimum.tolist(), strict=True):
+        assert least - 1 == -(-pieces * hundredths // 100)
+        assert most - 1 == pieces * hundredths // 100 + 1
+
+
+# --- Batches ---
+
+
+def test_wider_beams_have_smaller_batches_and_the_same_answers() -> None:
+    usual = SearchConfig(batch_tokens=4000)
+    assert [budget_of(usual.model_copy(update={"beam": beam}), nbest=1) for beam in (1, 5, 10, 40, 1000)] == [
+        4000,
+        4000,
+        2000,
+        500,
+        20,
+    ]
+    assert budget_of(SearchConfig(method="sample", batch_tokens=4000), nbest=20) == 1000
+    assert budget_of(SearchConfig(method="risk", batch_tokens=4000, samples=50), nbest=1) == 400
+    translator = garbage(TOKENIZERS["words"](), beam=20, maximum=8)
+    found = [list(translator.stream(LINES[:12], search=translator.search.model_copy(update=each))) for each in TOKENS]
+    assert [each.text for each in found[0]] == [each.text for each in found[1]]
+
+
+TOKENS = ({"batch_tokens": 20}, {"batch_tokens": 4000})
+
+
+@pytest.mark.parametrize("family", ["bahdanau", "convolutional", "transformer"])
+def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
+    """P15 on 200 lines that people wrote, of many lengths and marks: this project's own pages."""
+    pages = sorted((Path(__file__).parents[3] / "docs").glob("*.md"))
+    lines = [line for page in pages for line in page.read_text(encoding="utf-8").splitlines() if line.strip()][:200]
+    assert len(lines) == 200
+    tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=600), lines=lines)
+    translator = garbage(tokenizer, family=family, beam=3, maximum=8, source_limit=40)
+    translator.model.double()
+    alone = [next(iter(translator.stream([line]))) for line in lines]
+    for order in (range(200), random.Random(1).sample(range(200), 200)):
+        for place, found in zip(order, translator.stream([lines[place] for place in order]), strict=True):
+            assert found.text == alone[place].text
+            score = alone[place].candidates[0].score
+            assert found.candidates[0].score == pytest.approx(
+                score, rel=1e-8
+            )  # the encoder's values are in the hundreds
+    assert len({each.text for each in alone}) > 100
