@@ -222,14 +222,14 @@ def test_the_channel_ranks_the_parts_of_a_long_line(runs: dict[str, Path], comma
     files = {"whole": [" ".join(parts[:3]), " ".join(parts[3:])], "parts": parts}
     for name, lines in files.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    options = ["source_limit=3", "beam=6", "channel_weight=5.0", "--long", "split"]
+    options = ["source_limit=3", "beam=6", "--long", "split"]
 
     def found(name: str, *more: object) -> list[str]:
         answer: Answer = command("translate", runs["one"], "--input", tmp_path / name, *options, *more)
         assert answer.code == 0, answer.err
         return answer.out.splitlines()
 
-    channel = ["--reverse", runs["reverse"]]
+    channel = ["channel_weight=5.0", "--reverse", runs["reverse"]]
     ranked = found("parts", *channel)
     assert ranked != found("parts")
     assert found("whole", *channel) == [" ".join(ranked[:3]), " ".join(ranked[3:])]
