@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 import typer
 
 import calque
@@ -18,6 +19,7 @@ from calque.commands.main import app
 from calque.config import check, read_toml, to_toml, to_values
 from calque.experiment import Experiment
 from calque.models.systems import SYSTEMS, system_model
+from calque.translator import load, save_model
 from tests.conftest import Answer, toy_corpus, toy_values
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -445,6 +447,25 @@ def test_a_damaged_model_is_refused(command: Command, trained: Path, tmp_path: P
     content[-3] ^= 1
     (model / "weights.safetensors").write_bytes(content)
     refused(command("translate", model, stdin=b"a\n"), "weights.safetensors: changed since it was written")
+
+
+def test_a_model_of_no_numbers_is_refused(command: Command, trained: Path, tmp_path: Path) -> None:
+    translator = load(trained)
+    with torch.no_grad():
+        next(iter(translator.model.decoder.parameters()))[0] = float("nan")
+    save_model(tmp_path / "model", translator, card="")
+    refused(command("translate", tmp_path / "model", stdin=b"a\n"), "not all are finite numbers in\n  decoder.")
+
+
+def test_a_line_without_an_answer_is_told(command: Command, trained: Path, tmp_path: Path) -> None:
+    """What must come first breaks a rule already, so nothing can follow."""
+    (tmp_path / "prefixes").write_text("a b a b\n\n", encoding="utf-8")
+    given = ["--prefixes", tmp_path / "prefixes", "no_repeat=2"]
+    answer = command("translate", trained, *given, stdin=b"a b\nc d\n")
+    assert answer.code == 0
+    assert "line 1: there is no translation: after every beginning, no word may follow" in answer.err
+    assert "line 1: the translation is empty" not in answer.err and "line 2" not in answer.err
+    assert answer.out.splitlines()[0] == "" != answer.out.splitlines()[1]
 
 
 # --- Evaluate ---

@@ -3,6 +3,7 @@
 import sys
 from collections import Counter
 from collections.abc import Iterator
+from math import inf
 
 import typer
 
@@ -18,6 +19,10 @@ from calque.errors import DataError, TextError
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
 SHOWN = 10  # lines that are told of each kind that looks wrong, before they are counted
 EMPTY = "the translation is empty"
+NONE = (
+    "there is no translation: after every beginning, no word may follow by the rules that were given, or the model's "
+    "probabilities are no numbers (with --precision float32 they may be)"
+)
 ODD = {
     "loop": "the translation repeats itself",
     "short": "the translation is far shorter than its source",
@@ -103,10 +108,11 @@ def _report(answered: Answered, answering: Answering, odd: Counter[str]) -> None
         typer.echo(f"{where}: too long; only its beginning ({limit} pieces) was read", err=True)
     elif line.cut:
         typer.echo(f"{where}: too long; only its beginning ({LINE_LIMIT:,} bytes) was read", err=True)
-    elif best.cut:
+    elif best.cut and best.log_prob > -inf:
         typer.echo(f"{where}: the translation reached its maximum length", err=True)
     is_empty = bool(answered.source.strip()) and not best.text.strip()
-    for message in [EMPTY] if is_empty else [ODD[sign] for sign in best.oddities]:
+    empty = EMPTY if best.log_prob > -inf else NONE
+    for message in [empty] if is_empty else [ODD[sign] for sign in best.oddities]:
         odd[message] += 1
         if odd[message] <= SHOWN:
             typer.echo(f"{where}: {message}", err=True)

@@ -114,6 +114,10 @@ def _fill(described: ModelFolder, tokenizers: Tokenizers, *, folder: Path) -> Mo
         raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
     weights = _read_weights(folder / WEIGHTS)
     origin = str(folder / WEIGHTS)
+    wild = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
+    if wild:
+        told = "\n  ".join(first_few(sorted(wild)))
+        raise FolderError(f"{origin}: the training that made it went wrong; not all are finite numbers in\n  {told}")
     with weightless():
         refuse_unfit(Model(described.model, sizes=sizes), weights, origin=origin)
     model = Model(described.model, sizes=sizes)
