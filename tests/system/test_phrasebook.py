@@ -1,10 +1,13 @@
 """Every named system, made small, must learn the phrasebook, judged by combinations of words it has never seen.
 
-scripts/test --full trains all of them and bounds their BLEU. A word-by-word dictionary and the translation of the
-nearest training sentence, both of which the quickstart shows, have about 22 on the same sentences; recurrent systems
-that two minutes do not carry so far have a bound below that.
+scripts/test --full trains all of them, each for about a minute of one core, and bounds their BLEU. A word-by-word
+dictionary and the translation of the nearest training sentence, both of which the quickstart shows, have about 22 on
+the same sentences: every system that attends must have more. cho2014 and sutskever2014 put a sentence into one vector,
+from which combinations of words they have never seen are slow to be told apart: in a minute they come to 22 and 12 to
+15. Their bounds and those of luong2015, its variants and gnmt2016 are about 70 % of the least that any of four seeds
+reached, those of base and vaswani2017-big of three.
 
-scripts/test takes three systems by its seed and trains them briefly. Most then write English that has little to do with
+scripts/test takes four systems by its seed and trains them briefly. Most then write English that has little to do with
 the Chinese, so the bound is on what they know of it: how many nats a piece the translation costs less given its own
 source than given another one's. A model that does not read its source has 0; the bounds are about half of the least
 that any of three or four seeds reached.
@@ -28,7 +31,7 @@ pytestmark = pytest.mark.usefixtures("unplotted")
 
 PAIRS = 6000
 BRIEF_STEPS = 250
-SAMPLE = 3
+SAMPLE = 4
 
 
 class Recipe(NamedTuple):
@@ -38,8 +41,7 @@ class Recipe(NamedTuple):
     steps: int
     rate: float
     bleu: float  # after `steps`
-    nats: float | None  # after BRIEF_STEPS; None where they are too few: draws are learnt late
-    overrides: tuple[str, ...] = ()
+    nats: float  # after BRIEF_STEPS
 
 
 class Reached(NamedTuple):
@@ -49,23 +51,21 @@ class Reached(NamedTuple):
     nats: float  # a piece, that its own source tells of a translation
 
 
-ONE_LAYER = ("model.encoder.layers=1", "model.decoder.layers=1")  # a second one needs more than a minute to be of use
-
 RECIPES = {
-    "cho2014": Recipe(0.16, 700, 0.01, bleu=4, nats=0.25),
-    "sutskever2014": Recipe(0.192, 600, 0.005, bleu=1.5, nats=0.05, overrides=ONE_LAYER),
+    "cho2014": Recipe(0.16, 1200, 0.01, bleu=15, nats=0.25),
+    "sutskever2014": Recipe(0.128, 1000, 0.01, bleu=8, nats=0.06),
     "bahdanau2015": Recipe(0.096, 450, 0.01, bleu=25, nats=1.2),
-    "luong2015": Recipe(0.192, 600, 0.005, bleu=4, nats=0.12, overrides=ONE_LAYER),
-    "luong2015-local-m": Recipe(0.192, 600, 0.005, bleu=4, nats=0.12, overrides=ONE_LAYER),
-    "luong2015-local-p": Recipe(0.192, 600, 0.005, bleu=2, nats=0.15, overrides=ONE_LAYER),
-    "luong2015-hard": Recipe(0.128, 1500, 0.005, bleu=30, nats=None, overrides=ONE_LAYER),
-    "gnmt2016": Recipe(0.094, 600, 0.01, bleu=8, nats=0.5),
+    "luong2015": Recipe(0.128, 500, 0.01, bleu=45, nats=0.8),
+    "luong2015-local-m": Recipe(0.128, 500, 0.01, bleu=45, nats=0.9),
+    "luong2015-local-p": Recipe(0.128, 500, 0.01, bleu=34, nats=1.0),
+    "luong2015-hard": Recipe(0.128, 500, 0.01, bleu=35, nats=1.1),
+    "gnmt2016": Recipe(0.125, 800, 0.01, bleu=27, nats=0.45),
     "gehring2017": Recipe(0.1875, 450, 0.003, bleu=25, nats=1.5),
     "vaswani2017-base": Recipe(0.1875, 450, 0.003, bleu=30, nats=0.6),
-    "vaswani2017-big": Recipe(0.0625, 450, 0.003, bleu=10, nats=0.25),
+    "vaswani2017-big": Recipe(0.0625, 900, 0.003, bleu=45, nats=0.25),
     "tiny": Recipe(0.75, 450, 0.003, bleu=30, nats=0.9),
     "small": Recipe(0.375, 450, 0.003, bleu=30, nats=0.9),
-    "base": Recipe(0.125, 450, 0.003, bleu=12, nats=0.5),
+    "base": Recipe(0.125, 800, 0.003, bleu=42, nats=0.5),
     "fast": Recipe(0.375, 450, 0.003, bleu=25, nats=0.5),
 }
 
@@ -80,16 +80,15 @@ def test_it_learns_the_phrasebook(name: str, tmp_path: Path, seed: int) -> None:
     recipe = RECIPES[name]
     found = reached(name, steps=recipe.steps, folder=tmp_path, seed=seed)
     assert found.bleu >= recipe.bleu
-    assert found.nats >= (recipe.nats or 0.15)
+    assert found.nats >= recipe.nats
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("place", range(SAMPLE))
 def test_it_begins_to_learn_the_phrasebook(place: int, tmp_path: Path, seed: int) -> None:
-    bounds = {name: recipe.nats for name, recipe in RECIPES.items() if recipe.nats is not None}
-    names = random.Random(seed).sample(sorted(bounds), SAMPLE)
+    names = random.Random(seed).sample(sorted(RECIPES), SAMPLE)
     print(f"the sample: {', '.join(names)}")
-    assert reached(names[place], steps=BRIEF_STEPS, folder=tmp_path, seed=seed).nats >= bounds[names[place]]
+    assert reached(names[place], steps=BRIEF_STEPS, folder=tmp_path, seed=seed).nats >= RECIPES[names[place]].nats
 
 
 def reached(name: str, *, steps: int, folder: Path, seed: int) -> Reached:
@@ -115,7 +114,6 @@ def reached(name: str, *, steps: int, folder: Path, seed: int) -> Reached:
         f"training.schedule.warmup={steps // 10}",
         "model.encoder.dropout=0.0",
         "model.decoder.dropout=0.0",
-        *recipe.overrides,
     ]
     model = to_values(system_model(name, scale=recipe.scale))
     run = train(override({"seed": seed, "data": files, "model": model}, settings), run=folder / "run", quiet=True)
