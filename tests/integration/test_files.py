@@ -20,16 +20,9 @@ from calque.data.lines import Line
 from calque.experiment import train
 from calque.translator import Wishes
 from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
+from tests.integration.conftest import LINES
 
 Command = Callable[..., Answer]
-LINES = ["a b c", "", "h g f e", "b b a", "c d e f g"]
-
-
-@pytest.fixture
-def sentences(tmp_path: Path) -> Path:
-    path = tmp_path / "input"
-    path.write_text("".join(f"{line}\n" for line in LINES), encoding="utf-8")
-    return path
 
 
 @contextmanager

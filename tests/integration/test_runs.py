@@ -3,7 +3,8 @@
 import os
 import re
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,20 +21,27 @@ from tests.conftest import Answer, toy_corpus, toy_values
 pytestmark = pytest.mark.usefixtures("unplotted")
 
 
+@contextmanager
+def asked_to_stop(*, after: int) -> Iterator[None]:
+    """A run within is asked to stop after so many steps, and does."""
+    original = Trainer._step
+
+    def step(self: Trainer, parts: list[object]) -> None:
+        original(self, parts)  # type: ignore[arg-type]
+        if self.progress.step == after:
+            os.kill(os.getpid(), 15)
+
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
+        patch.setattr(Trainer, "_step", step)
+        yield
+
+
 def test_runs_are_listed_with_their_best_score_and_state(tmp_path: Path, command: Callable[..., Answer]) -> None:
     corpus = toy_corpus(tmp_path / "corpus")
     for name in ("2", "10"):
         train(toy_values(corpus, "luong"), run=tmp_path / "runs" / name, quiet=True)
     stopped = toy_values(corpus, "plain", "training.metric=loss")
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        original = Trainer._step
-
-        def step(self: Trainer, parts: list[object]) -> None:
-            original(self, parts)  # type: ignore[arg-type]
-            if self.progress.step == 6:
-                os.kill(os.getpid(), 15)
-
-        patch.setattr(Trainer, "_step", step)
+    with asked_to_stop(after=6):
         train(stopped, run=tmp_path / "runs" / "stopped", quiet=True)
     (tmp_path / "runs" / "nothing").mkdir()
     answer = command("runs", tmp_path / "runs")
@@ -79,15 +87,7 @@ def test_a_run_is_not_done_before_all_of_it_is_saved(
 
 def test_a_run_that_is_stopped_has_its_curves_too_and_counts_epochs_as_its_log_does(tmp_path: Path) -> None:
     drawn: list[Path] = []
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(Interrupted):
-        original = Trainer._step
-
-        def step(self: Trainer, parts: list[object]) -> None:
-            original(self, parts)  # type: ignore[arg-type]
-            if self.progress.step == 9:
-                os.kill(os.getpid(), 15)
-
-        patch.setattr(Trainer, "_step", step)
+    with asked_to_stop(after=9), pytest.MonkeyPatch.context() as patch:
         patch.setattr("calque.experiment.running.draw_curves", drawn.append)
         train(toy_values(toy_corpus(tmp_path / "corpus"), "plain"), run=tmp_path / "run", quiet=True)
     assert drawn == [tmp_path / "run"]
