@@ -2,6 +2,7 @@
 
 import gzip
 import importlib
+import json
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,9 @@ import pytest
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "lineage"
 sys.path.insert(0, str(FOLDER))
-claims, corpus, entries, figure, lengths, plans, report, kept, score = map(
+claims, corpus, entries, figure, lengths, plans, rates, report, kept, score = map(
     importlib.import_module,
-    ("claims", "corpus", "entries", "figure", "lengths", "plan", "report", "results", "score"),
+    ("claims", "corpus", "entries", "figure", "lengths", "plan", "rates", "report", "results", "score"),
 )
 sys.path.remove(str(FOLDER))
 
@@ -371,6 +372,67 @@ def test_the_readme_shows_what_was_kept(path: Path) -> None:
     assert report.table(measured) in text
     assert claims.claims_table(claims.findings(measured)) in text
     assert (FOLDER / report.figure_name(corpus_kind)).is_file()
+
+
+# --- Rates ---
+
+
+def trained_at(out: Path, name: str, *, rate: float, bleus: list[float]) -> None:
+    """A run of `run.py --rates`, as far as rates.py reads it."""
+    folder = out / f"{name}-{rate:g}-3"
+    folder.mkdir(parents=True)
+    config = f"seed = 3\n[training]\nsteps = 9\n[training.optimiser]\nlearning_rate = {rate}\n"
+    (folder / "config.toml").write_text(config, encoding="utf-8")
+    lines = [{"kind": "train", "loss": 9.0}, *({"kind": "valid", "bleu": bleu} for bleu in bleus)]
+    (folder / "metrics.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines), encoding="utf-8")
+    (folder / plans.TRAINED).touch()
+
+
+def test_rates_are_compared_by_the_best_validation(tmp_path: Path) -> None:
+    (tmp_path / kept.SETTINGS).write_text('{"corpus_kind": "dialog"}', encoding="utf-8")
+    trained_at(tmp_path, "lstm8-plain", rate=0.002, bleus=[1.0, 7.25, 3.0])
+    trained_at(tmp_path, "lstm8-plain", rate=0.016, bleus=[7.0])
+    trained_at(tmp_path, "base", rate=0.0005, bleus=[2.0])
+    (tmp_path / "base-0.0005-3" / plans.TRAINED).unlink()  # it is not at its end
+    rows = rates.collect([tmp_path])
+    assert {(row["name"], row["rate"], row["bleu"]) for row in rows} == {
+        ("lstm8-plain", 0.002, 7.25),
+        ("lstm8-plain", 0.016, 7.0),
+    }
+    assert rates.report(rows).splitlines() == [
+        "Validation BLEU on dialog after 9 steps, seed 3:",
+        "",
+        "| entry | 0.002 | 0.016 |",
+        "| --- | --- | --- |",
+        "| lstm8-plain | **7.2** | 7.0 |",
+    ]
+
+
+def test_an_entry_at_a_rate_is_trained_with_it_and_not_tested(plan: Any) -> None:
+    (run,) = plans.runs_of([entries.ENTRIES[0].at(0.5)], seeds=[3], out=plan.out)
+    assert run.label == f"{NAMES[0]}-0.5-3"
+    assert "training.optimiser.learning_rate=0.5" in plans.train_command(run, plan)
+    assert [stage.name for stage in plans.job_of(run, plan._replace(looks_for_rates=True)).stages] == ["trains"]
+    assert len(plans.job_of(run, plan).stages) == 2
+
+
+def test_every_entry_has_the_rate_that_the_readme_says_was_best() -> None:
+    """The best mean over the corpora where a system was tried, of the rates tried on all of them."""
+    rows = rates.collect([FOLDER / "rates.jsonl"])
+    assert rates.report(rows) in (FOLDER / "README.md").read_text(encoding="utf-8")
+    known = {entry.name: entry for entry in entries.ENTRIES}
+    for name in {row["name"] for row in rows}:
+        found: dict[float, list[float]] = {}
+        for row in rows:
+            if row["name"] == name:
+                found.setdefault(row["rate"], []).append(row["bleu"])
+        most = max(map(len, found.values()))
+        everywhere = {rate: sum(bleus) for rate, bleus in found.items() if len(bleus) == most}
+        assert known[name].rate == max(everywhere, key=everywhere.__getitem__)
+    for entry in entries.ENTRIES:
+        home = next((known[name] for name in sorted(known, reverse=True) if entry.name.startswith(f"{name}-")), None)
+        if home is not None and not any(row["name"] == entry.name for row in rows):
+            assert entry.rate == home.rate, "a variant has the rate of its system"
 
 
 @pytest.mark.parametrize("corpus_kind", ["multi30k", "dialog"])

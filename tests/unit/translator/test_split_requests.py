@@ -37,6 +37,12 @@ def test_a_phrase_of_no_known_place_is_said_at_the_beginning(tokenizer: WordsTok
     assert [each.required for each in found.requests] == [("x", "y"), (), (), ()]
 
 
+@pytest.mark.parametrize("lacks", [False, True])
+def test_a_line_lacks_what_one_of_its_parts_lacks(tokenizer: WordsTokenizer, lacks: bool) -> None:
+    parts = [Translation([Candidate("x", -1.0, -1.0, cut=True, lacking=each)]) for each in (False, lacks, False)]
+    assert join(parts, tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0].lacking == lacks
+
+
 def test_what_fits_stays_as_it_is(tokenizer: WordsTokenizer) -> None:
     requests = [Request("", "p", ("x",)), Request(" \t"), Request(" a b ", required=("x", "y"), places=(1, 3))]
     found = split_requests(requests, tokenizer=tokenizer, search=SearchConfig(source_limit=3))
