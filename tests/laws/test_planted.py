@@ -77,7 +77,7 @@ def stays(kind: type, *parts: str) -> Plant:
 
 def never_feeds(real):
     """The attentional vector's share of the gates is always that of a zero."""
-    return lambda self, inputs, *, start=0: real(self, inputs * (start == 0), start=start)
+    return lambda self, start: lambda inputs: real(self, start)(0 * inputs)
 
 
 def forgets_feed(real):
@@ -281,7 +281,7 @@ BUGS: dict[str, Bug] = {
     "reorder: cache": Bug(stays(KeysValues, "keys", "values"), "transformer-pre", {"row", "search"}),
     "reorder: tail": Bug(stays(ConvolutionalState, "tails"), "conv", {"row", "search"}),
     "reorder: carried": Bug(stays(TransformerState, "carried"), "transformer-ssru", {"row", "search"}),
-    "feeding: never": Bug(replace(Recurrence, "project", never_feeds), "luong-general-feeding", {"fidelity"}),
+    "feeding: never": Bug(replace(Recurrence, "rest", never_feeds), "luong-general-feeding", {"fidelity"}),
     "feeding: lost between chunks": Bug(
         replace(LuongDecoder, "forward", forgets_feed), "luong-dot-feeding", {"chunk", "search"}
     ),

@@ -3,6 +3,8 @@
 Letters: N rows, T positions, E input width, D width, G gates. A state is (h,) or (h, c).
 """
 
+from collections.abc import Callable
+from functools import partial
 from typing import Literal, assert_never
 
 import torch
@@ -65,13 +67,19 @@ class Recurrence(nn.Module):
             state = after
         return torch.stack(outputs, dim=1), state
 
-    def project(self, inputs: Tensor, *, start: int = 0) -> Tensor:
-        """[...,G·D], the inputs' share of the gates; inputs narrower than E meet the columns from `start` on.
-
-        The bias comes with the first column, so shares of neighbouring columns add up to the whole.
-        """
+    def project(self, inputs: Tensor) -> Tensor:
+        """[...,G·D], the inputs' share of the gates; inputs narrower than E meet the first columns of the weights."""
         weight, _, *bias = self.kernel.all_weights[0]
-        return F.linear(inputs, weight[:, start : start + inputs.shape[-1]], bias[0] if bias and start == 0 else None)
+        met = weight if inputs.shape[-1] == weight.shape[-1] else weight[:, : inputs.shape[-1]]
+        return F.linear(inputs, met, bias[0] if bias else None)
+
+    def rest(self, start: int) -> Callable[[Tensor], Tensor]:
+        """`project` of inputs that meet the columns from `start` on; the bias came with those before.
+
+        A loop asks for it once: weights that are cut at every step have a gradient as large as all of them each time.
+        """
+        weight, *_ = self.kernel.all_weights[0]
+        return partial(F.linear, weight=weight[:, start:])
 
     def step(self, projected: Tensor, state: State, *, keep: Tensor | None = None) -> tuple[Tensor, State]:
         """[N,D] output and the next state, from the projected inputs [N,G·D] of one position.
@@ -100,22 +108,28 @@ class Recurrence(nn.Module):
 
     def _update(self, projected: Tensor, recurring: Tensor) -> tuple[Tensor, Tensor]:
         """A GRU's update gate and the state it would have."""
-        both = 2 * self.width
-        shares = self._recurrent(recurring, stop=None if self.cell == "gru" else 2)
-        gates = self._norm("inputs", projected[:, :both]) + self._norm("hidden", shares[:, :both])
-        reset, update = gates.sigmoid().chunk(2, dim=-1)
-        candidate = self._norm("candidate_inputs", projected[:, both:])
+        cut = [2 * self.width, self.width]
+        entering, candidate = torch.split(projected, cut, dim=-1)
         if self.cell == "gru":
-            candidate = candidate + reset * self._norm("candidate_hidden", shares[:, both:])
+            shares, inner = torch.split(self._recurrent(recurring), cut, dim=-1)
+            reset, update = self._gates(entering, shares)
+            inner = reset * self._norm("candidate_hidden", inner)
         else:
-            candidate = candidate + self._norm("candidate_hidden", self._recurrent(reset * recurring, start=2))
-        return update, candidate.tanh()
+            _, weight, *bias = self.kernel.all_weights[0]
+            weights, biases = torch.split(weight, cut), torch.split(bias[1], cut) if bias else (None, None)
+            reset, update = self._gates(entering, F.linear(recurring, weights[0], biases[0]))
+            inner = self._norm("candidate_hidden", F.linear(reset * recurring, weights[1], biases[1]))
+        return update, (self._norm("candidate_inputs", candidate) + inner).tanh()
 
-    def _recurrent(self, hidden: Tensor, *, start: int = 0, stop: int | None = None) -> Tensor:
-        """The hidden state's share of the gates from `start` to `stop`."""
-        gates = slice(start * self.width, None if stop is None else stop * self.width)
+    def _gates(self, inputs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
+        """A GRU's reset and update gates, from their shares."""
+        reset, update = (self._norm("inputs", inputs) + self._norm("hidden", hidden)).sigmoid().chunk(2, dim=-1)
+        return reset, update
+
+    def _recurrent(self, hidden: Tensor) -> Tensor:
+        """The hidden state's share of the gates."""
         _, weight, *bias = self.kernel.all_weights[0]
-        return F.linear(hidden, weight[gates], bias[1][gates] if bias else None)
+        return F.linear(hidden, weight, bias[1] if bias else None)
 
     def _norm(self, name: str, values: Tensor) -> Tensor:
         return self.norms[name](values) if self.norms else values

@@ -3,7 +3,7 @@
 Letters: N rows, T positions, E input width, D width, L layers, G gates. A state's parts are (h,) or (h, c).
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -58,6 +58,9 @@ class StackState(NamedTuple):
     masks: Masks | None = None  # in training with variational dropout
 
 
+Levels = tuple[State, ...]  # a state of [N,D] tensors a layer
+
+
 class RecurrentStack(nn.Module):
     """Layers of one direction.   Law: `forward` over T positions equals T times `step` on `enter`."""
 
@@ -91,33 +94,42 @@ class RecurrentStack(nn.Module):
 
     def forward(self, inputs: Tensor, state: StackState) -> tuple[Tensor, StackState]:
         """[N,T,D] outputs of the top layer and the state after them."""
-        after = []
+        levels, after = apart(state.parts), []
         for number, (layer, connection) in enumerate(self._levels()):
             entering = self._drop(inputs, number, state.masks)
-            outputs, final = layer(entering, _level(state, number), keep=_keep(state, number))
+            outputs, final = layer(entering, levels[number], keep=_keep(state.masks, number))
             inputs = connection(inputs, self._disturb(outputs))
             after.append(final)
-        return inputs, state._replace(parts=_stack(after))
+        return inputs, state._replace(parts=together(after))
 
-    def enter(self, inputs: Tensor, state: StackState, *, start: int = 0) -> Tensor:
-        """[...,G·D], the inputs' share of the first layer's gates; inputs [N,...,E'] meet its columns from `start`."""
+    def enter(self, inputs: Tensor, state: StackState) -> Tensor:
+        """[N,T,G·D], the inputs' share of the first layer's gates; inputs [N,T,E'] may be the first of its columns."""
         if state.masks is not None:
-            mask = state.masks.inputs[0][:, start : start + inputs.shape[-1]]
-            inputs = inputs * (mask if inputs.dim() == 2 else mask[:, None])
-        return self.first.project(inputs, start=start)
+            inputs = inputs * state.masks.inputs[0][:, None, : inputs.shape[-1]]
+        return self.first.project(inputs)
 
-    def step(self, entered: Tensor, state: StackState, *, inputs: Tensor) -> tuple[Tensor, StackState]:
-        """[N,D] output of the top layer and the next state, from what enters the first layer's gates [N,G·D].
+    def entering(self, state: StackState, *, start: int) -> Callable[[Tensor], Tensor]:
+        """What gives [N,G·D] of the inputs [N,E'] that meet the columns from `start` on, one step after the other."""
+        project = self.first.rest(start)
+        if state.masks is None:
+            return project
+        mask = state.masks.inputs[0][:, start:]
+        return lambda inputs: project(inputs * mask)
+
+    def step(
+        self, entered: Tensor, levels: Levels, *, inputs: Tensor, masks: Masks | None = None
+    ) -> tuple[Tensor, Levels]:
+        """[N,D] output of the top layer and the next states, from what enters the first layer's gates [N,G·D].
 
         Only a dense stack looks at the `inputs` [N,E] that they came from.
         """
         after = []
         for number, (layer, connection) in enumerate(self._levels()):
-            gates = entered if number == 0 else layer.project(self._drop(inputs, number, state.masks))
-            outputs, final = layer.step(gates, _level(state, number), keep=_keep(state, number))
+            gates = entered if number == 0 else layer.project(self._drop(inputs, number, masks))
+            outputs, final = layer.step(gates, levels[number], keep=_keep(masks, number))
             inputs = connection(inputs, self._disturb(outputs))
             after.append(final)
-        return inputs, state._replace(parts=_stack(after))
+        return inputs, tuple(after)
 
     def leave(self, outputs: Tensor, state: StackState) -> Tensor:
         """What is given out [N,T,D], dropped as the layers are."""
@@ -165,13 +177,15 @@ def disturbed(values: Tensor, *, noise: float) -> Tensor:
     return values + noise * torch.randn_like(values) if noise else values
 
 
-def _level(state: StackState, number: int) -> State:
-    return tuple(part[:, number] for part in state.parts)
+def apart(parts: State) -> Levels:
+    """The state of each layer, from parts [N,L,D]."""
+    return tuple(zip(*(part.unbind(1) for part in parts), strict=True))
 
 
-def _keep(state: StackState, number: int) -> Tensor | None:
-    return None if state.masks is None else state.masks.hidden[number]
+def together(levels: Sequence[State]) -> State:
+    """The parts [N,L,D] of the states of all layers."""
+    return tuple(torch.stack(parts, dim=1) for parts in zip(*levels, strict=True))
 
 
-def _stack(states: list[State]) -> State:
-    return tuple(torch.stack(parts, dim=1) for parts in zip(*states, strict=True))
+def _keep(masks: Masks | None, number: int) -> Tensor | None:
+    return None if masks is None else masks.hidden[number]

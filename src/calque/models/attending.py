@@ -59,10 +59,11 @@ class AttendingDecoder(Decoder[S, C]):
         The inputs' share of the gates is taken for all steps at once.
         """
         before, outputs, founds = [], [], []
+        project = layer.rest(embedded.shape[-1])
         for projected in layer.project(embedded).unbind(1):
             before.append(cell[0])
             found, looked = self.attention(cell[0][:, None], looked, context)
-            gates = projected + layer.project(found.context[:, 0], start=embedded.shape[-1])
+            gates = projected + project(found.context.squeeze(1))
             output, cell = layer.step(gates, cell)
             outputs.append(output)
             founds.append(found)

@@ -78,7 +78,7 @@ class ChoDecoder(Decoder[ChoState, ChoContext]):
         states = []
         for word in self.from_word(embedded).unbind(1):
             recurrent = fold(self.from_state(hidden)[:, None], sentences=sentences) + context.gates
-            hidden = self._step(word, unfold(recurrent, rows=tokens.shape[0])[:, 0], hidden)
+            hidden = self._step(word, unfold(recurrent, rows=tokens.shape[0]).squeeze(1), hidden)
             states.append(hidden)
         read = torch.stack(states, dim=1)
         summary = context.summary.repeat_interleave(tokens.shape[0] // sentences, dim=0).expand_as(read)
@@ -87,7 +87,8 @@ class ChoDecoder(Decoder[ChoState, ChoContext]):
 
     def _step(self, word: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
         """h' from the word's share [N,3D] of the gates and the state's and summary's [N,3D]."""
-        width = hidden.shape[-1]
-        reset, update = (word + recurrent)[:, : 2 * width].sigmoid().chunk(2, dim=-1)
-        candidate = (word[:, 2 * width :] + reset * recurrent[:, 2 * width :]).tanh()
+        cut = [2 * hidden.shape[-1], hidden.shape[-1]]
+        (gates, inner), (shares, recurring) = torch.split(word, cut, dim=-1), torch.split(recurrent, cut, dim=-1)
+        reset, update = (gates + shares).sigmoid().chunk(2, dim=-1)
+        candidate = (inner + reset * recurring).tanh()
         return update * hidden + (1 - update) * candidate

@@ -15,6 +15,7 @@ from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, A
 from calque.layers.connections import Connection
 from calque.layers.recurrent import CellName, Recurrence, State
 from calque.layers.sizes import Layers, Width
+from calque.layers.stack import apart, together
 from calque.models.attending import AttendingDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
@@ -83,15 +84,14 @@ class GnmtDecoder(AttendingDecoder[GnmtState, GnmtContext]):
         self, tokens: Tensor, state: GnmtState, context: GnmtContext, *, attention: bool = False
     ) -> tuple[Output, GnmtState]:
         embedded = self.embedding(tokens)
-        bottom = tuple(part[:, 0] for part in state.cells)
-        led = self.lead(self.bottom, embedded, cell=bottom, looked=state.attention, context=context.attention)
+        before = apart(state.cells)
+        led = self.lead(self.bottom, embedded, cell=before[0], looked=state.attention, context=context.attention)
         hidden, cells = led.outputs, [led.cell]
         for number, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True), start=1):
             entering = torch.cat([F.dropout(hidden, self.dropout, self.training), led.found.context], dim=-1)
-            outputs, cell = layer(entering, tuple(part[:, number] for part in state.cells))
+            outputs, cell = layer(entering, before[number])
             hidden = connection(hidden, outputs)
             cells.append(cell)
-        after = tuple(torch.stack(parts, dim=1) for parts in zip(*cells, strict=True))
         dropped = F.dropout(hidden, self.dropout, self.training)
         output = self.give(dropped, led.found, states=hidden, embedded=embedded, attention=attention)
-        return output, GnmtState(after, led.attention)
+        return output, GnmtState(together(cells), led.attention)

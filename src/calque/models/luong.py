@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from calque.layers.attention import Attended, AttentionConfig, AttentionContext, AttentionState, join
 from calque.layers.sizes import Width
-from calque.layers.stack import RecurrentStack, StackConfig, StackState
+from calque.layers.stack import RecurrentStack, StackConfig, StackState, apart, together
 from calque.models.attending import AttendingDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.recurrent import WordEmbedding
@@ -92,16 +92,17 @@ class LuongDecoder(AttendingDecoder[LuongState, LuongContext]):
         recurrent, looked, feed = state
         assert feed is not None
         steps: list[tuple[Tensor, Tensor, Attended]] = []
+        levels, fed = apart(recurrent.parts), self.stack.entering(recurrent, start=embedded.shape[-1])
         entered = self.stack.enter(embedded, recurrent).unbind(1)
         for share, word in zip(entered, embedded.unbind(1), strict=True):
-            gates = share + self.stack.enter(feed, recurrent, start=embedded.shape[-1])
+            gates = share + fed(feed)
             inputs = torch.cat([word, feed], dim=-1) if self.stack.config.connection == "dense" else word
-            hidden, recurrent = self.stack.step(gates, recurrent, inputs=inputs)
+            hidden, levels = self.stack.step(gates, levels, inputs=inputs, masks=recurrent.masks)
             found, looked = self.attention(hidden[:, None], looked, context.attention)
             feed = self._attentional(found, hidden[:, None]).squeeze(1)
             steps.append((feed, hidden, found))
         feeds, hiddens, founds = zip(*steps, strict=True)
-        after = LuongState(recurrent, looked, feed)
+        after = LuongState(recurrent._replace(parts=together(levels)), looked, feed)
         return Read(torch.stack(feeds, dim=1), torch.stack(hiddens, dim=1), join(list(founds)), after)
 
     def _attentional(self, found: Attended, hidden: Tensor) -> Tensor:

@@ -35,9 +35,8 @@ def test_forward_is_a_loop_of_steps_on_projected_inputs(cell: str) -> None:
 @torch.no_grad()
 def test_shares_of_neighbouring_columns_add_up_to_the_whole(cell: str) -> None:
     layer, inputs = loud(Recurrence(cell, input_width=INPUTS, width=WIDTH)), some_inputs()
-    parts = [layer.project(inputs[..., :3]), layer.project(inputs[..., 3:5], start=3)]
-    parts.append(layer.project(inputs[..., 5:], start=5))
-    torch.testing.assert_close(sum(parts), layer.project(inputs), rtol=0, atol=1e-12)
+    parts = layer.project(inputs[..., :3]) + layer.rest(3)(inputs[..., 3:])
+    torch.testing.assert_close(parts, layer.project(inputs), rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("cell", CELLS)

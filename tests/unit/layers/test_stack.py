@@ -8,7 +8,7 @@ from torch.autograd import gradcheck
 
 from calque.layers.connections import Connection
 from calque.layers.recurrent import state_parts
-from calque.layers.stack import RecurrentStack, StackConfig
+from calque.layers.stack import RecurrentStack, StackConfig, apart, together
 
 ROWS, SIZE, INPUTS, WIDTH, LAYERS = 3, 5, 7, 4, 3
 CONNECTIONS = ["none", "residual", "dense", "highway"]
@@ -40,12 +40,12 @@ def first(stack: RecurrentStack):
 
 
 def stepped(stack: RecurrentStack, inputs: torch.Tensor, state):
-    outputs = []
-    for place in range(inputs.shape[1]):
-        gates = stack.enter(inputs[:, place, :3], state) + stack.enter(inputs[:, place, 3:], state, start=3)
-        output, state = stack.step(gates, state, inputs=inputs[:, place])
+    outputs, levels, entering = [], apart(state.parts), stack.entering(state, start=3)
+    for place, share in enumerate(stack.enter(inputs[..., :3], state).unbind(1)):
+        gates = share + entering(inputs[:, place, 3:])
+        output, levels = stack.step(gates, levels, inputs=inputs[:, place], masks=state.masks)
         outputs.append(output)
-    return torch.stack(outputs, dim=1), state
+    return torch.stack(outputs, dim=1), state._replace(parts=together(levels))
 
 
 @pytest.mark.parametrize("options", COVER)
