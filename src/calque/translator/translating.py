@@ -195,8 +195,8 @@ class Translator:
         begun = self._begin(lines, limit=search.source_limit)
         opened = [each.opened for each in begun]
         encoded = [each.ids for each in opened]
-        nothing = answer_to_nothing(detail=work.wishes.detail, attends=self.attends)
-        results = [nothing] * len(lines)
+        nothing = partial(answer_to_nothing, detail=work.wishes.detail, attends=self.attends)
+        results = [nothing(lacking=bool(request.required)) for request in requests]
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
         for place in filled:
