@@ -1,5 +1,6 @@
 """Several models: ensembles, a language model at each step, and a noisy channel, over the commands."""
 
+import random
 from collections.abc import Callable
 from pathlib import Path
 
@@ -233,6 +234,44 @@ def test_the_channel_ranks_the_parts_of_a_long_line(runs: dict[str, Path], comma
     ranked = found("parts", *channel)
     assert ranked != found("parts")
     assert found("whole", *channel) == [" ".join(ranked[:3]), " ".join(ranked[3:])]
+
+
+@pytest.fixture(scope="module")
+def shouting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A model that has learnt to say letters larger, and one that says them smaller."""
+    folder = tmp_path_factory.mktemp("shouting")
+    corpus = toy_corpus(folder / "corpus", pairs=600, change=lambda words: [word.upper() for word in words])
+    turned = {"source": corpus["target"], "target": corpus["source"]}
+    settings = [*learning(steps=300, rate=0.01), *still_and(width=32)]
+    found = {}
+    with without_plots():
+        for name, files in (("forth", corpus), ("back", turned)):
+            found[name] = train(toy_values(files, "luong", *settings), run=folder / name, quiet=True).folder
+    return found
+
+
+DOUBT = "--reverse: this model seems to translate as the first one does, not back"
+
+
+TALK = "".join(f"{' '.join(random.Random(number).choices('abcdefgh', k=5))}\n" for number in range(40)).encode()
+
+
+@pytest.mark.parametrize("given", ["forth", "back"])
+@pytest.mark.parametrize("format", ["text", "jsonl"])
+def test_a_reverse_model_of_the_same_direction_is_told(
+    shouting: dict[str, Path], command: Callable[..., Answer], given: str, format: str
+) -> None:
+    options = ("--reverse", shouting[given], "--format", format)
+    answer = command("translate", shouting["forth"], *options, stdin=TALK)
+    assert answer.code == 0, answer.err
+    assert len(answer.out.splitlines()) == 40
+    assert answer.err.count(DOUBT) == (given == "forth")
+
+
+def test_who_translates_both_ways_is_not_doubted(trained: Path, command: Callable[..., Answer]) -> None:
+    """A copy's copy is the text."""
+    answer = command("translate", trained, "--reverse", trained, stdin=TALK)
+    assert (answer.code, DOUBT in answer.err) == (0, False)
 
 
 def test_a_language_model_is_trained_from_text_alone(command, tmp_path: Path) -> None:

@@ -92,6 +92,26 @@ def test_prefixes_terms_and_forbidden_words(command: Command, trained: Path, sen
     assert not {"c", "d"} & set(" ".join(found).split())
 
 
+def test_a_phrase_that_is_not_there_is_told(command: Command, trained: Path, tmp_path: Path) -> None:
+    """Line 1 has no room for it, line 4 nothing to translate, and behind the prefix of line 5 there is no way to go."""
+    source, prefixes = tmp_path / "source", tmp_path / "prefixes"
+    source.write_text(
+        '<term target="a b c d">e</term> f\ne <term target="a">f</term>\ne f\n'
+        '<term target="a"></term>\n<term target="a">e</term>\n',
+        encoding="utf-8",
+    )
+    prefixes.write_text("\n\n\n\nh h h\n", encoding="utf-8")
+    options = ["--input", source, "--inline", "--prefixes", prefixes, "maximum=3", "no_repeat=1"]
+    answer = command("translate", trained, *options, "--format", "jsonl", "--nbest", 2)
+    found = [{each["lacking"] for each in row["candidates"]} for row in rows(answer)]
+    assert found == [{True}, {False}, {False}, {True}, {True}]
+    told = [f"{source}: line {line}: the translation lacks a phrase that must appear in it" for line in (1, 4)]
+    for format in ("jsonl", "tsv", "text"):
+        err = command("translate", trained, *options, "--format", format).err
+        assert [line for line in err.splitlines() if "lacks a phrase" in line] == told
+        assert "line 5: there is no translation" in err
+
+
 def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: Path) -> None:
     source = tmp_path / "source"
     source.write_text("a b c\nc b a b c d e f g h\n\n", encoding="utf-8")

@@ -236,6 +236,95 @@ def test_a_mistake_leaves_no_folder_behind(
     assert not (tmp_path / "run").exists()
 
 
+ADAPTIVE = ("model.output.kind=adaptive", "training.label_smoothing=0", "training.steps=2")
+
+
+def refuse_cutoffs(corpus: dict[str, Path], run: Path | None, *overrides: str) -> str:
+    """What is said of cutoffs that only the prepared data shows to be wrong."""
+    values = toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5000]", *overrides)
+    with pytest.raises(ConfigError, match="less than the 12 pieces") as caught:
+        train(values, run=run, quiet=True)
+    return str(caught.value)
+
+
+def unprepared(*_arguments: object, **_named: object) -> None:
+    raise AssertionError("the data is prepared")
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_what_was_prepared_outlives_a_config_that_turned_out_wrong(
+    named: bool, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Preparing may have taken hours; the mended config goes on with it, in the folder that the message names."""
+    monkeypatch.chdir(tmp_path)
+    run = tmp_path / "run" if named else Path("runs/1")
+    for _ in range(2):
+        said = refuse_cutoffs(corpus, run if named or run.exists() else None)
+        assert f"the prepared data is kept in {run / 'store'}: with the config mended, --run {run} goes on" in said
+        assert [path.name for path in run.iterdir()] == ["store"]
+        monkeypatch.setattr("calque.data.prepare._fill", unprepared)
+    mended = train(toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5]"), run=run, quiet=True)
+    assert (mended.folder, mended.summary.step) == (run, 2)
+
+
+def test_what_was_prepared_from_something_else_is_refused_and_stays(corpus: dict[str, Path], tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    refuse_cutoffs(corpus, run)
+    with pytest.raises(DataError, match=r"made from something else:\n  text.*\n.*remove this one"):
+        train(toy_values(corpus, "plain", "text.minimum_count=2"), run=run, quiet=True)
+    assert [path.name for path in run.iterdir()] == ["store"]
+
+
+def test_a_store_of_its_own_place_stays_there(corpus: dict[str, Path], tmp_path: Path) -> None:
+    said = refuse_cutoffs(corpus, tmp_path / "run", f"data.store={tmp_path / 'store'}")
+    assert "kept" not in said
+    assert not (tmp_path / "run").exists()
+    assert (tmp_path / "store" / "manifest.json").is_file()
+
+
+def test_a_folder_that_only_looks_like_a_store_is_not_taken(tmp_path: Path) -> None:
+    (tmp_path / "store").mkdir()
+    with pytest.raises(FolderError, match="not an empty folder"):
+        new_run_folder(tmp_path)
+    (tmp_path / "store" / "manifest.json").touch()
+    (tmp_path / "other").touch()
+    with pytest.raises(FolderError, match="not an empty folder"):
+        new_run_folder(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("message", "overrides"),
+    [
+        (r"less than the 12 pieces", (*ADAPTIVE, "model.output.cutoffs=[2, 5000]")),
+        (r"needs text\.kind = 'sentencepiece', not 'words'", ("training.subwords.kind=bpe-dropout",)),
+    ],
+)
+def test_what_given_pieces_show_to_be_wrong_is_known_before_the_data_is_prepared(
+    message: str,
+    overrides: tuple[str, ...],
+    corpus: dict[str, Path],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    experiment = check(Experiment, toy_values(corpus, "plain"), origin="test")
+    prepare(experiment.data, text=experiment.text, folder=tmp_path / "store")
+    monkeypatch.setattr("calque.data.prepare._fill", unprepared)
+    values = toy_values(corpus, "plain", *overrides)
+    values["text"] = {"kind": "given", "path": str(tmp_path / "store")}
+    with pytest.raises(ConfigError, match=message):
+        train(values, run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_cutoffs_beyond_the_largest_vocabulary_are_known_before_the_data_is_prepared(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calque.data.prepare._fill", unprepared)
+    overrides = (*ADAPTIVE, "text.vocabulary_size=400", "model.output.cutoffs=[2, 400]")
+    with pytest.raises(ConfigError, match="less than the 400 pieces"):
+        train(toy_values(corpus, "plain", *overrides), run=tmp_path / "run", quiet=True)
+
+
 def test_only_a_run_can_be_resumed(trained: Path, tmp_path: Path) -> None:
     """A model folder has a config.toml too; not even a lock may be left in it."""
     with pytest.raises(FolderError, match=r"no config\.toml"):

@@ -2,6 +2,8 @@
 
 import ast
 import graphlib
+import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -26,11 +28,7 @@ BESIDE = {("data", "text"), ("config", "errors"), ("folders", "errors")}
 NEVER = {("models", "text")}
 NO_TORCH = {"text", "config", "folders", "errors"}
 STARTS_FAST = {"calque", "commands"}
-OPTIONAL = {
-    *("matplotlib", "tensorboard", "torch.utils.tensorboard"),
-    *("fastapi", "uvicorn", "starlette", "prometheus_client", "py3langid"),
-    *("ctranslate2", "onnx", "onnxruntime", "transformers", "eflomal"),
-}
+OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard"}
 
 Sources = dict[str, str]  # module → its text; a package stands under its own name
 
@@ -157,6 +155,22 @@ def test_imports_of_calque_only_go_down() -> None:
     sources, packages = house()
     assert len(sources) > 10
     assert violations(sources, packages=packages) == []
+
+
+def test_every_extra_is_of_packages_that_something_imports() -> None:
+    """Who installs calque[plots] gets plots; an extra of packages that nothing uses would promise what is not there."""
+    project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    sources, packages = house()
+    imported = {part for each in imports(sources, packages=packages) for part in each.imported.split(".")}
+    wanted = {name: needs for name, needs in project["optional-dependencies"].items() if name != "test"}
+    idle = [
+        f"{name}: {need}"
+        for name, needs in wanted.items()
+        for need in needs
+        if re.split(r"[<>=!~ \[]", need)[0].replace("-", "_") not in imported
+    ]
+    assert wanted
+    assert idle == []
 
 
 # The reader itself

@@ -3,12 +3,19 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import typer
+
 from calque.commands.wishes import Requests
 from calque.data.lines import Line
 from calque.search.settings import SearchConfig
 from calque.translator import Translation, Translator, Wishes
-from calque.translator.channel import ranked_again
+from calque.translator.channel import Direction, ranked_again
 from calque.translator.splitting import split_requests
+
+DOUBT = (
+    "--reverse: this model seems to translate as the first one does, not back: a source tells it much of the "
+    "translation, and a translation little of the source; train it with --source and --target exchanged"
+)
 
 
 class Channel(NamedTuple):
@@ -16,6 +23,7 @@ class Channel(NamedTuple):
 
     reverse: Translator
     language: Translator | None
+    direction: Direction
 
 
 class Answered(NamedTuple):
@@ -62,6 +70,8 @@ class Answering(NamedTuple):
     def _ranked(
         self, translations: Sequence[Translation], sources: Sequence[str], channel: Channel
     ) -> Iterator[Translation]:
+        if channel.direction.is_doubtful(translations, sources):
+            typer.echo(DOUBT, err=True)
         again = ranked_again(
             translations, sources, reverse=channel.reverse, language=channel.language, search=self.search
         )

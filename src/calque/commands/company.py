@@ -10,6 +10,7 @@ from calque.config import check, override, to_values
 from calque.errors import ConfigError, DataError
 from calque.search.settings import SearchConfig
 from calque.translator import DEVICES, PRECISIONS, DeviceName, PrecisionName, Translator, load
+from calque.translator.channel import Direction
 
 
 class Company(NamedTuple):
@@ -59,7 +60,8 @@ class Company(NamedTuple):
             refuse_sourceless(loaded[path], path=path)
         translator, others = loaded[self.model], [loaded[each] for each in self.ensemble]
         if self.reverse is not None:
-            return translator.beside(others) if others else translator, Channel(loaded[self.reverse], prior)
+            back = loaded[self.reverse]
+            return translator.beside(others) if others else translator, Channel(back, prior, Direction(back))
         return translator.beside(others, language=prior) if others or prior else translator, None
 
 

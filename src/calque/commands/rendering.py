@@ -57,6 +57,7 @@ def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
         "log_prob": _number(candidate.log_prob),
         "confidence": candidate.confidence,
         "cut": candidate.cut,
+        "lacking": candidate.lacking,
         "oddities": list(candidate.oddities),
     }
     detail = candidate.detail

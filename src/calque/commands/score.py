@@ -29,8 +29,8 @@ def score(
 ) -> None:
     """Give the log-probability of translations that are there already; one line out for each pair in.
 
-    It is what search would give the same translation: log P of all its pieces and its end, in nats. A language model
-    scores text alone.
+    It is what search would give the same translation: log P of all its pieces and its end, in nats. A blank line is an
+    empty translation, of its end alone. A language model scores text alone.
 
     Examples:
 

@@ -19,6 +19,7 @@ from calque.errors import DataError, TextError
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
 SHOWN = 10  # lines that are told of each kind that looks wrong, before they are counted
 EMPTY = "the translation is empty"
+LACKING = "the translation lacks a phrase that must appear in it"
 NONE = (
     "there is no translation: after every beginning, no word may follow by the rules that were given, or the model's "
     "probabilities are no numbers (with --precision float32 they may be)"
@@ -112,7 +113,8 @@ def _report(answered: Answered, answering: Answering, odd: Counter[str]) -> None
         typer.echo(f"{where}: the translation reached its maximum length", err=True)
     is_empty = bool(answered.source.strip()) and not best.text.strip()
     empty = EMPTY if best.log_prob > -inf else NONE
-    for message in [empty] if is_empty else [ODD[sign] for sign in best.oddities]:
+    others = [*([LACKING] if best.lacking else []), *(ODD[sign] for sign in best.oddities)]
+    for message in [empty] if is_empty else others:
         odd[message] += 1
         if odd[message] <= SHOWN:
             typer.echo(f"{where}: {message}", err=True)

@@ -82,6 +82,13 @@ def misfits(config: SubwordsConfig, *, text: TextConfig, batch: BatchConfig) -> 
     return found
 
 
+def refuse_unfit_tokenizers(config: SubwordsConfig, tokenizers: Tokenizers) -> None:
+    """Raises a ConfigError where words cannot be cut that way with these tokenizers."""
+    if not isinstance(config, FixedConfig):
+        for tokenizer in tokenizers:
+            _fitting(tokenizer, config)
+
+
 class Draw(Protocol):
     """The ids of a text, cut anew."""
 

@@ -8,10 +8,11 @@ import torch
 from calque import __version__
 from calque.data.prepare import Prepared
 from calque.data.store import target_counts
+from calque.data.subwords import refuse_unfit_tokenizers
 from calque.experiment.settings import Experiment
 from calque.models.model import Model, Sizes
 from calque.tensors import weightless
-from calque.text import UNK
+from calque.text import UNK, GivenConfig, TextConfig, Tokenizers
 from calque.text.splitting import Usual, sentences_in
 from calque.training.board import refuse_boardless
 from calque.training.checkpoints import saved_steps
@@ -32,8 +33,7 @@ def build(experiment: Experiment, *, sizes: Sizes) -> Model:
 
 def beginning_model(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Model:
     """The model as a run begins with it, on its device."""
-    source, target = prepared.tokenizers
-    sizes = Sizes(len(source.vocabulary), len(target.vocabulary), prepared.tokenizers.joint, UNK)
+    sizes = _sizes(prepared.tokenizers)
     model = build(experiment, sizes=sizes)
     if experiment.training.precision == "float64":
         model = model.double()
@@ -100,8 +100,20 @@ def refuse_unbuildable(experiment: Experiment) -> None:
     choose_device(training.device)
     if training.tensorboard:
         refuse_boardless()
-    pieces = 1 << 24  # more than any cutoff of an output layer; on that device they take no room
+    given = experiment.text.load() if isinstance(experiment.text, GivenConfig) else None
     with weightless():
-        model = Model(experiment.model, sizes=Sizes(pieces, pieces, joint=getattr(experiment.text, "joint", True)))
+        model = Model(experiment.model, sizes=_sizes(given) if given else _largest_sizes(experiment.text))
+    if given is not None:
+        refuse_unfit_tokenizers(training.subwords, given)
     if training.warm_start is not None:
-        refuse_unfit_start(model, config=experiment.model, path=training.warm_start)
+        refuse_unfit_start(model, given, config=experiment.model, path=training.warm_start)
+
+
+def _sizes(tokenizers: Tokenizers) -> Sizes:
+    return Sizes(len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint, UNK)
+
+
+def _largest_sizes(text: TextConfig) -> Sizes:
+    """What a corpus can make of a text section at the most: more pieces than any cutoff where that is not said."""
+    pieces = getattr(text, "vocabulary_size", 1 << 24)  # weightless, they take no room
+    return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

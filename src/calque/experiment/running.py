@@ -2,7 +2,6 @@
 
 import json
 import os
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
@@ -29,12 +28,12 @@ from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.ranks import Ranks, joined_ranks
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, RECORD, machine, new_run_folder, record, write_atomically
+from calque.training.runs import CONFIG, RECORD, STORE, machine, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
 from calque.training.update import computing
 from calque.translator import choose_device
 
-STORE, LOG = "store", "log.txt"
+LOG = "log.txt"
 
 
 class Run(NamedTuple):
@@ -73,10 +72,13 @@ def train(
         folder = ranks.led(lambda: _begin(config, values, run=run, origin=origin))
         try:
             return _go_on(Path(folder), ranks, quiet=quiet, preparing=preparing)
-        except UserError as error:
+        except ConfigError as error:
+            if ranks.leads and _take_back(Path(folder), begun=True):
+                raise ConfigError(f"{error}\n  {_kept(Path(folder))}") from None
+            raise
+        except UserError:
             if ranks.leads:
-                with suppress(FolderError), run_lock(Path(folder), patience=0):  # it may be another's by now
-                    _take_back(Path(folder), prepared=isinstance(error, ConfigError))
+                _take_back(Path(folder), begun=False)
             raise
 
 
@@ -228,14 +230,25 @@ def _describe(prepared: Prepared) -> list[str]:
     ]
 
 
-def _take_back(folder: Path, *, prepared: bool) -> None:
-    """Removes a run that a user's mistake ended before it began, so that the name can be used again.
+def _take_back(folder: Path, *, begun: bool) -> bool:
+    """Removes a run that a user's mistake ended before its first step, so that the name can be used again.
 
-    Its data goes too where it was `prepared` for a config that nothing can be done with.
+    One that has `begun`, with a record and a log, is removed for a config that nothing can be done with. Data that was
+    prepared stays, for the config that is mended; whether there is some.
     """
-    names = {path.name for path in folder.iterdir()}
-    if names <= {CONFIG, LOCK, *((STORE, LENGTHS, RECORD, LOG) if prepared else ())}:
-        for name in names - {STORE}:
-            (folder / name).unlink()
-        shutil.rmtree(folder / STORE, ignore_errors=True)
-        folder.rmdir()
+    with suppress(FolderError), run_lock(folder, patience=0):  # it may be another's by now
+        names = {path.name for path in folder.iterdir()}
+        if names <= {CONFIG, LOCK, STORE, *((LENGTHS, RECORD, LOG) if begun else ())}:
+            for name in names - {STORE}:
+                (folder / name).unlink()
+            if STORE in names:
+                return True
+            folder.rmdir()
+    return False
+
+
+def _kept(folder: Path) -> str:
+    return (
+        f"the prepared data is kept in {folder / STORE}: with the config mended, --run {folder} goes on with it; "
+        "remove it where data or text settings change"
+    )

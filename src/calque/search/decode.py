@@ -50,7 +50,7 @@ def decode(
 
     `source_lengths` [B] counts end marks; `streams` [B] tells sentences apart where they are drawn. Length limits and
     constraints hold for every method. A hypothesis after which no token may come is none: where there is no other, the
-    answer is NO_ANSWER.
+    answer is NO_ANSWER, lacking where there are phrases.
     """
     limits = limits_of(source_lengths, search=search)
     constraints = _constraints(search, rules, limits=limits)
@@ -80,7 +80,10 @@ def decode(
             marks=marks,
             source_lengths=source_lengths,
         )
-    return [answers or [NO_ANSWER] for answers in found]
+    wanted = rules.required or [()] * len(found)
+    return [
+        answers or [NO_ANSWER._replace(lacking=bool(phrases))] for answers, phrases in zip(found, wanted, strict=True)
+    ]
 
 
 def refuse_lost(search: SearchConfig) -> None:

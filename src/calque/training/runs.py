@@ -11,21 +11,27 @@ import torch
 from calque import __version__
 from calque.data.fingerprint import differences
 from calque.errors import DataError, FolderError
-from calque.folders import sync
+from calque.folders import MANIFEST, sync
 
-CONFIG, RECORD = "config.toml", "run.json"
+CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
 INTERVAL = "checkpoint_every"
 
 
 def new_run_folder(folder: Path | None) -> Path:
-    """A fresh folder for a run: the given one, or the next number in runs/."""
+    """A fresh folder for a run: the given one, or the next number in runs/.
+
+    The given one may hold what was prepared for a config that turned out wrong, and nothing else.
+    """
     if folder is None:
         return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
         raise FolderError(f"{folder}: there is a run already; go on with --resume {folder}, or choose another folder")
-    left = [path for path in folder.iterdir() if path.name != f"{CONFIG}.tmp"] if folder.is_dir() else []
-    if folder.exists() and (not folder.is_dir() or left):  # a kill before the config was there leaves its beginning
+    passed = {f"{CONFIG}.tmp"}  # a kill before the config was there leaves its beginning
+    if (folder / STORE / MANIFEST).exists():
+        passed.add(STORE)
+    left = [path for path in folder.iterdir() if path.name not in passed] if folder.is_dir() else []
+    if folder.exists() and (not folder.is_dir() or left):
         raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
     folder.mkdir(parents=True, exist_ok=True)
     return folder

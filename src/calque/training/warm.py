@@ -16,13 +16,14 @@ KNOWN_SHARE = 0.5  # of the pieces; below it, the old rows would mean little
 SHOWN = 5  # weights that are named
 
 
-def refuse_unfit_start(model: Model, *, config: ModelConfig, path: Path) -> None:
-    """Raises an error for a folder whose weights no corpus could make fit: what can be known before one is read.
+def refuse_unfit_start(model: Model, tokenizers: Tokenizers | None, *, config: ModelConfig, path: Path) -> None:
+    """Raises an error for a folder whose weights will not fit: what can be known before a corpus is read.
 
-    `model` may have any number of pieces.
+    Without `tokenizers`, which that corpus will make, `model` may have any number of pieces.
     """
     old = load(path, device="cpu")
-    _refuse(_differences(model, old, config=config, same={"source": False, "target": False}), path=path)
+    rows = None if tokenizers is None else _all_rows(old.tokenizers, tokenizers)
+    _refuse(_misfits(model, old, rows=rows, config=config, path=path), path=path)
 
 
 def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, path: Path) -> list[str]:
@@ -32,8 +33,22 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
     Anything else that does not fit is refused.
     """
     old = load(path, device="cpu")
-    rows = {"source": _rows(old.tokenizers.source, tokenizers.source)}
-    rows["target"] = _rows(old.tokenizers.target, tokenizers.target)
+    rows = _all_rows(old.tokenizers, tokenizers)
+    _refuse(_misfits(model, old, rows=rows, config=config, path=path), path=path)
+    same = _same(old.tokenizers, rows)
+    given = dict(old.model.named_parameters())
+    for name, value in model.named_parameters():
+        changed = _changed(name, same)
+        _take(value, given[name], rows=rows[changed] if changed else None)
+    return [_told(side, found, path=path) for side, found in rows.items() if side == "target" or not tokenizers.joint]
+
+
+def _misfits(
+    model: Model, old: Translator, *, rows: dict[str, Tensor] | None, config: ModelConfig, path: Path
+) -> list[str]:
+    """Why an old model's weights do not fit; `rows` are of the new pieces, where these are known."""
+    if rows is None:
+        return _differences(model, old, config=config, same={"source": False, "target": False})
     problems = []
     for side, found in rows.items():
         known = int((found >= 0).sum())
@@ -42,15 +57,10 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
                 f"only {known} of {len(found)} {side} pieces are known to it; take its own with "
                 f'text.kind = "given" and text.path = "{path}"'
             )
-    same = {side: _is_same(found, len(getattr(old.tokenizers, side).vocabulary)) for side, found in rows.items()}
+    same = _same(old.tokenizers, rows)
     if isinstance(model.output, AdaptiveOutput) and not same["target"]:
         problems.append("an adaptive output layer orders the vocabulary, which must then be the same")
-    _refuse([*problems, *_differences(model, old, config=config, same=same)], path=path)
-    given = dict(old.model.named_parameters())
-    for name, value in model.named_parameters():
-        changed = _changed(name, same)
-        _take(value, given[name], rows=rows[changed] if changed else None)
-    return [_told(side, found, path=path) for side, found in rows.items() if side == "target" or not tokenizers.joint]
+    return [*problems, *_differences(model, old, config=config, same=same)]
 
 
 def _differences(model: Model, old: Translator, *, config: ModelConfig, same: dict[str, bool]) -> list[str]:
@@ -86,8 +96,18 @@ def _rows(old: Tokenizer, new: Tokenizer) -> Tensor:
     return torch.tensor([places.get(new.vocabulary.piece(row), -1) for row in range(len(new.vocabulary))])
 
 
-def _is_same(rows: Tensor, old: int) -> bool:
-    return len(rows) == old and bool((rows == torch.arange(old)).all())
+def _all_rows(old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
+    """Those of each side."""
+    return {"source": _rows(old.source, new.source), "target": _rows(old.target, new.target)}
+
+
+def _same(old: Tokenizers, rows: dict[str, Tensor]) -> dict[str, bool]:
+    """Whether each side has the old pieces in the old order."""
+    sizes = {"source": len(old.source.vocabulary), "target": len(old.target.vocabulary)}
+    return {
+        side: len(found) == sizes[side] and bool((found == torch.arange(sizes[side])).all())
+        for side, found in rows.items()
+    }
 
 
 def _changed(name: str, same: dict[str, bool]) -> str | None:

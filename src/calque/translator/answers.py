@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
     confidence: float | None = None  # between 0 and 1: the chrF that can be expected; None where that is not known
     oddities: tuple[str, ...] = ()  # loop, short or long: signs that it went wrong
     detail: Detail | None = None  # where it was asked for
-    lacking: bool = False  # it was cut before it had said all that it must
+    lacking: bool = False  # a phrase is missing that must appear: it was cut before, or there is nothing
 
 
 class Scored(NamedTuple):
@@ -85,7 +85,7 @@ class Translation(NamedTuple):
         return self.candidates[0].text
 
 
-def answer_to_nothing(*, detail: bool, attends: bool) -> Translation:
+def answer_to_nothing(*, detail: bool, attends: bool, lacking: bool) -> Translation:
     """What an empty line becomes: nothing, at no cost, with the same fields as others."""
     empty = Detail([], [], [], *(([], []) if attends else (None, None)))
-    return Translation([Candidate("", 0.0, 0.0, cut=False, detail=empty if detail else None)])
+    return Translation([Candidate("", 0.0, 0.0, cut=False, detail=empty if detail else None, lacking=lacking)])

@@ -1,6 +1,7 @@
 """From hypotheses to what is told of them: text, confidence, oddities, and how they came about. Letter: S source."""
 
 from collections.abc import Callable, Mapping, Sequence
+from math import inf
 from typing import NamedTuple
 
 from torch import Tensor
@@ -11,7 +12,7 @@ from calque.evaluation.oddities import oddities
 from calque.evaluation.risk import minimum_risk
 from calque.search.forbidden import Forbidden
 from calque.search.settings import SearchConfig
-from calque.search.step import NO_ANSWER, Hypothesis
+from calque.search.step import Hypothesis
 from calque.text import UNK, Opened, Tokenizer, Tokenizers, normalise
 from calque.translator.answers import Candidate, Detail, Wishes
 from calque.translator.reading import Answer, Reading
@@ -57,7 +58,7 @@ class Telling(NamedTuple):
 
     def _sure(self, hypothesis: Hypothesis, alone: Reading | None) -> float | None:
         """The chrF that can be expected, by what the translation model alone makes of it; None where nobody knows."""
-        if self.confidence is None or hypothesis == NO_ANSWER:
+        if self.confidence is None or hypothesis.log_prob == -inf:
             return None
         size = len(hypothesis.tokens) + (not hypothesis.cut)
         return self.confidence((hypothesis.log_prob if alone is None else sum(alone.log_probs)) / max(size, 1))

@@ -155,7 +155,10 @@ class Translator:
         return mean_loss(self.model, store_of(pairs), batch=BatchConfig())
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
-        """What the model makes of each given translation, in order; it agrees with what search would say of it."""
+        """What the model makes of each given translation, in order; it agrees with what search would say of it.
+
+        White space alone is nothing, on either side: a translation of no pieces, of which the end alone costs.
+        """
         target = self.tokenizers.target
         for start in range(0, len(sources), SCORED):
             begun = self._begin(sources[start : start + SCORED], limit=self.search.source_limit)
@@ -192,8 +195,8 @@ class Translator:
         begun = self._begin(lines, limit=search.source_limit)
         opened = [each.opened for each in begun]
         encoded = [each.ids for each in opened]
-        nothing = answer_to_nothing(detail=work.wishes.detail, attends=self.attends)
-        results = [nothing] * len(lines)
+        nothing = partial(answer_to_nothing, detail=work.wishes.detail, attends=self.attends)
+        results = [nothing(lacking=bool(request.required)) for request in requests]
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
         for place in filled:
@@ -250,16 +253,21 @@ class Translator:
         """The first source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
         source, size = self.tokenizers.source, len(self.tokenizers.target.vocabulary)
         read = partial(open_source, source) if self.model.copies else partial(_opened, source)
-        return beginnings(texts, limit=limit, size=size, read=read)
+        return beginnings(_emptied(texts), limit=limit, size=size, read=read)
 
     def _begin_targets(self, texts: Sequence[str], sources: Sequence[Opened]) -> list[Beginning]:
         """The first target ids, as many as search gives at the most; words that its source has can have numbers."""
         target, limit = self.tokenizers.target, max(self.search.most, 2 * self.search.source_limit)
-        begun = beginnings(texts, limit=limit, size=len(target.vocabulary), read=partial(_opened, target))
+        begun = beginnings(_emptied(texts), limit=limit, size=len(target.vocabulary), read=partial(_opened, target))
         if not self.model.copies:
             return begun
         read = open_target(target, [each.opened.text for each in begun], sources=sources)
         return [each._replace(opened=Opened(ids[:limit], ())) for each, ids in zip(begun, read, strict=True)]
+
+
+def _emptied(texts: Sequence[str]) -> list[str]:
+    """The texts, those of white space alone as empty ones: training never learns from such, and nobody sees them."""
+    return ["" if text.isspace() else text for text in texts]
 
 
 def _opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:

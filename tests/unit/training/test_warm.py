@@ -138,7 +138,23 @@ def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: 
 def test_a_vocabulary_that_is_hardly_known_is_refused(old: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"only 4 of 20 source pieces are known to it; take its own with text\.kind"):
         make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
-    assert not (tmp_path / "run").exists(), "the name can be used again"
+    assert not (tmp_path / "run" / "config.toml").exists(), "the name can be used again"
+
+
+def test_a_given_vocabulary_that_is_hardly_known_is_refused_before_the_data_is_prepared(
+    old: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = make(tmp_path / "other", "luong", letters="ijklmnopqrstuvwx")
+
+    def unprepared(*_arguments: object, **_named: object) -> None:
+        raise AssertionError("the data is prepared")
+
+    monkeypatch.setattr("calque.data.prepare._fill", unprepared)
+    values = toy_values(toy_corpus(tmp_path / "corpus"), "luong", *SHORT, f"training.warm_start={old.folder}")
+    values["text"] = {"kind": "given", "path": str(other.folder)}
+    with pytest.raises(ConfigError, match="only 4 of 20 source pieces are known to it"):
+        train(values, run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

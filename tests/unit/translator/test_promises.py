@@ -259,3 +259,24 @@ def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
                 score, rel=1e-8
             )  # the encoder's values are in the hundreds
     assert len({each.text for each in alone}) > 100
+
+
+# --- Blank lines ---
+
+
+@pytest.mark.parametrize("kind", TOKENIZERS)
+@pytest.mark.parametrize("copies", [False, True])
+def test_white_space_alone_is_scored_as_nothing_is(kind: str, copies: bool) -> None:
+    """Spaces around a word are text, as in training."""
+    translator = garbage(TOKENIZERS[kind](), copies=copies)
+    blanks = ["", " ", "   ", "\t", " \u3000\u2028", " " * 100_000]
+    for sources, targets in ((["a cat"] * 6, blanks), (blanks, ["a cat"] * 6), (blanks, blanks)):
+        nothing, *others = translator.score(sources, targets)
+        assert all((each.pieces, each.cut) == (nothing.pieces, False) for each in others)
+        assert all(each.log_probs == pytest.approx(nothing.log_probs, abs=1e-5) for each in others)
+        losses = [translator.loss([source], [target]) for source, target in zip(sources, targets, strict=True)]
+        assert losses == pytest.approx([losses[0]] * 6, abs=1e-5)
+    (empty,) = translator.score(["a cat"], ["  "])
+    assert (empty.pieces, len(empty.log_probs)) == ([], 1)
+    (around,) = translator.score(["a cat"], [" a cat "])
+    assert around.pieces == translator.tokenizers.target.tokenise(" a cat ")
