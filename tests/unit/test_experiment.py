@@ -1,6 +1,8 @@
 """From a config to a run: what is chosen, what is recorded, what is refused."""
 
 import json
+import os
+import re
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
@@ -10,7 +12,7 @@ import pytest
 import torch
 from tests.conftest import FAMILIES, Answer, Values, toy_corpus, toy_values
 
-from calque.config import check, read_toml, to_toml, to_values, values_to_toml
+from calque.config import check, override, read_toml, to_toml, to_values, values_to_toml
 from calque.data.prepare import prepare
 from calque.errors import ConfigError, DataError, FolderError, UserError
 from calque.experiment import (
@@ -25,6 +27,7 @@ from calque.models.model import Sizes
 from calque.models.systems import SYSTEMS
 from calque.text import EOS
 from calque.training.following import follow_corpus
+from calque.training.journal import read_journal
 from calque.training.lock import run_lock
 from calque.training.runs import new_run_folder
 from calque.translator import load
@@ -352,9 +355,72 @@ def test_what_differs_since_a_run_began_is_said(
     (run.folder / "run.json").write_text(json.dumps({**record, "torch": "1.0"}), encoding="utf-8")
     resume(run.folder)
     assert f"note: torch was '1.0' when the run began and is '{torch.__version__}' now" in capsys.readouterr().err
-    (run.folder / "run.json").write_text("{", encoding="utf-8")
+    for text in ("{", "[1]"):
+        (run.folder / "run.json").write_text(text, encoding="utf-8")
+        with pytest.raises(FolderError, match=r"run\.json"):
+            resume(run.folder, quiet=True)
+
+
+@pytest.fixture
+def short(corpus: dict[str, Path], tmp_path: Path) -> Path:
+    """A run of two steps."""
+    return train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True).folder
+
+
+def test_a_record_that_is_no_file_is_not_waited_for(short: Path) -> None:
+    (short / "run.json").unlink()
+    os.mkfifo(short / "run.json")
     with pytest.raises(FolderError, match=r"run\.json"):
-        resume(run.folder, quiet=True)
+        resume(short, quiet=True)
+
+
+@pytest.mark.parametrize(("file", "line"), [("history.jsonl", '{"step": 3}'), ("metrics.jsonl", '{"kind": "train"}')])
+def test_lines_that_say_too_little_are_named(short: Path, file: str, line: str) -> None:
+    with (short / file).open("a", encoding="utf-8") as journal:
+        journal.write(f"{line}\n")
+    with pytest.raises(FolderError, match=rf"{file}, line \d+: it does not say"):
+        resume(short, quiet=True)
+
+
+def edited(run: Path, *assignments: str) -> None:
+    """As if somebody had changed settings of a run between its stop and its resume."""
+    values = override(read_toml(run / "config.toml"), assignments)
+    (run / "config.toml").write_text(values_to_toml(values), encoding="utf-8")
+
+
+def test_settings_that_were_edited_are_said(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    resume(short)
+    assert "note:" not in capsys.readouterr().err
+    edited(short, "seed=9", "training.steps=3", "training.label_smoothing=0.3", "model.decoder.dropout=0.15")
+    resume(short)
+    said = capsys.readouterr().err
+    for key, now in {
+        "seed": "9",
+        "training.steps": "3",
+        "training.label_smoothing": "0.3",
+        "model.decoder.dropout": "0.15",
+    }.items():
+        assert re.search(rf"note: {re.escape(key)} was .* when the run began and is {now} now", said), said
+
+
+@pytest.mark.parametrize(
+    ("change", "is_left"), [("training.batch.tokens=60", True), ("seed=5", True), ("training.batch.workers=0", False)]
+)
+def test_an_epoch_whose_batches_changed_is_left(
+    corpus: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: str,
+    is_left: bool,
+) -> None:
+    """Which of its pairs were read cannot be told any more: none may be read twice and others not at all."""
+    values = toy_values(corpus, "plain", "training.steps=2", "training.batch.tokens=100", "training.log_every=1")
+    run = train(values, run=tmp_path / "run", quiet=True).folder
+    edited(run, "training.steps=3", change)
+    resume(run)
+    assert ("the rest of epoch 1 is left out" in capsys.readouterr().err) == is_left
+    epochs = [line["epoch"] for line in read_journal(run / "metrics.jsonl") if line["kind"] == "train"]
+    assert epochs == [1, 1, 2 if is_left else 1]
 
 
 def test_threads_are_those_the_run_began_with(corpus: dict[str, Path], tmp_path: Path) -> None:

@@ -175,6 +175,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
         "data": prepared.fingerprint,
         "ranks": ranks.count,
         "reproducible": training.device == "cpu" or training.deterministic,
+        **experiment.model_dump(mode="json", exclude={"data", "text"}),
     }
     return "\n".join(
         [*_describe(prepared), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]

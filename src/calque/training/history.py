@@ -16,7 +16,7 @@ class History:
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
         self._path, self._writes = path, writes
-        lines = read_journal(path)
+        lines = read_journal(path, counts=("step", "parts"))
         self._parts: dict[int, int] = {line["step"]: line["parts"] for line in lines}
 
     def parts(self, step: int) -> int:

@@ -8,7 +8,7 @@ and "-Infinity", which `read_journal` turns back into floats.
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -88,21 +88,27 @@ class Journal:
         self.close()
 
 
-def read_journal(path: Path) -> list[dict[str, Any]]:
-    """Every whole line of a journal, oldest first; a journal that does not exist yet has none."""
+def read_journal(path: Path, *, counts: Sequence[str] = ()) -> list[dict[str, Any]]:
+    """Every whole line of a journal, oldest first; a journal that does not exist yet has none.
+
+    Lines without one of these `counts`, whole numbers, are refused.
+    """
     if not path.exists():
         return []
     lines = path.read_bytes().split(b"\n")[:-1]
-    return [_read_line(line, number=number, path=path) for number, line in enumerate(lines, start=1)]
+    return [_read_line(line, number=number, path=path, counts=counts) for number, line in enumerate(lines, start=1)]
 
 
-def _read_line(line: bytes, *, number: int, path: Path) -> dict[str, Any]:
+def _read_line(line: bytes, *, number: int, path: Path, counts: Sequence[str]) -> dict[str, Any]:
     try:
         values = _loose(json.loads(line))
     except ValueError:
         values = None
     if not isinstance(values, dict):
         raise FolderError(f"{path}, line {number}: not a JSON object")
+    for name in counts:
+        if not isinstance(values.get(name), int):
+            raise FolderError(f"{path}, line {number}: it does not say {name!r}; was the file changed?")
     return values
 
 

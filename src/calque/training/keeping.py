@@ -51,10 +51,10 @@ class Keeper:
         self._refuse_other_views(found)
         if found is not None:
             reporter.say(*found.skipped)
-            self._restore(found)
+            notes = ranks.together(lambda: self.learner.restore(found.snapshot, origin=str(found.path)))
             self.learner.progress.parent = found.step
             self.learner.progress.stopped_early = 0 < config.patience <= self.learner.progress.since_best
-            reporter.say(f"going on from step {found.step}")
+            reporter.say(*notes, f"going on from step {found.step}")
         progress = self.learner.progress
         self.records.cut(step=progress.step, metrics=progress.metrics, samples=progress.samples)
         if ranks.leads:
@@ -89,9 +89,6 @@ class Keeper:
         last = 0 if config.average_of == "best" else config.average
         prune_checkpoints(self.folder, keep=max(config.keep, last), also=best)
 
-    def _restore(self, found: Found) -> None:
-        self.job.ranks.together(lambda: self.learner.restore(found.snapshot, origin=str(found.path)))
-
     def _refuse_other_views(self, found: Found | None) -> None:
         """Raises a FolderError on all ranks if they do not see the same checkpoint, settings and data."""
         manifest = b"" if found is None else (found.path / MANIFEST).read_bytes()
@@ -114,6 +111,7 @@ class Keeper:
 
     def _missed(self) -> str:
         """What there is to say of checkpoints that were there and are gone; without any the run is refused."""
-        reached = max((line["step"] for line in read_journal(self.job.folder / "metrics.jsonl")), default=0)
+        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",))
+        reached = max((line["step"] for line in lines), default=0)
         every = saved_every(self.job.folder) or self.job.config.checkpoint_every  # it may be another one from now on
         return "\n".join(lost_checkpoint(self.folder, reached=reached, every=every))

@@ -53,6 +53,11 @@ class Learner:
             "training.precision": config.precision,
             "training.ema": "on" if config.ema else "off",
         }
+        self._ordered_by = {  # what decides which pairs are in which batch of an epoch
+            "seed": job.seed,
+            "batch": config.batch.model_dump(mode="json", exclude={"workers"}),
+            "subwords": config.subwords.model_dump(mode="json"),
+        }
 
     def step(self, parts: Sequence[Batch], *, rate: float) -> None:
         """Takes the next step."""
@@ -88,11 +93,15 @@ class Learner:
         }
         if self.average:
             tensors["average"] = self.average.whole_weights()
-        values = {**asdict(self.progress), "scaler": updater.scaler.state_dict(), "made_with": self._made_with}
-        return Snapshot(tensors, values)
+        made = {"made_with": self._made_with, "ordered_by": self._ordered_by}
+        return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict(), **made})
 
-    def restore(self, snapshot: Snapshot, *, origin: str) -> None:
-        """Back to where a snapshot was taken; settings that would make another state of it are refused."""
+    def restore(self, snapshot: Snapshot, *, origin: str) -> list[str]:
+        """Back to where a snapshot was taken, and what there is to say of it.
+
+        Settings that would make another state of it are refused. Where others put the pairs into other batches, those
+        that were read cannot be told from those that were not: the epoch is left.
+        """
         tensors, values = snapshot.tensors, dict(snapshot.values)
         self._refuse_other_settings(values.pop("made_with", {}), origin=origin)
         load_weights_into(self.translator.model, tensors["weights"], origin=origin)
@@ -104,7 +113,12 @@ class Learner:
             self.average.restore(tensors["average"])
         self.updater.scaler.load_state_dict(values.pop("scaler"))
         best = [(value, step) for value, step in values.pop("best_steps")]
-        self.progress = Progress(**values, best_steps=best)
+        order = values.pop("ordered_by", self._ordered_by)
+        self.progress = progress = Progress(**values, best_steps=best)
+        if order == self._ordered_by or not progress.batch:
+            return []
+        progress.epoch, progress.batch = progress.epoch + 1, 0
+        return [f"seed, batch or subwords were changed, so the rest of epoch {progress.epoch} is left out"]
 
     def _refuse_other_settings(self, before: dict[str, str], *, origin: str) -> None:
         now = self._made_with

@@ -1,8 +1,9 @@
 """Run folders: where they are made, what is written about them, and how files in them are replaced."""
 
 import json
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -63,38 +64,56 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
         "python": platform.python_version(),
         **facts,
     }
-    path = folder / RECORD
-    if not path.exists():
-        write_atomically(path, json.dumps(now, indent=1) + "\n")
+    before = _read_record(folder)
+    if before is None:
+        write_atomically(folder / RECORD, json.dumps(now, indent=1) + "\n")
         return []
-    try:
-        before = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
-        raise FolderError(f"{path}: not valid JSON; it records what the run was begun with") from None
     data = before.get("data")
     if changes := differences(data if isinstance(data, dict) else {}, now=now["data"], files=files):
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(f"{folder}: the data is not what this run was begun with:\n{listed}")
+    then, today = dict(_flat(before)), dict(_flat({key: now[key] for key in now if key in before}))
     return [
-        f"note: {key} was {before.get(key)!r} when the run began and is {value!r} now; results may differ"
-        for key, value in now.items()
-        if before.get(key) != value
+        f"note: {key} was {then.get(key)!r} when the run began and is {today.get(key)!r} now; results may differ"
+        for key in dict.fromkeys([*then, *today])
+        if then.get(key) != today.get(key) and key != INTERVAL
     ]
 
 
 def saved_every(folder: Path) -> int | None:
     """The steps between two checkpoints when the run was last trained, if that was written down."""
-    path = folder / RECORD
-    every = json.loads(path.read_text(encoding="utf-8")).get(INTERVAL) if path.exists() else None
+    every = (_read_record(folder) or {}).get(INTERVAL)
     return every if isinstance(every, int) and every > 0 else None
 
 
 def note_interval(folder: Path, *, every: int) -> None:
     """Writes down how many steps lie between two checkpoints from now on, where there is a record of the run."""
+    values = _read_record(folder)
+    if values is not None and values.get(INTERVAL) != every:
+        write_atomically(folder / RECORD, json.dumps({**values, INTERVAL: every}, indent=1) + "\n")
+
+
+def _read_record(folder: Path) -> dict[str, Any] | None:
+    """What a run was begun with; None where it has not begun."""
     path = folder / RECORD
-    if path.exists() and saved_every(folder) != every:
-        values = json.loads(path.read_text(encoding="utf-8"))
-        write_atomically(path, json.dumps({**values, INTERVAL: every}, indent=1) + "\n")
+    if not os.path.lexists(path):
+        return None
+    try:
+        values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+    except ValueError:
+        values = None
+    if not isinstance(values, dict):
+        raise FolderError(f"{path}: not a JSON object in a file; it records what the run was begun with")
+    return values
+
+
+def _flat(values: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value with its key, those within others as `above.key`."""
+    for key, value in values.items():
+        if isinstance(value, dict):
+            yield from _flat(value, above=f"{above}{key}.")
+        else:
+            yield f"{above}{key}", value
 
 
 def machine(device: str) -> str:
