@@ -5,6 +5,7 @@
 
 Stores are written directly as ids, about 60 bytes a pair on disk. What is measured is a process that trains `tiny`
 for 200 steps with validations and checkpoints, as `calque train` does once its data is prepared.
+`--steps` takes fewer.
 """
 
 import argparse
@@ -22,7 +23,6 @@ from calque.data.store import Rows, Span, Store, StoreWriter, open_store, store_
 SIZES = (50_000, 50_000_000)
 PIECES = 1000
 BLOCK = 500_000  # pairs written together
-STEPS = 200
 
 
 def write_store(folder: Path, *, pairs: int) -> None:
@@ -36,7 +36,7 @@ def write_store(folder: Path, *, pairs: int) -> None:
             writer.append(rows, target=rows)
 
 
-def train_on(store: Store, *, folder: Path) -> None:
+def train_on(store: Store, *, folder: Path, steps: int) -> None:
     """Trains a small model on a store."""
     import torch
 
@@ -59,24 +59,30 @@ def train_on(store: Store, *, folder: Path) -> None:
     held_out = ValidationSet(store_of([([4, 5, 6], [6, 5, 4])] * 20), ["w0 w1 w2"] * 20, ["w2 w1 w0"] * 20)
     job = Job(
         TrainingConfig.model_validate(
-            {"steps": STEPS, "log_every": 20, "validate_every": STEPS // 2, "checkpoint_every": 50, "device": "cpu"}
+            {
+                "steps": steps,
+                "log_every": 20,
+                "validate_every": steps // 2,
+                "checkpoint_every": steps // 4,
+                "device": "cpu",
+            }
         ),
         1,
         Translator(model, Tokenizers(words, words), config=config, search=SearchConfig()),
         store,
         held_out,
         folder,
-        Reporter(None, steps=STEPS, quiet=True),
+        Reporter(None, steps=steps, quiet=True),
         card="",
     )
     train(job)
 
 
-def measure(pairs: int, *, folder: Path) -> tuple[int, float]:
+def measure(pairs: int, *, folder: Path, steps: int) -> tuple[int, float]:
     """The peak of anonymous memory in bytes, and the seconds that training took."""
     folder.mkdir()
     write_store(folder / "store", pairs=pairs)
-    command = [sys.executable, __file__, "--child", str(pairs), "--folder", str(folder)]
+    command = [sys.executable, __file__, "--child", str(pairs), "--folder", str(folder), "--steps", str(steps)]
     started, peak = time.perf_counter(), 0
     with subprocess.Popen(command) as child:
         while child.poll() is None:
@@ -92,13 +98,15 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
     parser.add_argument("--folder", type=Path, help="where to write the stores; a temporary folder otherwise")
+    parser.add_argument("--steps", type=int, default=200, help="how long to train, at least 4")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.child:
-        train_on(open_store(given.folder / "store", spans=[Span(0, given.child, 1.0)]), folder=given.folder)
+        store = open_store(given.folder / "store", spans=[Span(0, given.child, 1.0)])
+        train_on(store, folder=given.folder, steps=given.steps)
         return 0
     with tempfile.TemporaryDirectory(prefix="calque-stores-", dir=given.folder) as folder:
-        found = [measure(size, folder=Path(folder) / str(size)) for size in given.sizes]
+        found = [measure(size, folder=Path(folder) / str(size), steps=given.steps) for size in given.sizes]
     for size, (peak, seconds) in zip(given.sizes, found, strict=True):
         print(f"{size:>12,} pairs  peak RssAnon {peak / 2**20:8.1f} MB  {seconds:6.1f} s")
     growth = found[-1][0] - found[0][0]
