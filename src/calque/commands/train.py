@@ -1,6 +1,7 @@
 """`calque train`."""
 
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,6 +64,7 @@ def train(
     from calque import experiment
     from calque.commands.progress import preparing
     from calque.config import read_toml
+    from calque.training.reporting import NOBODY_READS, outliving
 
     if resume is not None:
         done = experiment.resume(resume, preparing=preparing)
@@ -85,9 +87,11 @@ def train(
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if os.environ.get("RANK", "0") != "0":
         return  # the leading rank speaks for all
-    for line in _told(done):
-        typer.echo(line, err=True)
-    typer.echo(done.folder)
+    with outliving(sys.stderr):
+        for line in _told(done):
+            typer.echo(line, err=True)
+    with outliving(sys.stdout, errors=NOBODY_READS):
+        typer.echo(done.folder)
 
 
 def _told(done: "Run") -> list[str]:
