@@ -1,6 +1,5 @@
 """`calque train`."""
 
-import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -64,6 +63,7 @@ def train(
     from calque import experiment
     from calque.commands.progress import preparing
     from calque.config import read_toml
+    from calque.training.ranks import started_ranks
     from calque.training.reporting import NOBODY_READS, outliving
 
     if resume is not None:
@@ -85,8 +85,8 @@ def train(
         if config is not None and system is not None and "model" in read_toml(config):
             typer.echo(f"--system {system} stands in place of the model that {config} describes", err=True)
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
-    if os.environ.get("RANK", "0") != "0":
-        return  # the leading rank speaks for all
+    if not started_ranks().leads:
+        return
     with outliving(sys.stderr):
         for line in _told(done):
             typer.echo(line, err=True)
