@@ -96,11 +96,15 @@ def train(
 
 def _told(done: "Run") -> list[str]:
     """What a person wants to know in the end."""
+    from calque.training.deciding import deciding_metric
+
     summary, folder = done.summary, done.folder
     ended = "stopped early, nothing got better" if summary.stopped_early else "done"
     minutes, seconds = divmod(round(summary.seconds), 60)
     found = summary.best
-    best = f": {found.described(done.config.training.metric)}" if found else ""
+    is_language_model = done.config.model.encoder.kind == "none"
+    metric = deciding_metric(done.config.training.metric, is_language_model=is_language_model)
+    best = f": {found.described(metric)}" if found else ""
     lines = [f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}{best} ({minutes} min {seconds} s)"]
     if summary.skipped:
         lines.append(f"{summary.skipped:,} updates were left out, as they were not finite")
@@ -108,7 +112,6 @@ def _told(done: "Run") -> list[str]:
         name for name in ("model", "plots/training.png", "samples.txt", "metrics.jsonl") if (folder / name).exists()
     ]
     lines.append(f"made: {', '.join(f'{folder}/{name}' for name in made)}")
-    is_language_model = done.config.model.encoder.kind == "none"
     use = f"score {folder} --target FILE" if is_language_model else f"translate {folder} --input FILE"
     lines.append(f"next: calque {use}")
     return lines

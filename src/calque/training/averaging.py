@@ -12,6 +12,7 @@ from calque.config import read_toml
 from calque.errors import FolderError
 from calque.folders import MANIFEST
 from calque.training.checkpoints import load_weights, scheduled_steps
+from calque.training.deciding import deciding_metric_of
 from calque.training.journal import read_journal
 from calque.training.lock import owner
 from calque.training.progress import rank
@@ -54,9 +55,7 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
 
 def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
     """Those of the steps that were validated."""
-    config = read_toml(run / CONFIG)
-    is_language_model = config.get("model", {}).get("encoder", {}).get("kind") == "none"
-    metric = "loss" if is_language_model else config.get("training", {}).get("metric", "bleu")
+    metric = deciding_metric_of(read_toml(run / CONFIG))
     values = {
         line["step"]: (worth(line[metric], metric=metric) if metric in line else -math.inf, line["loss"])
         for line in read_journal(run / "metrics.jsonl")
