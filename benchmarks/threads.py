@@ -57,7 +57,7 @@ def measure(threads: int, *, seconds: float) -> float:
     from calque.data.store import store_of
     from calque.models.model import Model, Sizes
     from calque.models.systems import SYSTEMS
-    from calque.tasks.translation import translation_loss
+    from calque.tasks.translation import loss_of
     from calque.text import CharactersConfig, train_tokenizers
     from calque.training.optimisers import OptimiserConfig, build_optimiser
 
@@ -75,7 +75,8 @@ def measure(threads: int, *, seconds: float) -> float:
     for number, batch in enumerate(batches(store, plan=Plan(store, config=BatchConfig(), seed=0), epoch=0)):
         if number == 3:  # warm
             tokens, started = 0, time.monotonic()
-        torch.autograd.backward(translation_loss(model, batch, smoothing=0.1) / batch.tokens)
+        output = model(batch.source, batch.target_input)
+        torch.autograd.backward(loss_of(model, output, batch, smoothing=0.1).objective / batch.tokens)
         optimiser.step()
         optimiser.zero_grad()
         tokens += batch.tokens

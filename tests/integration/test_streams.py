@@ -7,12 +7,14 @@ import select
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from tests.conftest import environment
+from calque.config import values_to_toml
+from tests.conftest import environment, toy_corpus, toy_values
 
 pytestmark = pytest.mark.slow
 
@@ -160,3 +162,28 @@ def test_training_at_a_terminal_shows_a_bar_and_piped_does_not(trained: Path) ->
     assert process.returncode == 0
     assert out.decode() == f"{trained}\n"
     assert b"next: calque translate" in shown
+
+
+@pytest.mark.parametrize("ends", [os.pipe, pty.openpty], ids=["pipe", "terminal"])
+def test_training_goes_on_to_its_end_when_nobody_reads_any_more(
+    ends: Callable[[], tuple[int, int]], tmp_path: Path
+) -> None:
+    """As with `calque train ... 2>&1 | head -1`, or where the connection to a terminal is lost."""
+    corpus, run = toy_corpus(tmp_path), tmp_path / "run"
+    (tmp_path / "toy.toml").write_text(values_to_toml(toy_values(corpus, "plain")), encoding="utf-8")
+    command = [sys.executable, "-m", "calque", "train", "--config", str(tmp_path / "toy.toml"), "--run", str(run)]
+    reader, inside = ends()
+    process = subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=inside, stderr=inside, env=environment(), start_new_session=True
+    )
+    os.close(inside)
+    try:
+        _read_until(reader, b"data: ")
+        os.close(reader)
+        assert process.wait(timeout=90) == 0
+    finally:
+        process.kill()
+        process.wait()
+    log = (run / "log.txt").read_text(encoding="utf-8")
+    assert "step 14: validation loss" in log
+    assert (run / "checkpoints" / "step-14").is_dir()

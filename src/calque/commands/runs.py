@@ -95,6 +95,7 @@ def _is_run(folder: Path) -> bool:
 
 def _row(run: Path) -> Row:
     from calque.config import read_toml
+    from calque.training.deciding import deciding_metric_of
     from calque.training.journal import read_journal
     from calque.training.lock import owner
 
@@ -105,7 +106,7 @@ def _row(run: Path) -> Row:
     except UserError as error:
         return Row(str(run), state=f"damaged: {str(error).splitlines()[0]}")
     training, model = config.get("training", {}), config.get("model", {})
-    metric = "loss" if model.get("encoder", {}).get("kind") == "none" else training.get("metric", "bleu")
+    metric = deciding_metric_of(config)
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
     saved = _saved(run)
     if owner(run) is not None:

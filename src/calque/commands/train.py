@@ -1,6 +1,6 @@
 """`calque train`."""
 
-import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -63,6 +63,8 @@ def train(
     from calque import experiment
     from calque.commands.progress import preparing
     from calque.config import read_toml
+    from calque.training.ranks import started_ranks
+    from calque.training.reporting import NOBODY_READS, outliving
 
     if resume is not None:
         done = experiment.resume(resume, preparing=preparing)
@@ -83,20 +85,26 @@ def train(
         if config is not None and system is not None and "model" in read_toml(config):
             typer.echo(f"--system {system} stands in place of the model that {config} describes", err=True)
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
-    if os.environ.get("RANK", "0") != "0":
-        return  # the leading rank speaks for all
-    for line in _told(done):
-        typer.echo(line, err=True)
-    typer.echo(done.folder)
+    if not started_ranks().leads:
+        return
+    with outliving(sys.stderr):
+        for line in _told(done):
+            typer.echo(line, err=True)
+    with outliving(sys.stdout, errors=NOBODY_READS):
+        typer.echo(done.folder)
 
 
 def _told(done: "Run") -> list[str]:
     """What a person wants to know in the end."""
+    from calque.training.deciding import deciding_metric
+
     summary, folder = done.summary, done.folder
     ended = "stopped early, nothing got better" if summary.stopped_early else "done"
     minutes, seconds = divmod(round(summary.seconds), 60)
     found = summary.best
-    best = f": {found.described(done.config.training.metric)}" if found else ""
+    is_language_model = done.config.model.encoder.kind == "none"
+    metric = deciding_metric(done.config.training.metric, is_language_model=is_language_model)
+    best = f": {found.described(metric)}" if found else ""
     lines = [f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}{best} ({minutes} min {seconds} s)"]
     if summary.skipped:
         lines.append(f"{summary.skipped:,} updates were left out, as they were not finite")
@@ -104,7 +112,6 @@ def _told(done: "Run") -> list[str]:
         name for name in ("model", "plots/training.png", "samples.txt", "metrics.jsonl") if (folder / name).exists()
     ]
     lines.append(f"made: {', '.join(f'{folder}/{name}' for name in made)}")
-    is_language_model = done.config.model.encoder.kind == "none"
     use = f"score {folder} --target FILE" if is_language_model else f"translate {folder} --input FILE"
     lines.append(f"next: calque {use}")
     return lines

@@ -2,12 +2,12 @@ r"""Pairs of text out of blocks of raw lines, and a tally of what could not be u
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple, assert_never
 
-from calque.data.corpora import Block, Corpus, FilesConfig, JsonlConfig, TsvConfig, read_blocks
+from calque.data.corpora import Block, Corpus, FilesConfig, JsonlConfig, TsvConfig
 from calque.data.lines import Invalid, decode, describe
 from calque.errors import DataError
 from calque.text.cleaning import strip_bom, strip_return
@@ -55,17 +55,6 @@ class Parsed(NamedTuple):
     """File, line and byte of what is not UTF-8."""
 
 
-def read_pairs(corpus: Corpus, *, invalid: Invalid, limit: int) -> Iterator[Pair]:
-    """The usable pairs of a corpus, in order, in bounded memory; what cannot be read is a DataError.
-
-    A pair with a line of more than `limit` bytes is left out.
-    """
-    for block in read_blocks(corpus, limit=limit):
-        parsed = parse(block, corpus=corpus, invalid=invalid, limit=limit)
-        refuse(parsed.malformed + parsed.invalid * (invalid == "fail"))
-        yield from parsed.pairs
-
-
 def refuse(problems: Sequence[str], *, more: int = 0) -> None:
     """Raises a DataError that shows the problems, if there are any; `more` were found and not kept."""
     if problems:
@@ -75,7 +64,7 @@ def refuse(problems: Sequence[str], *, more: int = 0) -> None:
 
 
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:
-    """The usable pairs of a block, and what was wrong with the others."""
+    """The usable pairs of a block, and what was wrong with the others; one of more than `limit` bytes is too long."""
     match corpus:
         case FilesConfig():
             source = _decode(block.source, path=corpus.source, first=block.first, limit=limit)

@@ -23,13 +23,11 @@ class Loss(NamedTuple):
     rewards: Tensor | None = None  # [2], of what was drawn: their sum, and how many; a baseline follows their mean
 
 
-def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Loss:
-    """The cross-entropy of all target tokens of a batch, and what else costs."""
-    return loss_of(model, model(batch.source, batch.target_input), batch, smoothing=smoothing)
-
-
 def loss_of(model: Model, output: Output, batch: Batch, *, smoothing: float) -> Loss:
-    """The same of what the decoder has made of the batch's target inputs, or of others in their place."""
+    """The cross-entropy of all target tokens of a batch, and what else costs.
+
+    `output` is what the decoder has made of the batch's target inputs, or of others in their place.
+    """
     counts = batch.target_output != PAD
     extra = sum((each * counts for each in output.losses.values()), torch.zeros((), device=counts.device))
     if output.chosen is not None:

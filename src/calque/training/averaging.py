@@ -12,8 +12,10 @@ from calque.config import read_toml
 from calque.errors import FolderError
 from calque.folders import MANIFEST
 from calque.training.checkpoints import load_weights, scheduled_steps
+from calque.training.deciding import deciding_metric_of
 from calque.training.journal import read_journal
 from calque.training.lock import owner
+from calque.training.progress import rank
 from calque.training.runs import CONFIG
 from calque.training.sharding import part_of, whole
 from calque.training.validation import worth
@@ -52,16 +54,14 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
 
 
 def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
-    """Those of the steps that were validated; among equals the lower loss is better, and then the earlier one."""
-    config = read_toml(run / CONFIG)
-    is_language_model = config.get("model", {}).get("encoder", {}).get("kind") == "none"
-    metric = "loss" if is_language_model else config.get("training", {}).get("metric", "bleu")
-    found = {
-        line["step"]: (-worth(line[metric], metric=metric) if metric in line else math.inf, line["loss"], line["step"])
+    """Those of the steps that were validated."""
+    metric = deciding_metric_of(read_toml(run / CONFIG))
+    values = {
+        line["step"]: (worth(line[metric], metric=metric) if metric in line else -math.inf, line["loss"])
         for line in read_journal(run / "metrics.jsonl")
         if line["kind"] == "valid" and "averaged" not in line and line["step"] in steps
     }
-    return sorted(found, key=lambda step: found[step])
+    return sorted(values, key=lambda step: rank(values[step][0], loss=values[step][1], step=step))
 
 
 def mean_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:

@@ -1,6 +1,6 @@
 """Checkpoints: `RUN/checkpoints/step-N/`, each whole or absent, the newest sound one found without a pointer.
 
-A folder holds one safetensors file for each group of tensors (`weights`, `optimiser`, `random`, ...), `state.json`
+A folder holds one safetensors file for each group of tensors (`weights`, `optimiser`, `sums`, ...), `state.json`
 and the manifest, whose details say the step, whether the save was scheduled, and which step it grew from.
 """
 

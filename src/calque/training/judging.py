@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from calque.training.averaging import mean_weights
+from calque.training.deciding import deciding_metric
 from calque.training.job import Job
 from calque.training.learner import Learner
 from calque.training.records import Records
@@ -19,7 +20,7 @@ class Judge:
         self.job = job
         self.learner = learner
         self.records = records
-        self.metric = "loss" if job.translator.is_language_model else job.config.metric
+        self.metric = deciding_metric(job.config.metric, is_language_model=job.translator.is_language_model)
         self.best: Validation | None = None
 
     def validate(self) -> None:

@@ -6,6 +6,11 @@ from dataclasses import dataclass, field
 from calque.training.settings import TrainingConfig
 
 
+def rank(value: float, *, loss: float, step: int) -> tuple[float, float, int]:
+    """Sorts validations, the best first: the higher value; among equals the lower loss, and then the earlier step."""
+    return (-value, loss, step)
+
+
 @dataclass
 class Progress:
     """What a checkpoint holds beside tensors."""
@@ -24,6 +29,7 @@ class Progress:
     drops: int = 0  # of the rate, on a plateau
     since_drop: int = 0  # validations on that plateau
     best_steps: list[tuple[float, int]] = field(default_factory=list)  # values and steps whose mean is asked for
+    best_steps_losses: list[float] = field(default_factory=list)  # one each; checkpoints made before did not have them
     stopped_early: bool = False
     metrics: int = 0  # bytes of metrics.jsonl
     samples: int = 0  # bytes of samples.txt
@@ -31,8 +37,8 @@ class Progress:
 
     def judge(self, value: float, *, loss: float, config: TrainingConfig) -> bool:
         """Whether a validation is the best so far, where more is better; what that means for stopping is kept."""
-        rival = (-math.inf, -math.inf) if self.best_value is None else (self.best_value, -self.loss_at_best)
-        is_best = (value, -loss) > rival
+        rival = -math.inf if self.best_value is None else self.best_value
+        is_best = rank(value, loss=loss, step=self.step) < rank(rival, loss=self.loss_at_best, step=self.best_step)
         is_waiting = is_best or loss < self.best_loss or self.step <= config.schedule.warmup
         if is_best:
             self.best_value, self.best_step, self.loss_at_best = value, self.step, loss
@@ -43,6 +49,12 @@ class Progress:
             self.drops, self.since_drop = self.drops + 1, 0
         self.best_loss = min(self.best_loss, loss)
         if config.average > 1 and config.average_of == "best":
-            ranked = sorted([*self.best_steps, (value, self.step)], key=lambda each: (-each[0], each[1]))
-            self.best_steps = ranked[: config.average]
+            self._note_best_steps(value, loss=loss, count=config.average)
         return is_best
+
+    def _note_best_steps(self, value: float, *, loss: float, count: int) -> None:
+        known = self.best_steps_losses or [math.inf] * len(self.best_steps)  # whose loss nobody knows goes first
+        found = [(*each, its_loss) for each, its_loss in zip(self.best_steps, known, strict=True)]
+        ranked = sorted([*found, (value, self.step, loss)], key=lambda one: rank(one[0], loss=one[2], step=one[1]))
+        self.best_steps = [(its_value, step) for its_value, step, _ in ranked[:count]]
+        self.best_steps_losses = [its_loss for _, _, its_loss in ranked[:count]]

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
-from calque.errors import CalqueError, Interrupted, RankError, ToldElsewhere, TrainingError, exit_code
+from calque.errors import CalqueError, ConfigError, Interrupted, RankError, ToldElsewhere, TrainingError, exit_code
 
 PATIENCE = timedelta(minutes=60)  # rank 0 validates while the others wait
 BUCKET = 1 << 25  # bytes of gradients that travel together
@@ -131,19 +131,38 @@ def _told_elsewhere() -> Iterator[None]:
         raise ToldElsewhere(f"another rank has ended: {error}") from error
 
 
+def started_ranks() -> Ranks:
+    """This process among those that torchrun started, as the environment has it; they have not joined yet."""
+    told = {name: os.environ.get(name, "") for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")}
+    rank, count = told["RANK"], told["WORLD_SIZE"]
+    if rank in ("", "0") and count in ("", "1"):
+        return Ranks()
+    missing = [name for name, value in told.items() if not value]
+    if missing:
+        problem = f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set"
+    elif not (rank.isdecimal() and count.isdecimal() and int(rank) < int(count)):
+        problem = "RANK must be a number from 0 on that is less than WORLD_SIZE"
+    else:
+        return Ranks(int(rank), int(count))
+    found = ", ".join(f"{name}={value}" for name, value in told.items() if value)
+    raise ConfigError(
+        f"the environment ({found}) says that this process is one of several that train together, but {problem}; "
+        "torchrun sets all of it for the processes that it starts; to train with one process, unset RANK and WORLD_SIZE"
+    )
+
+
 @contextmanager
 def joined_ranks() -> Iterator[Ranks]:
     """The ranks that torchrun started with this process; one where nobody did."""
-    count = int(os.environ.get("WORLD_SIZE", "1"))
-    if count == 1:
-        yield Ranks()
+    ranks = started_ranks()
+    if ranks.count == 1:
+        yield ranks
         return
     on_gpu = torch.cuda.is_available()
     local = int(os.environ.get("LOCAL_RANK", "0"))
     if on_gpu:
         torch.cuda.set_device(local % torch.cuda.device_count())
     dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo", timeout=PATIENCE)
-    ranks = Ranks(dist.get_rank(), count)
     try:
         yield ranks
     except (TrainingError, Interrupted) as error:

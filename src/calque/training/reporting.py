@@ -1,10 +1,14 @@
 """What a person sees of a run: a progress bar on a terminal, one line a validation, and log.txt."""
 
+import errno
+import os
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -22,13 +26,53 @@ class Pace(NamedTuple):
     skipped: int = 0  # updates so far that were left out
 
 
+NOBODY_READS = (errno.EPIPE, errno.EIO)  # a pipe without a reader, a terminal that was closed
+
+
+@contextmanager
+def outliving(stream: TextIO, *, errors: Collection[int] | None = None) -> Iterator[None]:
+    """Where a stream cannot be written to, the rest is lost and it leads nowhere from then on; `errors`: only then."""
+    try:
+        yield
+    except OSError as error:
+        if errors is not None and error.errno not in errors:
+            raise
+        with suppress(OSError):  # some streams have no number
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())  # else what is left in its buffer fails again when Python ends
+            os.close(nowhere)
+
+
+class _Lasting:
+    """A stream that is written to as long as that can be done."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+
+    def write(self, text: str) -> int:
+        with outliving(self._stream):
+            self._stream.write(text)
+        return len(text)
+
+    def flush(self) -> None:
+        with outliving(self._stream):
+            self._stream.flush()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
 class Reporter:
-    """Writes to log.txt and standard error; the bar is there only on a terminal, so piped output stays short."""
+    """Writes to log.txt and standard error; the bar is there only on a terminal, so piped output stays short.
+
+    A terminal or a pipe that goes away takes only what would have been shown with it: the log and the run go on.
+    """
 
     def __init__(self, log: Path | None, *, steps: int, quiet: bool = False) -> None:
         self._log = log
         self._quiet = quiet
-        self._console = Console(stderr=True, highlight=False, soft_wrap=True)
+        shown = None if sys.stderr is None else cast(TextIO, _Lasting(sys.stderr))
+        self._console = Console(file=shown, stderr=True, highlight=False, soft_wrap=True)
         self._bar = Progress(
             BarColumn(bar_width=None),
             TextColumn("step {task.completed}/{task.total}{task.fields[pace]} ·"),

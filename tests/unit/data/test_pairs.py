@@ -3,6 +3,7 @@
 import gzip
 import json
 import random
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 from calque.data import corpora
 from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TsvConfig, read_blocks
 from calque.data.lines import Invalid
-from calque.data.pairs import Tally, parse, read_pairs
+from calque.data.pairs import Pair, Tally, parse, refuse
 from calque.errors import DataError
 
 LIMIT = 1000
@@ -22,6 +23,14 @@ def files(folder: Path, source: bytes, target: bytes) -> FilesConfig:
     (folder / "a.en").write_bytes(source)
     (folder / "a.de").write_bytes(target)
     return FilesConfig(source=folder / "a.en", target=folder / "a.de")
+
+
+def read_pairs(corpus: Corpus, *, invalid: Invalid, limit: int) -> Iterator[Pair]:
+    """The usable pairs of a corpus, in order; what cannot be read is a DataError."""
+    for block in read_blocks(corpus, limit=limit):
+        parsed = parse(block, corpus=corpus, invalid=invalid, limit=limit)
+        refuse(parsed.malformed + parsed.invalid * (invalid == "fail"))
+        yield from parsed.pairs
 
 
 def pairs(corpus: Corpus, *, invalid: Invalid = "fail") -> list[tuple[str, str]]:

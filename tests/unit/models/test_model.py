@@ -4,6 +4,7 @@ import pytest
 import torch
 from pydantic import ValidationError
 from tests.laws.models import MODELS, SIZES, build, sizes, source, target
+from tests.unit.tasks.objects import translation_loss
 
 from calque.data.batch import Batch
 from calque.errors import ConfigError
@@ -16,7 +17,6 @@ from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
-from calque.tasks.translation import translation_loss
 
 JOINT = Sizes(11, 11, joint=True)
 SMALL = TransformerEncoderConfig(layers=1, width=6, heads=2, feed_forward=10)

@@ -10,6 +10,7 @@ from calque.data.plan import Planned
 from calque.data.shapes import Shape
 from calque.data.store import store_of
 from calque.models.model import Model, ModelConfig, Sizes
+from calque.tasks.translation import Loss, loss_of
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7]), ([4], [])]
 SHAPES = [Shape(5, 6, 6), Shape(7, 9, 8)]  # exact, and with rows and columns that only fill it up
@@ -30,6 +31,11 @@ def make_model(family: str, *overrides: str, seed: int = 1, size: int = SIZE) ->
             if parameter.requires_grad:
                 parameter.copy_(torch.randn_like(parameter) * 0.5)
     return model
+
+
+def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Loss:
+    """The loss of a batch whose own target inputs are read."""
+    return loss_of(model, model(batch.source, batch.target_input), batch, smoothing=smoothing)
 
 
 def gradients(model: Model, loss: torch.Tensor) -> dict[str, torch.Tensor]:

@@ -5,11 +5,10 @@ import math
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
 from calque.tasks.consistency import divergence, r_drop_loss, twice
 from calque.tasks.objectives import Objective, ObjectiveConfig
-from calque.tasks.translation import translation_loss
 from calque.text import PAD
 
 R_DROP = ObjectiveConfig.model_validate({"method": {"kind": "r-drop", "alpha": 3.0}})

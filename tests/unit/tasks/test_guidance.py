@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
 from calque.config import check
 from calque.data.corpora import DataConfig
@@ -14,7 +14,6 @@ from calque.errors import ConfigError
 from calque.models.model import ModelConfig
 from calque.tasks.guidance import GuidanceConfig, guidance_loss, guidance_weight
 from calque.tasks.objectives import Objective, ObjectiveConfig, misfits
-from calque.tasks.translation import translation_loss
 
 ATTENDING = [family for family in FAMILIES if family != "plain"]
 LINKS = {0: [(0, 0), (2, 1), (1, 1)], 1: [(0, 0), (0, 1), (0, 4)], 3: [(1, 0), (0, 1), (0, 2), (1, 2)]}

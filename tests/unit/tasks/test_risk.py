@@ -6,7 +6,7 @@ import pytest
 import torch
 from sacrebleu import sentence_bleu, sentence_chrf
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model
+from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
 from calque.config import check
 from calque.data.shapes import Shape
@@ -21,7 +21,6 @@ from calque.tasks.risk import (
     sequence_log_probs,
     text_risk,
 )
-from calque.tasks.translation import translation_loss
 from calque.text import BOS, EOS, PAD, UNK, WordsConfig, WordsTokenizer
 
 SOURCES = [([4, 5], [4, 3]), ([5, 5, 3], [5]), ([3], [3, 4])]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import make_batch
+from tests.unit.tasks.objects import make_batch, translation_loss
 from tests.unit.tasks.objects import make_model as make_any
 
 from calque.data.batch import Batch, collate
@@ -14,7 +14,7 @@ from calque.data.plan import BatchConfig, Planned
 from calque.data.shapes import Shape
 from calque.data.store import Store, store_of
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.tasks.translation import counted, loss_of, mean_loss, translation_loss
+from calque.tasks.translation import counted, loss_of, mean_loss
 from calque.text import BOS, EOS, PAD
 from calque.translator import pad_source
 

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES, toy_corpus, toy_values
+from tests.unit.tasks.objects import translation_loss
 
 from calque.config import check, read_toml
 from calque.data.batch import Batch
@@ -13,7 +14,7 @@ from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store, store_of
 from calque.experiment import Experiment, build, train
 from calque.models.model import Model, Sizes
-from calque.tasks.translation import Loss, translation_loss
+from calque.tasks.translation import Loss
 from calque.training import fitting
 from calque.training.fitting import LEAST, fit_tokens, free_memory
 from calque.training.update import LossOf

@@ -1,5 +1,7 @@
 """What a validation means for a run: whether it is the best, when to stop or slow down, and whose mean to take."""
 
+import math
+
 import pytest
 
 from calque.training.progress import Progress
@@ -45,10 +47,24 @@ def test_nothing_is_counted_before_the_warm_up_is_over() -> None:
     assert [each.stopped_early for each in progresses] == [False] * 4 + [True]
 
 
-def test_the_best_steps_are_those_of_the_best_values_and_of_equals_the_first() -> None:
-    config = TrainingConfig.model_validate({"average": 2, "average_of": "best", "schedule": {"warmup": 0}})
-    assert judged([(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (3.0, 1.0), (3.0, 1.0)], config)[0].best_steps == [
-        (3.0, 2),
-        (3.0, 4),
-    ]
-    assert judged([(1.0, 1.0), (3.0, 1.0)])[0].best_steps == []
+MEAN_OF_TWO = TrainingConfig.model_validate({"average": 2, "average_of": "best", "schedule": {"warmup": 0}})
+
+
+def test_the_best_steps_are_those_of_the_best_values_and_of_equals_those_of_the_lowest_losses() -> None:
+    lines = [(1.0, 1.0), (3.0, 7.0), (2.0, 1.0), (3.0, 6.0), (3.0, 8.0), (3.0, 5.0)]
+    found = judged(lines, MEAN_OF_TWO)[0]
+    assert (found.best_steps, found.best_steps_losses) == ([(3.0, 6), (3.0, 4)], [5.0, 6.0])
+    assert found.best_step == 6
+    assert judged(lines)[0].best_steps == []
+
+
+def test_of_equals_with_the_same_loss_the_first_are_the_best_steps() -> None:
+    found = judged([(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (3.0, 1.0), (3.0, 1.0)], MEAN_OF_TWO)[0]
+    assert found.best_steps == [(3.0, 2), (3.0, 4)]
+
+
+def test_progress_from_before_losses_were_kept_goes_on() -> None:
+    """What it has of the best steps stays, until there are better ones or equals of a known loss."""
+    progress = Progress(step=3, best_value=4.0, best_step=1, loss_at_best=1.0, best_steps=[(4.0, 1), (3.0, 2)])
+    progress.judge(3.0, loss=9.0, config=MEAN_OF_TWO)
+    assert (progress.best_steps, progress.best_steps_losses) == ([(4.0, 1), (3.0, 3)], [math.inf, 9.0])

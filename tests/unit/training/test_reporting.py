@@ -1,10 +1,15 @@
 """What a person reads of a run."""
 
+import errno
+import os
+import pty
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from calque.training.reporting import Pace, Reporter, samples_text
+from calque.training.reporting import NOBODY_READS, Pace, Reporter, outliving, samples_text
 
 
 def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
@@ -34,6 +39,38 @@ def test_quiet_is_quiet_but_keeps_the_log(tmp_path: Path, capsys: pytest.Capture
         reporter.say("hush")
     assert capsys.readouterr() == ("", "")
     assert (tmp_path / "log.txt").read_text(encoding="utf-8").endswith(" hush\n")
+
+
+@pytest.mark.parametrize("ends", [os.pipe, pty.openpty], ids=["pipe", "terminal"])
+def test_the_log_goes_on_when_nobody_reads_any_more(
+    ends: Callable[[], tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader, number = ends()
+    with os.fdopen(number, "w", encoding="utf-8") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "stderr", stream)
+        with Reporter(tmp_path / "log.txt", steps=10) as reporter:
+            reporter.say("before")
+            reporter.begin(0)
+            assert os.read(reader, 6) == b"before"
+            os.close(reader)
+            reporter.say("after")
+            reporter.advance(1)
+            reporter.pace(Pace(1, 0, 2.5, 1e-3, 1234.5))
+            reporter.say("later")
+        stream.write("what others still say")
+        stream.flush()
+    log = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
+    assert [line.split(" ", 1)[1].split(" · ")[0] for line in log] == ["before", "after", "step 1", "later"]
+
+
+def test_only_the_errors_that_were_named_are_outlived() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as stream:
+        with pytest.raises(OSError) as raised, outliving(stream, errors=NOBODY_READS):
+            stream.write("x")
+            stream.flush()
+        assert raised.value.errno == errno.ENOSPC
+        with outliving(stream):
+            stream.flush()
 
 
 def test_samples_show_source_reference_and_translation() -> None:
