@@ -60,7 +60,7 @@ class TrainingConfig(Config):
     """A run or model folder whose weights the run begins with; rows of new pieces are drawn as usual."""
     precision: Precision = "float32"
     """What the forward pass computes in; weights and optimiser stay in float32 (float64: in float64). float16 scales
-    the loss so that small gradients survive."""
+    the loss so that small gradients survive; most CPUs have no LSTM in it."""
     compile: bool = False
     """Compile encoder and decoder, forwards and backwards, with torch.compile; needs batch.shapes = "static"."""
     deterministic: bool = False

@@ -93,7 +93,7 @@ def test_checkpoints_that_were_never_due_are_not_missed(
 def test_a_config_that_makes_another_state_is_refused(
     change: tuple[str, str], said: str, whole: Callable[..., Run], tmp_path: Path
 ) -> None:
-    shutil.copytree(whole("plain", "training.average=0").folder, tmp_path / "run")
+    shutil.copytree(whole("transformer", "training.average=0").folder, tmp_path / "run")
     config = (tmp_path / "run" / "config.toml").read_text(encoding="utf-8")
     assert config.count(change[0]) == 1
     (tmp_path / "run" / "config.toml").write_text(config.replace(*change), encoding="utf-8")
