@@ -399,6 +399,14 @@ def test_threads_are_those_the_run_began_with(corpus: dict[str, Path], tmp_path:
         torch.set_num_threads(before)
 
 
+@pytest.mark.parametrize("threads", [0, 1025, 100_000])
+def test_threads_that_no_machine_has_are_refused(threads: int, corpus: dict[str, Path]) -> None:
+    """Starting them would end the process with a signal."""
+    with pytest.raises(ConfigError, match=rf"training\.threads: .*found {threads}"):
+        check(Experiment, toy_values(corpus, "plain", f"training.threads={threads}"), origin="test")
+    check(Experiment, toy_values(corpus, "plain", "training.threads=1024"), origin="test")
+
+
 def test_two_runs_share_a_store(corpus: dict[str, Path], tmp_path: Path) -> None:
     values = toy_values(corpus, "plain", "training.steps=2", f"data.store={tmp_path / 'shared store'}")
     for name in ("one", "two"):

@@ -69,7 +69,7 @@ class TrainingConfig(Config):
     """With several processes: each holds a part of the weights and of the optimiser's state (FSDP2)."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto takes the best there is."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads; all cores unless said."""
     objective: ObjectiveConfig = ObjectiveConfig()
     subwords: SubwordsConfig = FixedConfig()
