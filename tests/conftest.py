@@ -75,9 +75,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
                 row[:] = row[0] + tried, row[1] + held, row[2] + report.duration
     if table:
         terminalreporter.section("faults injected")
-        terminalreporter.line(f"{'fault':44} {'family':12} {'tried':>6} {'held':>6} {'seconds':>8}")
+        terminalreporter.line(f"{'fault':52} {'family':12} {'tried':>6} {'held':>6} {'seconds':>8}")
     for (what, family), (tried, held, seconds) in sorted(table.items()):
-        terminalreporter.line(f"{what:44} {family:12} {tried:6} {held:6} {seconds:8.1f}")
+        terminalreporter.line(f"{what:52} {family:12} {tried:6} {held:6} {seconds:8.1f}")
 
 
 @contextmanager

@@ -38,14 +38,16 @@ def strace(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 @pytest.fixture
-def tally(record_property: Callable[[str, object], None]) -> Tally:
+def tally(request: pytest.FixtureRequest, record_property: Callable[[str, object], None]) -> Tally:
     """`tally(what, family, tried=..., wrong=...)` counts faults in the table that pytest prints at its end.
 
-    It fails where one of them did harm; `wrong` says which and what.
+    It fails where one of them did harm; `wrong` says which and what. What only a full run tries is counted apart, as a
+    sample of it was tried too.
     """
+    tier = " (full)" if request.node.get_closest_marker("full") else ""
 
     def settle(what: str, family: str, *, tried: int, wrong: list[str]) -> None:
-        record_property("fault", [what, family, tried, max(0, tried - len(wrong))])
+        record_property("fault", [f"{what}{tier}", family, tried, max(0, tried - len(wrong))])
         assert tried > 0
         assert wrong == []
 

@@ -7,9 +7,9 @@
 
 FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
 `stop:RANK:STEP` sends it a SIGTERM; `nan:RANK:STEP` makes its loss no number. `certain` is no fault: hard attention
-takes the likeliest place where it would draw, so that ranks, which draw apart, can be compared with one. RUN may hold
-{rank}, for ranks that see different folders. With --serve it forks ranks, since importing torch takes
-longer than what they do.
+takes the likeliest place and the sampled output layer the likeliest words where they would draw, so that ranks, which
+draw apart, can be compared with one. RUN may hold {rank}, for ranks that see different folders. With --serve it forks
+ranks, since importing torch takes longer than what they do.
 """
 
 import json
@@ -204,9 +204,10 @@ def _no_loss(_batch: Any, _step: int) -> Any:
 
 def _inject(fault: str) -> None:
     if fault == "certain":
-        from calque.layers import attention
+        from calque.layers import attention, sampled
 
         attention.draw = lambda shares: shares.argmax(dim=-1)
+        sampled.draw = lambda shares, count: shares.argsort(descending=True, stable=True)[:count]
         return
     kind, rank, step = fault.split(":")
     if rank != os.environ["RANK"]:

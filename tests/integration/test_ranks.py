@@ -25,6 +25,8 @@ STILL = ("model.encoder.dropout=0.0", "model.decoder.dropout=0.0")
 SETTINGS = ("training.log_every=1", "training.accumulate=1", "training.average=0", "training.validate_every=10")
 EXACT = (*SETTINGS, *STILL, "training.precision=float64")
 FEW = (*EXACT, "training.steps=14")
+RARE = ("model.output.kind=adaptive", "model.output.cutoffs=[6, 8]", "training.label_smoothing=0")
+DRAWN = ("model.output.kind=sampled", "model.output.samples=5", "training.label_smoothing=0")
 
 
 @pytest.fixture(scope="module")
@@ -62,7 +64,14 @@ def alone(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
 
 
 @pytest.mark.parametrize(
-    ("family", "count"), [("luong", 2), ("transformer", 4), ("convolutional", 2)], ids=lambda value: str(value)
+    ("family", "count"),
+    [
+        ("luong", 2),
+        ("transformer", 4),
+        ("convolutional", 2),
+        ("luong", 4),
+        ("convolutional", 4),
+    ],
 )
 def test_losses_do_not_depend_on_the_number_of_ranks(
     family: str, count: int, corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
@@ -93,6 +102,21 @@ def test_what_draws_are_compared_with_is_a_mean_over_the_words_of_all_ranks(
     assert found[1] == pytest.approx(found[0], abs=1e-9)
 
 
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+@pytest.mark.parametrize("output", [RARE, DRAWN], ids=["adaptive", "sampled"])
+def test_losses_of_another_output_layer_do_not_depend_on_the_number_of_ranks(
+    output: tuple[str, ...], family: str, corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks
+) -> None:
+    """A batch of a few words has none of some cluster, on one of the ranks or on all of them."""
+    values = override(small(corpus, family, *FEW, *output), ["training.batch.tokens=16"])
+    found = []
+    for count in (1, 2):
+        ended = train_ranks(warm, count, values, tmp_path / str(count), fault="certain")
+        assert ended.codes == [0] * count, ended.said
+        found.append(losses(tmp_path / str(count)))
+    assert found[1] == pytest.approx(found[0], abs=1e-9)
+
+
 def test_in_float32_losses_agree_to_1e_4(
     corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
 ) -> None:
@@ -101,17 +125,28 @@ def test_in_float32_losses_agree_to_1e_4(
     assert_same_losses(tmp_path / "run", alone("transformer", *settings), within=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("family", "output"),
+    [("transformer", ()), ("luong", ()), ("luong", RARE), ("convolutional", ())],
+    ids=["transformer", "luong", "luong adaptive", "convolutional"],
+)
 def test_shards_of_the_weights_train_as_whole_ones_do(
-    corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
+    family: str,
+    output: tuple[str, ...],
+    corpus: dict[str, Path],
+    alone: Callable[..., Run],
+    tmp_path: Path,
+    warm: WarmRanks,
 ) -> None:
     """FSDP2; its checkpoint is whole, so that ranks that share it, or one process, can go on with it."""
-    values = small(corpus, "transformer", *FEW, "training.sharded=true", "training.checkpoint_every=7")
+    settings = (*FEW, *output)
+    values = small(corpus, family, *settings, "training.sharded=true", "training.checkpoint_every=7")
     ended = train_ranks(warm, 2, values, tmp_path / "run", fault="stop:1:9")
     assert ended.codes == [75, 75], ended.said
     shutil.copytree(tmp_path / "run", tmp_path / "one")
     assert resume_ranks(warm, 2, tmp_path / "run").codes == [0, 0]
-    assert_same_losses(tmp_path / "run", alone("transformer", *FEW))
-    assert_same_losses(resume(tmp_path / "one", quiet=True).folder, alone("transformer", *FEW))
+    assert_same_losses(tmp_path / "run", alone(family, *settings))
+    assert_same_losses(resume(tmp_path / "one", quiet=True).folder, alone(family, *settings))
 
 
 def test_memory_that_runs_out_on_one_rank_halves_the_batch_on_all(

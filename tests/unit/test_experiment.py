@@ -328,6 +328,37 @@ def test_cutoffs_beyond_the_largest_vocabulary_are_known_before_the_data_is_prep
         train(toy_values(corpus, "plain", *overrides), run=tmp_path / "run", quiet=True)
 
 
+HALF = ("training.precision=float16", "training.steps=2")
+
+
+def test_lstms_that_a_cpu_has_no_float16_for_are_refused_before_there_is_a_run_and_when_it_goes_on_elsewhere(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True).folder
+    (run / "config.toml").write_text(values_to_toml(toy_values(corpus, "plain", *HALF, "training.steps=3")))
+    monkeypatch.setattr("calque.experiment.building._has_half_lstm", lambda: False)
+    with pytest.raises(ConfigError, match=r'training\.precision = "float16".*use float32 or bfloat16'):
+        resume(run, quiet=True)
+    monkeypatch.setattr("calque.data.prepare._fill", unprepared)
+    for family in ("plain", "luong"):
+        with pytest.raises(ConfigError, match=r'training\.precision = "float16".*use float32 or bfloat16'):
+            train(toy_values(corpus, family, *HALF), run=tmp_path / "other", quiet=True)
+    assert not (tmp_path / "other").exists()
+
+
+def test_this_cpu_computes_in_float16_what_is_not_refused(corpus: dict[str, Path], tmp_path: Path) -> None:
+    """Whatever kernels it has: a mistake in asking for them would end in a traceback."""
+    try:
+        train(toy_values(corpus, "plain", *HALF), run=tmp_path / "lstm", quiet=True)
+    except ConfigError as error:
+        assert "LSTM" in str(error)
+    for cell in ("gru", "rnn"):
+        cells = [f"model.{side}.cell={cell}" for side in ("encoder", "decoder")]
+        train(toy_values(corpus, "plain", *HALF, *cells), run=tmp_path / cell, quiet=True)
+    normed = [f"model.{side}.layer_norm=true" for side in ("encoder", "decoder")]  # without a fused kernel
+    train(toy_values(corpus, "plain", *HALF, *normed), run=tmp_path / "normed", quiet=True)
+
+
 def test_only_a_run_can_be_resumed(trained: Path, tmp_path: Path) -> None:
     """A model folder has a config.toml too; not even a lock may be left in it."""
     with pytest.raises(FolderError, match=r"no config\.toml"):
@@ -432,6 +463,14 @@ def test_threads_are_those_the_run_began_with(corpus: dict[str, Path], tmp_path:
         assert torch.get_num_threads() == 1
     finally:
         torch.set_num_threads(before)
+
+
+@pytest.mark.parametrize("threads", [0, 1025, 100_000])
+def test_threads_that_no_machine_has_are_refused(threads: int, corpus: dict[str, Path]) -> None:
+    """Starting them would end the process with a signal."""
+    with pytest.raises(ConfigError, match=rf"training\.threads: .*found {threads}"):
+        check(Experiment, toy_values(corpus, "plain", f"training.threads={threads}"), origin="test")
+    check(Experiment, toy_values(corpus, "plain", "training.threads=1024"), origin="test")
 
 
 def test_two_runs_share_a_store(corpus: dict[str, Path], tmp_path: Path) -> None:

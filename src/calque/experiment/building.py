@@ -9,7 +9,9 @@ from calque import __version__
 from calque.data.prepare import Prepared
 from calque.data.store import target_counts
 from calque.data.subwords import refuse_unfit_tokenizers
+from calque.errors import ConfigError
 from calque.experiment.settings import Experiment
+from calque.layers.recurrent import Recurrence
 from calque.models.model import Model, Sizes
 from calque.tensors import weightless
 from calque.text import UNK, GivenConfig, TextConfig, Tokenizers
@@ -20,6 +22,8 @@ from calque.training.job import Job
 from calque.training.ranks import Ranks
 from calque.training.reporting import Reporter
 from calque.training.seeds import stream_seed
+from calque.training.settings import TrainingConfig
+from calque.training.update import computing
 from calque.training.validation import ValidationSet
 from calque.training.warm import refuse_unfit_start, warm_start
 from calque.translator import Translator, choose_device
@@ -45,6 +49,7 @@ def beginning_model(experiment: Experiment, prepared: Prepared, *, ranks: int) -
 
 def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
     model = beginning_model(experiment, prepared, ranks=ranks.count)
+    _refuse_uncomputable(model, experiment.training)  # a run may have begun on another machine
     start = experiment.training.warm_start
     if start is not None and not saved_steps(folder / "checkpoints"):
         reporter.say(*warm_start(model, prepared.tokenizers, config=experiment.model, path=start))
@@ -103,10 +108,32 @@ def refuse_unbuildable(experiment: Experiment) -> None:
     given = experiment.text.load() if isinstance(experiment.text, GivenConfig) else None
     with weightless():
         model = Model(experiment.model, sizes=_sizes(given) if given else _largest_sizes(experiment.text))
+    _refuse_uncomputable(model, training)
     if given is not None:
         refuse_unfit_tokenizers(training.subwords, given)
     if training.warm_start is not None:
         refuse_unfit_start(model, given, config=experiment.model, path=training.warm_start)
+
+
+def _refuse_uncomputable(model: Model, training: TrainingConfig) -> None:
+    """Raises an error for an LSTM in float16 on a CPU without such a kernel, as most are."""
+    if training.precision != "float16" or choose_device(training.device).type != "cpu":
+        return
+    layers = [one for one in model.modules() if isinstance(one, Recurrence)]
+    if any(one.cell == "lstm" and one.is_fused(None) for one in layers) and not _has_half_lstm():
+        raise ConfigError(
+            'training.precision = "float16": the LSTMs of this model cannot be computed in it on this CPU; use float32 '
+            "or bfloat16, or a GPU"
+        )
+
+
+def _has_half_lstm() -> bool:
+    try:
+        with computing("float16", "cpu"):
+            torch.nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
+    except RuntimeError:
+        return False
+    return True
 
 
 def _sizes(tokenizers: Tokenizers) -> Sizes:

@@ -83,13 +83,12 @@ class AdaptiveOutput(OutputLayer):
         head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
         places = ranks.clone()  # in the head: of the word, or of its cluster
         log_probs = torch.zeros_like(head[:, 0])
-        for cluster, (start, stop) in enumerate(pairwise(self.softmax.cutoffs)):
+        for cluster, (start, stop) in enumerate(pairwise(self.softmax.cutoffs)):  # of no rows, a gradient of zero
             rows = ((ranks >= start) & (ranks < stop)).nonzero().squeeze(1)
-            if len(rows):
-                within = _log_softmax(self.softmax.tail[cluster], hidden.index_select(0, rows))
-                own = within.gather(1, ranks.index_select(0, rows)[:, None] - start).squeeze(1)
-                log_probs = log_probs.index_add(0, rows, own)
-                places = places.index_fill(0, rows, frequent + cluster)
+            within = _log_softmax(self.softmax.tail[cluster], hidden.index_select(0, rows))
+            own = within.gather(1, ranks.index_select(0, rows)[:, None] - start).squeeze(1)
+            log_probs = log_probs.index_add(0, rows, own)
+            places = places.index_fill(0, rows, frequent + cluster)
         log_probs = log_probs + head.gather(1, places[:, None]).squeeze(1)
         return (-log_probs).masked_fill(is_ignored, 0)
 

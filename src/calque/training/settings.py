@@ -60,7 +60,7 @@ class TrainingConfig(Config):
     """A run or model folder whose weights the run begins with; rows of new pieces are drawn as usual."""
     precision: Precision = "float32"
     """What the forward pass computes in; weights and optimiser stay in float32 (float64: in float64). float16 scales
-    the loss so that small gradients survive."""
+    the loss so that small gradients survive; most CPUs have no LSTM in it."""
     compile: bool = False
     """Compile encoder and decoder, forwards and backwards, with torch.compile; needs batch.shapes = "static"."""
     deterministic: bool = False
@@ -69,7 +69,7 @@ class TrainingConfig(Config):
     """With several processes: each holds a part of the weights and of the optimiser's state (FSDP2)."""
     device: Literal["auto", "cpu", "cuda", "mps"] = "auto"
     """auto takes the best there is."""
-    threads: int | None = Field(default=None, ge=1)
+    threads: int | None = Field(default=None, ge=1, le=1024)
     """CPU threads; all cores unless said."""
     objective: ObjectiveConfig = ObjectiveConfig()
     subwords: SubwordsConfig = FixedConfig()

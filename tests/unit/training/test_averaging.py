@@ -34,11 +34,11 @@ def test_whole_numbers_have_no_mean() -> None:
 def test_the_model_is_the_mean_of_the_last_checkpoints_where_that_was_asked_for(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However well it does on the validation pairs."""
+    """However well it does on the validation pairs, and though fewer checkpoints were to be kept."""
     for name, value in (("better", 101.0), ("worse", -1.0)):
         with monkeypatch.context() as patch:
             score(patch, lambda step, averaged, value=value: value if averaged else step)
-            values = toy_values(corpus, "plain", "training.average=3", "training.patience=1")
+            values = toy_values(corpus, "plain", "training.average=3", "training.keep=1", "training.patience=1")
             run = train(values, run=tmp_path / name, quiet=True)
         folder = run.folder / "checkpoints"
         assert scheduled_steps(folder) == [8, 12, 14]

@@ -5,6 +5,7 @@ import os
 import shutil
 import signal
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -93,7 +94,7 @@ def test_checkpoints_that_were_never_due_are_not_missed(
 def test_a_config_that_makes_another_state_is_refused(
     change: tuple[str, str], said: str, whole: Callable[..., Run], tmp_path: Path
 ) -> None:
-    shutil.copytree(whole("plain", "training.average=0").folder, tmp_path / "run")
+    shutil.copytree(whole("transformer", "training.average=0").folder, tmp_path / "run")
     config = (tmp_path / "run" / "config.toml").read_text(encoding="utf-8")
     assert config.count(change[0]) == 1
     (tmp_path / "run" / "config.toml").write_text(config.replace(*change), encoding="utf-8")
@@ -335,6 +336,27 @@ def test_every_optimiser_goes_on_exactly(
         with pytest.raises(Killed):
             train(values, run=tmp_path / "killed", quiet=True)
     assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
+
+
+def test_the_scale_of_float16_outlives_a_kill(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It begins far too large here, so that the first steps are left out, and grows again after three good ones."""
+    scaler = partial(torch.amp.GradScaler, init_scale=2.0**22, growth_interval=3)
+    monkeypatch.setattr("calque.training.update.torch.amp.GradScaler", scaler)
+    values = toy_values(corpus, "transformer", "training.precision=float16")
+    run = train(values, run=tmp_path / "whole", quiet=True)
+    assert 0 < run.summary.skipped < 8
+    with monkeypatch.context() as patch:
+        stop_at(patch, 10, before="_step", action=kill)
+        with pytest.raises(Killed):
+            train(values, run=tmp_path / "killed", quiet=True)
+    assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
+    states = [
+        load_checkpoint(tmp_path / name / "checkpoints" / "step-14").values["scaler"] for name in ("whole", "killed")
+    ]
+    assert states[0] == states[1]
+    assert states[0]["scale"] < 2.0**22
 
 
 @pytest.mark.parametrize("metric", ["chrf", "ter", "exact_match", "perplexity"])

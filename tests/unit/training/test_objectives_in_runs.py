@@ -7,7 +7,9 @@ from pathlib import Path
 import pytest
 from tests.conftest import Answer, toy_corpus, toy_values
 
+from calque.data.batch import Batch
 from calque.experiment import resume, train
+from calque.training.loop import Trainer
 
 PIECES = ["text.kind=sentencepiece", "text.vocabulary_size=290"]
 OBJECTIVES = {
@@ -66,6 +68,26 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(
     resume(tmp_path / "resumed", quiet=True)
     for name in SAME:
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "resumed" / name).read_bytes(), name
+
+
+@pytest.mark.usefixtures("unplotted")
+def test_batches_of_pieces_that_are_drawn_keep_the_budget(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Words that are cut into letters and what stands before them are twice as long, so a batch has half the pairs."""
+    positions: dict[str, list[int]] = {}
+    for name, settings in {"fixed": [], "drawn": ["kind=bpe-dropout", "dropout=1.0"]}.items():
+        seen = positions.setdefault(name, [])
+
+        def step(self: Trainer, batches: list[Batch], seen: list[int] = seen) -> None:
+            seen.extend(batch.positions for batch in batches)
+            self.learner.progress.step += 1
+
+        monkeypatch.setattr(Trainer, "_step", step)
+        subwords = [f"training.subwords.{each}" for each in settings]
+        train(toy_values(corpus, "plain", *PIECES, *subwords), run=tmp_path / name, quiet=True)
+    means = {name: sum(found) / len(found) for name, found in positions.items()}
+    assert 0.5 * means["fixed"] < means["drawn"] < 1.2 * means["fixed"]
 
 
 def test_misfits_are_a_users_mistake(corpus: dict[str, Path], tmp_path: Path, command: Callable[..., Answer]) -> None:

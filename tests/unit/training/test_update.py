@@ -106,6 +106,24 @@ def test_gradients_are_clipped_by_value_and_the_norm_that_is_told_is_the_one_bef
     assert trainer.learner.updater.sums.norm == plain.learner.updater.sums.norm
 
 
+def test_what_is_clipped_by_value_is_scaled_to_the_norm_from_the_one_it_has_then(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the norm before, which is many times larger, it would be scaled down too far."""
+    seen: list[float] = []
+    for clip in (0.0, 0.02):
+        trainer = make_trainer(clip=clip, clip_value=0.01)
+        learning = trainer.learner.updater.learning
+
+        def keep(learning: list[torch.nn.Parameter] = learning) -> None:
+            seen.append(float(torch.nn.utils.get_total_norm([one.grad for one in learning if one.grad is not None])))
+
+        monkeypatch.setattr(trainer.learner.updater.optimiser, "step", keep)
+        trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
+    assert 0.02 < seen[0] < 0.8 * trainer.learner.updater.sums.norm.item()
+    assert seen[1] == pytest.approx(0.02, rel=1e-3)
+
+
 def test_a_gradient_without_bound_is_left_out_though_it_could_be_clipped(make_trainer: Callable[..., Trainer]) -> None:
     """P7: clipping by value would make a number of it."""
     trainer = make_trainer(clip_value=0.01)
