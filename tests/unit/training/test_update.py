@@ -255,10 +255,14 @@ NO_MEMORY = (
     RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
     RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate 9"),
     MemoryError(),
+    RuntimeError("could not create a primitive"),
+    RuntimeError("could not execute a primitive"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
 )
+NO_MEMORY_NAMES = ["device", "cpu", "other cpu", "python", "oneDNN", "oneDNN at work", "cuBLAS"]
 
 
-@pytest.mark.parametrize("error", NO_MEMORY, ids=["device", "cpu", "other cpu", "python"])
+@pytest.mark.parametrize("error", NO_MEMORY, ids=NO_MEMORY_NAMES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_batch_that_does_not_fit_is_halved_until_it_does(
     family: str, error: Exception, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
@@ -299,12 +303,20 @@ def test_a_single_process_holds_all_of_a_sharded_model_and_takes_batches_in_part
     assert taken == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "mat1 and mat2 shapes cannot be multiplied",
+        "could not create a primitive descriptor for a matmul primitive",
+        "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`",
+    ],
+)
 def test_other_errors_are_not_taken_for_a_lack_of_memory(
-    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+    said: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = make_trainer()
-    starve(monkeypatch, rows=0, error=RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    with pytest.raises(RuntimeError, match="mat1"):
+    starve(monkeypatch, rows=0, error=RuntimeError(said))
+    with pytest.raises(RuntimeError, match=said):
         trainer._step([batch_of(trainer.job.store, 0, 1)])
 
 
