@@ -32,11 +32,20 @@ def train(job: Job) -> Summary:
 
 
 class Place(NamedTuple):
-    """Where a step's last batch stands."""
+    """Where a batch stands."""
 
-    step: int
-    epoch: int
-    batch: int  # from 0
+    epoch: int  # from 0
+    batch: int  # of the epoch, from 1
+
+    def __str__(self) -> str:
+        return f"{self.batch} of epoch {self.epoch + 1}"
+
+
+class Span(NamedTuple):
+    """Where the batches of one update stand."""
+
+    first: Place
+    last: Place
 
 
 class Trainer:
@@ -56,7 +65,9 @@ class Trainer:
             assert isinstance(budget.tokens, int)  # fitted before
             budget = budget.model_copy(update={"tokens": max(2, int(budget.tokens / self.subwords.growth()))})
         self.plan = Plan(job.store, config=budget, seed=job.seed)
-        self.places: deque[Place] = deque(maxlen=2 * job.config.skips)
+        config = job.config
+        unseen = min(config.log_every, config.validate_every, config.checkpoint_every)  # a GPU is not asked in between
+        self.spans: deque[Span] = deque(maxlen=config.skips + unseen)
 
     @property
     def progress(self) -> Progress:
@@ -115,14 +126,20 @@ class Trainer:
 
     def _enough(self, stream: Iterator[Batch]) -> list[Batch]:
         """The batches of one update."""
-        found = [next(stream) for _ in range(self.config.accumulate)]
+        found = [next(stream)]
+        first = self._place()
+        found += [next(stream) for _ in range(self.config.accumulate - 1)]
         while sum(batch.shared_tokens for batch in found) < self.config.accumulate_tokens:
             found.append(next(stream))
+        self.spans.append(Span(first, self._place()))
         return found
+
+    def _place(self) -> Place:
+        """Of the batch that was read last."""
+        return Place(self.progress.epoch, self.progress.batch)
 
     def _step(self, parts: list[Batch]) -> None:
         step = self.progress.step + 1
-        self.places.append(Place(step, self.progress.epoch, self.progress.batch - 1))
         self.learner.step(parts, rate=self._rate(step))
 
     def _rate(self, step: int) -> float:
@@ -149,10 +166,11 @@ class Trainer:
         bad = int(self.learner.updater.sums.in_a_row)
         if bad >= self.config.skips:
             self.keeper.save(scheduled=False)
-            places = [f"{each.batch + 1} of epoch {each.epoch + 1}" for each in list(self.places)[-bad:]]
+            spans = list(self.spans)[-bad:]
+            since = "" if len(spans) == bad else "since the run was resumed, "  # those before are not known any more
             raise TrainingError(
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
-                f"batches {places[0]} to {places[-1]}; these updates were left out, and the state before them is "
+                f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were left out, and the state before them is "
                 f"saved; try a lower training.optimiser.learning_rate, a longer warm-up, or other data"
             )
 
