@@ -2,12 +2,17 @@
 
 from collections.abc import Sequence
 
+import torch
 from torch import Tensor
 
+from calque.data.plan import BatchConfig
+from calque.errors import RankError
+from calque.search.settings import SearchConfig
 from calque.training.averaging import mean_weights
 from calque.training.job import Job
 from calque.training.learner import Learner
 from calque.training.records import Records
+from calque.training.update import is_out_of_memory
 from calque.training.validation import NOTHING, Validation, validate
 from calque.translator import load_weights_into, save_model
 
@@ -47,24 +52,50 @@ class Judge:
 
     def _measure(self) -> Validation:
         """The leading rank's validation; the others wait for its numbers."""
-        config, learner = self.job.config, self.learner
+        learner = self.learner
         found = NOTHING
         if self.job.ranks.leads:
-            translator = learner.translator
-            translator.model.to(learner.device)
-            assert isinstance(config.batch.tokens, int)  # fitted before
-            tokens = max(2, config.batch.tokens // self.job.ranks.count)  # what one device reads in training
-            found = validate(
-                translator,
-                self.job.held_out,
-                batch=config.batch.model_copy(update={"tokens": tokens}),
-                search=translator.search,
-                with_ter=config.metric == "ter",
-            )
+            found = self._validated()
             if learner.is_sharded:  # it may not fit beside what is trained
-                translator.model.to("cpu")
+                learner.translator.model.to("cpu")
         loss, bleu, chrf, exact_match, ter = self.job.ranks.first(found[:5])
         return found._replace(loss=loss, bleu=bleu, chrf=chrf, exact_match=exact_match, ter=ter)
+
+    def _validated(self) -> Validation:
+        """With batches as in training; where memory runs out with smaller ones, which change nothing but the speed."""
+        batch, search = self.job.config.batch, self.learner.translator.search
+        tokens = batch.budget // self.job.ranks.count  # what one device reads in training
+        parts = 1
+        while parts < 2 * max(tokens, search.batch_tokens):  # then every sentence was alone
+            found = self._validated_with(
+                batch.model_copy(update={"tokens": max(2, tokens // parts)}),
+                search.model_copy(update={"batch_tokens": max(1, search.batch_tokens // parts)}),
+            )
+            if found is not None:
+                return found
+            parts *= 2
+            self._say(f"out of memory in validation, which begins again with batches 1/{parts} as large")
+        raise RankError(
+            f"out of memory in the validation of step {self.learner.progress.step} even with one sentence at a time; "
+            "the last checkpoint is intact; set a smaller search.maximum in config.toml and resume, or begin "
+            "another run with a smaller data.maximum_length, or with a smaller model"
+        )
+
+    def _validated_with(self, batch: BatchConfig, search: SearchConfig) -> Validation | None:
+        """None where memory ran out."""
+        translator, device = self.learner.translator, self.learner.device
+        was_training = translator.model.training
+        try:
+            translator.model.to(device)
+            with_ter = self.job.config.metric == "ter"
+            return validate(translator, self.job.held_out, batch=batch, search=search, with_ter=with_ter)
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+        translator.model.train(was_training)  # it may have ended in the middle
+        if device.type == "cuda":
+            torch.cuda.empty_cache()
+        return None
 
     def _record(self, found: Validation, **marks: int) -> None:
         step, held_out = self.learner.progress.step, self.job.held_out

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from calque.data.batch import Batch, batches
 from calque.data.plan import Plan, Shard
 from calque.data.subwords import SubwordSampler
-from calque.errors import Interrupted, TrainingError
+from calque.errors import Interrupted, RankError, TrainingError
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.judging import Judge
@@ -23,6 +23,7 @@ from calque.training.progress import Progress
 from calque.training.records import Records
 from calque.training.reporting import Pace
 from calque.training.schedules import rate_at
+from calque.training.update import is_out_of_memory
 
 
 def train(job: Job) -> Summary:
@@ -140,7 +141,16 @@ class Trainer:
 
     def _step(self, parts: list[Batch]) -> None:
         step = self.progress.step + 1
-        self.learner.step(parts, rate=self._rate(step))
+        try:
+            self.learner.step(parts, rate=self._rate(step))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise RankError(
+                f"out of memory in step {step} after its gradient, where smaller parts do not help: in the optimiser "
+                "or the moving average; the last checkpoint is intact; resume where more memory is free, or begin "
+                "another run with a smaller model, training.optimiser.kind = 'sgd' or training.ema = 0"
+            ) from error
 
     def _rate(self, step: int) -> float:
         share = rate_at(self.config.schedule, step=step, steps=self.config.steps, drops=self.progress.drops)
@@ -170,8 +180,8 @@ class Trainer:
             since = "" if len(spans) == bad else "since the run was resumed, "  # those before are not known any more
             raise TrainingError(
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
-                f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were left out, and the state before them is "
-                f"saved; try a lower training.optimiser.learning_rate, a longer warm-up, or other data"
+                f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were left out, and the state "
+                f"before them is saved; try a lower training.optimiser.learning_rate, a longer warm-up, or other data"
             )
 
     def _write_metrics(self) -> None:

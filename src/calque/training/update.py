@@ -26,7 +26,7 @@ from calque.training.sharding import whole
 LossOf = Callable[[Batch, int], Loss]
 """The loss of a batch at a step."""
 
-WITHOUT_MEMORY = (  # what oneDNN and C++ say, word for word: "could not create a primitive descriptor" is another matter
+WITHOUT_MEMORY = (  # oneDNN and C++, word for word: "could not create a primitive descriptor" is another matter
     "could not create a primitive",
     "could not execute a primitive",
     "std::bad_alloc",

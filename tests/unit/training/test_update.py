@@ -16,10 +16,12 @@ from calque.errors import TrainingError
 from calque.experiment import Run, resume, train
 from calque.tasks.objectives import Objective
 from calque.tasks.translation import Loss
+from calque.training.averaging import MovingAverage
 from calque.training.checkpoints import load_weights, newest_checkpoint
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 from calque.training.ranks import Ranks
+from calque.training.update import Updater
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -399,6 +401,31 @@ def test_a_sentence_that_does_not_fit_ends_the_run(
     starve(monkeypatch, rows=0, error=NO_MEMORY[0])
     with pytest.raises(TrainingError, match="out of memory in step 1 even with one sentence"):
         trainer._step([batch_of(trainer.job.store, 0, 1, 2)])
+
+
+@pytest.mark.parametrize("method", [(Updater, "_apply"), (MovingAverage, "follow")])
+def test_memory_that_runs_out_after_the_gradient_ends_the_run_with_its_checkpoint(
+    method: tuple[type, str], corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smaller parts would not help; a resume with more memory ends with the bytes of a run that always had enough."""
+    values = toy_values(corpus, "plain", "training.average=0", "training.ema=0.9")
+    owner, name = method
+    original, calls = getattr(owner, name), count(1)
+
+    def starved(self: Any, **named: Any) -> None:
+        if next(calls) == 6:
+            raise NO_MEMORY[0]
+        original(self, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, starved)
+        with pytest.raises(TrainingError, match=r"memory in step 6 after its gradient.* the last checkpoint is"):
+            train(values, run=tmp_path / "run", quiet=True)
+    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert found.step == 4
+    other = train(values, run=tmp_path / "whole", quiet=True)
+    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(other.folder)
 
 
 @pytest.mark.parametrize("family", ["plain", "bahdanau"])  # tests/faults has the others
