@@ -1,9 +1,9 @@
 """Validation in a run: the best model so far becomes RUN/model, and in the end the mean of some if asked for."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from calque.data.plan import BatchConfig
 from calque.errors import RankError
@@ -17,6 +17,10 @@ from calque.training.validation import NOTHING, Validation, validate
 from calque.translator import load_weights_into, save_model
 
 
+class StoppedError(Exception):
+    """A validation ended before it knew anything, as a stop was asked for."""
+
+
 class Judge:
     """Measures what a learner knows. The leading rank does it; all must ask, and all learn the numbers."""
 
@@ -26,18 +30,29 @@ class Judge:
         self.records = records
         self.metric = "loss" if job.translator.is_language_model else job.config.metric
         self.best: Validation | None = None
+        self._is_asked_to_stop: Callable[[], bool] = _never
 
-    def validate(self) -> None:
-        """Measures the model as it is now and keeps it if none was better."""
+    def validate(self, *, stop_asked: Callable[[], bool]) -> bool:
+        """Measures the model as it is now and keeps it if none was better; False where a stop was asked for before.
+
+        Then nothing is known, and nothing has changed: it can be done again.
+        """
         with self.records.watch.paused():
             self.learner.show()
-            found = self._measure()
+            self._is_asked_to_stop = stop_asked
+            try:
+                found = self._measure()
+            except StoppedError:
+                return False
+            finally:
+                self._is_asked_to_stop = _never
             value = found.value(self.metric)
             is_best = self.learner.progress.judge(value, loss=found.loss, config=self.job.config)
             self._record(found, best=is_best)
             if is_best:
                 self._keep(found)
             self._say(f"{found.described(self.metric)}{' (best so far)' if is_best else ''}")
+            return True
 
     def keep_mean(self, weights: Sequence[dict[str, Tensor]]) -> None:
         """Keeps the mean of weights, however good it is; a run ends with it."""
@@ -53,12 +68,17 @@ class Judge:
     def _measure(self) -> Validation:
         """The leading rank's validation; the others wait for its numbers."""
         learner = self.learner
-        found = NOTHING
+        found, is_stopped = NOTHING, False
         if self.job.ranks.leads:
-            found = self._validated()
+            try:
+                found = self._validated()
+            except StoppedError:
+                is_stopped = True
             if learner.is_sharded:  # it may not fit beside what is trained
                 learner.translator.model.to("cpu")
-        loss, bleu, chrf, exact_match, ter = self.job.ranks.first(found[:5])
+        loss, bleu, chrf, exact_match, ter, stopped = self.job.ranks.first([*found[:5], is_stopped])
+        if stopped:
+            raise StoppedError
         return found._replace(loss=loss, bleu=bleu, chrf=chrf, exact_match=exact_match, ter=ter)
 
     def _validated(self) -> Validation:
@@ -85,6 +105,7 @@ class Judge:
         """None where memory ran out."""
         translator, device = self.learner.translator, self.learner.device
         was_training = translator.model.training
+        asking = translator.model.encoder.register_forward_pre_hook(self._stop_if_asked)  # once a batch
         try:
             translator.model.to(device)
             with_ter = self.job.config.metric == "ter"
@@ -92,10 +113,16 @@ class Judge:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
+        finally:
+            asking.remove()
         translator.model.train(was_training)  # it may have ended in the middle
         if device.type == "cuda":
             torch.cuda.empty_cache()
         return None
+
+    def _stop_if_asked(self, _encoder: nn.Module, _inputs: object) -> None:
+        if self._is_asked_to_stop():
+            raise StoppedError
 
     def _record(self, found: Validation, **marks: int) -> None:
         step, held_out = self.learner.progress.step, self.job.held_out
@@ -112,3 +139,7 @@ class Judge:
 
     def _say(self, text: str) -> None:
         self.job.reporter.say(f"step {self.learner.progress.step}: {text}")
+
+
+def _never() -> bool:
+    return False

@@ -6,7 +6,7 @@ f(seed, epoch), dropout is f(seed, step, rank), so no random state has to be kep
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
@@ -16,6 +16,7 @@ from calque.data.subwords import SubwordSampler
 from calque.errors import Interrupted, RankError, TrainingError
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
+from calque.training.journal import read_journal
 from calque.training.judging import Judge
 from calque.training.keeping import Keeper
 from calque.training.learner import Learner
@@ -68,6 +69,7 @@ class Trainer:
         self.plan = Plan(job.store, config=budget, seed=job.seed)
         config = job.config
         unseen = min(config.log_every, config.validate_every, config.checkpoint_every)  # a GPU is not asked in between
+        self.stop_asked: Callable[[], bool] = lambda: False
         self.spans: deque[Span] = deque(maxlen=config.skips + unseen)
 
     @property
@@ -78,13 +80,17 @@ class Trainer:
         started = time.monotonic()
         reporter = self.job.reporter
         self.keeper.restore()
-        if self._is_over():
+        is_owed = self._owes_validation()
+        if self._is_over() and not is_owed:
             key = "patience" if self.progress.stopped_early else "steps"
             reporter.say(f"this run is finished; to train longer, raise training.{key} in its config.toml")
         with stop_request(self._announce_stop) as stop_asked:
             reporter.begin(self.progress.step)
             stream = self._batches()
             self.learner.model.train()
+            self.stop_asked = stop_asked
+            if is_owed:
+                self._finish_step()
             while not self._is_over():
                 self._step(self._enough(stream))
                 self._after_step()
@@ -157,19 +163,36 @@ class Trainer:
         return self.config.optimiser.learning_rate * share
 
     def _after_step(self) -> None:
-        step, config = self.progress.step, self.config
-        is_last = step >= config.steps
-        intervals = (config.log_every, config.validate_every, config.checkpoint_every)
-        is_logged, is_validated, is_saved = (is_last or step % every == 0 for every in intervals)
-        if is_logged:
+        config = self.config
+        if is_logged := self._is_due(config.log_every):
             self._write_metrics()
-        if is_logged or is_validated or is_saved or self.learner.updater.device.type == "cpu":
+        is_known = is_logged or self._is_due(config.validate_every) or self._is_due(config.checkpoint_every)
+        if is_known or self.learner.updater.device.type == "cpu":
             self._refuse_divergence()
-        if is_validated:
-            self.judge.validate()
+        self._finish_step()
+
+    def _finish_step(self) -> None:
+        """Validates and saves where it is time to; a stop that is asked for meanwhile leaves both to the resume."""
+        step, config = self.progress.step, self.config
+        is_validated, is_saved = self._is_due(config.validate_every), self._is_due(config.checkpoint_every)
+        if is_validated and not self.judge.validate(stop_asked=self.stop_asked):
+            self._interrupt()
         if is_saved or self._is_over() or (is_validated and self.progress.best_steps):
             self.keeper.save(scheduled=True)
         self.job.reporter.advance(step)
+
+    def _is_due(self, every: int) -> bool:
+        step = self.progress.step
+        return step >= self.config.steps or step % every == 0
+
+    def _owes_validation(self) -> bool:
+        """Whether the run was stopped in the validation of the step it goes on from: no line tells of it."""
+        step = self.progress.step
+        if step == 0 or not self._is_due(self.config.validate_every):
+            return False
+        lines = read_journal(self.job.folder / "metrics.jsonl") if self.job.ranks.leads else []
+        is_told = any(line["kind"] == "valid" and line["step"] == step for line in lines)
+        return not self.job.ranks.first([is_told])[0]
 
     def _refuse_divergence(self) -> None:
         """Stops, with the last good state saved, after too many updates in a row that were not finite."""
