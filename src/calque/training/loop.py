@@ -6,16 +6,17 @@ f(seed, epoch), dropout is f(seed, step, rank), so no random state has to be kep
 
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import NamedTuple
 
 from calque.data.batch import Batch, batches
 from calque.data.plan import Plan, Shard
 from calque.data.subwords import SubwordSampler
-from calque.errors import Interrupted, TrainingError
+from calque.errors import Interrupted, RankError, TrainingError
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
+from calque.training.journal import read_journal
 from calque.training.judging import Judge
 from calque.training.keeping import Keeper
 from calque.training.learner import Learner
@@ -23,6 +24,7 @@ from calque.training.progress import Progress
 from calque.training.records import Records
 from calque.training.reporting import Pace
 from calque.training.schedules import rate_at
+from calque.training.update import is_out_of_memory
 
 
 def train(job: Job) -> Summary:
@@ -32,11 +34,20 @@ def train(job: Job) -> Summary:
 
 
 class Place(NamedTuple):
-    """Where a step's last batch stands."""
+    """Where a batch stands."""
 
-    step: int
-    epoch: int
-    batch: int  # from 0
+    epoch: int  # from 0
+    batch: int  # of the epoch, from 1
+
+    def __str__(self) -> str:
+        return f"{self.batch} of epoch {self.epoch + 1}"
+
+
+class Span(NamedTuple):
+    """Where the batches of one update stand."""
+
+    first: Place
+    last: Place
 
 
 class Trainer:
@@ -56,7 +67,10 @@ class Trainer:
             assert isinstance(budget.tokens, int)  # fitted before
             budget = budget.model_copy(update={"tokens": max(2, int(budget.tokens / self.subwords.growth()))})
         self.plan = Plan(job.store, config=budget, seed=job.seed)
-        self.places: deque[Place] = deque(maxlen=2 * job.config.skips)
+        config = job.config
+        unseen = min(config.log_every, config.validate_every, config.checkpoint_every)  # a GPU is not asked in between
+        self.stop_asked: Callable[[], bool] = lambda: False
+        self.spans: deque[Span] = deque(maxlen=config.skips + unseen)
 
     @property
     def progress(self) -> Progress:
@@ -66,13 +80,17 @@ class Trainer:
         started = time.monotonic()
         reporter = self.job.reporter
         self.keeper.restore()
-        if self._is_over():
+        is_owed = self._owes_validation()
+        if self._is_over() and not is_owed:
             key = "patience" if self.progress.stopped_early else "steps"
             reporter.say(f"this run is finished; to train longer, raise training.{key} in its config.toml")
         with stop_request(self._announce_stop) as stop_asked:
             reporter.begin(self.progress.step)
             stream = self._batches()
             self.learner.model.train()
+            self.stop_asked = stop_asked
+            if is_owed:
+                self._finish_step()
             while not self._is_over():
                 self._step(self._enough(stream))
                 self._after_step()
@@ -115,45 +133,78 @@ class Trainer:
 
     def _enough(self, stream: Iterator[Batch]) -> list[Batch]:
         """The batches of one update."""
-        found = [next(stream) for _ in range(self.config.accumulate)]
+        found = [next(stream)]
+        first = self._place()
+        found += [next(stream) for _ in range(self.config.accumulate - 1)]
         while sum(batch.shared_tokens for batch in found) < self.config.accumulate_tokens:
             found.append(next(stream))
+        self.spans.append(Span(first, self._place()))
         return found
+
+    def _place(self) -> Place:
+        """Of the batch that was read last."""
+        return Place(self.progress.epoch, self.progress.batch)
 
     def _step(self, parts: list[Batch]) -> None:
         step = self.progress.step + 1
-        self.places.append(Place(step, self.progress.epoch, self.progress.batch - 1))
-        self.learner.step(parts, rate=self._rate(step))
+        try:
+            self.learner.step(parts, rate=self._rate(step))
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise RankError(
+                f"out of memory in step {step} after its gradient, where smaller parts do not help: in the optimiser "
+                "or the moving average; the last checkpoint is intact; resume where more memory is free, or begin "
+                "another run with a smaller model, training.optimiser.kind = 'sgd' or training.ema = 0"
+            ) from error
 
     def _rate(self, step: int) -> float:
         share = rate_at(self.config.schedule, step=step, steps=self.config.steps, drops=self.progress.drops)
         return self.config.optimiser.learning_rate * share
 
     def _after_step(self) -> None:
-        step, config = self.progress.step, self.config
-        is_last = step >= config.steps
-        intervals = (config.log_every, config.validate_every, config.checkpoint_every)
-        is_logged, is_validated, is_saved = (is_last or step % every == 0 for every in intervals)
-        if is_logged:
+        config = self.config
+        if is_logged := self._is_due(config.log_every):
             self._write_metrics()
-        if is_logged or is_validated or is_saved or self.learner.updater.device.type == "cpu":
+        is_known = is_logged or self._is_due(config.validate_every) or self._is_due(config.checkpoint_every)
+        if is_known or self.learner.updater.device.type == "cpu":
             self._refuse_divergence()
-        if is_validated:
-            self.judge.validate()
+        self._finish_step()
+
+    def _finish_step(self) -> None:
+        """Validates and saves where it is time to; a stop that is asked for meanwhile leaves both to the resume."""
+        step, config = self.progress.step, self.config
+        is_validated, is_saved = self._is_due(config.validate_every), self._is_due(config.checkpoint_every)
+        if is_validated and not self.judge.validate(stop_asked=self.stop_asked):
+            self._interrupt()
         if is_saved or self._is_over() or (is_validated and self.progress.best_steps):
             self.keeper.save(scheduled=True)
         self.job.reporter.advance(step)
+
+    def _is_due(self, every: int) -> bool:
+        step = self.progress.step
+        return step >= self.config.steps or step % every == 0
+
+    def _owes_validation(self) -> bool:
+        """Whether the run was stopped in the validation of the step it goes on from: no line tells of it."""
+        step = self.progress.step
+        if step == 0 or not self._is_due(self.config.validate_every):
+            return False
+        lines = read_journal(self.job.folder / "metrics.jsonl") if self.job.ranks.leads else []
+        is_told = any(line["kind"] == "valid" and line["step"] == step for line in lines)
+        return not self.job.ranks.first([is_told])[0]
 
     def _refuse_divergence(self) -> None:
         """Stops, with the last good state saved, after too many updates in a row that were not finite."""
         bad = int(self.learner.updater.sums.in_a_row)
         if bad >= self.config.skips:
             self.keeper.save(scheduled=False)
-            places = [f"{each.batch + 1} of epoch {each.epoch + 1}" for each in list(self.places)[-bad:]]
+            spans = list(self.spans)[-bad:]
+            since = "" if len(spans) == bad else "since the run was resumed, "  # those before are not known any more
             raise TrainingError(
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
-                f"batches {places[0]} to {places[-1]}; these updates were left out, and the state before them is "
-                f"saved; try a lower training.optimiser.learning_rate, a longer warm-up, or other data"
+                f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were left out, and the state "
+                f"before them is saved; try a lower training.optimiser.learning_rate, a longer warm-up, or other data"
             )
 
     def _write_metrics(self) -> None:

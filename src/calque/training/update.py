@@ -26,6 +26,13 @@ from calque.training.sharding import whole
 LossOf = Callable[[Batch, int], Loss]
 """The loss of a batch at a step."""
 
+WITHOUT_MEMORY = (  # oneDNN and C++, word for word: "could not create a primitive descriptor" is another matter
+    "could not create a primitive",
+    "could not execute a primitive",
+    "std::bad_alloc",
+)
+PARTS_WITHOUT_MEMORY = ("can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS, cuDNN
+
 
 @dataclass
 class Sums:
@@ -179,8 +186,8 @@ def computing(precision: Precision, device: str) -> AbstractContextManager[Any]:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether a device or the machine had no memory left; the CPU's allocator says so in a plain RuntimeError."""
+    """Whether a device or the machine had no memory left; most allocators say so in a plain RuntimeError."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     said = str(error)
-    return "can't allocate memory" in said or "not enough memory" in said
+    return said in WITHOUT_MEMORY or any(part in said for part in PARTS_WITHOUT_MEMORY)

@@ -147,13 +147,66 @@ def test_every_step_is_a_good_one_to_stop_at(
     """An interrupt at each step, whatever falls on it: epoch ends, log lines, validations, saves, the last step."""
     values = toy_values(corpus, "transformer")
     stop_at(monkeypatch, step, before="_step", action=lambda: os.kill(os.getpid(), signal.SIGINT))
-    if step < 13:
-        with pytest.raises(Interrupted, match=f"saved at step {step + 1}"):
-            train(values, run=tmp_path / "stopped", quiet=True)
-        resume(tmp_path / "stopped", quiet=True)
-    else:  # the last step: it is done, so there is nothing to interrupt
+    with pytest.raises(Interrupted, match=f"saved at step {step + 1}"):
         train(values, run=tmp_path / "stopped", quiet=True)
+    resume(tmp_path / "stopped", quiet=True)
     assert digests(tmp_path / "stopped") == digests(whole("transformer").folder)
+
+
+def stop_in_validation(patch: pytest.MonkeyPatch, *, step: int, batch: int) -> list[int]:
+    """Asks to stop before a batch (from 1) of a step's validation; gives a list of the batches that were begun."""
+    ask, begun = Judge._stop_if_asked, []
+
+    def asked(self: Judge, *arguments: Any) -> None:
+        if self.learner.progress.step == step:
+            if len(begun) == batch - 1:
+                os.kill(os.getpid(), signal.SIGTERM)
+            begun.append(len(begun) + 1)
+        ask(self, *arguments)
+
+    patch.setattr(Judge, "_stop_if_asked", asked)
+    return begun
+
+
+VALIDATIONS: dict[str, tuple[tuple[str, ...], int]] = {
+    "alone": ((), 5),
+    "with a save": (("training.validate_every=4",), 8),
+    "with the best kept": (("training.validate_every=4", "training.average_of=best"), 4),
+    "without a save, with the best kept": (("training.average_of=best",), 10),
+    "of the last step": ((), 14),
+    "of a moving average": (("training.average=0", "training.ema=0.9"), 10),
+    "with patience": (("training.patience=2", "training.validate_every=1", "training.schedule.warmup=0"), 3),
+}
+
+
+@pytest.mark.parametrize("batch", [1, 3])
+@pytest.mark.parametrize("which", VALIDATIONS)
+def test_a_stop_in_a_validation_does_not_wait_for_its_end_and_the_resume_does_it_again(
+    which: str,
+    batch: int,
+    corpus: dict[str, Path],
+    whole: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """P4: stopped there twice, before the first batch and after some, it ends with the bytes of one that was not."""
+    settings, step = VALIDATIONS[which]
+    settings = (*settings, "training.batch.tokens=40")
+    expected, run = whole("transformer", *settings), tmp_path / "run"
+    for again in (False, True):
+        with monkeypatch.context() as patch:
+            begun = stop_in_validation(patch, step=step, batch=batch)
+            with pytest.raises(Interrupted, match=f"saved at step {step};"):
+                resume(run, quiet=True) if again else train(
+                    toy_values(corpus, "transformer", *settings), run=run, quiet=True
+                )
+        assert begun == list(range(1, batch + 1))
+        lines = read_journal(run / "metrics.jsonl")
+        assert not any(line["kind"] == "valid" and line["step"] == step for line in lines)
+    found = resume(run, quiet=True)
+    assert digests(run) == digests(expected.folder)
+    assert scheduled_steps(run / "checkpoints") == scheduled_steps(expected.folder / "checkpoints")
+    assert found.summary._replace(best=None, seconds=0) == expected.summary._replace(best=None, seconds=0)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_gives_others(

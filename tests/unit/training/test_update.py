@@ -1,6 +1,6 @@
 """One update is the one that the equations give, whatever goes wrong: no number, no memory (P7, P8)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,12 @@ from calque.errors import TrainingError
 from calque.experiment import Run, resume, train
 from calque.tasks.objectives import Objective
 from calque.tasks.translation import Loss
+from calque.training.averaging import MovingAverage
 from calque.training.checkpoints import load_weights, newest_checkpoint
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 from calque.training.ranks import Ranks
+from calque.training.update import Updater
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -233,6 +235,78 @@ def test_many_updates_in_a_row_that_are_no_number_stop_the_run_with_the_last_goo
     assert digests(tmp_path / "run") != digests(whole("plain", *settings).folder)
 
 
+def read_order(patch: pytest.MonkeyPatch) -> list[str]:
+    """Gives a list that fills with the places of batches, as they are told, in the order in which they are read."""
+    places: list[str] = []
+    stream = Trainer._batches
+
+    def told(self: Trainer) -> Iterator[Batch]:
+        epoch = batch = 0
+        for each in stream(self):
+            epoch, batch = (epoch, batch + 1) if epoch == self.progress.epoch else (self.progress.epoch, 1)
+            places.append(f"{batch} of epoch {epoch + 1}")
+            yield each
+
+    patch.setattr(Trainer, "_batches", told)
+    return places
+
+
+@pytest.mark.parametrize("bad", [9, 10, 11, 12])
+def test_all_batches_of_an_update_that_is_no_number_are_named(
+    bad: int, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """P7: one batch alone is bad, any of the third update's four."""
+    poison(monkeypatch, bad)
+    settings = ("training.skips=1", "training.accumulate=4", "training.batch.tokens=60")
+    with pytest.raises(TrainingError, match=r"up to step 3: batches 9 of epoch 1 to 12 of epoch 1;"):
+        train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+
+
+def test_batches_are_named_over_the_end_of_an_epoch_and_from_the_first_bad_step_on(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Three batches an update, so that one begins with an epoch's first."""
+    for from_step in range(3, 9):
+        with monkeypatch.context() as patch:
+            places = read_order(patch)
+            poison(patch, *range(3 * from_step - 2, 99))
+            settings = ("training.skips=2", "training.accumulate=3", "training.average=0")
+            with pytest.raises(TrainingError, match="2 steps in a row") as caught:
+                train(toy_values(corpus, "plain", *settings), run=tmp_path / f"run-{from_step}", quiet=True)
+        first, last = places[3 * (from_step - 1)], places[3 * (from_step + 1) - 1]
+        assert f"batches {first} to {last};" in str(caught.value)
+    assert first == "1 of epoch 4"
+
+
+def test_a_gpu_that_is_asked_at_intervals_has_all_batches_named(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is asked when a line is logged: in step 7, after one bad step, which is not enough, and in step 14."""
+    refuse = Trainer._refuse_divergence
+    asked_at = (7, 14)
+    monkeypatch.setattr(Trainer, "_refuse_divergence", lambda self: self.progress.step in asked_at and refuse(self))
+    places = read_order(monkeypatch)
+    poison(monkeypatch, *range(2 * 7 - 1, 99))
+    settings = ("training.skips=2", "training.average=0")
+    settings += tuple(f"training.{key}_every=7" for key in ("log", "validate", "checkpoint"))
+    with pytest.raises(TrainingError, match="8 steps in a row, up to step 14") as caught:
+        train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    assert f": batches {places[12]} to {places[27]};" in str(caught.value)
+
+
+def test_bad_steps_before_a_resume_are_counted_and_not_named(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        poison(patch, 7, 8)  # step 4, which is saved
+        stop_at(patch, 4, before="_step", action=kill)
+        with pytest.raises(Killed):
+            train(toy_values(corpus, "plain", "training.skips=2"), run=tmp_path / "run", quiet=True)
+    poison(monkeypatch, 1)
+    with pytest.raises(TrainingError, match="2 steps in a row, up to step 5: since the run was resumed, batches 2 of"):
+        resume(tmp_path / "run", quiet=True)
+
+
 def test_a_run_with_a_bad_update_that_is_killed_ends_with_the_same_bytes(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -273,10 +347,14 @@ NO_MEMORY = (
     RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: can't allocate memory: you tried to allocate 9"),
     RuntimeError("[enforce fail at alloc_cpu.cpp] DefaultCPUAllocator: not enough memory: you tried to allocate 9"),
     MemoryError(),
+    RuntimeError("could not create a primitive"),
+    RuntimeError("could not execute a primitive"),
+    RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
 )
+NO_MEMORY_NAMES = ["device", "cpu", "other cpu", "python", "oneDNN", "oneDNN at work", "cuBLAS"]
 
 
-@pytest.mark.parametrize("error", NO_MEMORY, ids=["device", "cpu", "other cpu", "python"])
+@pytest.mark.parametrize("error", NO_MEMORY, ids=NO_MEMORY_NAMES)
 @pytest.mark.parametrize("family", FAMILIES)
 def test_a_batch_that_does_not_fit_is_halved_until_it_does(
     family: str, error: Exception, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
@@ -317,12 +395,20 @@ def test_a_single_process_holds_all_of_a_sharded_model_and_takes_batches_in_part
     assert taken == [1, 1]
 
 
+@pytest.mark.parametrize(
+    "said",
+    [
+        "mat1 and mat2 shapes cannot be multiplied",
+        "could not create a primitive descriptor for a matmul primitive",
+        "CUDA error: CUBLAS_STATUS_EXECUTION_FAILED when calling `cublasSgemm`",
+    ],
+)
 def test_other_errors_are_not_taken_for_a_lack_of_memory(
-    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+    said: str, make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trainer = make_trainer()
-    starve(monkeypatch, rows=0, error=RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
-    with pytest.raises(RuntimeError, match="mat1"):
+    starve(monkeypatch, rows=0, error=RuntimeError(said))
+    with pytest.raises(RuntimeError, match=said):
         trainer._step([batch_of(trainer.job.store, 0, 1)])
 
 
@@ -333,6 +419,31 @@ def test_a_sentence_that_does_not_fit_ends_the_run(
     starve(monkeypatch, rows=0, error=NO_MEMORY[0])
     with pytest.raises(TrainingError, match="out of memory in step 1 even with one sentence"):
         trainer._step([batch_of(trainer.job.store, 0, 1, 2)])
+
+
+@pytest.mark.parametrize("method", [(Updater, "_apply"), (MovingAverage, "follow")])
+def test_memory_that_runs_out_after_the_gradient_ends_the_run_with_its_checkpoint(
+    method: tuple[type, str], corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Smaller parts would not help; a resume with more memory ends with the bytes of a run that always had enough."""
+    values = toy_values(corpus, "plain", "training.average=0", "training.ema=0.9")
+    owner, name = method
+    original, calls = getattr(owner, name), count(1)
+
+    def starved(self: Any, **named: Any) -> None:
+        if next(calls) == 6:
+            raise NO_MEMORY[0]
+        original(self, **named)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, starved)
+        with pytest.raises(TrainingError, match=r"memory in step 6 after its gradient.* the last checkpoint is"):
+            train(values, run=tmp_path / "run", quiet=True)
+    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert found.step == 4
+    other = train(values, run=tmp_path / "whole", quiet=True)
+    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(other.folder)
 
 
 @pytest.mark.parametrize("family", ["plain", "bahdanau"])  # tests/faults has the others

@@ -1,0 +1,94 @@
+"""Validation in a run when memory runs out: smaller batches, and an end that says what to do."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from tests.conftest import toy_values
+from tests.unit.training.objects import digests
+
+from calque.errors import TrainingError
+from calque.experiment import Run, resume, train
+from calque.models.model import Model
+from calque.training.checkpoints import newest_checkpoint
+from calque.training.journal import read_journal
+from calque.translator import Translator
+
+pytestmark = pytest.mark.usefixtures("unplotted")
+
+
+def starve(patch: pytest.MonkeyPatch, where: str, *, rows: int) -> list[int]:
+    """Lets validation run out of memory in its loss or in its search with more rows; the rows of those that fitted."""
+    forward, decode = Model.forward, Translator._decode
+    taken: list[int] = []
+
+    def take(count: int) -> None:
+        if count > rows:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
+        taken.append(count)
+
+    def starved_forward(self: Model, source: Any, *others: Any, **named: Any) -> Any:
+        if not self.training:
+            take(len(source.lengths))
+        return forward(self, source, *others, **named)
+
+    def starved_decode(self: Translator, ids: list[list[int]], **named: Any) -> Any:
+        take(len(ids))
+        return decode(self, ids, **named)
+
+    if where == "loss":
+        patch.setattr(Model, "forward", starved_forward)
+    else:
+        patch.setattr(Translator, "_decode", starved_decode)
+    return taken
+
+
+@pytest.mark.parametrize("where", ["loss", "search"])
+@pytest.mark.parametrize("family", ["plain", "transformer"])
+def test_a_validation_that_does_not_fit_takes_smaller_batches_and_finds_the_same(
+    family: str,
+    where: str,
+    corpus: dict[str, Path],
+    whole: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """And training goes on as if nothing had been, with its dropout."""
+    other = whole(family)
+    taken = starve(monkeypatch, where, rows=1)
+    run = train(toy_values(corpus, family), run=tmp_path / "run", quiet=True)
+    assert len(taken) >= 3
+    found, expected = digests(run.folder), digests(other.folder)
+    assert found.keys() == expected.keys()
+    assert [name for name in found if found[name] != expected[name]] in ([], ["metrics.jsonl"])  # the loss is rounded
+    lines = [read_journal(folder / "metrics.jsonl") for folder in (run.folder, other.folder)]
+    for line, wanted in zip(*lines, strict=True):
+        assert line.pop("kind") == wanted.pop("kind")
+        assert line == pytest.approx(wanted, rel=1e-6)
+
+
+@pytest.mark.parametrize("where", ["loss", "search"])
+def test_a_validation_in_which_no_sentence_fits_ends_the_run_with_its_checkpoint(
+    where: str, corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patch:
+        starve(patch, where, rows=0)
+        with pytest.raises(TrainingError, match=r"validation of step 5 even with one sentence.* search\.maximum"):
+            train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
+    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert found is not None
+    assert found.step == 4
+    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)
+
+
+def test_other_errors_in_a_validation_are_not_taken_for_a_lack_of_memory(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_arguments: Any, **_named: Any) -> Any:
+        raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
+
+    monkeypatch.setattr(Translator, "_decode", broken)
+    with pytest.raises(RuntimeError, match="mat1"):
+        train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
