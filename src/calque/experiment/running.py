@@ -175,11 +175,18 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
         "data": prepared.fingerprint,
         "ranks": ranks.count,
         "reproducible": training.device == "cpu" or training.deterministic,
-        **experiment.model_dump(mode="json", exclude={"data", "text"}),
+        **_settings(experiment),
     }
     return "\n".join(
         [*_describe(prepared), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
     )
+
+
+def _settings(experiment: Experiment) -> Values:
+    """What a run depends on beside its data, which has a fingerprint; workers change nothing."""
+    values = experiment.model_dump(mode="json", exclude={"data", "text"})
+    del values["training"]["batch"]["workers"]
+    return values
 
 
 def _store(experiment: Experiment, folder: Path) -> Path:
