@@ -3,8 +3,11 @@
     python recipes/lineage/report.py OUT [OUT2 ...] --keep recipes/lineage/results
     python recipes/lineage/report.py recipes/lineage/results/*.jsonl --write recipes/lineage/README.md
 
+    python recipes/lineage/report.py recipes/lineage/results/*.jsonl --brief README.md README.zh.md
+
 Each PATH is a folder of runs, or a file that was kept of one. It prints the report; --keep writes what it needs to
-FOLDER/CORPUS.jsonl, --write puts it between the marks of a file, and the figures beside that file.
+FOLDER/CORPUS.jsonl, --write puts it between the marks of a file, and the figures beside that file; --brief puts one
+short table of all corpora between the marks of each file.
 """
 
 import argparse
@@ -13,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
@@ -23,6 +26,21 @@ from corpus import UNITS, CorpusKind
 from figure import draw_line
 from lengths import BUCKET_NAMES, JOINED
 from results import Results, collect, keep
+
+# the heads of the short table, by the name of the marks that it goes between
+BRIEF_HEADS = {
+    "line": (
+        "system",
+        "parameters",
+        "Multi30k BLEU",
+        "chrF",
+        "1-10 words",
+        "41-60 words",
+        "target tokens/s",
+        "dialogues BLEU",
+    ),
+    "line zh": ("系统", "参数", "Multi30k BLEU", "chrF", "1-10 词", "41-60 词", "目标词元/秒", "对话 BLEU"),
+}
 
 
 def table(results: Results) -> str:
@@ -34,7 +52,7 @@ def table(results: Results) -> str:
     rows = [head, ["---"] * len(head)]
     for name, seeds in results.items():
         ones = list(seeds.values())
-        bleu = [one["bleu_lowercased"] for one in ones]
+        bleu = _bleu(seeds)
         rows.append(
             [
                 name,
@@ -48,6 +66,30 @@ def table(results: Results) -> str:
             ]
         )
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+
+
+def brief(collected: Mapping[CorpusKind, Results], *, head: Sequence[str]) -> str:
+    """One row an entry, for all corpora, in Markdown: lowercased BLEU (with its range) and chrF, means over seeds."""
+    lines, dialogues = (collected.get(corpus, {}) for corpus in get_args(CorpusKind))
+    if not lines:
+        raise ValueError("the short table needs results of multi30k")
+    best = max(_mean(_bleu(seeds)) for seeds in lines.values())
+    rows = []
+    for name, seeds in lines.items():
+        ones, bleu = list(seeds.values()), _bleu(seeds)
+        told = f"{_mean(bleu):.1f}"
+        rows.append(
+            [
+                f"`{name}`",
+                f"{ones[0]['parameters'] / 1e6:.1f} M",
+                f"{f'**{told}**' if _mean(bleu) == best else told} ({min(bleu):.1f} to {max(bleu):.1f})",
+                f"{_mean([one['chrf'] for one in ones]):.1f}",
+                *(_at_length(ones, bucket) for bucket in (BUCKET_NAMES[0], BUCKET_NAMES[-1])),
+                f"{round(_mean([one['tokens_per_second'] for one in ones]), -3):,.0f}",
+                f"{_mean(_bleu(dialogues[name])):.1f}" if name in dialogues else "",
+            ]
+        )
+    return pages.table(head, rows)
 
 
 def made_with(results: Results) -> str:
@@ -70,11 +112,10 @@ def made_with(results: Results) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def report(corpus: CorpusKind, results: Results, *, note: str | None = None) -> str:
+def report(corpus: CorpusKind, results: Results) -> str:
     """All of one corpus, in Markdown."""
     unit = UNITS[corpus]
     parts = [
-        *([f"**{note}**"] if note else []),
         f"The last five columns are lowercased BLEU by {unit} of the source.",
         table(results),
         f"![BLEU by the length of the source, and of all entries]({figure_name(corpus)})",
@@ -99,6 +140,17 @@ def filled(text: str, *, corpus: CorpusKind, results: str) -> str:
     return pages.filled(text, results, name=f"results {corpus}")
 
 
+def write_brief(page: Path, collected: Mapping[CorpusKind, Results]) -> None:
+    """Puts the short table between the marks that the page has for it."""
+    text = page.read_text(encoding="utf-8")
+    name = next((name for name in BRIEF_HEADS if f"<!-- {name} -->" in text), "line")
+    pages.write_page(page, brief(collected, head=BRIEF_HEADS[name]), name=name)
+
+
+def _bleu(seeds: Mapping[int, Mapping[str, Any]]) -> list[float]:
+    return [one["bleu_lowercased"] for one in seeds.values()]
+
+
 def _at_length(ones: Sequence[Mapping[str, Any]], bucket: str) -> str:
     values = [one["lengths"][bucket]["bleu_lowercased"] for one in ones]
     return "" if None in values else f"{_mean(values):.1f}"
@@ -117,13 +169,13 @@ def _main() -> None:
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for the results, one compact file a corpus")
     parser.add_argument("--write", type=Path, metavar="FILE", help="with marks to be filled; figures go beside it")
-    parser.add_argument("--note", help="one sentence to stand above the results")
+    parser.add_argument("--brief", type=Path, nargs="+", default=[], metavar="FILE", help="pages with marks for it")
     given = parser.parse_args()
     try:
         collected = collect(given.paths)
         if not collected:
             raise ValueError(f"no results in {', '.join(map(str, given.paths))}")
-        reports = {corpus: report(corpus, results, note=given.note) for corpus, results in collected.items()}
+        reports = {corpus: report(corpus, results) for corpus, results in collected.items()}
         for corpus, text in reports.items():
             print(f"## {corpus}\n\n{text}")
         if given.keep:
@@ -135,6 +187,8 @@ def _main() -> None:
             given.write.write_text(text, encoding="utf-8")
             for corpus, found in collected.items():
                 draw_line(given.write.parent / figure_name(corpus), found, unit=UNITS[corpus])
+        for page in given.brief:
+            write_brief(page, collected)
     except (OSError, ValueError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         sys.exit(2)
