@@ -13,6 +13,7 @@ import typer
 from calque import __version__
 from calque.commands import average, data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
 from calque.errors import CalqueError, ToldElsewhere, exit_code
+from calque.training.reporting import outliving
 
 READER_LEFT = 128 + 13  # SIGPIPE
 
@@ -75,5 +76,6 @@ def told(work: Callable[[], object]) -> None:
 
 def _say(message: str, *, code: int) -> None:
     rank = os.environ.get("RANK", "0")  # of several processes that torchrun started
-    print(f"calque{'' if rank == '0' else f', rank {rank}'}: {message}", file=sys.stderr)
+    with outliving(sys.stderr):
+        print(f"calque{'' if rank == '0' else f', rank {rank}'}: {message}", file=sys.stderr, flush=True)
     sys.exit(code)

@@ -3,8 +3,9 @@
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
+
+from calque.training.reporting import terminal
 
 
 @contextmanager
@@ -32,7 +33,7 @@ def counting(what: str, *, total: int | None, quiet: bool = False) -> Iterator[C
 
 
 def _bar(*, transient: bool, quiet: bool = False) -> Progress:
-    console = Console(stderr=True)
+    console = terminal()
     return Progress(
         TextColumn("{task.description}"),
         BarColumn(),

@@ -13,7 +13,7 @@ from typing import Any, BinaryIO
 from calque import __version__
 from calque.commands.inputs import is_pipe
 from calque.errors import DataError
-from calque.folders import MANIFEST, sync
+from calque.folders import MANIFEST, sha256_of, sync
 from calque.folders.litter import held_lock
 
 
@@ -146,14 +146,9 @@ def fingerprint(
     if input is None or any(path is not None and is_pipe(path) for path in given):
         return None
     folders = [model / "model" if (model / "model").is_dir() else model for model in models]
-    parts: list[Any] = [__version__, settings, [_sha256(folder / MANIFEST) for folder in folders]]
-    parts += [None if path is None else _sha256(path) for path in given]
+    parts: list[Any] = [__version__, settings, [sha256_of(folder / MANIFEST) for folder in folders]]
+    parts += [None if path is None else sha256_of(path) for path in given]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

@@ -8,6 +8,7 @@ from pathlib import Path
 from calque.config import Config
 from calque.data.corpora import DataConfig, paths
 from calque.errors import DataError
+from calque.folders import sha256_of
 from calque.text import GivenConfig, TextConfig
 from calque.text.folder import DESCRIPTION
 
@@ -24,10 +25,10 @@ def fingerprint(data: DataConfig, *, text: TextConfig) -> dict[str, str]:
     _refuse_unreadable(files)
     settings = dict(_flatten("data", data.model_dump(mode="json"))) | dict(_flatten("text", _values(text)))
     if isinstance(text, GivenConfig):
-        settings["text.path"] = sha256(text.folder / DESCRIPTION)  # which names its files by their SHA-256
+        settings["text.path"] = sha256_of(text.folder / DESCRIPTION)  # which names its files by their SHA-256
     if data.valid:  # then nothing is held out
         settings = {key: value for key, value in settings.items() if not key.startswith("data.validation.")}
-    hashes = {key: sha256(path) for key, path in files.items()}
+    hashes = {key: sha256_of(path) for key, path in files.items()}
     rest = {
         key: value
         for key, value in settings.items()
@@ -66,12 +67,6 @@ def corpus_files(data: DataConfig) -> dict[str, Path]:
         for number, corpus in enumerate(corpora, start=1)
         for key, path in paths(corpus).items()
     }
-
-
-def sha256(path: Path) -> str:
-    """The SHA-256 of a file's bytes."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _refuse_unreadable(files: Mapping[str, Path]) -> None:

@@ -5,7 +5,7 @@ verify_folder(path, kind="model", formats=[1])
 """
 
 from calque.folders.litter import is_running, remove_litter
-from calque.folders.manifest import MANIFEST, Manifest, survey_folder, verify_folder
+from calque.folders.manifest import MANIFEST, Manifest, sha256_of, survey_folder, verify_folder
 from calque.folders.writing import failure, remove_folder, sync, write_folder
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     "is_running",
     "remove_folder",
     "remove_litter",
+    "sha256_of",
     "survey_folder",
     "sync",
     "verify_folder",

@@ -96,6 +96,7 @@ def scan(folder: Path) -> tuple[dict[str, int], list[str]]:
 
 
 def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

@@ -3,6 +3,8 @@
 Letters: B sentences, S source, T target, D width.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any, Literal, NamedTuple, assert_never
 
 from pydantic import Field, model_validator
@@ -205,6 +207,16 @@ class Model(nn.Module):
             return losses.masked_fill(targets == ignored, 0)
         hidden, flat = output.hidden.flatten(0, 1), self._known(targets, size=self.sizes.target).flatten()
         return self.output.loss(hidden, flat, smoothing=smoothing, ignored=ignored).view_as(targets)
+
+    @contextmanager
+    def evaluating(self) -> Iterator[None]:
+        """In evaluation mode for a while, then as it was."""
+        was_training = self.training
+        self.eval()
+        try:
+            yield
+        finally:
+            self.train(was_training)
 
     def _known(self, tokens: Tensor, *, size: int) -> Tensor:
         return tokens.where(tokens < size, self.sizes.unknown)

@@ -3,8 +3,7 @@
 Letters: B sentences, K candidates a sentence, N = B·K, T target.
 """
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Literal, NamedTuple
 
 import torch
@@ -104,7 +103,7 @@ def draw_candidates(model: Model, batch: Batch, *, config: MinimumRiskConfig, ri
     ]
     lengths = batch.target_lengths.to(device)
     maximum = (config.longest * lengths).ceil().long() + 5
-    with _evaluating(model):
+    with model.evaluating():
         context = model.prepare(batch.source)
         found = sample_search(
             decoding_step(model),
@@ -161,14 +160,3 @@ def text_risk(config: MinimumRiskConfig, *, tokenizer: Tokenizer) -> Risk:
         return 1 - metric.sentence_score(spelled(candidate), [spelled(reference)]).score / 100
 
     return risk
-
-
-@contextmanager
-def _evaluating(model: Model) -> Iterator[None]:
-    """The model in evaluation mode, for a while."""
-    was_training = model.training
-    model.eval()
-    try:
-        yield
-    finally:
-        model.train(was_training)

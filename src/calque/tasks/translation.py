@@ -62,16 +62,14 @@ def _drawn_loss(model: Model, output: Output, batch: Batch, *, extra: Tensor, sm
 def mean_loss(model: Model, store: Store, *, batch: BatchConfig) -> float:
     """The cross-entropy of every target token of a store, in nats a token, without smoothing or dropout."""
     device = next(model.parameters()).device
-    was_training = model.training
-    model.eval()
     total, tokens = exact(torch.zeros((), device=device)), 0  # the same however they are put into batches
     plan = Plan(store, config=batch.model_copy(update={"shapes": "exact"}), seed=0)
-    for planned in plan.batches(0):
-        pairs = collate(store, planned=planned)
-        placed = pairs.to(device)
-        total += _cross_entropy(model, model(placed.source, placed.target_input), placed, smoothing=0.0)
-        tokens += pairs.tokens
-    model.train(was_training)
+    with model.evaluating():
+        for planned in plan.batches(0):
+            pairs = collate(store, planned=planned)
+            placed = pairs.to(device)
+            total += _cross_entropy(model, model(placed.source, placed.target_input), placed, smoothing=0.0)
+            tokens += pairs.tokens
     return float(total) / tokens
 
 

@@ -105,7 +105,6 @@ class Judge:
     def _validated_with(self, batch: BatchConfig, search: SearchConfig) -> Validation | None:
         """None where memory ran out."""
         translator, device = self.learner.translator, self.learner.device
-        was_training = translator.model.training
         asking = translator.model.encoder.register_forward_pre_hook(self._stop_if_asked)  # once a batch
         try:
             translator.model.to(device)
@@ -116,7 +115,6 @@ class Judge:
                 raise
         finally:
             asking.remove()
-        translator.model.train(was_training)  # it may have ended in the middle
         if device.type == "cuda":
             torch.cuda.empty_cache()
         return None

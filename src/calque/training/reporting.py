@@ -62,6 +62,12 @@ class _Lasting:
         return getattr(self._stream, name)
 
 
+def terminal() -> Console:
+    """Standard error, written to as long as that can be done; lines are not wrapped."""
+    shown = None if sys.stderr is None else cast(TextIO, _Lasting(sys.stderr))
+    return Console(file=shown, stderr=True, highlight=False, soft_wrap=True)
+
+
 class Reporter:
     """Writes to log.txt and standard error; the bar is there only on a terminal, so piped output stays short.
 
@@ -71,8 +77,7 @@ class Reporter:
     def __init__(self, log: Path | None, *, steps: int, quiet: bool = False) -> None:
         self._log = log
         self._quiet = quiet
-        shown = None if sys.stderr is None else cast(TextIO, _Lasting(sys.stderr))
-        self._console = Console(file=shown, stderr=True, highlight=False, soft_wrap=True)
+        self._console = terminal()
         self._bar = Progress(
             BarColumn(bar_width=None),
             TextColumn("step {task.completed}/{task.total}{task.fields[pace]} ·"),

@@ -1,7 +1,6 @@
 """The translator: lines of text to translations, in batches, put back in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, overload
@@ -169,23 +168,13 @@ class Translator:
             results: dict[int, Scored] = {}
             for batch in _batches(order, lengths, budget=self.search.batch_tokens):
                 rows = [theirs[place].opened.ids for place in batch]
-                with self._evaluating():
+                with self.model.evaluating():
                     answers = [[Answer(row)] for row in rows]
                     found = self._read([opened[place].ids for place in batch], answers, search=self.search)
                 for place, row, (reading,) in zip(batch, rows, found, strict=True):
                     pieces = pieces_of(target, row, opened[place].unknown)
                     results[place] = Scored(pieces, reading.log_probs, begun[place].cut or theirs[place].cut)
             yield from (results[place] for place in range(len(begun)))
-
-    @contextmanager
-    def _evaluating(self) -> Iterator[None]:
-        """The model in evaluation mode, for a while."""
-        was_training = self.model.training
-        self.model.eval()
-        try:
-            yield
-        finally:
-            self.model.train(was_training)
 
     @torch.inference_mode()
     def _window(self, window: Sequence[Placed], work: Work) -> list[Translation]:
@@ -205,7 +194,7 @@ class Translator:
         own = partial(read_back, self.model) if self.company.language is not None else None
         telling = Telling(partial(self._read, search=search), self.tokenizers, work.forbidden, sure, own)
         budget = budget_of(search, nbest=work.nbest)
-        with self._evaluating():
+        with self.model.evaluating():
             for batch in _batches(order, [len(ids) + 1 for ids in encoded], budget=budget):
                 sources = [opened[place] for place in batch]
                 numbers = streams([window[place] for place in batch], seed=search.seed)

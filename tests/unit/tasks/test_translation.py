@@ -66,6 +66,18 @@ def test_the_mean_loss_is_a_token_and_knows_no_smoothing_and_no_dropout() -> Non
     assert not model.training
 
 
+def test_a_loss_that_ends_in_the_middle_gives_the_model_back_as_it_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = make_model().train()
+
+    def out_of_memory(*_: object, **__: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(model, "encode", out_of_memory)
+    with pytest.raises(MemoryError):
+        mean_loss(model, store_of(PAIRS), batch=BatchConfig())
+    assert model.training
+
+
 def test_counted_positions_are_those_that_are_no_padding() -> None:
     hidden = torch.arange(12.0).view(2, 3, 2)
     targets = torch.tensor([[5, PAD, PAD], [6, EOS, PAD]])
