@@ -1,10 +1,10 @@
 """Scores a trained run in one or several settings and writes a JSON file; translations of the last setting may be kept.
 
     python recipes/judge.py RUN --source val.en --reference val.de --to RUN/result.json --name plain --seed 1
-    python recipes/judge.py RUN --source val.en --reference val.de --to FILE --setting 10,5,1.4 --setting 5,5,1.4
+    python recipes/judge.py RUN --source val.en --reference val.de --to FILE --setting 5,1.4 --setting 10,1.4
     python recipes/judge.py RUN --with RUN2 RUN3 --source test.en --reference test.de --to FILE --translations FILE.de
 
-A setting is the number of last checkpoints whose mean translates, the beam and the length penalty; `-` keeps the run's.
+A setting is the beam and the length penalty; `-` keeps the run's.
 """
 
 import argparse
@@ -21,10 +21,8 @@ import calque
 from calque.config import read_toml
 from calque.data.lines import open_text
 from calque.evaluation.metrics import score_translations
-from calque.training.averaging import mean_weights
-from calque.training.checkpoints import load_weights, scheduled_steps
 from calque.training.journal import read_journal
-from calque.translator import Translator, load_weights_into
+from calque.translator import Translator
 from calque.translator.devices import DeviceName
 
 BATCH_TOKENS = 16_000  # source positions translated together: it changes the speed alone
@@ -37,20 +35,6 @@ def translate(translator: Translator, sources: Sequence[str], *, setting: Settin
         changes["length_penalty"] = setting.length_penalty
     search = translator.search.model_copy(update=changes)
     return [one.text for one in translator.stream(sources, search=search)]
-
-
-def averaged(run: Path, translator: Translator, *, last: int | None) -> None:
-    """Puts the mean of the last scheduled checkpoints into a translator; None leaves what the run has kept."""
-    if last is None:
-        return
-    folder = run / "checkpoints"
-    steps = scheduled_steps(folder)
-    if len(steps) < last:
-        raise ValueError(
-            f"{folder} has {len(steps)} checkpoints, and the mean of {last} is wanted; raise training.keep"
-        )
-    weights = mean_weights([load_weights(folder / f"step-{step}") for step in steps[-last:]])
-    load_weights_into(translator.model, weights, origin=str(folder))
 
 
 def scores(translations: Sequence[str], references: Sequence[str]) -> dict[str, Any]:
@@ -83,14 +67,14 @@ def read_lines(path: Path) -> list[str]:
 
 
 def setting(text: str) -> Setting:
-    """`10,5,1.4` or `-,5,-`."""
-    average, beam, penalty = text.split(",")
-    return Setting(None if average == "-" else int(average), int(beam), None if penalty == "-" else float(penalty))
+    """`5,1.4` or `5,-`."""
+    beam, penalty = text.split(",")
+    return Setting(int(beam), None if penalty == "-" else float(penalty))
 
 
 def written(one: Setting) -> str:
     """What `setting` reads."""
-    return f"{one.average or '-'},{one.beam},{'-' if one.length_penalty is None else one.length_penalty}"
+    return f"{one.beam},{'-' if one.length_penalty is None else one.length_penalty}"
 
 
 def _main() -> None:
@@ -112,8 +96,7 @@ def _main() -> None:
     alone = calque.load(given.run, device=given.device)
     translator = alone.beside([calque.load(each, device=given.device) for each in given.others])
     tried, translations = [], []
-    for each in given.settings or [Setting(None, 5, None)]:
-        averaged(given.run, alone, last=each.average)
+    for each in given.settings or [Setting(5, None)]:
         started = time.monotonic()
         translations = translate(translator, sources, setting=each)
         seconds = time.monotonic() - started

@@ -252,7 +252,7 @@ def judge_command(
     return [
         *(sys.executable, str(HERE / "judge.py"), str(run), "--source", str(files[0]), "--reference", str(files[1])),
         *("--to", str(to), "--name", name, "--seed", str(seed), "--device", plan.device),
-        *(f"--setting={written(one)}" for one in tries),  # which may begin with a hyphen
+        *(word for one in tries for word in ("--setting", written(one))),
         *(("--translations", str(to.with_suffix(f".{LANGUAGES[1]}"))) if keeps else ()),
     ]
 

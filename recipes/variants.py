@@ -65,8 +65,6 @@ class Row(Config):
     """Rows that it is compared with."""
     together: bool = False
     """Whether its seeds translate as one, an ensemble."""
-    averages: tuple[int, ...] = ()
-    """Numbers of last checkpoints whose mean is tried on validation; without any, the run's own model."""
     beams: tuple[int, ...] = (5,)
     length_penalties: tuple[float, ...] = ()
     """What is tried in translating; without any, the config's own."""
@@ -93,7 +91,6 @@ class Lists(NamedTuple):
 class Setting(NamedTuple):
     """How a trained run translates."""
 
-    average: int | None
     beam: int
     length_penalty: float | None
 
@@ -130,12 +127,7 @@ def chosen(row: Row, *, out: Path, seed: int) -> str | None:
 
 def settings_of(row: Row) -> list[Setting]:
     """Every way to translate that a row tries."""
-    return [
-        Setting(average, beam, penalty)
-        for average in row.averages or (None,)
-        for beam in row.beams
-        for penalty in row.length_penalties or (None,)
-    ]
+    return [Setting(beam, penalty) for beam in row.beams for penalty in row.length_penalties or (None,)]
 
 
 def best_setting(tried: Sequence[Sequence[Mapping[str, Any]]]) -> Setting:

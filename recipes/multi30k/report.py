@@ -90,7 +90,7 @@ def page(kept: Mapping[str, Any]) -> str:
     return "\n\n".join(part for part in parts if part)
 
 
-NAMES = ("mean of checkpoints", "beam", "length penalty")
+NAMES = ("beam", "length penalty")
 
 
 def _setting(one: list[Any]) -> tuple[str, ...]:

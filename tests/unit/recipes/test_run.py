@@ -71,7 +71,7 @@ parts = 2
 [rows.best]
 told = "the best"
 of = ["still", "plain"]
-averages = [1, 2]
+beams = [1, 2]
 length_penalties = [0.0, 1.0]
 
 [rows.risk]

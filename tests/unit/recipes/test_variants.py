@@ -53,7 +53,7 @@ def write_result(out: Path, name: str, seed: int, bleu: float) -> None:
 def write_test(out: Path, row: str, run: str, lines: list[str], references: list[str], *, seed: int = 1) -> None:
     """What judge.py leaves of the test set."""
     (out / "tested").mkdir(exist_ok=True)
-    scores = {"setting": [10, 5, 1.4], **judge.scores(lines, references)}
+    scores = {"setting": [5, 1.4], **judge.scores(lines, references)}
     found = {"name": row, "seed": seed, "run": f"{run}-{seed}", "parameters": 9, "scores": scores, "tried": [scores]}
     (out / "tested" / f"{row}-{seed}.json").write_text(json.dumps(found))
     (out / "tested" / f"{row}-{seed}.de").write_text("".join(f"{line}\n" for line in lines))
@@ -68,8 +68,6 @@ def test_every_variant_is_a_config_that_calque_takes(path: Path, tmp_path: Path)
     asked = plan(tmp_path, path)
     for name, variant in asked.lists.variants.items():
         experiment = runs.experiment_of(variant, asked, origin=name)
-        longest = max((each for row in asked.lists.rows.values() if name in row.of for each in row.averages), default=1)
-        assert experiment.training.keep >= longest, f"{name} keeps fewer checkpoints than its row averages"
         assert experiment.training.threads == 1
 
 
@@ -105,7 +103,7 @@ def test_only_tests_read_the_test_set(tmp_path: Path) -> None:
     for seed in (1, 2, 3):
         (tmp_path / "settled").mkdir(exist_ok=True)
         for row in ("best", "widest"):
-            tried = [{"setting": [10, 5, 1.4], "bleu_lowercased": 40.0}]
+            tried = [{"setting": [5, 1.4], "bleu_lowercased": 40.0}]
             (tmp_path / "settled" / f"{row}-{seed}.json").write_text(json.dumps({"tried": tried}))
     for job in runs.jobs_of(asked):
         reads = any("test_2016" in word for stage in job.stages for word in stage.command())
@@ -113,7 +111,7 @@ def test_only_tests_read_the_test_set(tmp_path: Path) -> None:
 
 
 def test_settings_are_chosen_by_the_mean_of_seeds() -> None:
-    row = variants.Row(of=("a",), told="", averages=(10, 5), length_penalties=(1.4, 1.0))
+    row = variants.Row(of=("a",), told="", beams=(10, 5), length_penalties=(1.4, 1.0))
     settings = variants.settings_of(row)
     assert len(settings) == 4
     values = ((40.0, 39.0, 40.5, 40.2), (40.1, 41.0, 39.7, 40.2))
@@ -121,9 +119,9 @@ def test_settings_are_chosen_by_the_mean_of_seeds() -> None:
         [{"setting": list(each), "bleu_lowercased": value} for each, value in zip(settings, seed, strict=True)]
         for seed in values
     ]
-    assert variants.best_setting(tried) == variants.Setting(5, 5, 1.0)
+    assert variants.best_setting(tried) == variants.Setting(5, 1.0)
     assert [judge.setting(judge.written(each)) for each in settings] == settings
-    assert judge.setting(judge.written(variants.Setting(None, 1, None))) == variants.Setting(None, 1, None)
+    assert judge.setting(judge.written(variants.Setting(1, None))) == variants.Setting(1, None)
 
 
 def test_a_student_reads_both_corpora_in_its_teachers_pieces(tmp_path: Path) -> None:
@@ -235,11 +233,11 @@ def test_the_tables_of_the_search(tmp_path: Path) -> None:
         write_result(tmp_path, name, 1, bleu)
     write_test(tmp_path, "best", "rdrop5-drop2", WORSE, REFERENCES)
     (tmp_path / "settled").mkdir()
-    tried = [{"setting": [10, 5, 1.4], "bleu_lowercased": 41.6}, {"setting": [5, 5, 1.4], "bleu_lowercased": 41.4}]
+    tried = [{"setting": [10, 1.4], "bleu_lowercased": 41.6}, {"setting": [5, 1.4], "bleu_lowercased": 41.4}]
     (tmp_path / "settled/best-1.json").write_text(json.dumps({"tried": tried}))
     text = search.page(json.loads(json.dumps(search.collect(tmp_path, lists))))
     assert text.index("**`rdrop5-drop2`**") < text.index("| `rdrop5` |") < text.index("not trained")
-    assert "| 10 | 5 | 1.4 | 41.60 |" in text and "model.encoder.dropout=0.2" in text
+    assert "| 10 | 1.4 | 41.60 |" in text and "model.encoder.dropout=0.2" in text
     assert search.collect(tmp_path / "nothing", lists) == {}
 
 
@@ -273,19 +271,6 @@ def test_speeds_are_of_sentences_and_pieces(trained: Path) -> None:
         found = speed.measure(translator, ["a b c", "d e"], way=speed.Way("cpu", 1, at_once))
         assert found["tokens"] > found["sentences"] > 0
     assert speed.medians([{"a": 1.0}, {"a": 9.0}, {"a": 2.0}]) == {"a": 2.0}
-
-
-def test_a_mean_of_checkpoints_translates(trained: Path) -> None:
-    """Of the one checkpoint a run has kept the mean is the run's own model; more than there are is refused."""
-    import calque
-
-    one, other = (calque.load(trained, device="cpu") for _ in range(2))
-    setting = variants.Setting(1, 2, 0.5)
-    judge.averaged(trained, other, last=1)
-    sources = ["a b c d", "h g f"]
-    assert judge.translate(one, sources, setting=setting) == judge.translate(other, sources, setting=setting)
-    with pytest.raises(ValueError, match="the mean of 99 is wanted"):
-        judge.averaged(trained, one, last=99)
 
 
 def test_pages_keep_what_is_around_their_marks() -> None:
