@@ -90,8 +90,8 @@ def loss_at_length(result: Result) -> float | None:
 
     Both are of the same text, so that it is the length that costs, and nothing else.
     """
-    joined = result["lengths"][LONG].get("joined")  # which the first results did not have
-    return _loss(joined["at_once"], of=joined["apart"]) if joined else None
+    joined = result["lengths"][LONG]["joined"]
+    return _loss(joined["at_once"], of=joined["apart"])
 
 
 def loss_from_short(result: Result) -> float | None:

@@ -1,5 +1,6 @@
 """The line as a picture: BLEU by the length of the source, and BLEU of all entries."""
 
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -10,6 +11,10 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
 from results import Results
+
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+
+from pages import mean
 
 
 class Style(NamedTuple):
@@ -103,7 +108,7 @@ def _by_length(axes: Any, name: str, results: Results) -> None:
     found = _columns(name, results)
     places = [place for place, _ in found]
     colour, style = _colour(name), MAIN[name]
-    means = [_mean(column) for _, column in found]
+    means = [mean(column) for _, column in found]
     axes.plot(places, means, color=colour, marker=style.marker, linestyle=style.dashes, linewidth=2, markersize=7)
     lows, highs = ([pick(column) for _, column in found] for pick in (min, max))
     axes.fill_between(places, lows, highs, color=colour, alpha=0.13, linewidth=0)
@@ -116,7 +121,7 @@ def _name_ends(axes: Any, results: Results) -> None:
         axes.text(0.5, 0.5, "no main system", transform=axes.transAxes, ha="center", color=OTHERS)
         return
     low, high = axes.get_ylim()
-    heights = spread_out([_mean(column) for _, column in ends.values()], gap=LEAST_GAP * (high - low))
+    heights = spread_out([mean(column) for _, column in ends.values()], gap=LEAST_GAP * (high - low))
     for (name, (place, _)), height in zip(ends.items(), heights, strict=True):
         axes.annotate(
             name,
@@ -134,12 +139,12 @@ def _bars(axes: Any, results: Results) -> None:
     """A bar an entry, the seeds' range on it, and its mean in figures."""
     for place, (name, seeds) in enumerate(results.items()):
         values = [one["bleu_lowercased"] for one in seeds.values()]
-        mean = _mean(values)
-        axes.barh(place, mean, height=0.72, color=_colour(name), alpha=0.8)
-        range_ = [[mean - min(values)], [max(values) - mean]]
-        axes.errorbar(mean, place, xerr=range_, color="black", capsize=3, linewidth=1.2)
+        middle = mean(values)
+        axes.barh(place, middle, height=0.72, color=_colour(name), alpha=0.8)
+        range_ = [[middle - min(values)], [max(values) - middle]]
+        axes.errorbar(middle, place, xerr=range_, color="black", capsize=3, linewidth=1.2)
         axes.annotate(
-            f"{mean:.1f}", (max(values), place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9
+            f"{middle:.1f}", (max(values), place), xytext=(6, 0), textcoords="offset points", va="center", fontsize=9
         )
     axes.set_yticks(range(len(results)), list(results))
     axes.set_ylim(len(results) - 0.4, -0.6)
@@ -155,7 +160,3 @@ def _columns(name: str, results: Results) -> list[tuple[int, list[float]]]:
 def _colour(name: str) -> str:
     group = group_of(name)
     return GROUPS[group] if group else OTHERS
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)

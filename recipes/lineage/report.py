@@ -11,6 +11,7 @@ short table of all corpora between the marks of each file.
 """
 
 import argparse
+import json
 import sys
 from collections.abc import Mapping, Sequence
 from functools import reduce
@@ -21,7 +22,7 @@ from typing import Any, get_args
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
 import pages
-from claims import MARGIN, claims_table, findings
+from claims import LONG, MARGIN, SHORT, claims_table, findings, loss_at_length
 from corpus import UNITS, CorpusKind
 from figure import draw_line
 from lengths import BUCKET_NAMES, JOINED
@@ -29,64 +30,57 @@ from results import Results, collect, keep
 
 # the heads of the short table, by the name of the marks that it goes between
 BRIEF_HEADS = {
-    "line": (
-        "system",
-        "parameters",
-        "Multi30k BLEU",
-        "chrF",
-        "1-10 words",
-        "41-60 words",
-        "target tokens/s",
-        "dialogues BLEU",
-    ),
-    "line zh": ("系统", "参数", "Multi30k BLEU", "chrF", "1-10 词", "41-60 词", "目标词元/秒", "对话 BLEU"),
+    "line": ("entry", "parameters", "Multi30k BLEU", "chrF", "1-10 words", "41-60 words", "tokens/s", "dialogues BLEU"),
+    "line zh": ("条目", "参数", "Multi30k BLEU", "chrF", "1-10 词", "41-60 词", "词元/秒", "对话 BLEU"),
 }
+SPEEDS = Path(__file__).resolve().parent / "results" / "speed.json"  # what speed.py has written
+
+Speeds = Mapping[str, float]  # target tokens a second, by entry
 
 
-def table(results: Results) -> str:
+def table(results: Results, *, speeds: Speeds) -> str:
     """One row an entry, in Markdown; means over seeds, and the range of BLEU."""
-    head = [
-        *("system", "parameters", "rate", "seeds", "BLEU lowercased (range)", "cased", "chrF", "target tokens/s"),
-        *BUCKET_NAMES,
-    ]
-    rows = [head, ["---"] * len(head)]
+    head = (
+        *("entry", "parameters", "rate", "seeds", "BLEU lowercased (range)", "cased", "chrF", "target tokens/s"),
+        *(*BUCKET_NAMES, f"lost on {LONG}, %"),
+    )
+    rows = []
     for name, seeds in results.items():
         ones = list(seeds.values())
-        bleu = _bleu(seeds)
         rows.append(
             [
                 name,
                 _all(f"{one['parameters']:,}" for one in ones),
                 _all(one["learning_rate"] for one in ones),
                 str(len(ones)),
-                f"**{_mean(bleu):.2f}** ({min(bleu):.2f} to {max(bleu):.2f})",
-                *(f"{_mean([one[key] for one in ones]):.2f}" for key in ("bleu", "chrf")),
-                f"{round(_mean([one['tokens_per_second'] for one in ones]), -2):,.0f}",
+                _ranged(_bleu(seeds), digits=2, bold=True),
+                *(f"{pages.mean([one[key] for one in ones]):.2f}" for key in ("bleu", "chrf")),
+                _speed(name, speeds),
                 *(_at_length(ones, bucket) for bucket in BUCKET_NAMES),
+                _lost(ones),
             ]
         )
-    return "\n".join(f"| {' | '.join(row)} |" for row in rows)
+    return pages.table(head, rows)
 
 
-def brief(collected: Mapping[CorpusKind, Results], *, head: Sequence[str]) -> str:
+def brief(collected: Mapping[CorpusKind, Results], *, head: Sequence[str], speeds: Speeds) -> str:
     """One row an entry, for all corpora, in Markdown: lowercased BLEU (with its range) and chrF, means over seeds."""
-    lines, dialogues = (collected.get(corpus, {}) for corpus in get_args(CorpusKind))
-    if not lines:
+    captions, dialogues = (collected.get(corpus, {}) for corpus in get_args(CorpusKind))
+    if not captions:
         raise ValueError("the short table needs results of multi30k")
-    best = max(_mean(_bleu(seeds)) for seeds in lines.values())
+    highest = max(pages.mean(_bleu(seeds)) for seeds in captions.values())
     rows = []
-    for name, seeds in lines.items():
+    for name, seeds in captions.items():
         ones, bleu = list(seeds.values()), _bleu(seeds)
-        told = f"{_mean(bleu):.1f}"
         rows.append(
             [
                 f"`{name}`",
                 f"{ones[0]['parameters'] / 1e6:.1f} M",
-                f"{f'**{told}**' if _mean(bleu) == best else told} ({min(bleu):.1f} to {max(bleu):.1f})",
-                f"{_mean([one['chrf'] for one in ones]):.1f}",
-                *(_at_length(ones, bucket) for bucket in (BUCKET_NAMES[0], BUCKET_NAMES[-1])),
-                f"{round(_mean([one['tokens_per_second'] for one in ones]), -3):,.0f}",
-                f"{_mean(_bleu(dialogues[name])):.1f}" if name in dialogues else "",
+                _ranged(bleu, digits=1, bold=pages.mean(bleu) == highest),
+                f"{pages.mean([one['chrf'] for one in ones]):.1f}",
+                *(_at_length(ones, bucket) for bucket in (SHORT, LONG)),
+                _speed(name, speeds),
+                f"{pages.mean(_bleu(dialogues[name])):.1f}" if name in dialogues else "",
             ]
         )
     return pages.table(head, rows)
@@ -112,12 +106,12 @@ def made_with(results: Results) -> str:
     return "\n".join(f"- {line}" for line in lines)
 
 
-def report(corpus: CorpusKind, results: Results) -> str:
+def report(corpus: CorpusKind, results: Results, *, speeds: Speeds) -> str:
     """All of one corpus, in Markdown."""
     unit = UNITS[corpus]
     parts = [
-        f"The last five columns are lowercased BLEU by {unit} of the source.",
-        table(results),
+        f"1-10 to 41-60 are lowercased BLEU by {unit} of the source; what is lost there is said below the figure.",
+        table(results, speeds=speeds if corpus == "multi30k" else {}),
         f"![BLEU by the length of the source, and of all entries]({figure_name(corpus)})",
         "A difference is *shown* where its mean is larger than the seeds' spread, the largest distance between two "
         "seeds of one entry.\nA loss on long sentences is what joined sources of "
@@ -140,11 +134,16 @@ def filled(text: str, *, corpus: CorpusKind, results: str) -> str:
     return pages.filled(text, results, name=f"results {corpus}")
 
 
-def write_brief(page: Path, collected: Mapping[CorpusKind, Results]) -> None:
+def write_brief(page: Path, collected: Mapping[CorpusKind, Results], *, speeds: Speeds) -> None:
     """Puts the short table between the marks that the page has for it."""
     text = page.read_text(encoding="utf-8")
     name = next((name for name in BRIEF_HEADS if f"<!-- {name} -->" in text), "line")
-    pages.write_page(page, brief(collected, head=BRIEF_HEADS[name]), name=name)
+    pages.write_page(page, brief(collected, head=BRIEF_HEADS[name], speeds=speeds), name=name)
+
+
+def read_speeds() -> Speeds:
+    """What was measured of each entry by itself; nothing where that was not done."""
+    return dict(json.loads(SPEEDS.read_bytes())) if SPEEDS.is_file() else {}
 
 
 def _bleu(seeds: Mapping[int, Mapping[str, Any]]) -> list[float]:
@@ -153,15 +152,25 @@ def _bleu(seeds: Mapping[int, Mapping[str, Any]]) -> list[float]:
 
 def _at_length(ones: Sequence[Mapping[str, Any]], bucket: str) -> str:
     values = [one["lengths"][bucket]["bleu_lowercased"] for one in ones]
-    return "" if None in values else f"{_mean(values):.1f}"
+    return "" if None in values else f"{pages.mean(values):.1f}"
+
+
+def _lost(ones: Sequence[Mapping[str, Any]]) -> str:
+    losses = [loss for one in ones if (loss := loss_at_length(one)) is not None]
+    return f"{min(losses):.0f} to {max(losses):.0f}" if losses else ""
+
+
+def _speed(name: str, speeds: Speeds) -> str:
+    return f"{round(speeds[name], -2):,.0f}" if name in speeds else ""
+
+
+def _ranged(values: Sequence[float], *, digits: int, bold: bool) -> str:
+    told = f"{pages.mean(values):.{digits}f}"
+    return f"{f'**{told}**' if bold else told} ({min(values):.{digits}f} to {max(values):.{digits}f})"
 
 
 def _all(values: Any) -> str:
     return " / ".join(dict.fromkeys(map(str, values)))
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / len(values)
 
 
 def _main() -> None:
@@ -175,7 +184,8 @@ def _main() -> None:
         collected = collect(given.paths)
         if not collected:
             raise ValueError(f"no results in {', '.join(map(str, given.paths))}")
-        reports = {corpus: report(corpus, results) for corpus, results in collected.items()}
+        speeds = read_speeds()
+        reports = {corpus: report(corpus, results, speeds=speeds) for corpus, results in collected.items()}
         for corpus, text in reports.items():
             print(f"## {corpus}\n\n{text}")
         if given.keep:
@@ -188,7 +198,7 @@ def _main() -> None:
             for corpus, found in collected.items():
                 draw_line(given.write.parent / figure_name(corpus), found, unit=UNITS[corpus])
         for page in given.brief:
-            write_brief(page, collected)
+            write_brief(page, collected, speeds=speeds)
     except (OSError, ValueError) as error:
         print(f"report.py: {error}", file=sys.stderr)
         sys.exit(2)

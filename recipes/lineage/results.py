@@ -20,11 +20,10 @@ Result = Mapping[str, Any]  # what score.py wrote of a run
 Results = Mapping[str, Mapping[int, Result]]  # by entry and seed
 
 KEPT = (
-    *("name", "seed", "bleu_lowercased", "bleu", "chrf", "signatures", "joined", "lengths", "longer", "parameters"),
-    *("steps", "learning_rate", "training_tokens", "training_seconds", "tokens_per_second", "translating_seconds"),
-    *("search", "data", "calque", "torch", "device"),
+    *("name", "seed", "bleu_lowercased", "bleu", "chrf", "signatures", "lengths", "longer", "parameters"),
+    *("steps", "learning_rate", "validations", "search", "data", "calque", "torch", "device"),
 )
-KEPT_OF_SEARCH = ("method", "beam", "length_penalty", "normalisation")
+KEPT_OF_SEARCH = ("beam", "length_penalty")
 
 
 def collect(paths: Sequence[Path]) -> dict[CorpusKind, Results]:
@@ -77,7 +76,7 @@ def _read(path: Path) -> Iterator[tuple[str, Result]]:
 
 
 def _compact(result: Result) -> dict[str, Any]:
-    """What the report needs; the digits left out are fewer than it shows, so that it stays the same."""
+    """What the report needs; the digits left out lie beyond those it shows, so that it stays the same."""
     kept = {key: result[key] for key in KEPT if key in result}
     kept["search"] = {key: result["search"][key] for key in KEPT_OF_SEARCH if key in result["search"]}
     rounded: dict[str, Any] = _rounded(kept)

@@ -1,4 +1,4 @@
-"""Scores one trained run and writes RUN/result.json: the test set, the same by length, and how fast it trained.
+"""Scores one trained run and writes RUN/result.json: the test set, and the same by length.
 
     python recipes/lineage/score.py RUN --name luong2015 --seed 1 --source test.en --reference test.de
 
@@ -8,10 +8,8 @@ joined ones it also says what they score at once, and when each of their sentenc
 
 import argparse
 import json
-import re
 import sys
-import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -31,7 +29,6 @@ from calque.translator import Translator
 from calque.translator.devices import DeviceName
 
 RESULT = "result.json"
-BEAM = 5
 
 Row = tuple[str, str, str]  # a source, its reference, its translation
 
@@ -43,24 +40,10 @@ class Pairs(NamedTuple):
     references: list[str]
 
 
-class Speed(NamedTuple):
-    """How a run trained: its target tokens, and how many of them a second."""
-
-    tokens: int
-    tokens_per_second: float
-
-    @property
-    def seconds(self) -> float:
-        """What all steps took, validations and checkpoints left out."""
-        return self.tokens / self.tokens_per_second
-
-
 def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: DeviceName) -> dict[str, Any]:
     """All that result.json tells, except what the run is called."""
     translator = calque.load(run, device=device)
-    started = time.monotonic()
     scored = {size: _translated(translator, joined(test, size=size, languages=languages)) for size in (1, *JOINED)}
-    seconds = time.monotonic() - started
     _, references, translations = zip(*scored[1], strict=True)
     scores = score_translations(translations, references)
     told = {"bleu_lowercased": scores.bleu_lowercased, "bleu": scores.bleu, "chrf": scores.chrf}
@@ -70,15 +53,9 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
         for each in (rows, rows[len(scored[1]) :], translated_apart(scored, language=languages[1]))
     )
     config, made = read_toml(run / "config.toml"), json.loads((run / "run.json").read_bytes())
-    speed = training_speed(
-        read_journal(run / "metrics.jsonl"),
-        read_journal(run / "timing.jsonl"),
-        resumed=resumed_steps((run / "log.txt").read_text(encoding="utf-8").splitlines()),
-    )
     return {
         **{name: metric.value for name, metric in told.items()},
         "signatures": {name: metric.signature for name, metric in told.items()},
-        "joined": {str(size): lowercased_bleu(*_columns(each)) for size, each in scored.items()},
         "lengths": {
             name: {
                 "sentences": count,
@@ -91,11 +68,11 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
         "parameters": sum(one.numel() for one in translator.model.parameters() if one.requires_grad),
         "steps": config["training"]["steps"],
         "learning_rate": config["training"]["optimiser"]["learning_rate"],
-        "training_tokens": speed.tokens,
-        "training_seconds": speed.seconds,
-        "tokens_per_second": speed.tokens_per_second,
-        "translating_seconds": seconds,
-        "search": {**config["search"], "beam": BEAM},
+        "training_seconds": sum(line["seconds"] for line in read_journal(run / "timing.jsonl")),
+        "validations": {
+            str(line["step"]): line["bleu"] for line in read_journal(run / "metrics.jsonl") if line["kind"] == "valid"
+        },
+        "search": config["search"],
         "data": digest(made["data"]),
         "calque": made["calque"],
         "torch": made["torch"],
@@ -126,29 +103,9 @@ def lowercased_bleu(translations: Sequence[str], references: Sequence[str]) -> f
     return bleu([line.lower() for line in translations], [line.lower() for line in references])
 
 
-def training_speed(
-    metrics: Iterable[dict[str, Any]], timing: Sequence[dict[str, Any]], *, resumed: Iterable[int]
-) -> Speed:
-    """From a run's journals. The first line after a resume is left out: its seconds are those of some of its tokens."""
-    after = {min((line["step"] for line in timing if line["step"] > step), default=0) for step in resumed}
-    whole = [line for line in timing if line["step"] not in after] or timing
-    tokens = sum(line["tokens_per_second"] * line["seconds"] for line in whole)
-    total = sum(line["tokens"] for line in metrics if line["kind"] == "train")
-    return Speed(total, tokens / sum(line["seconds"] for line in whole))
-
-
-def resumed_steps(log: Iterable[str]) -> list[int]:
-    """The steps at which a run went on, by its log."""
-    return [int(found[1]) for line in log if (found := re.search(r" going on from step (\d+)$", line))]
-
-
 def _translated(translator: Translator, pairs: Pairs) -> list[Row]:
-    translations = translator.translate(pairs.sources, beam=BEAM)
+    translations = translator.translate(pairs.sources)
     return list(zip(pairs.sources, pairs.references, translations, strict=True))
-
-
-def _columns(rows: Sequence[Row]) -> tuple[list[str], list[str]]:
-    return [row[2] for row in rows], [row[1] for row in rows]
 
 
 def _main() -> None:

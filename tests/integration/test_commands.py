@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import typer
+from rich.text import Text
 
 import calque
 from calque.commands.main import app
@@ -64,6 +65,16 @@ def test_help_has_an_example(path: tuple[str, ...], command: Command) -> None:
     assert (answer.code, answer.err) == (0, "")
     assert re.search(r"Examples?:", answer.out)
     assert f"calque {' '.join(path)}" in answer.out
+
+
+@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
+def test_no_word_of_a_help_is_taken_for_markup(path: tuple[str, ...]) -> None:
+    """`[model]` would be: typer shows helps by rich."""
+    found: Any = typer.main.get_command(app)
+    for name in path:
+        found = found.commands[name]
+    for text in (found.help, *(each.help for each in found.params)):
+        assert Text.from_markup(text or "").plain == (text or "")
 
 
 def test_help_lists_every_command_and_short_help_works(command: Command) -> None:

@@ -7,11 +7,11 @@ import typer
 
 def systems(
     name: Annotated[
-        str | None, typer.Argument(help="Print this system's model, as a config's [model] section.")
+        str | None, typer.Argument(help="Print this system's model, as the model section of a config.")
     ] = None,
     scale: Annotated[float, typer.Option(help="Multiply its widths, heads and layers, e.g. by 0.25.")] = 1.0,
 ) -> None:
-    """List the named systems with their papers, or print one as the [model] section of a config.
+    """List the named systems with their papers, or print one as the model section of a config.
 
     Examples:
 

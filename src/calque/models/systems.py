@@ -44,6 +44,8 @@ SUBWORDS = "subwords instead of words"
 BIASED = f"{SUBWORDS}; the output layer has a bias"
 DRAWN = "initial weights are PyTorch's, not orthogonal and Gaussian ones"
 
+_HALVES = "sines and cosines in halves instead of interleaved; attention's projections and the output layer have biases"
+
 SYSTEMS: dict[str, System] = {
     "cho2014": System(
         ModelConfig(
@@ -132,31 +134,31 @@ SYSTEMS: dict[str, System] = {
         _transformer(layers=6, width=512, feed_forward=2048, heads=8, norm="post"),
         "Transformer, 6+6 layers, width 512",
         "Vaswani et al. 2017, §3, table 3",
-        "sines and cosines in halves instead of interleaved; attention's projections and the output layer have biases",
+        _HALVES,
     ),
     "vaswani2017-big": System(
         _transformer(layers=6, width=1024, feed_forward=4096, heads=16, norm="post", dropout=0.3),
         "Transformer, 6+6 layers, width 1,024",
         "Vaswani et al. 2017, §3, table 3",
-        "sines and cosines in halves instead of interleaved; attention's projections and the output layer have biases",
+        _HALVES,
     ),
     "tiny": System(
         _transformer(layers=2, width=128, feed_forward=512, heads=4),
         "Transformer, 2+2 layers, width 128: minutes on a laptop",
         "Vaswani et al. 2017, §3",
-        "pre-norm; our own size",
+        f"our own size; pre-norm; {_HALVES}",
     ),
     "small": System(
         _transformer(layers=3, width=256, feed_forward=1024, heads=4),
         "Transformer, 3+3 layers, width 256: tens of thousands of pairs",
         "Vaswani et al. 2017, §3",
-        "pre-norm; our own size",
+        f"our own size; pre-norm; {_HALVES}",
     ),
     "base": System(
         _transformer(layers=6, width=512, feed_forward=2048, heads=8),
         "Transformer, 6+6 layers, width 512: millions of pairs, on a GPU",
         "Vaswani et al. 2017, §3",
-        "pre-norm where the paper has post-norm",
+        f"pre-norm where the paper has post-norm; {_HALVES}",
     ),
     "fast": System(
         ModelConfig(
@@ -166,7 +168,7 @@ SYSTEMS: dict[str, System] = {
         ),
         "Transformer, 8 encoder and 2 decoder layers, width 256, SSRU in the decoder: quick to translate",
         "Kim et al. 2019, §3; Kasai et al. 2021",
-        "pre-norm; our own size",
+        f"our own size; pre-norm; {_HALVES}",
     ),
 }
 
