@@ -29,7 +29,7 @@ class Entry(NamedTuple):
     system: str
     scale: float
     family: Family
-    cost: int  # seconds that 2,500 steps of single sentences took on an H200 shared by 16: what starts first
+    cost: int  # how long it takes, about, beside the others: the slowest may start first
     claim: str  # what of a paper is looked at with it
     changes: tuple[str, ...] = ()  # laid over the system
     rate: float = RATE  # the peak of its learning rate
