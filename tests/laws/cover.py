@@ -8,20 +8,22 @@ Choice = dict[str, Any]
 
 
 def pairwise(
-    options: Mapping[str, Sequence[Any]], *, allowed: Callable[[Choice], bool] = lambda _: True
+    options: Mapping[str, Sequence[Any]], *, read: Callable[[Choice], Choice | None] = lambda choice: choice
 ) -> list[Choice]:
-    """Combinations that cover every pair of values which some allowed combination holds; the same ones every time.
+    """Combinations that cover every pair of settings which some combination reads; the same ones every time.
 
-    Greedy: the next combination is the allowed one that holds most pairs not yet covered.
+    `read` says which settings of a combination do something in it, or None where it cannot be built: what is idle
+    counts for nothing, and is left out of the combinations given. Greedy: the next one is that which holds most pairs
+    not yet covered.
     """
-    everything = [dict(zip(options, values, strict=True)) for values in itertools.product(*options.values())]
-    possible = [each for each in everything if allowed(each)]
-    missing = set().union(*map(pairs, possible))
+    everything = (dict(zip(options, values, strict=True)) for values in itertools.product(*options.values()))
+    possible = [(each, pairs(each)) for each in _distinct(map(read, everything))]
+    missing = set().union(*(held for _, held in possible))
     chosen = []
     while missing:
-        best = max(possible, key=lambda each: len(pairs(each) & missing))
+        best, held = max(possible, key=lambda each: len(each[1] & missing))
         chosen.append(best)
-        missing -= pairs(best)
+        missing -= held
     return chosen
 
 
@@ -34,3 +36,7 @@ def name(choice: Choice) -> str:
     """A combination in a word: its values, and the names of what is on."""
     said = [key if value is True else str(value) for key, value in choice.items() if value is not False]
     return " ".join(said)
+
+
+def _distinct(choices):
+    return {tuple(choice.items()): choice for choice in choices if choice is not None}.values()

@@ -31,6 +31,13 @@ def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=Non
     return ModelConfig(encoder=encoder(cell, bidirectional=bidirectional, layers=layers), decoder=decoder)
 
 
+def _deep():
+    """As deep as the deepest system of its time (Wu 2016), without its attention and its bidirectional layer."""
+    sides = {"layers": 8, "connection": "residual"}
+    decoder = LuongConfig(width=6, embedding=7, **sides)
+    return ModelConfig(encoder=encoder(bidirectional=False, **sides), decoder=decoder)
+
+
 def _bahdanau(cell="gru-original", *, copies=False, width=9, **options):
     attention = _attention(AdditiveAttentionConfig, **options)
     decoder = BahdanauConfig(cell=cell, width=width, embedding=7, attention=attention, readout=8, copies=copies)
@@ -71,10 +78,11 @@ MODELS: dict[str, ModelConfig] = {
     "luong-dot-feeding": _luong(score="dot"),
     "luong-general": _luong(feeding=False, bidirectional=False),
     "luong-general-feeding": _luong(),
-    "luong-concat": _luong("gru", score="concat", feeding=False),
+    "luong-concat": _luong("gru", score="concat", feeding=False, layers=1),
     "luong-concat-feeding": _luong("gru", score="concat", layers=1),
     "luong-rnn-feeding": _luong("rnn"),
     "luong-gru-original-feeding": _luong("gru-original"),
+    "luong-8-residual-feeding": _deep(),
     "bahdanau": _bahdanau(),
     "bahdanau-lstm": _bahdanau("lstm"),
     "gnmt": _gnmt(),

@@ -18,17 +18,44 @@ from tests.laws.cover import name, pairwise
 WIDTH = {"width": 6, "embedding": 6}
 BLOCKS = {"layers": 2, "width": 6, "heads": 3, "feed_forward": 10}
 ADDITIVE = AdditiveAttentionConfig(alignment=5)
+CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 OPTIONS = {
     "encoder": ["forward", "both ways", "convolutional", "mean", "transformer"],
     "decoder": ["recurrent", "cho", "bahdanau", "luong", "feeding", "gnmt", "convolutional", "transformer"],
-    "cell": ["rnn", "rnn-relu", "lstm", "gru", "gru-original"],
+    "cell": CELLS,
     "connection": ["none", "residual", "dense", "highway"],
     "layer_norm": [False, True],
+    "bridge": ["copy", "tanh", "backward", "zero"],
     "output": ["full", "sampled", "adaptive"],
+}
+STACK = {"cell", "connection", "layer_norm", "bridge"}
+OWN = {  # what a decoder reads beside its encoder and its output layer
+    "recurrent": STACK,
+    "luong": STACK,
+    "feeding": STACK,
+    "gnmt": STACK - {"layer_norm"},
+    "bahdanau": {"cell", "bridge"},
 }
 
 
-def _encoder(kind, cell):
+def _read(choice):
+    own = OWN.get(choice["decoder"], set())
+    found = {key: value for key, value in choice.items() if key in {"encoder", "decoder", "output", *own}}
+    return None if _impossible(**found) else found
+
+
+def _impossible(encoder, decoder, bridge=None, connection=None, **_):
+    """Whether a bridge finds no such states, or leaves states that no one reads, or layers cannot be so connected."""
+    return (
+        (bridge == "copy" and decoder != "bahdanau" and encoder not in ("forward", "both ways"))
+        or (bridge == "backward" and encoder != "both ways")
+        or (bridge in ("backward", "zero") and decoder == "recurrent")
+        or (connection == "dense" and decoder == "gnmt")
+    )
+
+
+def _encoder(kind, *, cell="lstm", **options):
+    """Of the cells the one after the decoder's, so that states of one part meet those of two."""
     match kind:
         case "convolutional":
             return ConvolutionalEncoderConfig(layers=2, kernel=3, **WIDTH)
@@ -37,40 +64,38 @@ def _encoder(kind, cell):
         case "transformer":
             return TransformerEncoderConfig(**BLOCKS)
         case _:
-            return RecurrentEncoderConfig(cell=cell, layers=2, bidirectional=kind == "both ways", **WIDTH)
+            other = CELLS[(CELLS.index(cell) + 1) % len(CELLS)]
+            ways = kind == "both ways"
+            return RecurrentEncoderConfig(cell=other, layers=3, bidirectional=ways, **options, **WIDTH)
 
 
-def _decoder(kind, *, cell, connection, layer_norm):
-    stack = {"cell": cell, "layers": 2, "bridge": "tanh", "connection": connection, "layer_norm": layer_norm, **WIDTH}
+def _decoder(kind, **own):
     match kind:
         case "recurrent":
-            return RecurrentDecoderConfig(**stack)
+            return RecurrentDecoderConfig(layers=2, **own, **WIDTH)
         case "luong" | "feeding":
-            return LuongConfig(**stack, input_feeding=kind == "feeding")
+            return LuongConfig(layers=2, input_feeding=kind == "feeding", **own, **WIDTH)
         case "cho":
             return ChoConfig(readout=8, **WIDTH)
         case "bahdanau":
-            return BahdanauConfig(cell=cell, readout=8, bridge="tanh", attention=ADDITIVE, **WIDTH)
+            return BahdanauConfig(readout=8, attention=ADDITIVE, **own, **WIDTH)
         case "gnmt":
-            plain = "none" if connection == "dense" else connection
-            return GnmtConfig(cell=cell, layers=3, bridge="tanh", connection=plain, attention=ADDITIVE, **WIDTH)
+            return GnmtConfig(layers=3, attention=ADDITIVE, **own, **WIDTH)
         case "convolutional":
             return ConvolutionalDecoderConfig(layers=2, kernel=3, **WIDTH)
         case _:
             return TransformerDecoderConfig(**BLOCKS)
 
 
-def _build(encoder, decoder, cell, connection, layer_norm, output):
+def _build(encoder, decoder, output, **own):
+    """Recurrent layers are connected and normalised alike on both sides."""
     outputs = {
         "full": FullOutputConfig(),
         "sampled": SampledOutputConfig(samples=7),
         "adaptive": AdaptiveOutputConfig(cutoffs=(4, 7), shrink=2.0),
     }
-    return ModelConfig(
-        encoder=_encoder(encoder, cell),
-        decoder=_decoder(decoder, cell=cell, connection=connection, layer_norm=layer_norm),
-        output=outputs[output],
-    )
+    below = {key: value for key, value in own.items() if key != "bridge"}
+    return ModelConfig(encoder=_encoder(encoder, **below), decoder=_decoder(decoder, **own), output=outputs[output])
 
 
-MODELS: dict[str, ModelConfig] = {f"mixed {name(each)}": _build(**each) for each in pairwise(OPTIONS)}
+MODELS: dict[str, ModelConfig] = {f"mixed {name(each)}": _build(**each) for each in pairwise(OPTIONS, read=_read)}
