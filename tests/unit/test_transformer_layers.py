@@ -1,4 +1,4 @@
-"""The variants' layers: gradients by differences, second ways to the same numbers, PyTorch's own where it has them."""
+"""The variants' layers: second ways to the same numbers, PyTorch's own where it has them."""
 
 import pytest
 import torch
@@ -6,12 +6,11 @@ from tests.laws.models import loud
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.layers.copying import CopyGate
-from calque.layers.feed_forward import FeedForward, GELUFeedForward, SwiGLUFeedForward
-from calque.layers.mixers import SSRU, AverageAttention, recur
+from calque.layers.feed_forward import FeedForward, SwiGLUFeedForward
+from calque.layers.mixers import AverageAttention, recur
 from calque.layers.multihead import Chunk, KeysValues, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import build_norm
-from calque.layers.positions import LearnedPositions, rotate, sinusoids
+from calque.layers.positions import rotate, sinusoids
 
 ROWS, SIZE, WIDTH, HEADS = 2, 5, 8, 4
 
@@ -36,57 +35,6 @@ def _relative(key_value_heads: int | None = None) -> RelativeMultiHead:
 
 def _multihead(key_value_heads: int | None = None) -> MultiHead:
     return MultiHead(WIDTH, memory_width=WIDTH, heads=HEADS, dropout=0.0, key_value_heads=key_value_heads)
-
-
-TURN = sinusoids(SIZE, width=WIDTH // HEADS).expand(ROWS, -1, -1)
-FUNCTIONS = {
-    "layer norm": (lambda: build_norm("layer", width=WIDTH), lambda layer, inputs: layer(inputs)),
-    "rms norm": (lambda: build_norm("rms", width=WIDTH), lambda layer, inputs: layer(inputs)),
-    "gelu": (lambda: GELUFeedForward(WIDTH, inner=3, dropout=0.0), lambda layer, inputs: layer(inputs)),
-    "swiglu": (lambda: SwiGLUFeedForward(WIDTH, inner=3, dropout=0.0), lambda layer, inputs: layer(inputs)),
-    "learned positions": (
-        lambda: LearnedPositions(WIDTH, maximum=3),
-        lambda layer, inputs: inputs * layer(torch.arange(SIZE), size=SIZE, like=inputs),
-    ),
-    "rotary": (_multihead, lambda layer, inputs: around(layer, inputs, turn=TURN)),
-    "relative": (_relative, around),
-    "grouped": (lambda: _multihead(2), around),
-    "relative, multi-query": (lambda: _relative(1), around),
-    "ssru": (lambda: SSRU(WIDTH), lambda layer, inputs: layer.read(inputs, inputs[:, 0], chunk())[0]),
-    "average": (
-        lambda: AverageAttention(WIDTH, feed_forward=GELUFeedForward(WIDTH, inner=3, dropout=0.0)),
-        lambda layer, inputs: layer.read(inputs, inputs[:, 0], chunk(3))[0],
-    ),
-    "copy gate": (
-        lambda: CopyGate(context=WIDTH, state=WIDTH, inputs=WIDTH),
-        lambda layer, inputs: layer(inputs, inputs.sin(), inputs.cos()),
-    ),
-}
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_gradients_are_those_of_small_differences(name: str) -> None:
-    build, function = FUNCTIONS[name]
-    layer = loud(build())
-    parameters = dict(layer.named_parameters())
-
-    def value(inputs: Tensor, *weights: Tensor) -> Tensor:
-        named = dict(zip(parameters, weights, strict=True))
-        return torch.func.functional_call(Calling(layer, function), {f"layer.{k}": v for k, v in named.items()}, inputs)
-
-    inputs = random(ROWS, SIZE, WIDTH).requires_grad_()
-    assert torch.autograd.gradcheck(value, (inputs, *parameters.values()), fast_mode=True)
-
-
-class Calling(nn.Module):
-    """A layer with the function that is asked of it."""
-
-    def __init__(self, layer: nn.Module, function) -> None:
-        super().__init__()
-        self.layer, self.function = layer, function
-
-    def forward(self, inputs: Tensor) -> Tensor:
-        return self.function(self.layer, inputs)
 
 
 @torch.no_grad()

@@ -4,10 +4,8 @@ import math
 
 import pytest
 import torch
-from tests.laws.cover import name, pairwise
 from tests.laws.models import loud
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from calque.layers import attention as module
 from calque.layers.attention import Attention, AttentionConfig, fold, masked_softmax, unfold
@@ -46,31 +44,6 @@ def test_nothing_flows_back_to_what_is_masked() -> None:
     found.context.square().sum().backward()
     assert not values.grad[:, 2].any()
     assert values.grad[:, [0, 1, 3]].all()
-
-
-COVER = pairwise(
-    {
-        "score": ["general", "additive", "location"],
-        "reach": ["global", "local-m", "local-p"],
-        "gated": [False, True],
-        "coverage": [False, True],
-    }
-)
-
-
-@pytest.mark.parametrize("options", COVER, ids=name)
-def test_gradients(options: dict) -> None:
-    attention = build(**options)
-    queries, values = random(2, 3, WIDTH).requires_grad_(), random(2, 4, MEMORY).requires_grad_()
-    mask = torch.tensor([[True] * 4, [True, True, False, False]])
-
-    def look(queries: Tensor, values: Tensor):
-        context = attention.prepare(values, mask)
-        found, state = attention(queries, attention.start(context), context)
-        covered = () if state.coverage is None else (state.coverage,)
-        return found.context, found.weights, *found.losses.values(), *covered
-
-    assert gradcheck(look, (queries, values))
 
 
 @pytest.mark.parametrize("reach", ["local-m", "local-p"])

@@ -4,7 +4,6 @@ import pytest
 import torch
 from tests.laws.models import loud
 from torch import Tensor, nn
-from torch.autograd import gradcheck
 from torch.nn import functional as F
 from torch.nn.utils.parametrizations import weight_norm
 
@@ -75,29 +74,6 @@ def test_a_gate_passes_on_the_variance_of_a_small_input() -> None:
     torch.manual_seed(0)
     layer, window = GatedConvolution(256, kernel=3), torch.randn(16, 66, 256)
     assert layer(0.05 * window).var().item() == pytest.approx(0.05**2, rel=0.05)
-
-
-@pytest.mark.parametrize("kernel", KERNELS)
-def test_gradients_of_the_gated_convolution(kernel: int) -> None:
-    layer = loud(GatedConvolution(3, kernel=kernel))
-    window = random(2, kernel + 2, 3).requires_grad_()
-    names, weights = zip(*layer.named_parameters(), strict=True)
-
-    def call(window: Tensor, *weights: Tensor) -> Tensor:
-        return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (window,))
-
-    assert gradcheck(call, (window, *weights))
-
-
-def test_gradients_of_the_normalised_linear() -> None:
-    layer = loud(NormalisedLinear(4, outputs=3))
-    inputs = random(2, 4).requires_grad_()
-    names, weights = zip(*layer.named_parameters(), strict=True)
-
-    def call(inputs: Tensor, *weights: Tensor) -> Tensor:
-        return torch.func.functional_call(layer, dict(zip(names, weights, strict=True)), (inputs,))
-
-    assert gradcheck(call, (inputs, *weights))
 
 
 def test_scaled_gradients_leave_the_values_alone() -> None:

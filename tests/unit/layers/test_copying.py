@@ -2,10 +2,9 @@
 
 import pytest
 import torch
-from tests.laws.models import loud
 from torch.autograd import gradcheck
 
-from calque.layers.copying import CopyGate, copy_probs, mixture, mixture_loss
+from calque.layers.copying import copy_probs, mixture, mixture_loss
 
 SENTENCES, BEAMS, STEPS, SOURCE, WORDS = 2, 3, 4, 5, 7
 TOKENS = torch.tensor([[1, 3, 1, 7, 8], [6, 7, 7, 0, 0]])  # 7 and 8 are outside the vocabulary
@@ -99,9 +98,3 @@ def test_attention_that_is_dampened_is_still_shared_out_in_full() -> None:
     log_probs, gate, attention = parts()
     whole = mixture(log_probs, gate=gate, attention=attention, tokens=TOKENS)
     torch.testing.assert_close(mixture(log_probs, gate=gate, attention=0.3 * attention, tokens=TOKENS), whole)
-
-
-def test_gradients_of_the_gate() -> None:
-    gate = loud(CopyGate(context=3, state=4, inputs=2))
-    inputs = [torch.randn(2, 3, size, dtype=torch.float64, requires_grad=True) for size in (3, 4, 2)]
-    assert gradcheck(gate, inputs)

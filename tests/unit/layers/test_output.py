@@ -104,31 +104,6 @@ def test_ignored_targets_lose_nothing_and_teach_nothing(kind: str, ignored: int,
     assert gradient[[1, 3]].all()
 
 
-@pytest.mark.parametrize("training", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_gradients_are_those_of_finite_differences(kind: str, training: bool) -> None:
-    layer = layer_of(kind).train(training)
-    hidden = torch.randn(VOCABULARY, WIDTH, dtype=torch.float64, requires_grad=True)
-    call, names = Loss(layer), [f"layer.{name}" for name, value in layer.named_parameters() if value.requires_grad]
-
-    def losses(hidden: torch.Tensor, *values: torch.Tensor) -> torch.Tensor:
-        torch.manual_seed(3)
-        return torch.func.functional_call(call, dict(zip(names, values, strict=True)), hidden)
-
-    assert torch.autograd.gradcheck(losses, (hidden, *(call.get_parameter(name) for name in names)))
-
-
-class Loss(torch.nn.Module):
-    """The loss of every word, as a forward."""
-
-    def __init__(self, layer: OutputLayer) -> None:
-        super().__init__()
-        self.layer = layer
-
-    def forward(self, hidden: torch.Tensor) -> torch.Tensor:
-        return self.layer.loss(hidden, torch.arange(VOCABULARY), smoothing=0.0)
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @torch.no_grad()

@@ -6,7 +6,6 @@ import pytest
 import torch
 from tests.laws.models import loud
 from torch import Tensor
-from torch.autograd import gradcheck
 
 from calque.layers.scores import AdditiveScore, Score, ScoreName, build_score
 
@@ -82,11 +81,3 @@ def test_width_of_the_hidden_layer(name: ScoreName, width: int) -> None:
 def test_products_need_equal_widths(name: ScoreName) -> None:
     with pytest.raises(ValueError, match="decoder has 6, the memory 8; use score = 'general'"):
         build_score(name, query_width=WIDTH, memory_width=MEMORY, width=1, longest=1, covered=False)
-
-
-@pytest.mark.parametrize("name", SCORES)
-def test_gradients(name: ScoreName) -> None:
-    score = build(name, covered=True)
-    queries, memory = random(2, 3, WIDTH).requires_grad_(), random(2, 4, memory_width(name)).requires_grad_()
-    coverage = random(2, 3, 4).requires_grad_()
-    assert gradcheck(lambda q, m, c: score(q, score.keys(m), c), (queries, memory, coverage))

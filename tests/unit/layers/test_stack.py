@@ -4,7 +4,6 @@ import pytest
 import torch
 from tests.laws.cover import name, pairwise
 from tests.laws.models import loud
-from torch.autograd import gradcheck
 
 from calque.layers.connections import Connection
 from calque.layers.recurrent import state_parts
@@ -109,14 +108,6 @@ def test_noise_is_for_training_only_and_as_strong_as_asked() -> None:
     disturbed, _ = stack.train()(inputs, state)
     assert (disturbed - still).std().item() == pytest.approx(0.3, rel=0.05)
     assert torch.equal(stack.eval()(inputs, state)[0], still)
-
-
-@pytest.mark.parametrize("connection", CONNECTIONS)
-def test_gradients(connection: str) -> None:
-    stack = build(cell="rnn", connection=connection)
-    state, inputs = first(stack), some(2, 3, INPUTS).requires_grad_()
-    state = state._replace(parts=tuple(part[:2] for part in state.parts))
-    assert gradcheck(lambda inputs: stack(inputs, state)[0], (inputs,))
 
 
 def test_highway_carries_at_first() -> None:

@@ -4,16 +4,13 @@ import pytest
 import torch
 from pydantic import ValidationError
 from tests.laws.models import SIZES, SOURCE, loud, source, target
-from torch.autograd import gradcheck
 
 from calque.errors import ConfigError
 from calque.models import convolutional
 from calque.models.convolutional import (
-    ConvolutionalContext,
     ConvolutionalDecoderConfig,
     ConvolutionalEncoder,
     ConvolutionalEncoderConfig,
-    DecoderLayer,
 )
 from calque.models.mean import MeanEncoder, MeanEncoderConfig
 from calque.models.model import Model, ModelConfig
@@ -108,16 +105,3 @@ def test_a_memory_that_does_not_fit_is_refused_with_the_way_out(name: str) -> No
     encoder, message = UNFIT[name]
     with pytest.raises(ConfigError, match=f"model.decoder: .*{message}"):
         Model(ModelConfig(encoder=encoder, decoder=ConvolutionalDecoderConfig(embedding=8)), sizes=SIZES)
-
-
-def test_gradients_of_a_layers_attention() -> None:
-    layer = loud(DecoderLayer(ConvolutionalDecoderConfig(width=3, embedding=2)))
-    shapes = [(4, 2, 3), (4, 2, 2), (2, 3, 2), (2, 3, 2)]  # two sentences, two hypotheses each
-    tensors = [torch.randn(shape, dtype=torch.float64, requires_grad=True) for shape in shapes]
-    mask = torch.tensor([[True] * 3, [True, True, False]])
-
-    def call(gated, embedded, keys, values, *_weights):  # gradcheck changes the layer's own in place
-        return layer.attend(gated, embedded, ConvolutionalContext(keys, values, mask))[:2]
-
-    attention = [*layer.query.parameters(), *layer.found.parameters()]
-    assert gradcheck(call, (*tensors, *attention))

@@ -1,0 +1,81 @@
+"""Gradients of a layer against differences, and which layers have no such test."""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from types import ModuleType
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import gradcheck
+
+from tests.laws.models import loud
+
+Shape = tuple[int, ...]
+SUMS = 5
+
+
+class Case(NamedTuple):
+    """A layer, what is asked of it, and the shapes of the inputs it is asked with."""
+
+    build: Callable[[], nn.Module]
+    call: Callable[..., Any]  # of the layer and its inputs; of the tree of tensors it gives, all numbers count
+    shapes: Collection[Shape]
+
+
+def forward(build: Callable[[], nn.Module], *shapes: Shape) -> Case:
+    """The layer called with inputs of these shapes."""
+    return Case(build, lambda layer, *inputs: layer(*inputs), shapes)
+
+
+def check(case: Case, *, fast: bool = False) -> None:
+    """In training mode and float64, what is drawn being drawn alike each time.
+
+    The slope of a few random sums of all that comes out, by each number that goes in; fast: by each tensor, along a
+    random direction.
+    """
+    layer = loud(case.build()).train()
+    generator = torch.Generator().manual_seed(1)
+
+    def random(*shape: int) -> Tensor:
+        return torch.randn(shape, dtype=torch.float64, generator=generator)
+
+    inputs = [random(*shape).requires_grad_() for shape in case.shapes]
+    weights = {name: weight for name, weight in layer.named_parameters() if weight.requires_grad}
+
+    def everything() -> Tensor:
+        torch.default_generator.manual_seed(2)  # torch.manual_seed takes longer than most layers
+        return torch.cat(list(numbers(case.call(layer, *inputs))))
+
+    sums = random(SUMS, len(everything()))
+    (sums @ everything()).sum().backward()
+    idle = [name for name, weight in weights.items() if weight.grad is None or not weight.grad.any()]
+    assert not idle, f"weights that change nothing: {idle}"
+    # gradcheck moves inputs and weights in place
+    assert gradcheck(lambda *_tensors: sums @ everything(), (*inputs, *weights.values()), fast_mode=fast)
+
+
+def numbers(tree: Any) -> Iterator[Tensor]:
+    """Of a tree of tensors, those that can have a gradient, flat."""
+    match tree:
+        case Tensor() if tree.is_floating_point():
+            yield tree.flatten()
+        case Mapping():
+            yield from numbers(tuple(tree.values()))
+        case tuple() | list():
+            for part in tree:
+                yield from numbers(part)
+
+
+def unchecked(package: ModuleType, *, cases: Iterable[Case], without: Collection[type[nn.Module]]) -> set[str]:
+    """The layers defined in a package that are neither those of a case nor among those without."""
+    found = pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
+    modules = [importlib.import_module(each.name) for each in found]
+    defined = {
+        kind
+        for module in modules
+        for kind in vars(module).values()
+        if isinstance(kind, type) and issubclass(kind, nn.Module) and kind.__module__ == module.__name__
+    }
+    return {kind.__qualname__ for kind in defined - {type(case.build()) for case in cases} - set(without)}

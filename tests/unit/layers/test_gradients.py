@@ -1,0 +1,302 @@
+"""Gradients of every layer and of what is written by hand inside them, against differences, in training mode."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from tests.laws.cover import name, pairwise
+from tests.laws.slopes import Case, Shape, check, forward, unchecked
+from torch import Tensor, nn
+from torch.autograd.gradcheck import GradcheckError
+
+from calque import layers
+from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
+from calque.layers.attention import Attention, AttentionConfig, PositionPredictor, masked_softmax
+from calque.layers.connections import Connection
+from calque.layers.convolution import GatedConvolution, NormalisedLinear, normalised
+from calque.layers.copying import CopyGate
+from calque.layers.feed_forward import build_feed_forward
+from calque.layers.maxout import Maxout
+from calque.layers.mixers import SSRU, AverageAttention, Carrying, recur
+from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
+from calque.layers.normalisation import build_norm
+from calque.layers.output import FullOutput, OutputLayer
+from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoids
+from calque.layers.recurrent import Recurrence, state_parts
+from calque.layers.reinforce import Draws, MovingBaseline, reinforced
+from calque.layers.sampled import SampledOutput, SampledOutputConfig
+from calque.layers.scores import Score, build_score
+from calque.layers.stack import RecurrentStack, StackConfig, apart
+from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, Residual
+from calque.tensors import at_last, reverse_within, running_sum, select_rows
+
+ROWS, SIZE, WIDTH, HEADS, WORDS, DROPOUT = 2, 3, 4, 2, 5, 0.3
+WHOLE = (ROWS, SIZE, WIDTH)
+LENGTHS = torch.tensor([SIZE, 2])
+MASK = torch.arange(SIZE) < LENGTHS[:, None]
+CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
+CONNECTIONS = ["none", "residual", "dense", "highway"]
+WITHOUT = {
+    Carrying,  # says what its kinds do, as the next two
+    OutputLayer,
+    Score,
+    MovingBaseline,  # follows rewards, not a gradient
+    Sinusoids,  # no weights, and whole numbers as inputs
+}
+
+
+# --- One layer, number by number ---
+
+
+def recurrence(cell: str, *, layer_norm: bool) -> Case:
+    """At once, step by step with dropout and rows that end, and with inputs that come in two parts."""
+    keep = torch.tensor([[2.0, 0, 2], [0, 2, 2]], dtype=torch.float64)
+
+    def call(layer: Recurrence, inputs: Tensor, *state: Tensor) -> Any:
+        in_parts = layer.step(layer.project(inputs[:, 0, :1]) + layer.rest(1)(inputs[:, 0, 1:]), state)
+        return layer(inputs, state), layer.unrolled(inputs, state, keep=keep, lengths=LENGTHS), in_parts
+
+    build = partial(Recurrence, cell, input_width=2, width=3, layer_norm=layer_norm)
+    return Case(build, call, [(ROWS, SIZE, 2), *[(ROWS, 3)] * state_parts(cell)])
+
+
+def score(kind: str) -> Case:
+    def call(layer: Score, queries: Tensor, memory: Tensor, coverage: Tensor) -> Tensor:
+        return layer(queries, layer.keys(memory), coverage)
+
+    build = partial(build_score, kind, query_width=WIDTH, memory_width=WIDTH, width=3, longest=2, covered=True)
+    return Case(build, call, [(ROWS, 2, WIDTH), WHOLE, (ROWS, 2, SIZE)])
+
+
+def attention(options: dict[str, Any]) -> Case:
+    """Of two hypotheses a sentence, with its losses and, where it draws, how likely that was."""
+    sizes = {"additive": {"alignment": 3}, "location": {"longest": 2}}.get(options["score"], {})
+    window = {} if options["reach"] == "global" else {"window": 1}
+    config = AttentionConfig(**options, **sizes, **window)
+
+    def call(layer: Attention, queries: Tensor, values: Tensor) -> Any:
+        context = layer.prepare(values, MASK)
+        twice = torch.arange(ROWS).repeat_interleave(2)
+        return layer(queries, select_rows(layer.start(context), twice), context)
+
+    build = partial(Attention, config, query_width=WIDTH, memory_width=3)
+    return Case(build, call, [(2 * ROWS, 2, WIDTH), (ROWS, SIZE, 3)])
+
+
+def heads(kind: Callable[..., MultiHead], *, key_value_heads: int | None = None, turn: Tensor | None = None) -> Case:
+    """Self-attention of a chunk alone and after another, attention over a masked memory, and where it looks."""
+    later = torch.ones(ROWS, 1, SIZE, 2 * SIZE, dtype=torch.bool).tril(SIZE)
+
+    def call(layer: MultiHead, inputs: Tensor, memory: Tensor) -> Any:
+        first, past = layer.read(memory, layer.start(ROWS, like=memory), chunk(turn=turn))
+        second, _ = layer.read(inputs, past, chunk(turn=turn, mask=later))
+        kept, sight = layer.remember(memory), MASK[:, None, None]
+        return first, second, layer(inputs, kept, sight), layer.weights(layer.queries(inputs), kept.keys, sight)
+
+    build = partial(kind, WIDTH, heads=HEADS, dropout=DROPOUT, key_value_heads=key_value_heads)
+    return Case(build, call, [WHOLE, WHOLE])
+
+
+def chunk(*, turn: Tensor | None = None, mask: Tensor | None = None) -> Chunk:
+    return Chunk(2 + torch.arange(SIZE).expand(ROWS, -1), mask, turn)
+
+
+def carrying(build: Callable[[], Carrying]) -> Case:
+    return Case(build, lambda layer, inputs, carried: layer.read(inputs, carried, chunk()), [WHOLE, (ROWS, WIDTH)])
+
+
+def feed_forward(activation: str) -> nn.Module:
+    return build_feed_forward(activation, width=WIDTH, inner=3, dropout=DROPOUT)
+
+
+def output(kind: Callable[..., OutputLayer], *, smoothing: float = 0.0) -> Case:
+    def build() -> OutputLayer:
+        layer = kind(vocabulary_size=WORDS, width=WIDTH)
+        layer.learn_frequencies(torch.tensor([0, 9, 1, 30, 2]))
+        return layer
+
+    def call(layer: OutputLayer, hidden: Tensor) -> Any:
+        return layer.loss(hidden, torch.arange(WORDS), smoothing=smoothing), layer.log_probs(hidden[:2])
+
+    return Case(build, call, [(WORDS, WIDTH)])
+
+
+def shape(**options: Any) -> BlockShape:
+    return BlockShape(WIDTH, HEADS, inner=3, dropouts=Dropouts(DROPOUT, DROPOUT, DROPOUT), **options)
+
+
+def around(place: str) -> Case:
+    def call(layer: Residual, stream: Tensor, found: Tensor) -> Tensor:
+        return layer.leave(stream, layer.enter(stream) * found)
+
+    return Case(lambda: Residual(shape(place=place)), call, [WHOLE, WHOLE])
+
+
+def positions(layer: LearnedPositions, inputs: Tensor) -> Tensor:
+    return inputs * layer(torch.arange(SIZE), size=SIZE, like=inputs)
+
+
+ATTENTIONS = pairwise(
+    {
+        "score": ["general", "additive", "location"],
+        "reach": ["global", "local-m", "local-p"],
+        "choice": ["soft", "hard"],
+        "gated": [False, True],
+        "coverage": [False, True],
+    }
+)
+plain, relative = partial(MultiHead, memory_width=WIDTH), partial(RelativeMultiHead, reach=1)
+turn = sinusoids(SIZE, width=WIDTH // HEADS).expand(ROWS, -1, -1)
+ONE = {
+    **{cell: recurrence(cell, layer_norm=False) for cell in CELLS},
+    **{f"{cell}, normalised": recurrence(cell, layer_norm=True) for cell in CELLS},
+    **{
+        f"connection {kind}": forward(
+            partial(Connection, kind, layer=0 if kind == "dense" else 1, layers=2, width=WIDTH), WHOLE, WHOLE
+        )
+        for kind in CONNECTIONS
+    },
+    **{f"score {kind}": score(kind) for kind in ("dot", "scaled_dot", "general", "concat", "additive", "location")},
+    **{f"attention {name(options)}": attention(options) for options in ATTENTIONS},
+    "position predictor": forward(lambda: PositionPredictor(WIDTH), WHOLE),
+    "copy gate": forward(lambda: CopyGate(context=3, state=WIDTH, inputs=2), (2, 2, 3), (2, 2, WIDTH), (2, 2, 2)),
+    "maxout": forward(lambda: Maxout(WIDTH + 2, units=3), WHOLE, (ROWS, SIZE, 2)),
+    "normalised linear": forward(lambda: NormalisedLinear(WIDTH, outputs=3), WHOLE),
+    **{
+        f"convolution of {kernel}": forward(partial(GatedConvolution, 3, kernel=kernel), (ROWS, kernel + 2, 3))
+        for kernel in (1, 2, 3)
+    },
+    **{f"norm {kind}": forward(partial(build_norm, kind, width=WIDTH), WHOLE) for kind in ("layer", "rms")},
+    **{f"feed-forward {kind}": forward(partial(feed_forward, kind), WHOLE) for kind in ("relu", "gelu", "swiglu")},
+    "learned positions": Case(lambda: LearnedPositions(WIDTH, maximum=2), positions, [WHOLE]),
+    "heads": heads(plain),
+    "heads, grouped": heads(plain, key_value_heads=1),
+    "heads, rotary": heads(plain, turn=turn),
+    "heads, relative": heads(relative),
+    "heads, relative and grouped": heads(relative, key_value_heads=1),
+    "ssru": carrying(lambda: SSRU(WIDTH)),
+    "average attention": carrying(lambda: AverageAttention(WIDTH, feed_forward=feed_forward("relu"))),
+    **{f"{place}-norm": around(place) for place in ("pre", "post")},
+    "full output": output(FullOutput, smoothing=0.1),
+    "sampled output": output(partial(SampledOutput, SampledOutputConfig(samples=4))),
+    "adaptive output": output(partial(AdaptiveOutput, AdaptiveOutputConfig(cutoffs=(1, 3), shrink=2.0))),
+}
+
+
+@pytest.mark.parametrize("case", ONE)
+def test_of_a_layer(case: str) -> None:
+    check(ONE[case])
+
+
+# --- Functions, number by number ---
+
+
+def function(call: Callable[..., Any], *shapes: Shape) -> Case:
+    return Case(nn.Module, lambda _layer, *inputs: call(*inputs), shapes)
+
+
+def taught(chosen: Tensor) -> Tensor:
+    losses, baseline = torch.tensor([[1.0, 3, 2], [4, 1, 0]], dtype=torch.float64), torch.tensor(-2.0)
+    return reinforced(chosen, losses=losses, counts=MASK, baseline=baseline, draws=Draws(0.5, 0.9))
+
+
+FUNCTIONS = {
+    "recur": function(lambda decay, inputs, start: recur(decay, inputs, start=start), WHOLE, WHOLE, (ROWS, WIDTH)),
+    "rotate": function(rotate, (ROWS, HEADS, SIZE, WIDTH), WHOLE),
+    "normalised": function(lambda direction, size: normalised(direction, magnitude=size), (3, 2, 2), (3,)),
+    "masked softmax": function(lambda scores: masked_softmax(scores, MASK[:, None]), (ROWS, 2, SIZE)),
+    "running sum": function(partial(running_sum, dim=1), (2, 5, 2)),
+    "reversed": function(partial(reverse_within, lengths=LENGTHS), WHOLE),
+    "last": function(partial(at_last, lengths=LENGTHS), WHOLE),
+    "reinforced": function(taught, (ROWS, SIZE)),
+}
+
+
+@pytest.mark.parametrize("case", FUNCTIONS)
+def test_of_a_function(case: str) -> None:
+    check(FUNCTIONS[case])
+
+
+def test_of_a_running_sum_in_a_fixed_order(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch, "are_deterministic_algorithms_enabled", lambda: True)
+    check(FUNCTIONS["running sum"])
+
+
+# --- Layers made of layers, along one direction a tensor ---
+
+
+def stack(options: dict[str, Any]) -> Case:
+    """At once, and step by step with inputs that come in two parts; with all that is drawn in training."""
+
+    def call(layer: RecurrentStack, inputs: Tensor, *parts: Tensor) -> Any:
+        state, outputs = layer.start(parts), []
+        levels, rest = apart(state.parts), layer.entering(state, start=2)
+        for entered, word in zip(layer.enter(inputs[..., :2], state).unbind(1), inputs.unbind(1), strict=True):
+            output, levels = layer.step(entered + rest(word[:, 2:]), levels, inputs=word, masks=state.masks)
+            outputs.append(output)
+        return layer.leave(torch.stack(outputs, dim=1), state), levels, layer(inputs, state)
+
+    config = StackConfig(layers=2, width=WIDTH, dropout=DROPOUT, noise=0.1, **options)
+    states = [(ROWS, 2, WIDTH)] * state_parts(config.cell)
+    return Case(lambda: RecurrentStack(config, input_width=5), call, [(ROWS, SIZE, 5), *states])
+
+
+def encoder_block(**options: Any) -> Case:
+    def call(layer: EncoderBlock, stream: Tensor) -> Tensor:
+        return layer(stream, MASK[:, None, None], turn=None if "reach" in options else turn)
+
+    return Case(lambda: EncoderBlock(shape(**options)), call, [WHOLE])
+
+
+def decoder_block(mixer: str, **options: Any) -> Case:
+    def call(layer: DecoderBlock, stream: Tensor, memory: Tensor) -> Any:
+        read, after = layer.read(stream, layer.self_attention.start(ROWS, like=stream), chunk())
+        looked = layer.look(read, layer.cross_attention.remember(memory), MASK[:, None, None], attention=True)
+        return layer.feed(looked.stream), looked, after
+
+    return Case(lambda: DecoderBlock(shape(**options), memory_width=3, mixer=mixer), call, [WHOLE, (ROWS, SIZE, 3)])
+
+
+STACKS = pairwise({"cell": CELLS, "connection": CONNECTIONS, "layer_norm": [False, True], "variational": [False, True]})
+MADE = {
+    **{f"stack {name(options)}": stack(options) for options in STACKS},
+    "encoder block": encoder_block(),
+    "encoder block, post-norm": encoder_block(place="post", normalisation="rms", activation="swiglu", reach=1),
+    "decoder block": decoder_block("attention", key_value_heads=1),
+    "decoder block, ssru": decoder_block("ssru", normalisation="rms"),
+    "decoder block, average": decoder_block("average", place="post", activation="gelu"),
+}
+
+
+@pytest.mark.parametrize("case", MADE)
+def test_of_layers_together(case: str) -> None:
+    check(MADE[case], fast=True)
+
+
+def test_every_layer_has_its_gradients_checked() -> None:
+    assert unchecked(layers, cases=[*ONE.values(), *MADE.values()], without=WITHOUT) == set()
+
+
+class Stopping(nn.Linear):
+    """A layer with a gradient that is wrong on purpose."""
+
+    def forward(self, inputs: Tensor) -> Tensor:
+        return super().forward(inputs) * inputs.detach()
+
+
+@pytest.mark.parametrize("fast", [False, True])
+def test_a_wrong_gradient_is_found(fast: bool) -> None:
+    with pytest.raises(GradcheckError, match="Jacobian mismatch"):
+        check(forward(lambda: Stopping(WIDTH, WIDTH), WHOLE), fast=fast)
+
+
+def test_a_weight_that_is_not_asked_is_found() -> None:
+    with pytest.raises(AssertionError, match="'bias'"):
+        check(Case(lambda: nn.Linear(WIDTH, WIDTH), lambda layer, inputs: inputs @ layer.weight, [WHOLE]))
+
+
+def test_a_layer_without_a_case_is_found() -> None:
+    cases = [case for label, case in ONE.items() if label != "ssru"]
+    assert unchecked(layers, cases=[*cases, *MADE.values()], without=WITHOUT) == {"SSRU"}

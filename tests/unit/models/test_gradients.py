@@ -1,0 +1,163 @@
+"""Gradients of every encoder and decoder and of their own layers, against differences, in training mode."""
+
+from functools import partial
+from typing import Any
+
+import pytest
+import torch
+from tests.laws.cover import name, pairwise
+from tests.laws.slopes import Case, check, unchecked
+from torch import Tensor, nn
+
+from calque import models
+from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
+from calque.models import convolutional
+from calque.models.attending import AttendingDecoder
+from calque.models.bahdanau import BahdanauConfig
+from calque.models.bridge import Bridge
+from calque.models.cho import ChoConfig
+from calque.models.convolutional import (
+    ConvolutionalConfig,
+    ConvolutionalContext,
+    ConvolutionalDecoderConfig,
+    ConvolutionalEncoderConfig,
+    DecoderLayer,
+    PositionedEmbedding,
+)
+from calque.models.gnmt import GnmtConfig
+from calque.models.luong import LuongConfig
+from calque.models.mean import MeanEncoderConfig
+from calque.models.model import DecoderConfig, EncoderConfig, Model, build_decoder, build_encoder
+from calque.models.none import NoneEncoder
+from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig, WordEmbedding
+from calque.models.seam import Decoder, Encoder, Memory, MemoryShape
+from calque.models.transformer import Embedding, TransformerConfig, TransformerDecoderConfig, TransformerEncoderConfig
+from calque.tensors import Padded
+
+ROWS, SIZE, WIDTH, WORDS, DROPOUT = 2, 3, 4, 5, 0.3
+LENGTHS = torch.tensor([SIZE, 2])
+MASK = torch.arange(SIZE) < LENGTHS[:, None]
+TOKENS = torch.tensor([[1, 4, 1], [3, 0, 2]])
+PLACES = torch.arange(SIZE).expand(ROWS, -1)
+WITHOUT = {
+    Encoder,  # says what its kinds do, as the next two
+    Decoder,
+    AttendingDecoder,
+    NoneEncoder,  # no weights, and reads nothing
+    Model,  # tests/laws/test_gradients.py
+}
+
+
+# --- Their own layers, number by number ---
+
+
+def bridge(kind: str, *, layers: int) -> Case:
+    def call(layer: Bridge, *final: Tensor) -> Any:
+        return layer(Memory(final[0], MASK, final[0], TOKENS, final))
+
+    memory = MemoryShape(WIDTH, layers=2, parts=2, inputs=WIDTH, directions=2)
+    build = partial(Bridge, kind, cell="lstm", memory=memory, layers=layers, width=WIDTH)
+    return Case(build, call, [(ROWS, 2, WIDTH)] * 2)
+
+
+def looking(layer: DecoderLayer, window: Tensor, embedded: Tensor, keys: Tensor, values: Tensor) -> Any:
+    return layer.attend(layer.convolution(window), embedded, ConvolutionalContext(keys, values, MASK))
+
+
+def embedding(kind: type[nn.Module], config: Any, **options: int) -> Case:
+    return Case(lambda: kind(config, vocabulary_size=WORDS), lambda layer: layer(TOKENS, PLACES, **options), [])
+
+
+CONVOLUTIONS = ConvolutionalConfig(width=3, embedding=2, kernel=2, maximum_positions=2, dropout=DROPOUT)
+SIDE = TransformerConfig(width=WIDTH, heads=2, positions="learned", maximum_positions=2, dropout=DROPOUT)
+LAYERS = {
+    "bridge copy": bridge("copy", layers=2),
+    "bridge tanh": bridge("tanh", layers=2),
+    "bridge tanh, spread": bridge("tanh", layers=3),
+    "bridge backward": bridge("backward", layers=1),
+    "word embedding": Case(
+        partial(WordEmbedding, WORDS, width=WIDTH, dropout=DROPOUT), lambda layer: layer(TOKENS), []
+    ),
+    "embedding": embedding(Embedding, SIDE, size=SIZE),
+    "positioned embedding": embedding(PositionedEmbedding, CONVOLUTIONS),
+    "convolutional layer": Case(  # two hypotheses a sentence
+        lambda: DecoderLayer(CONVOLUTIONS), looking, [(2 * ROWS, 3, 3), (2 * ROWS, 2, 2), *[(ROWS, SIZE, 2)] * 2]
+    ),
+}
+
+
+@pytest.mark.parametrize("case", LAYERS)
+def test_of_a_layer(case: str) -> None:
+    check(LAYERS[case])
+
+
+# --- Encoders and decoders, along one direction a tensor ---
+
+
+def encoder(config: EncoderConfig) -> Case:
+    return Case(partial(build_encoder, config, vocabulary_size=WORDS), lambda layer: layer(Padded(TOKENS, LENGTHS)), [])
+
+
+def decoder(config: DecoderConfig) -> Case:
+    """Reads a token, then two more, from the memory of a bidirectional LSTM of two layers."""
+
+    def call(layer: Decoder[Any, Any], values: Tensor, inputs: Tensor, *final: Tensor) -> Any:
+        context = layer.prepare(Memory(values, MASK, inputs, TOKENS, final))
+        first, state = layer(TOKENS[:, :1], layer.start(context), context, attention=True)
+        return first, layer(TOKENS[:, 1:], state, context, attention=True)
+
+    memory = MemoryShape(WIDTH, layers=2, parts=2, inputs=WIDTH, directions=2)
+    build = partial(build_decoder, config, vocabulary_size=WORDS, memory=memory)
+    return Case(build, call, [(ROWS, SIZE, WIDTH)] * 2 + [(ROWS, 2, WIDTH)] * 2)
+
+
+RECURRENT = {"width": WIDTH, "embedding": 3, "dropout": DROPOUT}
+STACK = {"layers": 2, "noise": 0.1, **RECURRENT}
+BLOCKS = {"layers": 2, "width": WIDTH, "dropout": DROPOUT, "attention_dropout": DROPOUT, "activation_dropout": DROPOUT}
+HEADS = {"heads": 2, "feed_forward": 3, **BLOCKS}
+CONVOLVED = {"layers": 2, "width": 3, "embedding": WIDTH, "dropout": DROPOUT}
+READ = pairwise(
+    {
+        "cell": ["rnn", "rnn-relu", "lstm", "gru", "gru-original"],
+        "bidirectional": [True, False, "first"],
+        "reverse": [False, True],
+        "variational": [False, True],
+        "layer_norm": [False, True],
+    }
+)
+TRANSFORMED = {
+    "rotary": {"positions": "rotary", "key_value_heads": 1},
+    "relative": {"positions": "relative", "relative_reach": 1, "norm": "post"},
+    "rms": {"normalisation": "rms", "activation": "swiglu"},
+}
+HARD = AttentionConfig(choice="hard", reach="local-p", window=2, gated=True, coverage=True)
+ADDITIVE = AdditiveAttentionConfig(alignment=3, coverage=True)
+SIDES = {
+    **{f"encoder {name(each)}": encoder(RecurrentEncoderConfig(**{**STACK, "width": 8}, **each)) for each in READ},
+    "encoder mean": encoder(MeanEncoderConfig(**RECURRENT)),
+    "encoder convolutional": encoder(ConvolutionalEncoderConfig(kernel=3, **CONVOLVED)),
+    **{f"encoder {key}": encoder(TransformerEncoderConfig(**HEADS, **each)) for key, each in TRANSFORMED.items()},
+    "decoder recurrent": decoder(RecurrentDecoderConfig(**STACK)),
+    "decoder recurrent, variational": decoder(RecurrentDecoderConfig(variational=True, bridge="tanh", **STACK)),
+    "decoder cho": decoder(ChoConfig(readout=3, **RECURRENT)),
+    "decoder luong": decoder(LuongConfig(copies=True, variational=True, connection="dense", **STACK)),
+    "decoder luong, not fed": decoder(LuongConfig(cell="gru", input_feeding=False, layer_norm=True, **STACK)),
+    "decoder luong, hard": decoder(LuongConfig(attention=HARD, **STACK)),
+    "decoder bahdanau": decoder(BahdanauConfig(attention=ADDITIVE, readout=3, copies=True, **RECURRENT)),
+    "decoder gnmt": decoder(GnmtConfig(layers=2, connection="highway", attention=ADDITIVE, **RECURRENT)),
+    "decoder convolutional": decoder(ConvolutionalDecoderConfig(kernel=2, **CONVOLVED)),
+    **{f"decoder {key}": decoder(TransformerDecoderConfig(**HEADS, **each)) for key, each in TRANSFORMED.items()},
+    "decoder ssru": decoder(TransformerDecoderConfig(mixer="ssru", copies=True, attention_layer=1, **HEADS)),
+    "decoder average": decoder(TransformerDecoderConfig(mixer="average", **HEADS)),
+}
+
+
+@pytest.mark.parametrize("case", SIDES)
+def test_of_a_side(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """ConvS2S divides a gradient on purpose; here it does not."""
+    monkeypatch.setattr(convolutional, "scale_gradient", lambda values, scale: values)  # noqa: ARG005
+    check(SIDES[case], fast=True)
+
+
+def test_every_encoder_decoder_and_layer_has_its_gradients_checked() -> None:
+    assert unchecked(models, cases=[*LAYERS.values(), *SIDES.values()], without=WITHOUT) == set()
