@@ -19,6 +19,7 @@ Measured = Mapping[str, Mapping[int, float]]  # by entry and seed
 Unit = Literal["BLEU", "%"]
 Bar = Literal["spread", "loses", "keeps"]
 
+FLOOR = 1.0  # BLEU: of less, which is a word here and there, nothing can be lost
 MARGIN = 10.0  # per cent of BLEU that may be lost where nothing is said to be lost
 SHORT, LONG = BUCKET_NAMES[0], BUCKET_NAMES[-1]
 REVERSED = ("sutskever2014", "sutskever2014-forward")  # reversed, and not
@@ -136,7 +137,7 @@ def _each(results: Results, measure: Callable[[Result], float | None]) -> Measur
 
 def _loss(value: float | None, *, of: float | None) -> float | None:
     """In per cent; None where there is nothing that could be lost."""
-    return 100 * (1 - value / of) if value is not None and of else None
+    return 100 * (1 - value / of) if value is not None and of is not None and of >= FLOOR else None
 
 
 def _spread(values: Sequence[float]) -> float:

@@ -157,7 +157,7 @@ def _at_length(ones: Sequence[Mapping[str, Any]], bucket: str) -> str:
 
 def _lost(ones: Sequence[Mapping[str, Any]]) -> str:
     losses = [loss for one in ones if (loss := loss_at_length(one)) is not None]
-    return f"{min(losses):.0f} to {max(losses):.0f}" if losses else ""
+    return f"{min(losses):.0f} to {max(losses):.0f}" if len(losses) == len(ones) else ""
 
 
 def _speed(name: str, speeds: Speeds) -> str:

@@ -47,6 +47,10 @@ def collect(paths: Sequence[Path]) -> dict[CorpusKind, Results]:
 
 def corpus_of(path: Path) -> CorpusKind:
     """A folder's settings tell it, and a kept file's name."""
+    if not path.exists():
+        raise FileNotFoundError(f"{path}: no such file or folder")
+    if path.is_dir() and not (path / SETTINGS).is_file():
+        raise ValueError(f"{path}: no folder of runs, as {SETTINGS} is missing")
     kind = json.loads((path / SETTINGS).read_bytes())["corpus_kind"] if path.is_dir() else path.stem
     if kind not in CORPORA:
         raise ValueError(f"{path}: {kind} is no corpus of the line; they are {', '.join(CORPORA)}")
@@ -54,11 +58,17 @@ def corpus_of(path: Path) -> CorpusKind:
 
 
 def keep(folder: Path, results: Mapping[CorpusKind, Results]) -> list[Path]:
-    """Writes one file a corpus; `collect` reads them back."""
+    """Writes one file a corpus, which `collect` reads back; a ValueError where runs that were kept would be lost."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for corpus, entries in results.items():
         paths.append(folder / f"{corpus}.jsonl")
+        kept = [(one["name"], one["seed"]) for _, one in _read(paths[-1])] if paths[-1].is_file() else []
+        if lost := [f"{name}-{seed}" for name, seed in kept if seed not in entries.get(name, {})]:
+            raise ValueError(
+                f"{paths[-1]} has {len(lost)} runs that are not here ({', '.join(lost[:3])}, …): keep these in another "
+                "folder, or remove that file"
+            )
         rows = [_compact(one) for seeds in entries.values() for one in seeds.values()]
         lines = (json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in rows)
         paths[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -36,10 +36,10 @@ def _arguments(known: dict[str, Entry]) -> argparse.Namespace:
     parser.add_argument(
         "--names", nargs="+", choices=known, default=list(known), metavar="NAME", help="all unless said"
     )
-    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3])
+    parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="1 2 3 unless said")
     parser.add_argument("--rates", nargs="+", type=float, metavar="RATE", help="peaks of the learning rate to compare")
     parser.add_argument("--order", choices=get_args(Order), default="seed", help="cost: the slowest entries first")
-    parser.add_argument("--jobs", type=int, default=16, help="processes side by side")
+    parser.add_argument("--jobs", type=int, default=16, help="processes side by side; 16 unless said")
     parser.add_argument("--seconds", type=float, help="save and stop after so long")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument("--keep-checkpoints", action="store_true", help="of finished runs too: half a gigabyte each")

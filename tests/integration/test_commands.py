@@ -127,6 +127,7 @@ def test_a_system_can_be_made_small(command: Command, corpus: dict[str, Path], t
     assert done.code == 0, done.err
     assert read_toml(tmp_path / "run" / "config.toml")["model"]["decoder"]["width"] == 8
     refused(command("systems", "tiny", "--scale", 0), "scale is 0.0")
+    refused(command("systems", "--scale", 0.25), "--scale is for one system")
     config = tmp_path / "config.toml"
     command("init", config, *sides(corpus), "--scale", 0.5)
     assert read_toml(config)["model"]["decoder"]["width"] == 64
@@ -265,7 +266,7 @@ def test_mistakes_in_what_is_given_to_train(command: Command, corpus: dict[str, 
     refused(command("train", *sides(corpus), "--valid-source", source), "--valid-source and --valid-target")
     refused(command("train", "--config", nowhere), f"{nowhere}: no such file")
     refused(command("train", "--config", tmp_path), str(tmp_path))
-    refused(command("train", "--source", nowhere, "--target", nowhere), f"{nowhere}: no such file")
+    refused(command("train", "--source", nowhere, "--target", nowhere), f"--target: {nowhere}: no such file")
     refused(command("train", "--source", tmp_path, "--target", target), f"{tmp_path}: is a folder")
     refused(command("train", *sides(corpus), "training.steps"), "'training.steps' is not an override")
     refused(command("train", *sides(corpus), "training.device=cuda:9"), "training.device", "'cuda:9'")

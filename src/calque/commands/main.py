@@ -1,7 +1,7 @@
 """The command line: what `calque` runs.
 
-Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved, 141 the reader of a pipe left (as for any
-program that SIGPIPE ends).
+Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved, 130 stopped at once, 141 the reader of a
+pipe left (the last two as for any program that SIGINT or SIGPIPE ends).
 """
 
 import os
@@ -16,6 +16,7 @@ from calque.errors import CalqueError, ToldElsewhere, exit_code
 from calque.training.reporting import outliving
 
 READER_LEFT = 128 + 13  # SIGPIPE
+AT_ONCE = 128 + 2  # SIGINT
 
 app = typer.Typer(
     name="calque",
@@ -64,6 +65,8 @@ def told(work: Callable[[], object]) -> None:
     except SystemExit as end:
         if isinstance(end.__context__, BrokenPipeError):  # click would call it a failure
             sys.exit(READER_LEFT)
+        if end.code == AT_ONCE:
+            _say("stopped at once; what was saved before is intact", code=AT_ONCE)
         raise
     except ToldElsewhere as error:
         sys.exit(error.code)

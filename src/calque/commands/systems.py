@@ -4,6 +4,8 @@ from typing import Annotated
 
 import typer
 
+from calque.errors import ConfigError
+
 
 def systems(
     name: Annotated[
@@ -25,6 +27,8 @@ def systems(
     from calque.models.systems import SYSTEMS, changed_sizes, system_model
 
     if name is None:
+        if scale != 1:
+            raise ConfigError("--scale is for one system: name it, e.g. calque systems luong2015 --scale 0.25")
         width = max(map(len, SYSTEMS))
         for key, system in SYSTEMS.items():
             typer.echo(f"{key:{width}}  {system.summary}")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.errors import ConfigError
+from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.experiment import Run
@@ -21,7 +21,9 @@ def train(
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
     alignments: Annotated[Path | None, typer.Option(help="Links of their words (Pharaoh), for guidance.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text alone, for a language model (--system language).")] = None,
-    valid_source: Annotated[Path | None, typer.Option(help="Validation sources; else 1 % is held out.")] = None,
+    valid_source: Annotated[
+        Path | None, typer.Option(help="Validation sources; else 1 % is held out (50 to 2,000 pairs).")
+    ] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
     system: Annotated[str | None, typer.Option(help="A named model; `calque systems` lists them.")] = None,
     scale: Annotated[float | None, typer.Option(help="Make the system's widths, heads and layers smaller.")] = None,
@@ -55,6 +57,10 @@ def train(
         raise ConfigError("--scale is for --system: a config says its own sizes")
     if text is not None and (source or target):
         raise ConfigError("--text is for a language model, and stands alone; --source and --target are for translation")
+    files = {"--text": text, "--source": source, "--target": target, "--alignments": alignments}
+    files |= {"--valid-source": valid_source, "--valid-target": valid_target}
+    if missing := [f"{option}: {path}: no such file" for option, path in files.items() if path and not path.exists()]:
+        raise DataError("; ".join(missing))
     corpora = _corpora(text or source, text or target, role="train", alignments=alignments)
     corpora |= _corpora(valid_source, valid_target, role="valid")
     is_named = any(each.startswith(("data.train=", "data.store=")) for each in overrides or [])
@@ -84,6 +90,10 @@ def train(
             )
         if config is not None and system is not None and "model" in read_toml(config):
             typer.echo(f"--system {system} stands in place of the model that {config} describes", err=True)
+        if system is None and config is None and started_ranks().leads:
+            typer.echo(
+                f"system {'language' if text else 'tiny'}, as none was named; `calque systems` lists more", err=True
+            )
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if not started_ranks().leads:
         return

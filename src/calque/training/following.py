@@ -43,7 +43,7 @@ def follow_corpus(
         "threads": torch.get_num_threads(),
         "batch.tokens": batch,
         "optimiser.learning_rate": _usual_rate(given, model.decoder),
-        "schedule.warmup": max(20, min(4000, steps // 12)),
+        "schedule.warmup": min(max(20, min(4000, steps // 12)), steps // 4),
         "device": device,
     }
     missing = {key: value for key, value in chosen.items() if _or(given, *key.split("."), default=None) is None}

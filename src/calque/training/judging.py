@@ -52,7 +52,8 @@ class Judge:
             self._record(found, best=is_best)
             if is_best:
                 self._keep(found)
-            self._say(f"{found.described(self.metric)}{' (best so far)' if is_best else ''}")
+            by_loss = ", by its loss" if self.metric == "bleu" and value <= 0 else ""
+            self._say(f"{found.described(self.metric)}{f' (best so far{by_loss})' if is_best else ''}")
             return True
 
     def keep_mean(self, weights: Sequence[dict[str, Tensor]]) -> None:

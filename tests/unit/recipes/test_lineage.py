@@ -343,7 +343,8 @@ def test_shares_are_compared_and_not_points() -> None:
 
 
 def test_loss_needs_something_to_lose() -> None:
-    assert claims.loss_at_length(result("mean", 1, bleu=0.0, apart=0.0)) is None
+    for nothing in (0.0, 0.9):
+        assert claims.loss_at_length(result("mean", 1, bleu=0.0, apart=nothing)) is None
 
 
 def test_the_table_has_means_and_ranges() -> None:
@@ -387,6 +388,23 @@ def test_kept_results_give_the_same_report(tmp_path: Path) -> None:
     for corpus_kind, found_here in collected.items():
         told = [report.report(corpus_kind, each, speeds={}) for each in (again[corpus_kind], found_here)]
         assert told[0] == told[1]
+
+
+def test_kept_runs_are_not_lost(tmp_path: Path) -> None:
+    many = {"multi30k": results(cho2014=(20.0, 21.0), base=(40.0,))}
+    (path,) = kept.keep(tmp_path, many)
+    kept.keep(tmp_path, many)  # the same again, and more
+    before = path.read_bytes()
+    with pytest.raises(ValueError, match="has 1 runs that are not here"):
+        kept.keep(tmp_path, {"multi30k": results(cho2014=(20.0,), base=(40.0, 41.0))})
+    assert path.read_bytes() == before
+
+
+def test_what_is_no_folder_of_runs_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="no folder of runs"):
+        kept.collect([tmp_path])
+    with pytest.raises(FileNotFoundError, match="no such file or folder"):
+        kept.collect([tmp_path / "nothing"])
 
 
 def test_a_file_of_an_unknown_corpus_is_refused(tmp_path: Path) -> None:

@@ -41,6 +41,11 @@ def test_small_corpora_are_read_more_often(count: int, epochs: int) -> None:
     assert found["patience"] == 8
 
 
+@pytest.mark.parametrize(("steps", "warmup"), [(2, 0), (40, 10), (200, 20), (100_000, 4000)])
+def test_a_warm_up_leaves_most_of_a_run(steps: int, warmup: int) -> None:
+    assert chosen(pairs(400), steps=steps)["schedule"]["warmup"] == warmup
+
+
 def test_an_epoch_has_fewer_steps_when_gradients_are_summed() -> None:
     store = pairs(7500)
     usual = chosen(store)["steps"]

@@ -92,3 +92,16 @@ def test_other_errors_in_a_validation_are_not_taken_for_a_lack_of_memory(
     monkeypatch.setattr(Translator, "_decode", broken)
     with pytest.raises(RuntimeError, match="mat1"):
         train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
+
+
+def test_the_best_below_chance_is_told_to_be_so_by_its_loss(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A toy model says nothing right in its first steps; later it would."""
+    told = []
+    for bleu in (0.5, 50.0):
+        monkeypatch.setattr("calque.training.validation.bleu", lambda *_, bleu=bleu: bleu)
+        run = train(toy_values(corpus, "plain"), run=tmp_path / str(bleu), quiet=True)
+        told.append((run.folder / "log.txt").read_text(encoding="utf-8"))
+    assert "(best so far, by its loss)" in told[0] and "(best so far)" not in told[0]
+    assert "(best so far)" in told[1] and "by its loss" not in told[1]
