@@ -297,7 +297,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lists", type=Path, nargs="+", required=True)
     parser.add_argument("--rows", nargs="+", help="all of the lists unless said")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--jobs", type=int, default=16, help="processes side by side")
+    parser.add_argument("--jobs", type=int, default=6, help="processes side by side")
     parser.add_argument("--seconds", type=float, help="save and stop after so long")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     given = parser.parse_args([one for one in sys.argv[1:] if not ASSIGNMENT.fullmatch(one)])

@@ -73,6 +73,8 @@ class Row(Config):
 class ListConfig(Config):
     """A list as it stands in its file."""
 
+    settings: tuple[str, ...] = ()
+    """KEY=VALUE for all variants of this list; each may say otherwise."""
     include: tuple[Path, ...] = ()
     """Lists whose variants and made corpora may be named here; their rows are not taken."""
     variants: dict[str, Variant] = Field(default={})
@@ -146,7 +148,12 @@ def _read(path: Path, found: Lists, *, with_rows: bool) -> None:
     for each in parsed.include:
         _read(path.parent / each, found, with_rows=False)
     placed = {
-        name: variant.model_copy(update={"config": (path.parent / variant.config).resolve()})
+        name: variant.model_copy(
+            update={
+                "config": (path.parent / variant.config).resolve(),
+                "settings": (*parsed.settings, *variant.settings),
+            }
+        )
         for name, variant in parsed.variants.items()
     }
     _add(found.variants, placed, path)

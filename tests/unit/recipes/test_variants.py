@@ -71,6 +71,19 @@ def test_every_variant_is_a_config_that_calque_takes(path: Path, tmp_path: Path)
         assert experiment.training.threads == 1
 
 
+def test_settings_of_a_list_are_for_its_own_variants_which_may_say_otherwise(tmp_path: Path) -> None:
+    (tmp_path / "a.toml").write_text("")
+    variant = "[variants.{name}]\nwhy = ''\nconfig = 'a.toml'\n"
+    (tmp_path / "inner.toml").write_text(
+        f"settings = ['seed=1']\n{variant.format(name='inner')}settings = ['seed=2']\n"
+    )
+    (tmp_path / "outer.toml").write_text(
+        f"include = ['inner.toml']\nsettings = ['x=3']\n{variant.format(name='outer')}"
+    )
+    found = variants.read_lists([tmp_path / "outer.toml"]).variants
+    assert (found["inner"].settings, found["outer"].settings) == (("seed=1", "seed=2"), ("x=3",))
+
+
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 def test_jobs_can_all_be_begun(path: Path, tmp_path: Path) -> None:
     jobs = runs.jobs_of(plan(tmp_path, path))
