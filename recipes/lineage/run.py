@@ -59,7 +59,6 @@ def _main() -> int:
     if given.rates:
         entries = [entry.at(rate) for entry in entries for rate in given.rates]
     out = given.out.absolute()
-    out.mkdir(parents=True, exist_ok=True)
     shared = {
         "corpus_kind": given.corpus_kind,
         "trained_on_joined": list(JOINED),
