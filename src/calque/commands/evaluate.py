@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.commands.inputs import input_lines, refuse_unreadable
+from calque.commands.lines import one_line
 
 
 def evaluate(
@@ -53,7 +54,7 @@ def evaluate(
             cut += translation.source_cut
             more(1)
     if output is not None:
-        output.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8", newline="\n")
+        output.write_text("".join(f"{one_line(text)}\n" for text in translations), encoding="utf-8", newline="\n")
     if cut:
         typer.echo(
             f"{source}: {cut:,} lines are too long; only {search.source_limit} pieces of each were read", err=True

@@ -1,6 +1,5 @@
 """`calque score`."""
 
-import json
 import math
 from collections.abc import Iterator
 from itertools import islice, zip_longest
@@ -11,6 +10,7 @@ import typer
 
 from calque.commands.choices import choice
 from calque.commands.inputs import LINE_LIMIT, input_lines, is_pipe, refuse_unreadable
+from calque.commands.lines import json_line
 from calque.errors import DataError
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ def score(
 def _row(found: "Scored", *, number: int, format: str) -> bytes:
     if format == "jsonl":
         values = {"line": number, "log_prob": found.log_prob, **found._asdict()}
-        return f"{json.dumps(values, ensure_ascii=False)}\n".encode()
+        return json_line(values)
     return f"{found.log_prob:.4f}\t{found.log_prob / len(found.log_probs):.4f}\n".encode()
 
 

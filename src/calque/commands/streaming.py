@@ -9,6 +9,7 @@ import typer
 
 from calque.commands.answering import Answered, Answering
 from calque.commands.inputs import LINE_LIMIT
+from calque.commands.lines import one_line
 from calque.commands.progress import counting
 from calque.commands.rendering import Rendering, render
 from calque.commands.resuming import Part, Through
@@ -94,7 +95,8 @@ def converse(answering: Answering, *, rendering: Rendering | None) -> None:
             typer.echo(render(answered, rendering=rendering), nl=False)
             continue
         for each in answered.translation.candidates:
-            typer.echo(each.text if answering.nbest == 1 else f"{each.score:8.3f}  {each.text}")
+            text = one_line(each.text)
+            typer.echo(text if answering.nbest == 1 else f"{each.score:8.3f}  {text}")
 
 
 def _report(answered: Answered, answering: Answering, odd: Counter[str]) -> None:
