@@ -42,7 +42,7 @@ class Row(NamedTuple):
         )
         return {
             "run": self.run,
-            "name": Path(self.run).name,
+            "name": Path(self.run).name or self.run,
             "state": self.state.partition(":")[0].replace("done, stopped early", "done early"),
             "steps": " of ".join(filter(None, (step, steps))),
             "step": step,
@@ -120,7 +120,7 @@ def _choices(*, names_tell: bool) -> Iterator[dict[str, str]]:
 def _runs_in(folder: Path) -> list[Path]:
     """The folder itself where it is a run, or the runs in it, by name (numbers as numbers)."""
     if not folder.is_dir():
-        raise FolderError(f"{folder}: no such folder")
+        raise FolderError(f"{folder}: {'is a file, and no folder' if folder.exists() else 'no such folder'}")
     if _is_run(folder):
         return [folder]
     inside = [path for path in folder.iterdir() if path.is_dir() and _is_run(path)]
