@@ -551,6 +551,10 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
     assert worse.out.count("has 151 lines") == 1
     assert "2 problems" in worse.err
     refused(command("data", "check", "--source", corpus["source"]), "give --source and --target")
+    explained = " ".join(command("data", "check", "--help").out.split())
+    assert "of the vocabulary that training would make of these corpora" in explained
+    assert "With exact shapes" in explained
+    assert "static ones (training.batch.shapes)" in explained
     refused(command("data", "check", *sides(corpus), "--test-source", corpus["source"]), "--test-target")
 
 
