@@ -427,6 +427,10 @@ def test_options_change_the_search_and_not_the_count(command: Command, trained: 
 def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     refused(command("translate", nowhere), f"{nowhere}: no such run or model folder")
+    file = tmp_path / "file"
+    file.touch()
+    refused(command("translate", file), f"{file}: is a file, and no run or model folder")
+    refused(command("runs", file), f"{file}: is a file, and no folder")
     refused(command("translate", tmp_path), "manifest.json")
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.toml").touch()
@@ -437,7 +441,12 @@ def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path,
     refused(command("translate", trained, "--invalid", "ignore"), "--invalid: 'ignore' is not one of")
     refused(command("translate", trained, "--nbest", 5, "--beam", 3, stdin=b"a\n"), "nbest is 5 and beam is 3")
     refused(command("translate", trained, "--beam", 0), "--beam")
-    refused(command("translate", trained, "--output", nowhere / "below", stdin=b"a\n"), str(nowhere / "below"))
+    refused(
+        command("translate", trained, "--output", nowhere / "below", stdin=b"a\n"),
+        f"{nowhere}: there is no such folder",
+    )
+    evaluated = ("evaluate", trained, "--source", file, "--reference", file, "--output", nowhere / "below")
+    refused(command(*evaluated), f"{nowhere / 'below'}: cannot be written: {nowhere}: there is no such folder")
     refused(command("translate"), "Missing argument")
     broken = tmp_path / "broken.gz"
     broken.write_bytes(gzip.compress(b"a b\n" * 9999)[:-20])
@@ -543,6 +552,10 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
     assert worse.out.count("has 151 lines") == 1
     assert "2 problems" in worse.err
     refused(command("data", "check", "--source", corpus["source"]), "give --source and --target")
+    explained = " ".join(command("data", "check", "--help").out.split())
+    assert "of the vocabulary that training would make of these corpora" in explained
+    assert "With exact shapes" in explained
+    assert "static ones (training.batch.shapes)" in explained
     refused(command("data", "check", *sides(corpus), "--test-source", corpus["source"]), "--test-target")
 
 

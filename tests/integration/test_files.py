@@ -291,3 +291,27 @@ def test_replacing_where_nothing_can_be_unknown_is_said_to_be_idle(
             assert answer.err.count(f"{option[0]}: changes nothing here: ") == 1
             assert why in answer.err
         assert command("translate", trained, *option, stdin=b"a\nb\n").err == ""
+
+
+# --- Lines ---
+
+
+def test_what_is_drawn_in_bytes_is_one_line_for_every_reader(
+    command: Command, incapable: dict[str, Path], tmp_path: Path
+) -> None:
+    source, output = tmp_path / "source", tmp_path / "output"
+    source.write_text("a b c\n" * 40, encoding="utf-8")
+    drawn = ["method=sample", "temperature=3", "maximum=40", "--input", source, "--output", output]
+    translator = calque.load(incapable["spelling"])
+    search = translator.search.model_copy(update={"method": "sample", "temperature": 3.0, "maximum": 40})
+    texts = [each.text for each in translator.stream(["a b c"] * 40, search=search)]
+    assert len("\n".join(texts).splitlines()) > 40, "there is something to see to"
+    for format in ("text", "tsv", "jsonl"):
+        assert command("translate", incapable["spelling"], *drawn, "--format", format).code == 0
+        written = output.read_bytes().decode()
+        assert written.count("\n") == len(written.splitlines()) == 40
+        if format == "jsonl":
+            assert [json.loads(line)["candidates"][0]["text"] for line in written.splitlines()] == texts
+    source.write_text("a\u2028b\n", encoding="utf-8")
+    scored = command("score", incapable["spelling"], "--source", source, "--target", source, "--format", "jsonl")
+    assert len(scored.out.splitlines()) == 1

@@ -108,6 +108,23 @@ def test_a_damaged_run_is_a_row_and_no_run_a_message(tmp_path: Path, command: Ca
         assert said in answer.err
 
 
+def test_at_a_terminal_a_run_is_one_line_and_what_is_damaged_is_said_below(
+    tmp_path: Path, trained: Path, command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "good").symlink_to(trained)
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "config.toml").write_text("not = [toml", encoding="utf-8")
+    (state,) = (row.split("\t")[8] for row in command("runs", tmp_path / "bad").out.splitlines()[1:])
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    head, bad, good, below = command("runs", tmp_path).out.splitlines()
+    assert head.split() == ["run", "state", "steps", "best", "changed"]
+    assert bad.split() == ["bad", "damaged"]
+    assert good.split()[:3] == ["good", "done", "200"]
+    assert below == state
+    assert below.startswith("damaged: ")
+
+
 def test_tensorboard_sees_every_line_once_after_a_resume(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 

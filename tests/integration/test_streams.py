@@ -64,6 +64,15 @@ def test_a_reader_that_leaves_is_not_a_crash(trained: Path, tmp_path: Path) -> N
         assert process.returncode == 141, "as for any program that SIGPIPE ends"
 
 
+def test_a_full_device_is_one_message(trained: Path) -> None:
+    env = {name: value for name, value in environment().items() if name != "PYTHONUNBUFFERED"}
+    with Path("/dev/full").open("wb") as full:
+        done = subprocess.run(
+            [*COMMAND, str(trained)], input=b"a b\n", stdout=full, stderr=subprocess.PIPE, env=env, timeout=120
+        )
+    assert (done.returncode, done.stderr) == (1, b"calque: standard output: No space left on device\n")
+
+
 def _read_until(terminal: int, text: bytes, *, seconds: float = 90) -> bytes:
     read, deadline = b"", time.monotonic() + seconds
     while text not in read:

@@ -155,6 +155,42 @@ def test_translations_that_look_wrong_are_told_and_counted(command: Command, tra
     assert "line 1: the translation is far longer than its source" in long.err
 
 
+def test_what_is_true_of_many_lines_is_told_of_ten_and_counted(command: Command, trained: Path, tmp_path: Path) -> None:
+    """Lines that are cut, translations that are, bytes that are no text, and what is too long to be scored."""
+
+    def told(message: str, answer: Answer) -> list[str]:
+        assert answer.code == 0, answer.err
+        return [line for line in answer.err.splitlines() if message in line]
+
+    many = b"a b c d\n" * 12
+    drawn = ["translate", trained, "method=sample", "temperature=9", "maximum=2"]
+    found = rows(command(*drawn, "--format", "jsonl", stdin=many * 2))
+    number = [row["line"] for row in found if row["candidates"][0]["cut"]]
+    assert len(number) > 10
+    limited = told("maximum length", command(*drawn, stdin=many * 2))
+    assert limited == [
+        *(f"standard input: line {line}: the translation reached its maximum length" for line in number[:10]),
+        f"standard input: {len(number)} lines in all: the translation reached its maximum length",
+    ]
+    cut = told("too long", command("translate", trained, "source_limit=2", stdin=many))
+    assert (len(cut), cut[-1]) == (
+        11,
+        "standard input: 12 lines in all: too long; only its beginning (2 pieces) was read",
+    )
+    invalid = told("UTF-8", command("translate", trained, "--invalid", "replace", stdin=b"a\xff\na b\xff\n" * 6))
+    assert (len(invalid), invalid[1], invalid[-1]) == (
+        11,
+        "standard input: line 2: byte 4 is not UTF-8",
+        "standard input: 12 lines in all: not UTF-8",
+    )
+    few = told("too long", command("translate", trained, "source_limit=2", stdin=b"a b c d\n" * 10))
+    assert len(few) == 10
+    source = tmp_path / "source"
+    source.write_text(("a " * 600 + "\n") * 12, encoding="utf-8")
+    scored = told("too long", command("score", trained, "--source", source, "--target", source))
+    assert (len(scored), scored[-1]) == (11, f"{source}: 12 lines in all: too long; only its beginning was read")
+
+
 def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_path: Path) -> None:
     refused = command("translate", trained, "temperature=0.5", stdin=b"a b\n")
     assert (refused.code, refused.out) == (2, "")

@@ -29,9 +29,14 @@ def check(
 ) -> None:
     """Tell what is in the corpora and what is wrong with them, before anything is trained.
 
-    Counts, lengths, empties, odd length ratios, duplicates, overlap with the test set, characters outside the
-    vocabulary, bad UTF-8 by file, line and byte, and how much padding batches would have. Exit code 2 when something
-    would be refused.
+    Counts, lengths, empties, odd length ratios, duplicates, overlap with the test set, and bad UTF-8 by file, line and
+    byte. Exit code 2 when something would be refused.
+
+    Characters outside the vocabulary are those that no piece has of the vocabulary that training would make of these
+    corpora: they are lost, or spelled in bytes where pieces fall back on them.
+
+    Padding is the share of a batch's places that are empty. With exact shapes, the usual ones, a batch is as wide as
+    its longest pair; static ones (training.batch.shapes) have a few fixed sizes, for models that are compiled.
 
     Examples:
 

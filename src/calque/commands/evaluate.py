@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.commands.inputs import input_lines, refuse_unreadable
+from calque.commands.lines import one_line
 
 
 def evaluate(
@@ -35,10 +36,12 @@ def evaluate(
     from calque.commands.company import Company, search_of
     from calque.commands.idle import refuse_idle_settings
     from calque.commands.progress import counting
+    from calque.commands.resuming import refuse_output, sink
     from calque.data.alignment import refuse_misaligned
     from calque.evaluation.metrics import score_translations
 
     refuse_unreadable(source, reference)
+    refuse_output(output, source, reference)
     sources, references = _lines(source), _lines(reference)
     if len(sources) != len(references):
         refuse_misaligned(source, target=reference)
@@ -53,7 +56,8 @@ def evaluate(
             cut += translation.source_cut
             more(1)
     if output is not None:
-        output.write_text("".join(f"{line}\n" for line in translations), encoding="utf-8", newline="\n")
+        with sink(output) as out:
+            out.write("".join(f"{one_line(text)}\n" for text in translations).encode())
     if cut:
         typer.echo(
             f"{source}: {cut:,} lines are too long; only {search.source_limit} pieces of each were read", err=True

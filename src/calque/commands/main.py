@@ -6,7 +6,9 @@ pipe left (the last two as for any program that SIGINT or SIGPIPE ends).
 
 import os
 import sys
+import traceback
 from collections.abc import Callable
+from typing import NoReturn
 
 import typer
 
@@ -17,6 +19,7 @@ from calque.training.reporting import outliving
 
 READER_LEFT = 128 + 13  # SIGPIPE
 AT_ONCE = 128 + 2  # SIGINT
+SHOWING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
 
 app = typer.Typer(
     name="calque",
@@ -73,11 +76,24 @@ def told(work: Callable[[], object]) -> None:
     except CalqueError as error:
         _say(str(error), code=error.code)
     except OSError as error:
-        unsaved = f"cannot go on: {error.strerror or error}; what was saved before is intact"
-        _say(unsaved if error.filename is None else f"{error.filename}: {error.strerror}", code=exit_code(error))
+        why = error.strerror or error
+        if error.filename is not None:
+            _say(f"{error.filename}: {why}", code=exit_code(error))
+        if _is_of_showing(error):
+            _say(f"standard output: {why}", code=exit_code(error))
+        _say(f"cannot go on: {why}; what was saved before is intact", code=exit_code(error))
 
 
-def _say(message: str, *, code: int) -> None:
+def _is_of_showing(error: OSError) -> bool:
+    """Whether standard output could not be written to."""
+    *_, (frame, _) = traceback.walk_tb(error.__traceback__)
+    return str(frame.f_globals["__name__"]).partition(".")[0] in SHOWING
+
+
+def _say(message: str, *, code: int) -> NoReturn:
+    if sys.stdout:  # None where it was closed
+        with outliving(sys.stdout):
+            sys.stdout.flush()
     rank = os.environ.get("RANK", "0")  # of several processes that torchrun started
     with outliving(sys.stderr):
         print(f"calque{'' if rank == '0' else f', rank {rank}'}: {message}", file=sys.stderr, flush=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calque.commands.data import LANGUAGES, write_book
+from calque.commands.lines import one_line
 from calque.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:
 def _show(book: "Phrasebook", translations: list[str]) -> None:
     """Some translations, with the reference where they are wrong."""
     for pair, found in list(zip(book.test, translations, strict=True))[:6]:
-        typer.echo(f"  {pair.source}\n    {found}")
+        typer.echo(f"  {pair.source}\n    {one_line(found)}")
         if found != pair.target:
             typer.echo(f"    (expected: {pair.target})")
 

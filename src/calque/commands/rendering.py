@@ -1,11 +1,11 @@
 """Translations as lines of text, TSV or JSON."""
 
-import json
 import math
 from typing import Any, NamedTuple
 
 from calque.commands.answering import Answered
 from calque.commands.choices import choice
+from calque.commands.lines import json_line, one_field, one_line
 from calque.errors import DataError
 from calque.evaluation.alignment import pharaoh
 from calque.translator import Candidate
@@ -34,11 +34,11 @@ def render(answered: Answered, *, rendering: Rendering) -> bytes:
     line, source, translation = answered
     match rendering.format:
         case "text":
-            texts = [each.text for each in translation.candidates[: rendering.nbest]]
+            texts = [one_line(each.text) for each in translation.candidates[: rendering.nbest]]
             texts += [""] * (rendering.nbest - len(texts))
             return "".join(f"{text}\n" for text in texts).encode()
         case "tsv":
-            rows = ((line.number, f"{each.score:.4f}", _field(each.text)) for each in translation.candidates)
+            rows = ((line.number, f"{each.score:.4f}", one_field(each.text)) for each in translation.candidates)
             return "".join("\t".join(map(str, row)) + "\n" for row in rows).encode()
         case _:
             values = {
@@ -47,7 +47,7 @@ def render(answered: Answered, *, rendering: Rendering) -> bytes:
                 "source_cut": translation.source_cut or line.cut,
                 "candidates": [_values(each, attention=rendering.attention) for each in translation.candidates],
             }
-            return f"{json.dumps(values, ensure_ascii=False)}\n".encode()
+            return json_line(values)
 
 
 def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
@@ -75,8 +75,3 @@ def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
 def _number(value: float) -> float | None:
     """JSON has no infinity."""
     return value if math.isfinite(value) else None
-
-
-def _field(text: str) -> str:
-    """The text as one field: a tab in it becomes a space."""
-    return text.replace("\t", " ")

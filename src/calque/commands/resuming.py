@@ -5,14 +5,14 @@ import json
 import os
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, BinaryIO
 
 from calque import __version__
 from calque.commands.inputs import is_pipe
-from calque.errors import DataError
+from calque.errors import CalqueError, DataError
 from calque.folders import MANIFEST, sha256_of, sync
 from calque.folders.litter import held_lock
 
@@ -26,7 +26,7 @@ class Part:
     """
 
     def __init__(self, path: Path, *, made_from: str | None = None) -> None:
-        self.path = Path(os.path.realpath(path))
+        self.given, self.path = path, Path(os.path.realpath(path))
         self.part, self.note = (self.path.with_name(f"{self.path.name}.{end}") for end in ("part", "part.json"))
         self.made_from = made_from
         self.lines = 0
@@ -36,7 +36,7 @@ class Part:
 
     def __enter__(self) -> "Part":
         with ExitStack() as stack:
-            stack.enter_context(_held(self.part, of=self.path))
+            stack.enter_context(_held(self.part, of=self.given))
             self.lines, size = self._found()
             if not self.lines:  # gone for good before what it tells of is: it must not speak for another's bytes
                 self.note.unlink(missing_ok=True)
@@ -60,27 +60,33 @@ class Part:
         return 0, 0
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
+        with self._telling():
+            self._file.write(data)
 
     def flush(self) -> None:
-        self._file.flush()
+        with self._telling():
+            self._file.flush()
 
     def reached(self, lines: int) -> None:
         """All lines up to this one are written."""
         if self.made_from is None:
             return
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        note = {"made_from": self.made_from, "lines": lines, "bytes": self._file.tell()}
-        temporary = self.note.with_name(f"{self.note.name}.tmp")
-        temporary.write_text(json.dumps(note), encoding="utf-8")
-        sync(temporary)
-        temporary.replace(self.note)
+        with self._telling():
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            note = {"made_from": self.made_from, "lines": lines, "bytes": self._file.tell()}
+            temporary = self.note.with_name(f"{self.note.name}.tmp")
+            temporary.write_text(json.dumps(note), encoding="utf-8")
+            sync(temporary)
+            temporary.replace(self.note)
+
+    def _telling(self) -> AbstractContextManager[None]:
+        return _named(self.given, kept=self.note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._open:
+        with self._telling(), self._open:
             self._file.flush()
             os.fsync(self._file.fileno())
             if kind is None:
@@ -97,17 +103,19 @@ class Through:
     lines = 0
 
     def __init__(self, path: Path | None) -> None:
-        self.path = path
+        self.path, self.name = path, str(path or "standard output")
 
     def __enter__(self) -> "Through":
         self._file: BinaryIO = sys.stdout.buffer if self.path is None else self.path.open("ab")
         return self
 
     def write(self, data: bytes) -> None:
-        self._file.write(data)
+        with _named(self.name):
+            self._file.write(data)
 
     def flush(self) -> None:
-        self._file.flush()
+        with _named(self.name):
+            self._file.flush()
 
     def reached(self, lines: int) -> None:
         """Nothing to note: what is written is gone."""
@@ -116,7 +124,8 @@ class Through:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.path is not None:
-            self._file.close()
+            with _named(self.name):
+                self._file.close()
 
 
 def sink(path: Path | None, *, made_from: str | None = None) -> Part | Through:
@@ -125,11 +134,17 @@ def sink(path: Path | None, *, made_from: str | None = None) -> Part | Through:
 
 
 def refuse_output(output: Path | None, *inputs: Path | None) -> None:
-    """Raises a DataError where an output is a folder, or one of the files it is made from."""
+    """Raises a DataError where an output is a folder, has none to be in, or is one of the files it is made from."""
     if output and output.is_dir():
         raise DataError(f"{output}: is a folder; name a file for --output")
     if output and output.is_file() and any(path and path.exists() and output.samefile(path) for path in inputs):
         raise DataError(f"{output}: is an input too, and would be lost; choose another --output")
+
+    if output and is_replaceable(output):
+        folder = (Path(os.path.realpath(output)) if output.is_symlink() else output).parent
+        if not folder.is_dir():
+            found = "is a file, and no folder" if folder.exists() else "there is no such folder; make it first"
+            raise DataError(f"{output}: cannot be written: {folder}: {found}")
 
 
 def is_replaceable(path: Path) -> bool:
@@ -152,10 +167,28 @@ def fingerprint(
 
 
 @contextmanager
+def _named(name: Path | str, *, kept: Path | None = None) -> Iterator[None]:
+    """What cannot be written is told by its name, and where there is a note of what is `kept`, that too.
+
+    A pipe whose reader has left is none of its business.
+    """
+    try:
+        yield
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        more = "; what was written before is intact, and the same command goes on from there"
+        raise CalqueError(f"{name}: {error.strerror or error}{more if kept and kept.exists() else ''}") from None
+
+
+@contextmanager
 def _held(part: Path, *, of: Path) -> Iterator[None]:
     """Makes the part where there is none, and holds it for this process; a DataError where another one does."""
     while True:
-        part.open("ab").close()
+        try:
+            part.open("ab").close()
+        except OSError as error:
+            raise DataError(f"{of}: cannot be written: {part.name} beside it: {error.strerror}") from None
         with ExitStack() as stack:
             try:
                 before = part.stat()

@@ -2,17 +2,18 @@
 
 import json
 import math
-import re
+import shutil
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
 import typer
-from rich.console import Console
-from rich.table import Table
+from rich.cells import cell_len, set_cell_size
 
+from calque.commands.lines import one_field
 from calque.errors import FolderError, UserError
 
 
@@ -32,18 +33,32 @@ class Row(NamedTuple):
 
     def plain(self) -> list[str]:
         """Fields for programs: a number is nothing but a number."""
-        return ["" if value is None else re.sub(r"\s", " ", f"{value}") for value in self]
+        return ["" if value is None else one_field(f"{value}") for value in self]
 
-    def told(self) -> list[str]:
-        """Fields for people."""
-        steps = " of ".join(f"{each:,}" for each in (self.step, self.steps) if each is not None)
-        best = "" if self.best is None else f"{self.metric} {self.best:.2f}"
-        pairs, at_step = ("" if each is None else f"{each:,}" for each in (self.pairs, self.at_step))
-        return [self.run, self.model, pairs, steps, best, at_step, self.state, self.changed]
+    def told(self) -> dict[str, str]:
+        """Fields for people by the names of COLUMNS, and what is shown of some where there is little room."""
+        step, steps, pairs, at_step = (
+            "" if each is None else f"{each:,}" for each in (self.step, self.steps, self.pairs, self.at_step)
+        )
+        return {
+            "run": self.run,
+            "name": Path(self.run).name or self.run,
+            "state": self.state.partition(":")[0].replace("done, stopped early", "done early"),
+            "steps": " of ".join(filter(None, (step, steps))),
+            "step": step,
+            "best": "" if self.best is None else f"{self.metric} {self.best:.2f}",
+            "changed": self.changed,
+            "day": self.changed.partition(" ")[0],
+            "model": self.model,
+            "best at": at_step,
+            "pairs": pairs,
+        }
 
 
-TOLD = ("run", "model", "pairs", "steps", "best", "at step", "state", "changed")
-WRAPPED = ("model", "state", "changed")  # where a terminal is narrow
+COLUMNS = ("run", "state", "steps", "best", "changed", "model", "best at", "pairs")  # the most important first
+BRIEFLY = {"changed": "day", "steps": "step", "run": "name"}  # in this order
+DAMAGED, GAP = "damaged", "  "
+NEEDED = 5  # columns that are shown briefly before they are left out
 
 
 def runs(
@@ -54,7 +69,7 @@ def runs(
     """List training runs with their best validation score: a table on a terminal, tab-separated when piped.
 
     Steps of a run that is not running are those that are saved; one that is stopped goes on with `calque train
-    --resume RUN`. A model is told by its kind, its layers and its width.
+    --resume RUN`. A model is told by its kind, its layers and its width. A narrow terminal shows fewer columns.
 
     Examples:
 
@@ -71,18 +86,41 @@ def runs(
         for fields in (Row._fields, *(row.plain() for row in rows)):
             typer.echo("\t".join(fields))
         return
-    table = Table(box=None, header_style="bold", pad_edge=False)
-    for name in TOLD:
-        table.add_column(name, no_wrap=name not in WRAPPED)
-    for row in rows:
-        table.add_row(*row.told())
-    Console().print(table)
+    damaged = [one_field(row.state) for row in rows if row.state.startswith(DAMAGED)]
+    for line in [*table(rows, width=shutil.get_terminal_size().columns), *damaged]:
+        typer.echo(line)
+
+
+def table(rows: Sequence[Row], *, width: int) -> list[str]:
+    """A head and one line a run, with as many columns as there is room for; at the least, whose and in what state."""
+    told = [row.told() for row in rows]
+    for columns in _choices(names_tell=len({row["name"] for row in told}) == len(told)):
+        fields = [[head, *(one_field(row[key]) for row in told)] for key, head in columns.items()]
+        widths = [max(map(cell_len, column)) for column in fields]
+        if sum(widths) + len(GAP) * (len(widths) - 1) <= width:
+            break
+    padded = ([set_cell_size(each, size) for each in column] for column, size in zip(fields, widths, strict=True))
+    return [GAP.join(line).rstrip() for line in zip(*padded, strict=True)]
+
+
+def _choices(*, names_tell: bool) -> Iterator[dict[str, str]]:
+    """Keys and heads of ever fewer and shorter columns; a run's name alone only where it tells which run it is."""
+    for count in range(len(COLUMNS), NEEDED, -1):
+        yield {name: name for name in COLUMNS[:count]}
+    columns = {name: name for name in COLUMNS[:NEEDED]}
+    yield columns
+    for name, brief in BRIEFLY.items():
+        if brief != "name" or names_tell:
+            columns = {brief if key == name else key: head for key, head in columns.items()}
+            yield columns
+    for count in range(NEEDED - 1, 1, -1):
+        yield dict(list(columns.items())[:count])
 
 
 def _runs_in(folder: Path) -> list[Path]:
     """The folder itself where it is a run, or the runs in it, by name (numbers as numbers)."""
     if not folder.is_dir():
-        raise FolderError(f"{folder}: no such folder")
+        raise FolderError(f"{folder}: {'is a file, and no folder' if folder.exists() else 'no such folder'}")
     if _is_run(folder):
         return [folder]
     inside = [path for path in folder.iterdir() if path.is_dir() and _is_run(path)]
@@ -104,7 +142,7 @@ def _row(run: Path) -> Row:
         config: dict[str, Any] = read_toml(run / "config.toml")
         lines = read_journal(metrics)
     except UserError as error:
-        return Row(str(run), state=f"damaged: {str(error).splitlines()[0]}")
+        return Row(str(run), state=f"{DAMAGED}: {str(error).splitlines()[0]}")
     training, model = config.get("training", {}), config.get("model", {})
     metric = deciding_metric_of(config)
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})

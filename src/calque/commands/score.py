@@ -1,6 +1,5 @@
 """`calque score`."""
 
-import json
 import math
 from collections.abc import Iterator
 from itertools import islice, zip_longest
@@ -11,6 +10,7 @@ import typer
 
 from calque.commands.choices import choice
 from calque.commands.inputs import LINE_LIMIT, input_lines, is_pipe, refuse_unreadable
+from calque.commands.lines import json_line
 from calque.errors import DataError
 
 if TYPE_CHECKING:
@@ -39,6 +39,7 @@ def score(
         calque score runs/english --target news.en
     """
     from calque.commands.progress import counting
+    from calque.commands.remarks import Remarks
     from calque.commands.resuming import refuse_output, sink
     from calque.translator import DEVICES, PRECISIONS, load
     from calque.translator.translating import WINDOW
@@ -55,7 +56,7 @@ def score(
     if not translator.is_language_model and source is None:
         raise DataError(f"--source is missing: {model} translates, so what it is given to score are translations of it")
     done, pieces, total = 0, 0, 0.0
-    pairs = _pairs(source, target)
+    pairs, remarks = _pairs(source, target), Remarks(str(source or target))
     with sink(output) as out, counting("scoring", total=count) as more:
         while window := list(islice(pairs, WINDOW)):
             given = ([line.text for line in side] for side in zip(*window, strict=True))
@@ -63,10 +64,11 @@ def score(
                 total, pieces = total + found.log_prob, pieces + len(found.log_probs)
                 done = pair[0].number
                 if found.cut or any(line.cut for line in pair):
-                    typer.echo(f"{source or target}: line {done}: too long; only its beginning was read", err=True)
+                    remarks.say("too long; only its beginning was read", line=done)
                 out.write(_row(found, number=done, format=chosen))
             out.flush()
             more(len(window))
+    remarks.end()
     perplexity = math.exp(min(-total / max(pieces, 1), 700.0))
     kind = "pairs" if source else "lines"
     typer.echo(f"{done:,} {kind}, {pieces:,} pieces, perplexity {perplexity:.3f} per piece", err=True)
@@ -75,7 +77,7 @@ def score(
 def _row(found: "Scored", *, number: int, format: str) -> bytes:
     if format == "jsonl":
         values = {"line": number, "log_prob": found.log_prob, **found._asdict()}
-        return f"{json.dumps(values, ensure_ascii=False)}\n".encode()
+        return json_line(values)
     return f"{found.log_prob:.4f}\t{found.log_prob / len(found.log_probs):.4f}\n".encode()
 
 

@@ -1,7 +1,6 @@
 """Answers to the lines of a file or a pipe, and to what is typed, as soon as they are there."""
 
 import sys
-from collections import Counter
 from collections.abc import Iterator
 from math import inf
 
@@ -9,7 +8,9 @@ import typer
 
 from calque.commands.answering import Answered, Answering
 from calque.commands.inputs import LINE_LIMIT
+from calque.commands.lines import one_line
 from calque.commands.progress import counting
+from calque.commands.remarks import Remarks
 from calque.commands.rendering import Rendering, render
 from calque.commands.resuming import Part, Through
 from calque.commands.windows import windows
@@ -17,7 +18,8 @@ from calque.data.lines import Line
 from calque.errors import DataError, TextError
 
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
-SHOWN = 10  # lines that are told of each kind that looks wrong, before they are counted
+INVALID = "not UTF-8"
+CUT = "the translation reached its maximum length"
 EMPTY = "the translation is empty"
 LACKING = "the translation lacks a phrase that must appear in it"
 NONE = (
@@ -55,18 +57,16 @@ def stream(
             typer.echo(f"{sink.path}: begun anew; {left}", err=True)
         elif isinstance(sink, Part) and sink.made_from is None:
             typer.echo(f"{sink.path}: made from a pipe; cut off, it would begin anew (files are resumed)", err=True)
-        odd: Counter[str] = Counter()
+        remarks = Remarks(answering.requests.name)
         for window in windows(lines, live=live, skip=done):
             for answered in answering.answers(window):
-                _report(answered, answering, odd)
+                _report(answered, answering, remarks)
                 sink.write(render(answered, rendering=rendering))
             sink.flush()
             more(len(window))
             done = window[-1].number
             sink.reached(done)
-        for message, count in odd.items():
-            if count > SHOWN:
-                typer.echo(f"{answering.requests.name}: {count:,} lines in all: {message}", err=True)
+        remarks.end()
         answering.requests.end(done)
 
 
@@ -74,7 +74,7 @@ def converse(answering: Answering, *, rendering: Rendering | None) -> None:
     """Answers what is typed, line by line; as a file's lines would be where a format was asked for."""
     typer.echo(INVITATION, err=True)
     prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
-    number, odd = 1, Counter[str]()
+    number, remarks = 1, Remarks(answering.requests.name, shown=inf)  # each answer is read by itself
     while True:
         try:
             text = input(prompt)
@@ -89,32 +89,32 @@ def converse(answering: Answering, *, rendering: Rendering | None) -> None:
             typer.echo(str(error), err=True)
             continue
         number += 1
-        _report(answered, answering, odd)
+        _report(answered, answering, remarks)
         if rendering is not None:
             typer.echo(render(answered, rendering=rendering), nl=False)
             continue
         for each in answered.translation.candidates:
-            typer.echo(each.text if answering.nbest == 1 else f"{each.score:8.3f}  {each.text}")
+            text = one_line(each.text)
+            typer.echo(text if answering.nbest == 1 else f"{each.score:8.3f}  {text}")
 
 
-def _report(answered: Answered, answering: Answering, odd: Counter[str]) -> None:
-    """Says on standard error what of a line was not translated, or looks wrong; of all that is `odd`, the first."""
+def _report(answered: Answered, answering: Answering, remarks: Remarks) -> None:
+    """Says on standard error what of a line was not translated, or looks wrong."""
     line, translation = answered.line, answered.translation
-    where = f"{answering.requests.name}: line {line.number}"
-    if line.invalid is not None:
-        typer.echo(f"{where}: byte {line.invalid} is not UTF-8", err=True)
     best = translation.candidates[0]
+    is_there = best.log_prob > -inf
+    if line.invalid is not None:
+        remarks.say(f"byte {line.invalid} is not UTF-8", line=line.number, kind=INVALID)
+    said = []
     if translation.source_cut:
-        limit = answering.search.source_limit
-        typer.echo(f"{where}: too long; only its beginning ({limit} pieces) was read", err=True)
+        said.append(f"too long; only its beginning ({answering.search.source_limit} pieces) was read")
     elif line.cut:
-        typer.echo(f"{where}: too long; only its beginning ({LINE_LIMIT:,} bytes) was read", err=True)
-    elif best.cut and best.log_prob > -inf:
-        typer.echo(f"{where}: the translation reached its maximum length", err=True)
-    is_empty = bool(answered.source.strip()) and not best.text.strip()
-    empty = EMPTY if best.log_prob > -inf else NONE
-    others = [*([LACKING] if best.lacking else []), *(ODD[sign] for sign in best.oddities)]
-    for message in [empty] if is_empty else others:
-        odd[message] += 1
-        if odd[message] <= SHOWN:
-            typer.echo(f"{where}: {message}", err=True)
+        said.append(f"too long; only its beginning ({LINE_LIMIT:,} bytes) was read")
+    elif best.cut and is_there:
+        said.append(CUT)
+    if answered.source.strip() and not best.text.strip():
+        said.append(EMPTY if is_there else NONE)
+    else:
+        said += [*([LACKING] if best.lacking else []), *(ODD[sign] for sign in best.oddities)]
+    for message in said:
+        remarks.say(message, line=line.number)

@@ -86,7 +86,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Tran
     if (folder / "model").is_dir():
         folder = folder / "model"
     if not folder.is_dir():
-        raise FolderError(f"{folder}: no such run or model folder")
+        found = "is a file, and no run or model folder" if folder.exists() else "no such run or model folder"
+        raise FolderError(f"{folder}: {found}")
     if (folder / "config.toml").is_file() and not any((folder / name).exists() for name in (MANIFEST, WEIGHTS)):
         raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` goes on until there is one")
     chosen = choose_device(device)

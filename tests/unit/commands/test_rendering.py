@@ -1,5 +1,9 @@
 """Answers as text: as many lines for each line, whatever search found."""
 
+import json
+import sys
+import unicodedata
+
 import pytest
 
 from calque.commands.answering import Answered
@@ -23,6 +27,28 @@ def test_each_line_has_as_many_lines_of_text_as_were_asked_for(texts: tuple[str,
 def test_tsv_says_whose_answers_they_are_and_has_no_empty_ones() -> None:
     written = render(answered("b"), rendering=Rendering("tsv", nbest=3, attention=False))
     assert written == b"7\t-1.0000\tb\n"
+
+
+BREAKS = {chr(code) for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1}
+CONTROLS = {chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)) == "Cc"}
+
+
+@pytest.mark.parametrize("format", ["text", "tsv", "jsonl"])
+def test_an_answer_is_one_line_for_every_reader_and_has_no_controls(format: str) -> None:
+    odd = sorted(BREAKS | CONTROLS)
+    text = "".join(f"a{character}" for character in odd) + "\u00a0\u4e2d\U0001f600"
+    written = render(answered(text, text), rendering=Rendering(format, nbest=2, attention=False)).decode()
+    lines = written.split("\n")[:-1]
+    assert len(lines) == (1 if format == "jsonl" else 2)
+    assert written.splitlines() == lines
+    assert not {*"".join(lines)} & (BREAKS | CONTROLS) - {"\t"}
+    if format == "jsonl":
+        assert [each["text"] for each in json.loads(written)["candidates"]] == [text, text]
+        return
+    for line in lines:
+        said = line.split("\t", 2)[2] if format == "tsv" else line
+        kept = {"\t"} if format == "text" else set()
+        assert said == "".join(" " if each in (BREAKS | CONTROLS) - kept else each for each in text)
 
 
 def test_a_format_is_chosen_and_attention_needs_jsonl() -> None:

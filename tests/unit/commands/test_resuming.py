@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from calque.commands.resuming import Part, Through, fingerprint, refuse_output, sink
-from calque.errors import DataError
+from calque.errors import CalqueError, DataError
 from calque.folders.litter import held_lock
 
 
@@ -187,3 +187,42 @@ def test_an_output_that_is_an_input_or_a_folder_is_refused(tmp_path: Path) -> No
         refuse_output(tmp_path)
     refuse_output(Path("/dev/null"), Path("/dev/null"))
     refuse_output(tmp_path / "new", tmp_path / "in")
+
+
+def test_an_output_without_a_folder_is_refused_by_both_names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").touch()
+    (tmp_path / "link").symlink_to("nowhere/x")
+    for output, folder, why in (
+        ("nodir/x", "nodir", "there is no such folder"),
+        ("link", f"{tmp_path}/nowhere", "there is no such folder"),
+        ("file/x", "file", "is a file"),
+    ):
+        with pytest.raises(DataError, match=f"^{output}: cannot be written: {folder}: {why}"):
+            refuse_output(Path(output))
+    long = "x" * 253
+    with pytest.raises(DataError, match=f"^{long}: cannot be written: {long}.part beside it: "), Part(Path(long)):
+        pass
+    refuse_output(Path("x"))
+    refuse_output(Path("/dev/stdout"))
+
+
+@pytest.mark.parametrize("made_from", ["A", None])
+def test_a_full_disk_is_told_with_the_name_and_with_what_is_kept(tmp_path: Path, made_from: str | None) -> None:
+    given = Path(os.path.relpath(tmp_path / "out"))
+    part = Part(given, made_from=made_from)
+    with pytest.raises(CalqueError) as told, part, Path("/dev/full").open("wb") as full:
+        part.write(b"1\n")
+        part.reached(1)
+        os.dup2(full.fileno(), part._file.fileno())
+        part.write(b"2\n")
+        part.flush()
+    kept = "; what was written before is intact, and the same command goes on from there"
+    assert str(told.value) == f"{given}: No space left on device{kept if made_from else ''}"
+    assert told.value.code == 1
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_full_device_is_told_with_its_name() -> None:
+    with pytest.raises(CalqueError, match=r"^/dev/full: No space left on device$"), sink(Path("/dev/full")) as out:
+        out.write(b"1\n")

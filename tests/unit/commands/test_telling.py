@@ -4,9 +4,11 @@ import os
 import pty
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, redirect_stderr
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from pathlib import Path
 
 import pytest
+import typer
 
 from calque.commands.main import told
 from calque.commands.progress import counting, preparing
@@ -49,3 +51,28 @@ def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: 
     with pytest.raises(SystemExit):
         told(work)
     assert capsys.readouterr().err == "calque, rank 2: no such key\n"
+
+
+@pytest.mark.parametrize("buffering", [-1, 1])
+def test_a_standard_output_that_is_full_is_called_so_and_fails_once(
+    capsys: pytest.CaptureFixture[str], buffering: int
+) -> None:
+    def show() -> None:
+        typer.echo("a result")
+
+    with Path("/dev/full").open("w", buffering=buffering) as full, redirect_stdout(full):
+        with pytest.raises(SystemExit) as end:
+            told(show)
+        full.flush()
+    assert (end.value.code, capsys.readouterr().err) == (1, "calque: standard output: No space left on device\n")
+
+
+def test_a_disk_that_is_full_leaves_what_was_saved(capsys: pytest.CaptureFixture[str]) -> None:
+    def save() -> None:
+        with Path("/dev/full").open("wb", buffering=0) as full:
+            full.write(b"weights")
+
+    with pytest.raises(SystemExit) as end:
+        told(save)
+    said = "calque: cannot go on: No space left on device; what was saved before is intact\n"
+    assert (end.value.code, capsys.readouterr().err) == (1, said)

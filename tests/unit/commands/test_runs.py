@@ -1,0 +1,57 @@
+"""Runs in a table: one line each, with what matters most where there is little room."""
+
+import pytest
+from rich.cells import cell_len
+
+from calque.commands.runs import Row, table
+
+DAY = "2026-07-31 09:00"
+ROWS = [
+    Row("runs/1", "recurrent 1×16 → luong 1×16", 20_000, 14, 14, "bleu", 34.123, 14, "done", DAY),
+    Row("runs/long-transformer", "transformer 6×512", 4_500_000, 12_000, 100_000, "bleu", 27.3, 9_000, "running", DAY),
+    Row("runs/2", "convolutional 3×512", 29_000, 4_000, 30_000, "chrf", 51.2, 3_000, "done, stopped early", DAY),
+    Row("runs/中文", "transformer 6×512", None, 0, 30_000, "loss", None, None, "stopped", DAY),
+    Row("runs/bad", state="damaged: runs/bad/config.toml: cannot be read"),
+]
+STATES = ["state", "done", "running", "done", "stopped", "damaged"]
+
+
+@pytest.mark.parametrize(
+    ("width", "second", "third"),
+    [
+        (24, "long-transformer running", "2 done early"),
+        (60, "long-transformer running 12,000 bleu 27.30 2026-07-31", "2 done early 4,000 chrf 51.20 2026-07-31"),
+        (
+            80,
+            "runs/long-transformer running 12,000 of 100,000 bleu 27.30 2026-07-31",
+            "runs/2 done early 4,000 of 30,000 chrf 51.20 2026-07-31",
+        ),
+        (
+            100,
+            f"runs/long-transformer running 12,000 of 100,000 bleu 27.30 {DAY}",
+            f"runs/2 done early 4,000 of 30,000 chrf 51.20 {DAY}",
+        ),
+        (
+            140,
+            f"runs/long-transformer running 12,000 of 100,000 bleu 27.30 {DAY} transformer 6×512 9,000 4,500,000",
+            f"runs/2 done early 4,000 of 30,000 chrf 51.20 {DAY} convolutional 3×512 3,000 29,000",
+        ),
+    ],
+)
+def test_a_run_is_one_line_with_what_there_is_room_for(width: int, second: str, third: str) -> None:
+    lines = table(ROWS, width=width)
+    assert len(lines) == 1 + len(ROWS)
+    assert max(map(cell_len, lines)) <= width or width < 30
+    assert [" ".join(line.split()) for line in lines[2:4]] == [second, third]
+    starts = {cell_len(line[: line.index(state)]) for line, state in zip(lines, STATES, strict=True)}
+    assert len(starts) == 1, "columns stand below each other"
+
+
+def test_runs_of_one_name_are_told_apart() -> None:
+    rows = [Row(f"{folder}/runs/1", state="done", changed=DAY) for folder in ("here", "there")]
+    for width in (20, 40, 80):
+        assert [line.split()[0] for line in table(rows, width=width)] == ["run", "here/runs/1", "there/runs/1"]
+
+
+def test_a_name_that_breaks_lines_does_not_break_the_table() -> None:
+    assert len("\n".join(table([Row("runs/a\nb\x1b[2J\u2028c")], width=80)).splitlines()) == 2
