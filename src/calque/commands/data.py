@@ -29,9 +29,9 @@ def check(
 ) -> None:
     """Tell what is in the corpora and what is wrong with them, before anything is trained.
 
-    Counts, lengths, empties, odd length ratios, duplicates, overlap with the test set, characters outside the
-    vocabulary, bad UTF-8 by file, line and byte, and how much padding batches would have. Exit code 2 when something
-    would be refused.
+    Counts, lengths, empties, odd length ratios, lines that do not line up, duplicates, overlap with the test set,
+    characters outside the vocabulary, bad UTF-8 by file, line and byte, and how much padding batches would have. Exit
+    code 2 when something would be refused.
 
     Examples:
 
@@ -100,6 +100,8 @@ def prepare(
     experiment = check_config(Experiment, values, origin=str(config or "command line"))
     with preparing() as progress:
         prepared = make(experiment.data, text=experiment.text, folder=out, progress=progress)
+    for warning in prepared.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{out}: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate", err=True)
 
 

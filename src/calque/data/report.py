@@ -35,6 +35,7 @@ def _corpus(corpus: CorpusReport) -> Iterator[str]:
     yield from (f"  {count:,} {what}" for what, count in counts.items() if count)
     yield from _indented(corpus.problems)
     yield from _indented(corpus.invalid)
+    yield from _indented(corpus.warnings)
     if corpus.pairs:
         yield from _lengths("source", corpus.source)
         yield from _lengths("target", corpus.target)

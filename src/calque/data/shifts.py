@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from math import sqrt
 from statistics import NormalDist
-from tempfile import TemporaryFile
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -24,7 +23,7 @@ from numpy.typing import NDArray
 Array = NDArray[Any]
 
 LONGEST = 65_535
-"""Characters; longer texts count as this long."""
+"""Longer texts count as this long."""
 
 _REACH = 10  # lines
 _CELL = 32  # lines
@@ -37,6 +36,7 @@ _SIGNIFICANT = 8.0  # standard deviations
 _AGREES = 2.0  # standard deviations of a quarter of a stretch, of three of the four
 _QUARTERS = 4
 _LEAST, _HIGHEST = 0.3, 0.9  # correlation of lengths that say something; what is trusted of it
+_BEATEN = 0.7  # of the correlation at k, what another may have
 _EQUAL = 0.3  # of the lines, more than in the rest of the corpus
 _STEPS = np.arange(-_REACH, _REACH + 1)
 
@@ -49,27 +49,6 @@ class Shift(NamedTuple):
     by: int
     is_proven: bool
     """Other lines fit as they stand; without such lines it may be the nature of the corpus."""
-
-
-class LineLengths:
-    """The lengths of both sides of every line, in a file without a name: memory does not grow with the corpus."""
-
-    def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - it goes when nothing holds it
-        self._rows = 0
-
-    def add(self, lengths: Array) -> None:
-        """Appends the lengths [lines,2] of some more lines; 0 where a line has no usable pair."""
-        self._file.write(np.minimum(lengths, LONGEST).astype("<u2").tobytes())
-        self._rows += len(lengths)
-
-    def shifts(self) -> list[Shift]:
-        """The stretches that are shifted."""
-        if not self._rows:
-            return []
-        self._file.flush()
-        lengths: Array = np.memmap(self._file, dtype="<u2", mode="r", shape=(self._rows, 2))
-        return find_shifts(lengths)
 
 
 def find_shifts(lengths: Array) -> list[Shift]:
@@ -225,13 +204,13 @@ def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shif
         return None
     found = np.median(_correlations(lines, stretch.start, stretch.stop), axis=0)
     others = np.delete(found, place)
-    if found[place] < _LEAST or found[_REACH] > found[place] / 2:
+    if found[place] < _LEAST or found[_REACH] > _BEATEN * found[place]:
         return None
     usual = lines.equals(aligned, by=0) if aligned else 0.0
     if lines.equals([stretch], by=stretch.by) > usual + _EQUAL:  # the same texts, so not their translations
         return None
     is_proven = _deviations(aligned, lines=lines, by=stretch.by) <= -_SIGNIFICANT
-    if not is_proven and others.max() > found[place] / 2:
+    if not is_proven and others.max() > _BEATEN * found[place]:
         return None
     return Shift(stretch.start + 1, stretch.stop, stretch.by, is_proven)
 
