@@ -7,7 +7,7 @@ from weakref import finalize
 import numpy as np
 from numpy.typing import NDArray
 
-from calque.data.corpora import Corpus, FilesConfig, Shifted, paths
+from calque.data.corpora import Corpus, Shifted, paths
 from calque.data.shifts import LONGEST, Shift, find_shifts
 
 Array = NDArray[Any]
@@ -45,7 +45,10 @@ class LineLengths:
         found = find_shifts(lengths)
         refused = [shift for shift in found if shift.is_proven and shifted == "fail"]
         warned = [shift for shift in found if shift not in refused]
-        return Doubts(_told(refused, corpus, lines=self._lines), _told(warned, corpus, lines=self._lines))
+        hint = ", or set data.shifted=warn to take all as it is"
+        return Doubts(
+            _told(refused, corpus, lines=self._lines, hint=hint), _told(warned, corpus, lines=self._lines, hint="")
+        )
 
 
 def by_line(source: Array, *, target: Array, lines: Array, first: int, count: int) -> Array:
@@ -55,18 +58,17 @@ def by_line(source: Array, *, target: Array, lines: Array, first: int, count: in
     return lengths
 
 
-def _told(shifts: list[Shift], corpus: Corpus, *, lines: int) -> list[str]:
+def _told(shifts: list[Shift], corpus: Corpus, *, lines: int, hint: str) -> list[str]:
     if not shifts:
         return []
     names = " + ".join(str(path) for key, path in paths(corpus).items() if key != "alignments")
-    what = "the two files" if isinstance(corpus, FilesConfig) else "its two sides"
-    said = [f"{names}: {what} do not line up, as the lengths of the lines show"]
+    said = [f"{names}: source and target do not line up, by the lengths of their lines:"]
     said += [_describe(shift, lines=lines) for shift in shifts[:_SHOWN]]
     said += [f"  … and {len(shifts) - _SHOWN:,} more such stretches"] if len(shifts) > _SHOWN else []
     if all(shift.is_proven for shift in shifts):
-        said.append("  look for a line that is missing, doubled or broken; data.shifted=warn takes them as they are")
+        said.append(f"  other lines fit as they stand; look for one that is missing, doubled or broken{hint}")
     else:
-        said.append("  no lines fit as they stand: right if each target is meant for a line before or after, else look")
+        said.append("  no lines fit as they stand; that is right where each target is meant for another line's source")
     return ["\n".join(said)]
 
 
