@@ -48,7 +48,7 @@ def main() -> None:
     print("|---|---:|---:|---:|---:|---:|---:|")
     for name, lengths in corpora.items():
         for size, stretches in STRETCHES.items():
-            for stretch in stretches:
+            for stretch in stretches if size <= len(lengths) else ():
                 _print_found(name, lengths, size, stretch, rounds=arguments.rounds, generator=generator)
 
 

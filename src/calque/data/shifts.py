@@ -27,7 +27,7 @@ LONGEST = 65_535
 
 _REACH = 10  # lines
 _CELL = 32  # lines
-_CHUNK = 1 << 16  # lines, a multiple of a cell
+_CHUNK = 1 << 14  # lines, a multiple of a cell
 _PART = 1 << 10  # lines from which one correlation is taken
 _NEAR = 8  # lines whose neighbours may say the same
 _PRICE = 20.0  # of a change of k, in nats
@@ -82,7 +82,8 @@ class _Lines:
     def __len__(self) -> int:
         return len(self._lengths)
 
-    def chunks(self, start: int, stop: int, *, size: int = _CHUNK) -> Iterator[tuple[int, int]]:
+    def chunks(self, start: int, stop: int, *, size: int | None = None) -> Iterator[tuple[int, int]]:
+        size = size or _CHUNK
         return ((at, min(at + size, stop)) for at in range(start, stop, size))
 
     def scores(self, start: int, stop: int) -> tuple[Array, Array]:
@@ -158,23 +159,30 @@ def _correlated(source: Array, targets: Array) -> Array:
 def _path(lines: _Lines) -> list[_Stretch]:
     """The best k of every cell, as stretches."""
     total = np.where(_STEPS == 0, 0.0, -_PRICE)
-    stays: list[Array] = []
-    bests: list[int] = []
+    came: list[tuple[Array, Array]] = []
     for start, stop in lines.chunks(0, len(lines)):
-        contrasts = lines.contrasts(start, stop)
-        for cell in np.add.reduceat(contrasts, np.arange(0, stop - start, _CELL), axis=0):
-            best = int(total.argmax())
+        cells = np.add.reduceat(lines.contrasts(start, stop), np.arange(0, stop - start, _CELL), axis=0)
+        stays, bests = np.empty(cells.shape, dtype=bool), np.empty(len(cells), dtype=np.uint8)
+        for place, cell in enumerate(cells):
+            bests[place] = best = int(total.argmax())
             changed = total[best] - _PRICE
-            stays.append(total >= changed)
-            bests.append(best)
+            stays[place] = total >= changed
             total = np.maximum(total, changed) + cell
-    state = int(total.argmax())
+        came.append((np.packbits(stays, axis=1), bests))
+    return _walked_back(came, state=int(total.argmax()), lines=len(lines))
+
+
+def _walked_back(came: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
+    """The stretches of the path that ends in `state`; `came` has of each cell which k it kept, and the best before."""
     stretches: list[_Stretch] = []
-    end = len(lines)
-    for cell in range(len(bests) - 1, -1, -1):
-        if not stays[cell][state]:
-            stretches.append(_Stretch(cell * _CELL, end, int(_STEPS[state])))
-            end, state = cell * _CELL, bests[cell]
+    end = lines
+    for chunk, (packed, bests) in reversed(list(enumerate(came))):
+        stays = np.unpackbits(packed, axis=1, count=len(_STEPS))
+        for place in range(len(bests) - 1, -1, -1):
+            if not stays[place, state]:
+                start = chunk * _CHUNK + place * _CELL
+                stretches.append(_Stretch(start, end, int(_STEPS[state])))
+                end, state = start, int(bests[place])
     stretches.append(_Stretch(0, end, int(_STEPS[state])))
     return [stretch for stretch in reversed(stretches) if stretch.start < stretch.stop]
 
