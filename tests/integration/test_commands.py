@@ -571,6 +571,35 @@ def test_data_prepare_makes_a_store_that_training_uses(
     refused(other, "made from something else", "text.kind")
 
 
+def test_lines_that_are_shifted_are_refused_unless_told_otherwise(command: Command, tmp_path: Path) -> None:
+    corpus = toy_corpus(tmp_path / "corpus", pairs=1500, longest=30, change=lambda words: [*words, words[0]])
+    lines = corpus["target"].read_text(encoding="utf-8").splitlines()
+    lines = [*lines[:500], *lines[501:1000], "a b", *lines[1000:]]
+    corpus["target"].write_text("\n".join(lines) + "\n", encoding="utf-8")
+    said = re.compile(r"from about line 50\d to about line (99\d|1,00\d) targets come 1 line too early")
+    checked = command("data", "check", *sides(corpus), "text.kind=words")
+    assert checked.code == 2
+    assert said.search(checked.out)
+    assert "1 problem that training would not begin with" in checked.err
+    for answer in (
+        command("data", "prepare", *sides(corpus), "--out", tmp_path / "store", *QUICK[:2]),
+        command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"),
+    ):
+        refused(answer, str(corpus["target"]), "data.shifted=warn")
+        assert said.search(answer.err)
+    assert not (tmp_path / "store").exists()
+    assert not (tmp_path / "run").exists()
+    assert said.search(command("data", "check", *sides(corpus), "text.kind=words", "data.shifted=warn").out)
+    made = command("data", "prepare", *sides(corpus), "--out", tmp_path / "store", *QUICK[:2], "data.shifted=warn")
+    assert made.code == 0
+    assert "warning: " in made.err
+    assert said.search(made.err)
+    store = f"data.store={tmp_path / 'store'}"
+    trained = command("train", *sides(corpus), *QUICK, store, "--run", tmp_path / "run")
+    assert trained.code == 0, "the store was made with them"
+    assert said.search((tmp_path / "run" / "log.txt").read_text(encoding="utf-8"))
+
+
 def test_a_config_is_used_by_every_command_that_takes_one(
     command: Command, corpus: dict[str, Path], tmp_path: Path
 ) -> None:

@@ -29,8 +29,8 @@ def check(
 ) -> None:
     """Tell what is in the corpora and what is wrong with them, before anything is trained.
 
-    Counts, lengths, empties, odd length ratios, duplicates, overlap with the test set, and bad UTF-8 by file, line and
-    byte. Exit code 2 when something would be refused.
+    Counts, lengths, empties, odd length ratios, lines that do not line up, duplicates, overlap with the test set, and
+    bad UTF-8 by file, line and byte. Exit code 2 when something would be refused.
 
     Characters outside the vocabulary are those that no piece has of the vocabulary that training would make of these
     corpora: they are lost, or spelled in bytes where pieces fall back on them.
@@ -105,6 +105,8 @@ def prepare(
     experiment = check_config(Experiment, values, origin=str(config or "command line"))
     with preparing() as progress:
         prepared = make(experiment.data, text=experiment.text, folder=out, progress=progress)
+    for warning in prepared.warnings:
+        typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{out}: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate", err=True)
 
 

@@ -14,8 +14,9 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calque.data.corpora import Block, Corpus, DataConfig, paths, read_blocks
+from calque.data.corpora import Block, Corpus, DataConfig, Shifted, paths, read_blocks
 from calque.data.hashes import Hashes, HashFile, text_hashes
+from calque.data.lineup import Doubts, LineLengths, by_line
 from calque.data.links import link_problems
 from calque.data.measures import LengthCount, Lengths, RatioCount, Ratios
 from calque.data.pairs import Tally, parse
@@ -40,7 +41,9 @@ class CorpusReport(NamedTuple):
     invalid: list[str]
     """The first places that are not UTF-8: file, line, byte."""
     problems: list[str]
-    """What would be refused: files of different length, broken TSV or JSON, a file that cannot be read."""
+    """What would be refused: files that do not line up, broken TSV or JSON, a file that cannot be read."""
+    warnings: list[str]
+    """What is doubtful, and would be taken as it is."""
     source: Lengths
     target: Lengths
     ratios: Ratios
@@ -90,7 +93,7 @@ def check(
         limit=data.line_limit,
         tokenizers=prepared.folder / "tokenizer" if prepared else None,
     )
-    summaries = [_Summary(role, corpus) for role, corpus in corpora]
+    summaries = [_Summary(role, corpus, shifted=data.shifted) for role, corpus in corpora]
     with TemporaryDirectory(prefix="calque-check-") as folder:
         roles = {role: _Seen(Path(folder), role=role) for role in dict.fromkeys(role for role, _ in corpora)}
         unknown: dict[str, Counter[str]] = {"source": Counter(), "target": Counter()}
@@ -175,20 +178,32 @@ def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Bl
                 yield number, block
         except DataError as error:
             summary.problems.append(str(error))
+            summary.is_whole = False
 
 
 class _Summary:
     """A corpus's figures, as they add up."""
 
-    def __init__(self, role: str, corpus: Corpus) -> None:
+    def __init__(self, role: str, corpus: Corpus, *, shifted: Shifted) -> None:
         self.role, self.corpus = role, corpus
+        self.is_whole = True
         self.pairs = 0
         self.tally = Tally()
         self.invalid: list[str] = []
         self.problems: list[str] = []
+        self._by_line, self._shifted = LineLengths(), shifted
         self._source, self._target, self._ratios = LengthCount(), LengthCount(), RatioCount()
 
     def add(self, looked: _Looked) -> None:
+        self._by_line.add(
+            by_line(
+                looked.source_lengths,
+                target=looked.target_lengths,
+                lines=looked.lines,
+                first=self.tally.lines + 1,
+                count=looked.tally.lines,
+            )
+        )
         self.pairs += len(looked.lines)
         self.tally += looked.tally
         self.invalid += looked.invalid[: max(0, _SHOWN - len(self.invalid))]
@@ -198,13 +213,15 @@ class _Summary:
         self._ratios.add(looked.source_lengths, target=looked.target_lengths, lines=looked.lines)
 
     def report(self) -> CorpusReport:
+        doubts = self._by_line.doubts(self.corpus, shifted=self._shifted) if self.is_whole else Doubts([], [])
         return CorpusReport(
             role=self.role,
             name=" + ".join(str(path) for path in paths(self.corpus).values()),
             pairs=self.pairs,
             tally=self.tally,
             invalid=self.invalid,
-            problems=self.problems,
+            problems=[*doubts.problems, *self.problems],
+            warnings=doubts.warnings,
             source=self._source.summary(),
             target=self._target.summary(),
             ratios=self._ratios.summary(),

@@ -18,6 +18,8 @@ from calque.errors import DataError
 BLOCK_LINES = 2048
 BLOCK_BYTES = 1 << 20
 
+Shifted = Literal["fail", "warn"]
+
 Weight = Annotated[float, Field(gt=0)]
 
 
@@ -93,6 +95,8 @@ class DataConfig(Config):
     """The corpora to validate on; without them a few training pairs are held out."""
     invalid: Invalid = "fail"
     """What to do with text that is not UTF-8: fail, skip the pair, or replace the bytes by U+FFFD."""
+    shifted: Shifted = "fail"
+    """What to do where the lengths of lines show that one side is some lines late or early: fail, or warn and go on."""
     maximum_length: int = Field(default=256, ge=1)
     """Pairs with more pieces on a side are left out, and counted."""
     validation: ValidationConfig = ValidationConfig()

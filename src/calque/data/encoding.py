@@ -4,12 +4,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from calque.data.corpora import Block, Corpus, DataConfig, read_blocks
 from calque.data.hashes import Hashes, text_hashes
+from calque.data.lineup import by_line
 from calque.data.links import link_problems, piece_links
 from calque.data.pairs import Pair, Parsed, Tally, parse
 from calque.data.store import Rows, pack
@@ -31,9 +33,12 @@ class Scanned(NamedTuple):
     """What a first look at a block found."""
 
     role: Role
+    corpus: int
     tally: Tally
     problems: list[str]
     pairs: int
+    lengths: NDArray[Any]
+    """Of both sides of every line, in characters."""
     sources: Hashes
     """A hash of each usable pair's source."""
 
@@ -83,7 +88,14 @@ def _scan(task: Task, *, data: DataConfig) -> Scanned:
     problems = parsed.malformed + (parsed.invalid if data.invalid == "fail" else [])
     problems += link_problems(_corpus(task, data=data), task.block, parsed.pairs)
     hashes = text_hashes([pair.source for pair in parsed.pairs] if task.role == "train" and not data.valid else [])
-    return Scanned(task.role, parsed.tally, problems, len(parsed.pairs), hashes)
+    lengths = by_line(
+        np.array([len(pair.source) for pair in parsed.pairs], dtype=np.int64),
+        target=np.array([len(pair.target) for pair in parsed.pairs], dtype=np.int64),
+        lines=np.array([pair.line for pair in parsed.pairs], dtype=np.int64),
+        first=task.block.first,
+        count=parsed.tally.lines,
+    )
+    return Scanned(task.role, task.corpus, parsed.tally, problems, len(parsed.pairs), lengths, hashes)
 
 
 def _encode(task: Task, *, data: DataConfig, tokenizers: Tokenizers, held_out: Hashes) -> Encoded:

@@ -13,7 +13,7 @@ from calque.text import GivenConfig, TextConfig
 from calque.text.folder import DESCRIPTION
 
 FORMAT = 2
-_MATTERS_NOT = ("data.store",)
+_MATTERS_NOT = ("data.store", "data.shifted")
 
 
 def fingerprint(data: DataConfig, *, text: TextConfig) -> dict[str, str]:

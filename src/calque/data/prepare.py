@@ -6,6 +6,7 @@ when nothing changed, and refused with what changed otherwise.
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass
 from functools import partial
@@ -16,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.data.corpora import DataConfig
-from calque.data.encoding import ROLES, Encoded, encoder, scanner, tasks, training_texts
+from calque.data.encoding import ROLES, Encoded, Role, encoder, scanner, tasks, training_texts
 from calque.data.fingerprint import FORMAT, corpus_files, differences, digest, fingerprint
 from calque.data.hashes import Hashes
 from calque.data.holdout import Holdout
+from calque.data.lineup import LineLengths
 from calque.data.pairs import Tally, refuse
 from calque.data.parallel import ordered_map, workers_for
 from calque.data.store import Span, Store, StoreWriter, open_store
@@ -46,6 +48,8 @@ class Prepared:
     train_tally: Tally
     valid_tally: Tally
     fingerprint: dict[str, str]
+    warnings: tuple[str, ...] = ()
+    """What was doubtful about the corpora, and was to be taken as it is."""
 
     @property
     def digest(self) -> str:
@@ -102,6 +106,7 @@ def open_prepared(folder: Path) -> Prepared:
         train_tally=Tally(**made["train"]["tally"]),
         valid_tally=Tally(**made["valid"]["tally"]),
         fingerprint=manifest.details["fingerprint"],
+        warnings=tuple(made.get("warnings", ())),
     )
 
 
@@ -111,6 +116,7 @@ class _Scan(NamedTuple):
     lines: int
     pairs: int  # to learn from
     held_out: Hashes
+    warnings: list[str]
 
 
 def _fill(folder: Path, *, data: DataConfig, text: TextConfig, workers: int, progress: Progress) -> None:
@@ -135,13 +141,15 @@ def _fill(folder: Path, *, data: DataConfig, text: TextConfig, workers: int, pro
     for role in ROLES:
         if not made[role]["spans"][-1][1]:
             raise DataError(f"data.{role}: no pair is left; {_left_out(Tally(**made[role]['tally']))}")
+    made["warnings"] = scan.warnings
     (folder / "store.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
 
 
 def _scan(data: DataConfig, *, workers: int, progress: Progress) -> _Scan:
-    """Counts, and which sources to hold out; bad text and misaligned files end here."""
+    """Counts, and which sources to hold out; bad text and files that do not line up end here."""
     holdout = Holdout(data.validation)
     problems: list[str] = []
+    lengths: dict[tuple[Role, int], LineLengths] = defaultdict(LineLengths)
     lines = pairs = found = 0
     for scanned in ordered_map(partial(scanner, data), items=tasks(data), workers=workers):
         lines += scanned.tally.lines
@@ -149,14 +157,18 @@ def _scan(data: DataConfig, *, workers: int, progress: Progress) -> _Scan:
         problems += scanned.problems[: _KEPT - len(problems)]
         pairs += scanned.pairs * (scanned.role == "train")
         holdout.add(scanned.sources)
+        lengths[scanned.role, scanned.corpus].add(scanned.lengths)
         progress("reading", lines, 0)
-    refuse(problems, more=found - len(problems))
+    doubts = [each.doubts(getattr(data, role)[place], shifted=data.shifted) for (role, place), each in lengths.items()]
+    shifted = [problem for each in doubts for problem in each.problems]
+    refuse([*shifted, *problems], more=found - len(problems))
+    warnings = [warning for each in doubts for warning in each.warnings]
     if not pairs:
         raise DataError(f"data.train: {lines:,} lines, and not one pair with text on both sides")
     if data.valid:
-        return _Scan(lines, pairs, held_out=np.zeros(0, dtype=np.uint64))
+        return _Scan(lines, pairs, held_out=np.zeros(0, dtype=np.uint64), warnings=warnings)
     held_out, count = holdout.chosen()
-    return _Scan(lines, pairs - count, held_out)
+    return _Scan(lines, pairs - count, held_out, warnings)
 
 
 def _write(

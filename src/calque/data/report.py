@@ -35,6 +35,7 @@ def _corpus(corpus: CorpusReport) -> Iterator[str]:
     yield from (f"  {count:,} {what}" for what, count in counts.items() if count)
     yield from _indented(corpus.problems)
     yield from _indented(corpus.invalid)
+    yield from _indented(corpus.warnings)
     if corpus.pairs:
         yield from _lengths("source", corpus.source)
         yield from _lengths("target", corpus.target)
@@ -61,7 +62,7 @@ def _across(report: CheckReport) -> Iterator[str]:
     for overlap in report.overlaps:
         yield f"{overlap.role} in train: {overlap.sources:,} of {overlap.pairs:,} sources, {overlap.both:,} whole pairs"
     for side, characters in (report.unknown or {}).items():
-        yield f"{side} characters outside the vocabulary: {_characters(characters)}"
+        yield f"{side} characters that no piece of the vocabulary would have: {_characters(characters)}"
     for shapes, share in (report.padding or {}).items():
         yield f"padding with {shapes} shapes: {share:.1%}"
 

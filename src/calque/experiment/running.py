@@ -235,6 +235,7 @@ def _describe(prepared: Prepared) -> list[str]:
         f"data: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate"
         + (f"; left out: {said}" if said else ""),
         f"text: {pieces} pieces",
+        *(f"warning: {warning}" for warning in prepared.warnings),
     ]
 
 
