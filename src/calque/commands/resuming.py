@@ -139,7 +139,6 @@ def refuse_output(output: Path | None, *inputs: Path | None) -> None:
         raise DataError(f"{output}: is a folder; name a file for --output")
     if output and output.is_file() and any(path and path.exists() and output.samefile(path) for path in inputs):
         raise DataError(f"{output}: is an input too, and would be lost; choose another --output")
-
     if output and is_replaceable(output):
         folder = (Path(os.path.realpath(output)) if output.is_symlink() else output).parent
         if not folder.is_dir():

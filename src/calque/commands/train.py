@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.errors import ConfigError, DataError
+from calque.commands.inputs import refuse_unreadable
+from calque.errors import ConfigError
 
 if TYPE_CHECKING:
     from calque.experiment import Run
@@ -57,10 +58,7 @@ def train(
         raise ConfigError("--scale is for --system: a config says its own sizes")
     if text is not None and (source or target):
         raise ConfigError("--text is for a language model, and stands alone; --source and --target are for translation")
-    files = {"--text": text, "--source": source, "--target": target, "--alignments": alignments}
-    files |= {"--valid-source": valid_source, "--valid-target": valid_target}
-    if missing := [f"{option}: {path}: no such file" for option, path in files.items() if path and not path.exists()]:
-        raise DataError("; ".join(missing))
+    refuse_unreadable(text, source, target, alignments, valid_source, valid_target)
     corpora = _corpora(text or source, text or target, role="train", alignments=alignments)
     corpora |= _corpora(valid_source, valid_target, role="valid")
     is_named = any(each.startswith(("data.train=", "data.store=")) for each in overrides or [])
@@ -68,32 +66,25 @@ def train(
         raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
     from calque import experiment
     from calque.commands.progress import preparing
-    from calque.config import read_toml
     from calque.training.ranks import started_ranks
     from calque.training.reporting import NOBODY_READS, outliving
 
     if resume is not None:
         done = experiment.resume(resume, preparing=preparing)
     else:
+        usual = None if config else "language" if text else "tiny"
         values = experiment.experiment_values(
             config=config,
-            system=system or (None if config else "language" if text else "tiny"),
+            system=system or usual,
             corpora=corpora,
             assignments=overrides or [],
             scale=1.0 if scale is None else scale,
         )
         _refuse_other_side(values, text=text is not None, pairs=source is not None)
-        if alignments is not None and not _guidance(values):
-            raise ConfigError(
-                "--alignments: training.objective.guidance.weight is 0, so they would guide nothing; set it, e.g. "
-                "training.objective.guidance.weight=0.1"
-            )
-        if config is not None and system is not None and "model" in read_toml(config):
-            typer.echo(f"--system {system} stands in place of the model that {config} describes", err=True)
-        if system is None and config is None and started_ranks().leads:
-            typer.echo(
-                f"system {'language' if text else 'tiny'}, as none was named; `calque systems` lists more", err=True
-            )
+        if alignments is not None:
+            _refuse_idle_alignments(values)
+        if started_ranks().leads:
+            _tell_system(system, config=config, usual=usual)
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if not started_ranks().leads:
         return
@@ -127,11 +118,24 @@ def _told(done: "Run") -> list[str]:
     return lines
 
 
-def _guidance(values: dict[str, Any]) -> object:
-    """The weight of guidance, if one is given."""
+def _tell_system(system: str | None, *, config: Path | None, usual: str | None) -> None:
+    """Says which model is trained where nobody named one, or where two were."""
+    from calque.config import read_toml
+
+    if system is None and usual is not None:
+        typer.echo(f"system {usual}, as none was named; `calque systems` lists more", err=True)
+    if system is not None and config is not None and "model" in read_toml(config):
+        typer.echo(f"--system {system} stands in place of the model that {config} describes", err=True)
+
+
+def _refuse_idle_alignments(values: dict[str, Any]) -> None:
     for key in ("training", "objective", "guidance", "weight"):
         values = values.get(key, {}) if isinstance(values, dict) else {}
-    return values
+    if not values:
+        raise ConfigError(
+            "--alignments: training.objective.guidance.weight is 0, so they would guide nothing; set it, e.g. "
+            "training.objective.guidance.weight=0.1"
+        )
 
 
 def _refuse_other_side(values: dict[str, Any], *, text: bool, pairs: bool) -> None:

@@ -52,7 +52,7 @@ class Judge:
             self._record(found, best=is_best)
             if is_best:
                 self._keep(found)
-            by_loss = ", by its loss" if self.metric == "bleu" and value <= 0 else ""
+            by_loss = ", by its loss" if found.is_chance(self.metric) else ""
             self._say(f"{found.described(self.metric)}{f' (best so far{by_loss})' if is_best else ''}")
             return True
 

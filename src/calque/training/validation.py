@@ -49,6 +49,10 @@ class Validation(NamedTuple):
         """How good it is: more is better."""
         return worth(float(getattr(self, metric)), metric=metric)
 
+    def is_chance(self, metric: Metric) -> bool:
+        """Whether the metric says nothing yet, so that the loss decides which model is better."""
+        return metric == "bleu" and self.bleu < CHANCE
+
     def described(self, metric: Metric) -> str:
         """In words, for a person."""
         also = {"chrf": f", chrF {self.chrf:.1f}", "ter": f", TER {self.ter:.1f}"}.get(metric, "")
