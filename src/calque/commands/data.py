@@ -32,8 +32,8 @@ def check(
     Counts, lengths, empties, odd length ratios, lines that do not line up, duplicates, overlap with the test set, and
     bad UTF-8 by file, line and byte. Exit code 2 when something would be refused.
 
-    The vocabulary is the one that training would make of these corpora: characters that none of its pieces has are
-    lost, or spelled in bytes where pieces fall back on them.
+    Characters that no piece has of the vocabulary that training would make of these corpora are lost, or spelled in
+    bytes where pieces fall back on them.
 
     Padding is the share of a batch's places that are empty. With exact shapes, the usual ones, a batch is as wide as
     its longest pair; static ones (training.batch.shapes) have a few fixed sizes, for models that are compiled.
