@@ -7,12 +7,11 @@ belong together, a Gaussian pair says how much likelier it is that line i belong
 
 The path k(i) with the largest sum of c, less a price for each change of k, is found over cells of lines (Viterbi), its
 changes are then placed to the line. What the path proposes must hold by itself: its sum stands many standard deviations
-above 0, every part of the stretch agrees, and the lengths correlate at k and not at 0. So lengths that say little,
-sorted, repeated or equal ones give nothing.
+above 0, and the lengths correlate at k and much less at 0. So lengths that say little, sorted, repeated or equal ones
+give nothing.
 """
 
 from collections.abc import Iterator
-from itertools import pairwise
 from math import sqrt
 from statistics import NormalDist
 from typing import Any, NamedTuple
@@ -33,8 +32,6 @@ _NEAR = 8  # lines whose neighbours may say the same
 _PRICE = 20.0  # of a change of k, in nats
 _CLIP = 4.0  # nats a line may say
 _SIGNIFICANT = 8.0  # standard deviations
-_AGREES = 2.0  # standard deviations of a quarter of a stretch, of three of the four
-_QUARTERS = 4
 _LEAST, _HIGHEST = 0.3, 0.9  # correlation of lengths that say something; what is trusted of it
 _BEATEN = 0.7  # of the correlation at k, what another may have
 _EQUAL = 0.3  # of the lines, more than in the rest of the corpus
@@ -205,10 +202,6 @@ def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shif
     """A stretch of the path, if it holds by itself."""
     place = stretch.by + _REACH
     if _deviations([stretch], lines=lines, by=stretch.by) < _SIGNIFICANT:
-        return None
-    ends = np.linspace(stretch.start, stretch.stop, _QUARTERS + 1).astype(int).tolist()
-    quarters = [_deviations([_Stretch(*each, stretch.by)], lines=lines, by=stretch.by) for each in pairwise(ends)]
-    if sum(deviations >= _AGREES for deviations in quarters) < _QUARTERS - 1:
         return None
     found = np.median(_correlations(lines, stretch.start, stretch.stop), axis=0)
     others = np.delete(found, place)
