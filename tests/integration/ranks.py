@@ -6,12 +6,14 @@
     python -m tests.integration.ranks --serve
 
 FAULT: `memory:RANK:STEP` lets that rank run out of memory in that step, once; `kill:RANK:STEP` kills it there;
-`stop:RANK:STEP` sends it a SIGTERM; `nan:RANK:STEP` makes its loss no number. `certain` is no fault: hard attention
-takes the likeliest place and the sampled output layer the likeliest words where they would draw, so that ranks, which
-draw apart, can be compared with one. RUN may hold {rank}, for ranks that see different folders. With --serve it forks
-ranks, since importing torch takes longer than what they do.
+`stop:RANK:STEP` sends it a SIGTERM; `nan:RANK:STEP` makes its loss no number; `threads` aborts an interpreter that
+ends, as threads of the connection do where they are slow to let go. `certain` is no fault: hard attention takes the
+likeliest place and the sampled output layer the likeliest words where they would draw, so that ranks, which draw
+apart, can be compared with one. RUN may hold {rank}, for ranks that see different folders. With --serve it forks ranks,
+since importing torch takes longer than what they do.
 """
 
+import atexit
 import json
 import os
 import signal
@@ -203,6 +205,9 @@ def _no_loss(_batch: Any, _step: int) -> Any:
 
 
 def _inject(fault: str) -> None:
+    if fault == "threads":
+        atexit.register(os.abort)
+        return
     if fault == "certain":
         from calque.layers import attention, sampled
 
@@ -238,7 +243,7 @@ def _inject(fault: str) -> None:
 
 def _main(arguments: Sequence[str]) -> int:
     from calque import experiment
-    from calque.commands.main import told
+    from calque.commands import main as command
 
     experiment.running.draw_curves = lambda _folder: True  # drawing takes longer than training here
     if arguments[0] == "--agree":
@@ -247,14 +252,11 @@ def _main(arguments: Sequence[str]) -> int:
     run = arguments[1].format(rank=os.environ["RANK"])
     if len(arguments) > 2:
         _inject(arguments[2])
-    try:
-        if arguments[0] == "--resume":
-            told(lambda: experiment.resume(run, quiet=True))
-        else:
-            values = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-            told(lambda: experiment.train(values, run=run, quiet=True))
-    except SystemExit as end:
-        return int(end.code or 0)
+    if arguments[0] == "--resume":
+        command.run(lambda: experiment.resume(run, quiet=True))
+    else:
+        values = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
+        command.run(lambda: experiment.train(values, run=run, quiet=True))
     return 0
 
 

@@ -56,9 +56,19 @@ def main(
     """Sequence-to-sequence models: train, look inside, evaluate, translate."""
 
 
-def run() -> None:
-    """Runs a command."""
-    told(app)
+def run(work: Callable[[], object] = app) -> None:
+    """Runs a command, and ends its process.
+
+    One of several that torchrun started ends at once where it fails: a thread of the connection, which nobody closes
+    then, may still hold what the ranks sent each other, and aborts an interpreter that ends before it lets go.
+    """
+    try:
+        told(work)
+    except SystemExit as end:
+        if "RANK" in os.environ and isinstance(end.code, int) and end.code:
+            _flush()
+            os._exit(end.code)
+        raise
 
 
 def told(work: Callable[[], object]) -> None:
@@ -91,10 +101,14 @@ def _is_of_showing(error: OSError) -> bool:
 
 
 def _say(message: str, *, code: int) -> NoReturn:
-    if sys.stdout:  # None where it was closed
-        with outliving(sys.stdout):
-            sys.stdout.flush()
+    _flush()
     rank = os.environ.get("RANK", "0")  # of several processes that torchrun started
     with outliving(sys.stderr):
         print(f"calque{'' if rank == '0' else f', rank {rank}'}: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
+
+
+def _flush() -> None:
+    if sys.stdout:  # None where it was closed
+        with outliving(sys.stdout):
+            sys.stdout.flush()
