@@ -13,7 +13,7 @@ from calque.training.optimisers import OptimiserConfig
 from calque.training.schedules import ScheduleConfig
 from calque.training.validation import Metric
 
-Precision = Literal["float32", "bfloat16", "float16", "float64"]
+Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
 
 
 class TrainingConfig(Config):
@@ -59,8 +59,9 @@ class TrainingConfig(Config):
     warm_start: Path | None = None
     """A run or model folder whose weights the run begins with; rows of new pieces are drawn as usual."""
     precision: Precision = "float32"
-    """What the forward pass computes in; weights and optimiser stay in float32 (float64: in float64). float16 scales
-    the loss so that small gradients survive; most CPUs have no LSTM in it."""
+    """What the forward pass computes in; weights and optimiser stay in float32 (float64: in float64). tf32 rounds the
+    factors of matrix products, in both passes, to ten binary digits on GPUs that are faster so; elsewhere it is
+    float32. float16 scales the loss so that small gradients survive; most CPUs have no LSTM in it."""
     compile: bool = False
     """Compile encoder and decoder, forwards and backwards, with torch.compile; needs batch.shapes = "static"."""
     deterministic: bool = False

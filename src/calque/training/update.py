@@ -4,8 +4,8 @@ The gradient is that of the mean loss a target token over all batches and ranks 
 the step and the rank only, so that a step can be taken again.
 """
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -102,13 +102,14 @@ class Updater:
         rewards = loss.new_zeros(2)
         ran_out = False
         try:
-            for batch in batches:
-                for part in batch.split(parts):
-                    with computing(self.config.precision, self.device.type):
-                        found = self.loss_of(part.to(self.device), step)
-                    torch.autograd.backward(self.scaler.scale(found.objective / tokens))
-                    loss += found.cross_entropy.detach()
-                    rewards += 0 if found.rewards is None else found.rewards
+            with multiplying(self.config.precision):
+                for batch in batches:
+                    for part in batch.split(parts):
+                        with computing(self.config.precision, self.device.type):
+                            found = self.loss_of(part.to(self.device), step)
+                        torch.autograd.backward(self.scaler.scale(found.objective / tokens))
+                        loss += found.cross_entropy.detach()
+                        rewards += 0 if found.rewards is None else found.rewards
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -177,12 +178,23 @@ class Updater:
 def computing(precision: Precision, device: str) -> AbstractContextManager[Any]:
     """What a forward pass computes in."""
     match precision:
-        case "float32" | "float64":
+        case "float32" | "tf32" | "float64":
             return nullcontext()
         case "bfloat16":
             return torch.autocast(device, dtype=torch.bfloat16)
         case "float16":
             return torch.autocast(device, dtype=torch.float16)
+
+
+@contextmanager
+def multiplying(precision: Precision) -> Iterator[None]:
+    """How float32 matrices are multiplied, forwards and backwards."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def is_out_of_memory(error: BaseException) -> bool:

@@ -73,6 +73,41 @@ def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
     assert trainer.learner.updater.sums.norm.item() == pytest.approx(norm.item(), rel=1e-6)
 
 
+def test_tf32_is_for_gradients_alone_and_set_back_whatever_happens(
+    make_trainer: Callable[..., Trainer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In both passes; a CPU may not know the difference, so what torch is told is looked at."""
+    seen: list[str] = []
+
+    def look(_gradient: object = None) -> None:
+        seen.append(torch.get_float32_matmul_precision())
+
+    for precision, expected in (("float32", "highest"), ("tf32", "high")):
+        trainer = make_trainer(precision=precision)
+        updater = trainer.learner.updater
+        compute = updater.loss_of
+
+        def watched(batch: Batch, step: int, compute: Any = compute) -> Loss:
+            look()
+            loss: Loss = compute(batch, step)
+            loss.objective.register_hook(look)
+            return loss
+
+        monkeypatch.setattr(updater, "loss_of", watched)
+        monkeypatch.setattr(updater.optimiser, "step", look)
+        trainer._step([batch_of(trainer.job.store, 0, 1)])
+        assert seen == [expected, expected, "highest"]
+        seen.clear()
+
+    def failing(_batch: Batch, _step: int) -> Loss:
+        raise ValueError(torch.get_float32_matmul_precision())
+
+    monkeypatch.setattr(updater, "loss_of", failing)
+    with pytest.raises(ValueError, match=r"^high$"):
+        trainer._step([batch_of(trainer.job.store, 0, 1)])
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
 def test_bfloat16_trains(corpus: dict[str, Path], tmp_path: Path) -> None:
     values = toy_values(corpus, "transformer", "training.precision=bfloat16", "training.steps=6")
     run = train(values, run=tmp_path / "run", quiet=True)
