@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from calque.commands.main import run as run_command
+from calque.commands.main import app, told
 from calque.config import override
 from calque.experiment import Run, train
 
@@ -117,14 +117,14 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Callable[..., Answer]:
-    """Runs `calque ARGUMENTS` in this process: the same `run` that the installed command calls."""
+    """Runs `calque ARGUMENTS` in this process, as the installed command does in one of its own."""
 
     def call(*arguments: object, stdin: bytes = b"") -> Answer:
         monkeypatch.setattr(sys, "argv", ["calque", *map(str, arguments)])
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         capfd.readouterr()
         try:
-            run_command()
+            told(app)
             code: Any = 0
         except SystemExit as end:
             code = end.code

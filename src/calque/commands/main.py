@@ -57,9 +57,9 @@ def main(
 
 
 def run(work: Callable[[], object] = app) -> None:
-    """Runs a command, and ends its process.
+    """All that a process of its own does: runs a command.
 
-    One of several that torchrun started ends at once where it fails: a thread of the connection, which nobody closes
+    One of several that torchrun started ends at once where that fails: a thread of the connection, which nobody closes
     then, may still hold what the ranks sent each other, and aborts an interpreter that ends before it lets go.
     """
     try:
