@@ -39,9 +39,10 @@ Speeds = Mapping[str, float]  # target tokens a second, by entry
 
 
 def table(results: Results, *, speeds: Speeds) -> str:
-    """One row an entry, in Markdown; means over seeds, and the range of BLEU."""
+    """One row an entry, in Markdown; means over seeds, and the range of BLEU. Speeds have a column if there are any."""
     head = (
-        *("entry", "parameters", "rate", "seeds", "BLEU lowercased (range)", "cased", "chrF", "target tokens/s"),
+        *("entry", "parameters", "rate", "seeds", "BLEU lowercased (range)", "cased", "chrF"),
+        *(("target tokens/s",) if speeds else ()),
         *(*BUCKET_NAMES, f"lost on {LONG}, %"),
     )
     rows = []
@@ -55,7 +56,7 @@ def table(results: Results, *, speeds: Speeds) -> str:
                 str(len(ones)),
                 _ranged(_bleu(seeds), digits=2, bold=True),
                 *(f"{pages.mean([one[key] for one in ones]):.2f}" for key in ("bleu", "chrf")),
-                _speed(name, speeds),
+                *((_speed(name, speeds),) if speeds else ()),
                 *(_at_length(ones, bucket) for bucket in BUCKET_NAMES),
                 _lost(ones),
             ]

@@ -357,6 +357,12 @@ def test_the_table_has_means_and_ranges() -> None:
     assert len(rows) == 4
 
 
+def test_the_table_has_no_column_for_speeds_that_nobody_measured() -> None:
+    rows = report.table(results(cho2014=(20.0, 21.0)), speeds={}).splitlines()
+    assert "tokens/s" not in rows[0] and "| 60.00 | 30.0 |" in rows[2]
+    assert len({row.count("|") for row in rows}) == 1
+
+
 def write_run(folder: Path, one: dict[str, Any], *, corpus: str = "multi30k") -> None:
     """What run.py leaves of a finished run."""
     (folder / f"{one['name']}-{one['seed']}").mkdir(parents=True)
