@@ -40,6 +40,7 @@ def collect(out: Path, lists: Lists) -> dict[str, Any]:
     return {
         "variants": variants,
         "chosen": chosen,
+        "config": lists.variants[chosen].config.stem,
         "settings": list(lists.variants[chosen].settings),
         "corpus": lists.variants[chosen].corpus,
         "tried": [
@@ -105,7 +106,7 @@ def _command(kept: Mapping[str, Any]) -> str:
     """How one seed of the chosen variant is trained by hand; what needs a made corpus goes through the list."""
     if kept["corpus"]:
         return "python recipes/run.py CORPUS OUT --lists recipes/multi30k/search.toml --rows best"
-    return " \\\n  ".join(["recipes/multi30k/run transformer CORPUS RUN seed=1", *kept["settings"]])
+    return " \\\n  ".join([f"recipes/multi30k/run {kept['config']} CORPUS RUN seed=1", *kept["settings"]])
 
 
 def _main() -> None:

@@ -1,0 +1,91 @@
+"""How fast a model trains in every precision, plain and compiled: `calque train` on made-up words, one after the other.
+
+    python benchmarks/precision.py --device cuda
+    python benchmarks/precision.py --device cpu --system tiny --tokens 1024 --steps 20
+
+All lines are equally long, so that there is one shape to compile. Target tokens a second are those of the last half of
+the steps; ratios are against the first way. How long a compiled run needs for its first steps is told beside it.
+"""
+
+import argparse
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from calque.training.journal import read_journal
+
+WORDS, LENGTH, LINES = 8000, 31, 20_000  # with the end of a sentence a line has 32 positions
+FEW = 4  # lines to validate on, since a run has to
+COMPILED = ("training.compile=true", "training.batch.shapes=static")
+WAYS: dict[str, tuple[str, ...]] = {
+    "float32": (),
+    "tf32": ("training.precision=tf32",),
+    "bfloat16": ("training.precision=bfloat16",),
+    "float16": ("training.precision=float16",),
+    "float32, compiled": COMPILED,
+    "tf32, compiled": ("training.precision=tf32", *COMPILED),
+    "bfloat16, compiled": ("training.precision=bfloat16", *COMPILED),
+}
+
+
+def write_lines(path: Path, *, lines: int, seed: int) -> Path:
+    """Lines of words drawn alike."""
+    drawn = random.Random(seed)
+    path.write_text(
+        "".join(" ".join(f"w{drawn.randrange(WORDS)}" for _ in range(LENGTH)) + "\n" for _ in range(lines)),
+        encoding="utf-8",
+    )
+    return path
+
+
+def measure(run: Path, given: argparse.Namespace, *settings: str) -> tuple[float, float]:
+    """Target tokens a second, and the seconds of the first steps beyond those of as many later ones."""
+    every = given.steps // 10
+    files = {
+        option: write_lines(run.with_name(option), lines=lines, seed=seed)
+        for seed, (option, lines) in enumerate(
+            {"source": LINES, "target": LINES, "valid-source": FEW, "valid-target": FEW}.items()
+        )
+    }
+    command = [
+        *(sys.executable, "-m", "calque", "train", "--run", str(run), "--system", given.system),
+        *(word for option, path in files.items() for word in (f"--{option}", str(path))),
+        *("text.kind=words", "text.joint=true", f"data.store={run.with_name('store')}"),
+        *(f"training.{key}={given.steps}" for key in ("steps", "validate_every", "checkpoint_every")),
+        *(f"training.log_every={every}", f"training.batch.tokens={given.tokens}", f"training.device={given.device}"),
+        *settings,
+    ]
+    done = subprocess.run(command, capture_output=True, text=True)
+    if done.returncode:
+        raise SystemExit(f"{' '.join(command)}\n{done.stderr}")
+    lines = read_journal(run / "timing.jsonl")
+    later = lines[len(lines) // 2 :]
+    return (
+        statistics.median(line["tokens_per_second"] for line in later),
+        lines[0]["seconds"] - statistics.median(line["seconds"] for line in later),
+    )
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--device", choices=("cpu", "cuda", "mps"), required=True)
+    arguments.add_argument("--system", default="vaswani2017-base")
+    arguments.add_argument("--tokens", type=int, default=16_384, help="positions of a batch")
+    arguments.add_argument("--steps", type=int, default=100, help="of each way; 20 or more")
+    arguments.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help=", ".join(WAYS))
+    given = arguments.parse_args()
+    if given.steps < 20:
+        arguments.error("--steps must be 20 or more")
+    base = 0.0
+    with tempfile.TemporaryDirectory() as folder:
+        for number, way in enumerate(given.ways):
+            speed, first = measure(Path(folder) / str(number), given, *WAYS[way])
+            base = base or speed
+            print(f"{way:20} {speed:11,.0f} tok/s {speed / base:6.2f}x  first steps +{first:.1f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
