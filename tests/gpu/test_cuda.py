@@ -1,0 +1,209 @@
+"""On a GPU everything is as on a CPU: what models say, what a run learns and survives, what a search finds.
+
+scripts/test tests/gpu                            # on a machine with one
+CALQUE_TEST_DEVICE=cpu scripts/test tests/gpu     # whether the tests themselves are sound
+"""
+
+import copy
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import torch
+
+import calque
+from calque.config import read_toml
+from calque.experiment import Run, resume, train
+from calque.training.journal import read_journal
+from tests.conftest import FAMILIES, learning, still_and, toy_corpus, toy_values
+from tests.laws.models import MODELS, build, source, target
+from tests.unit.training.objects import Killed, digests, kill, stop_at
+from tests.unit.training.test_update import poison
+
+DEVICE = os.environ.get("CALQUE_TEST_DEVICE", "cuda")
+if DEVICE == "cuda" and not torch.cuda.is_available():
+    pytest.skip("there is no GPU on this machine", allow_module_level=True)
+
+os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # read when the device is first used
+pytestmark = pytest.mark.usefixtures("unplotted")
+
+METHODS = {
+    "scheduled-sampling": ("training.objective.method.decay.kind=linear", "training.objective.method.decay.c=0.05"),
+    "r-drop": ("training.objective.method.alpha=2",),
+    "minimum-risk": ("training.objective.method.samples=3",),
+}
+PRECISIONS = ("float32", "tf32", "bfloat16", *(() if DEVICE == "cpu" else ("float16",)))  # few CPUs have LSTMs in it
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    return toy_corpus(tmp_path_factory.mktemp("corpus"))
+
+
+def on_device(corpus: dict[str, Path], family: str, *overrides: str) -> dict[str, object]:
+    return toy_values(corpus, family, f"training.device={DEVICE}", *overrides)
+
+
+# --- What models say, and what they learn from it ---
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_models_say_and_learn_the_same_as_on_a_cpu(name: str) -> None:
+    """Losses and gradients in float64; the weights are loud, so that a part that is wrong shows."""
+    model = build(name)
+    found = {}
+    for device in ("cpu", DEVICE):
+        there = copy.deepcopy(model).to(device)
+        sentences, tokens = source(), target()
+        sentences, tokens = sentences._replace(values=sentences.values.to(device)), tokens.to(device)
+        output = there(sentences, tokens)
+        losses = there.losses(
+            output, sentences.values, tokens, smoothing=0.1 if takes_smoothing(name) else 0.0, ignored=-1
+        )
+        losses.sum().backward()
+        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in there.parameters()]
+        found[device] = [each.detach().cpu() for each in (output.hidden, losses, *gradients)]
+    for one, other in zip(found["cpu"], found[DEVICE], strict=True):
+        torch.testing.assert_close(other, one, rtol=1e-8, atol=1e-8)
+
+
+def takes_smoothing(name: str) -> bool:
+    return MODELS[name].output.kind == "full"
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_every_precision_learns(family: str, precision: str, corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = on_device(corpus, family, *learning(steps=60, rate=0.01), f"training.precision={precision}")
+    run = train(values, run=tmp_path / "run", quiet=True)
+    losses = [line["loss"] for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
+    assert losses[-1] < 0.9 * losses[0]
+
+
+# --- What a run survives ---
+
+
+@pytest.fixture
+def exact(corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`exact(family, *overrides)`: a run of them that is killed and resumed ends with the bytes of one that is not."""
+
+    def check(family: str, *overrides: str) -> None:
+        values = on_device(corpus, family, "training.deterministic=true", *overrides)
+        whole = train(values, run=tmp_path / "whole", quiet=True)
+        with monkeypatch.context() as patch:
+            stop_at(patch, 6, before="_step", action=kill)
+            with pytest.raises(Killed):
+                train(values, run=tmp_path / "stopped", quiet=True)
+        assert digests(resume(tmp_path / "stopped", quiet=True).folder) == digests(whole.folder)
+
+    return check
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_deterministic_run_that_was_killed_ends_with_the_same_bytes(family: str, exact: Callable[..., None]) -> None:
+    exact(family)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS[1:])
+def test_so_it_does_in_every_precision(precision: str, exact: Callable[..., None]) -> None:
+    exact("transformer", f"training.precision={precision}")
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("family", FAMILIES)
+def test_and_with_every_objective(family: str, method: str, exact: Callable[..., None]) -> None:
+    exact(family, f"training.objective.method.kind={method}", *METHODS[method])
+
+
+@pytest.mark.parametrize("bad", [float("nan"), float("inf")])
+@pytest.mark.parametrize("kind", ["adam", "adamw", "adadelta", "sgd"])
+def test_an_update_that_is_no_number_is_left_out(
+    kind: str, bad: float, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The device decides it by itself: the poisoned fourth step leaves weights and optimiser as they were."""
+    settings = (
+        "training.accumulate=1",
+        "training.average=0",
+        "training.deterministic=true",
+        "training.validate_every=4",
+    )
+    rest = ("training.checkpoint_every=1", "training.keep=5", f"training.optimiser.kind={kind}", "training.log_every=1")
+    values = on_device(corpus, "luong", *settings, *rest, "training.steps=4")
+    with monkeypatch.context() as patch:
+        poison(patch, 4, bad=bad, where="gradient")
+        run = train(values, run=tmp_path / "run", quiet=True)
+    third, fourth = (run.folder / "checkpoints" / f"step-{step}" for step in (3, 4))
+    for group in ("weights", "optimiser"):
+        assert (third / f"{group}.safetensors").read_bytes() == (fourth / f"{group}.safetensors").read_bytes()
+    lines = [line for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
+    assert [line["skipped"] for line in lines] == [0, 0, 0, 1]
+
+
+@pytest.fixture
+def little_memory() -> Iterator[None]:
+    """A GPU of one gigabyte."""
+    total = torch.cuda.get_device_properties(0).total_memory
+    torch.cuda.empty_cache()
+    torch.cuda.set_per_process_memory_fraction((1 << 30) / total)
+    yield
+    torch.cuda.set_per_process_memory_fraction(1.0)
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="a CPU's memory is not for a test to fill")
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("family", ["luong", "convolutional", "transformer"])
+def test_a_batch_that_does_not_fit_is_taken_in_parts(family: str, tmp_path: Path) -> None:
+    many = toy_corpus(tmp_path / "many", pairs=40_000, longest=20)
+    once = ("training.steps=2", "training.validate_every=2", "training.checkpoint_every=2", "training.accumulate=1")
+    rest = ("training.average=0", "training.batch.tokens=600000", *still_and(width=256), "text.joint=true")
+    values = on_device(many, family, *once, *rest)
+    run = train(values, run=tmp_path / "run", quiet=True)
+    assert any("parts" in line for path in run.folder.glob("*.jsonl") for line in read_journal(path))
+
+
+@pytest.mark.skipif(DEVICE == "cpu", reason="tests/unit/training/test_fitting.py has the CPU's")
+@pytest.mark.usefixtures("little_memory")
+def test_the_largest_batch_that_fits_is_found_and_kept(tmp_path: Path) -> None:
+    many = toy_corpus(tmp_path / "many", pairs=40_000, longest=20)
+    once = ("training.steps=2", "training.validate_every=2", "training.checkpoint_every=2", "training.average=0")
+    values = on_device(many, "transformer", *once, "training.batch.tokens=auto", *still_and(width=256))
+    run = train(values, run=tmp_path / "run", quiet=True)
+    found = read_toml(run.folder / "config.toml")["training"]["batch"]["tokens"]
+    assert isinstance(found, int) and 2048 < found < 600_000
+
+
+# --- What a search finds ---
+
+SEARCHES: tuple[dict[str, object], ...] = (
+    {"beam": 1},
+    {"beam": 4},
+    {"beam": 4, "length_penalty": 1.0, "end_normalisation": 0.5, "no_repeat": 2},
+    {"beam": 4, "groups": 2},
+    {"method": "sample", "top_p": 0.9},
+    {"method": "risk", "samples": 8},
+)
+
+
+@pytest.fixture(scope="module")
+def learnt(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Run]:
+    def make(family: str) -> Run:
+        values = toy_values(corpus, family, *learning(steps=60, rate=0.01))
+        return train(values, run=tmp_path_factory.mktemp("learnt") / "run", quiet=True)
+
+    return make
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_searches_find_the_same_as_on_a_cpu(family: str, learnt: Callable[[str], Run]) -> None:
+    folder = learnt(family).folder
+    lines = [" ".join(word) for word in ("abc", "hgfe", "a", "bbbb", "cadeh")]
+    for options in SEARCHES:
+        ways = []
+        for device in ("cpu", DEVICE):
+            translator = calque.load(folder, device=device, precision="float64")
+            search = translator.search.model_copy(update=options)
+            found = [one.candidates[0] for one in translator.stream(lines, search=search)]
+            ways.append([(one.text, round(one.score, 6)) for one in found])
+        assert ways[0] == ways[1], json.dumps(options)
