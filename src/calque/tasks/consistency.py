@@ -8,7 +8,9 @@ from torch import Tensor
 
 from calque.config import Config
 from calque.data.batch import Batch
+from calque.layers.agreement import agreement
 from calque.layers.copying import mixture_loss
+from calque.layers.output import FullOutput, wide
 from calque.models.model import Context, Model
 from calque.models.seam import Output
 from calque.tasks.translation import Loss, counted
@@ -48,15 +50,30 @@ def r_drop_loss(model: Model, output: Output, batch: Batch, *, smoothing: float,
 
     summed over target tokens: with α = 0 it is the mean cross-entropy of the two.
     """
+    if isinstance(model.output, FullOutput) and not model.copies:
+        return _from_logits(model, model.output, output, batch, smoothing=smoothing, alpha=alpha)
     log_probs, targets = _log_probs(model, output, batch)
     vocabulary = model.sizes.target
     said = targets if model.copies else targets.where(targets < vocabulary, model.sizes.unknown)
     counts = targets != PAD
     losses = mixture_loss(log_probs, said, smoothing=smoothing, vocabulary=vocabulary) * counts
-    extra = sum((each.sum() for each in _counted_losses(output, batch)), torch.zeros_like(losses.sum()))
     apart = divergence(*log_probs.chunk(2)) * counts.chunk(2)[0]
     cross_entropy = losses.sum() / 2
-    return Loss(cross_entropy + extra / 2 + alpha / 2 * apart.sum(), cross_entropy)
+    return Loss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * apart.sum(), cross_entropy)
+
+
+def _from_logits(
+    model: Model, layer: FullOutput, output: Output, batch: Batch, *, smoothing: float, alpha: float
+) -> Loss:
+    """The same of a full softmax, in fewer passes over the vocabulary."""
+    hidden, targets = output.hidden.flatten(0, 1), batch.target_output.flatten()
+    if targets.device.type == "cpu":
+        hidden, targets = counted(output.hidden, batch.target_output)
+    targets = targets.chunk(2)[0]
+    said = targets.where(targets < model.sizes.target, model.sizes.unknown)
+    found = agreement(wide(layer.logits(hidden)), said, counts=targets != PAD, smoothing=smoothing)
+    cross_entropy = found.cross_entropy / 2
+    return Loss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * found.apart, cross_entropy)
 
 
 def divergence(one: Tensor, other: Tensor) -> Tensor:
@@ -75,5 +92,7 @@ def _log_probs(model: Model, output: Output, batch: Batch) -> tuple[Tensor, Tens
     return model.log_probs(output._replace(hidden=hidden), Context(None, None)), said
 
 
-def _counted_losses(output: Output, batch: Batch) -> list[Tensor]:
-    return [each * (batch.target_output != PAD) for each in output.losses.values()]
+def _extra(output: Output, batch: Batch) -> Tensor:
+    """What else costs, where it counts."""
+    counts = batch.target_output != PAD
+    return sum(((each * counts).sum() for each in output.losses.values()), torch.zeros((), device=counts.device))

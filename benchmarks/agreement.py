@@ -1,0 +1,74 @@
+"""What R-Drop's loss costs from logits, against the same said in log-probabilities: time, and memory on a GPU.
+
+    python benchmarks/agreement.py
+    python benchmarks/agreement.py --device cuda --positions 8192
+
+Forwards and backwards, both ways interleaved; medians of all rounds.
+"""
+
+import argparse
+import statistics
+import time
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from calque.layers.agreement import agreement
+from calque.layers.copying import mixture_loss
+from calque.tasks.consistency import divergence
+
+ALPHA, SMOOTHING = 5.0, 0.1
+
+
+def from_logits(logits: Tensor, targets: Tensor) -> Tensor:
+    """As training does."""
+    found = agreement(logits, targets, counts=torch.ones_like(targets), smoothing=SMOOTHING)
+    return found.cross_entropy / 2 + ALPHA / 2 * found.apart
+
+
+def from_log_probs(logits: Tensor, targets: Tensor) -> Tensor:
+    """As models that copy do."""
+    log_probs = logits.log_softmax(dim=-1)
+    losses = mixture_loss(log_probs, targets.repeat(2), smoothing=SMOOTHING, vocabulary=logits.shape[-1])
+    return losses.sum() / 2 + ALPHA / 2 * divergence(*log_probs.chunk(2)).sum()
+
+
+def measure(form: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: Tensor) -> tuple[float, float]:
+    """Seconds, and gigabytes beyond the logits on a GPU."""
+    on_gpu = logits.device.type == "cuda"
+    if on_gpu:
+        torch.cuda.reset_peak_memory_stats()
+        torch.cuda.synchronize()
+        before = torch.cuda.memory_allocated()
+    started = time.perf_counter()
+    torch.autograd.grad(form(logits, targets), logits)
+    if on_gpu:
+        torch.cuda.synchronize()
+    return time.perf_counter() - started, (torch.cuda.max_memory_allocated() - before) / 1e9 if on_gpu else 0.0
+
+
+def main() -> None:
+    arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--device", default="cpu")
+    arguments.add_argument("--positions", type=int, default=256, help="of each reading")
+    arguments.add_argument("--words", type=int, default=10_000)
+    arguments.add_argument("--rounds", type=int, default=9)
+    given = arguments.parse_args()
+    torch.set_num_threads(1)
+    logits = torch.randn(2 * given.positions, given.words, device=given.device, requires_grad=True)
+    targets = torch.randint(given.words, (given.positions,), device=given.device)
+    forms = {"from log-probabilities": from_log_probs, "from logits": from_logits}
+    rounds = [{name: measure(form, logits, targets) for name, form in forms.items()} for _ in range(given.rounds + 1)]
+    medians = {
+        name: [statistics.median(each) for each in zip(*(one[name] for one in rounds[1:]), strict=True)]
+        for name in forms
+    }
+    slowest = medians["from log-probabilities"][0]
+    for name, (seconds, memory) in medians.items():
+        more = f", {memory:.2f} GB more" if memory else ""
+        print(f"{name:24} {1000 * seconds:8.1f} ms {slowest / seconds:5.2f}x{more}")
+
+
+if __name__ == "__main__":
+    main()
