@@ -104,6 +104,16 @@ def test_a_truncated_file_is_refused_at_its_end(tmp_path):
         pairs(files(tmp_path, b"\n".join(source), b"\n".join(source[:412])))
 
 
+def test_lines_that_fit_better_by_chance_are_not_suspected(tmp_path):
+    """The last ones of a file that lacks its end, now and then."""
+    for seed in range(40):
+        generator = random.Random(seed)
+        source = [b"s" * generator.randrange(20, 80) for _ in range(60)]
+        target = [b"t" * int(len(line) * generator.uniform(0.8, 1.4)) for line in source]
+        with pytest.raises(DataError, match=r"first suspect line: 58 \(.*end of .*a\.de seems to be missing"):
+            pairs(files(tmp_path, b"\n".join(source), b"\n".join(target[:57])))
+
+
 def test_an_empty_file_against_a_full_one(tmp_path):
     with pytest.raises(DataError, match=r"a\.en has 0 lines, .* has 2"):
         pairs(files(tmp_path, b"", b"a\nb\n"))
