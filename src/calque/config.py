@@ -63,20 +63,31 @@ def read_toml(path: Path) -> Values:
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
-def override(values: Values, assignments: Sequence[str]) -> Values:
-    """`values` with `section.key=value` assignments laid over them; values are TOML, or plain strings."""
+def override(values: Values, assignments: Sequence[str], *, of: type[Config] | None = None) -> Values:
+    """`values` with `section.key=value` assignments laid over them; values are TOML, or plain strings.
+
+    Another `kind` takes over from the one that was there what means the same in both; what else belonged to that one
+    goes with it, unless it is assigned too. `of` is the config that the values are for, which knows the kinds.
+    """
     result = _copy(values)
+    assigned: set[str] = set()
     for assignment in assignments:
-        key, separator, text = assignment.partition("=")
-        if not separator or not key.strip():
+        name, separator, text = assignment.partition("=")
+        key, value = name.strip(), _literal(text.strip())
+        if not separator or not key:
             raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
-        *sections, last = key.strip().split(".")
+        *sections, last = key.split(".")
         table = result
         for section in sections:
             table = table.setdefault(section, {})
             if not isinstance(table, dict):
-                raise ConfigError(f"{key.strip()}: {section} is a value, not a section")
-        table[last] = _literal(text.strip())
+                raise ConfigError(f"{key}: {section} is a value, not a section")
+        if last == "kind" and last in table and of is not None:
+            for other in table.keys() - _shared(of, sections, before=table[last], after=value):
+                if assigned.isdisjoint((".".join(sections), ".".join([*sections, other]))):
+                    del table[other]
+        table[last] = value
+        assigned.add(key)
     return result
 
 
@@ -117,6 +128,19 @@ def given_values(config: Config) -> Values:
         for key in type(config).model_fields
         if key in config.model_fields_set or key == "kind"
     }
+
+
+def _shared(root: type[BaseModel], sections: Sequence[str], *, before: object, after: object) -> set[str]:
+    """The keys of a part that mean the same in two of its kinds; all where it does not come in such kinds."""
+    parts: list[type[BaseModel]] = [root]
+    for section in sections:
+        fields = [part.model_fields[section] for part in parts if section in part.model_fields]
+        parts = [config for field in fields for config in _configs(field.annotation)]
+    old, new = ([part for part in parts if kind in _tags(part)] for kind in (before, after))
+    if not old or not new or old == new:
+        return {key for part in parts for key in part.model_fields}
+    ways = [{key: field.annotation for key, field in part.model_fields.items()} for part in (old[0], new[0])]
+    return {key for key, annotation in ways[0].items() if key == "kind" or ways[1].get(key) == annotation}
 
 
 def _given(value: object) -> object:

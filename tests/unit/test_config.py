@@ -227,6 +227,48 @@ def test_overrides_lie_over_the_file_and_the_last_one_counts() -> None:
     assert values == {"width": 1, "schedule": {"kind": "warmup", "steps": 3}}
 
 
+class Circle(Config):
+    kind: Literal["circle"] = "circle"
+    size: int = 1
+    radius: float = 1.0
+    inner: Constant = Constant()
+
+
+class Square(Config):
+    kind: Literal["square", "rectangle"] = "square"
+    size: int = 2
+    radius: str = ""
+    sides: int = 4
+
+
+class Drawing(Config):
+    shape: Annotated[Circle | Square, Field(discriminator="kind")] = Circle()
+
+
+ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {}}
+
+
+@pytest.mark.parametrize(
+    ("assignments", "shape"),
+    [
+        (["shape.kind=square"], {"kind": "square", "size": 7}),
+        (["shape.kind=square", "shape.sides=5"], {"kind": "square", "size": 7, "sides": 5}),
+        (["shape.radius=3", "shape.kind=square"], {"kind": "square", "size": 7, "radius": 3}),
+        (["shape={kind = 'circle', radius = 2}", "shape.kind=square"], {"kind": "square", "radius": 2}),
+        (["shape.kind=circle"], ROUND),
+        (["shape.kind=hexagon"], {**ROUND, "kind": "hexagon"}),
+    ],
+)
+def test_another_kind_takes_over_what_means_the_same(assignments: list[str], shape: dict[str, object]) -> None:
+    """What was assigned stays, to be refused where it is wrong; a kind that is not known is refused as it is."""
+    assert override({"shape": ROUND}, assignments, of=Drawing) == {"shape": shape}
+
+
+def test_kinds_of_one_config_share_all_keys() -> None:
+    found = override({"shape": {"kind": "square", "sides": 3}}, ["shape.kind=rectangle"], of=Drawing)
+    assert found == {"shape": {"kind": "rectangle", "sides": 3}}
+
+
 @pytest.mark.parametrize(
     ("assignment", "message"),
     [

@@ -81,7 +81,7 @@ def experiment_values(
     if system is not None:
         values = {**values, "model": to_values(system_model(system, scale=scale))}
     values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
-    return override(values, assignments)
+    return override(values, assignments, of=Experiment)
 
 
 def differences(values: Values, *, run: Path) -> list[str]:
