@@ -33,7 +33,7 @@ BRIEF_HEADS = {
     "line": ("entry", "parameters", "Multi30k BLEU", "chrF", "1-10 words", "41-60 words", "tokens/s", "dialogues BLEU"),
     "line zh": ("条目", "参数", "Multi30k BLEU", "chrF", "1-10 词", "41-60 词", "词元/秒", "对话 BLEU"),
 }
-SPEEDS = Path(__file__).resolve().parent / "results" / "speed.json"  # what speed.py has written
+SPEEDS = "speed.json"  # what speed.py has written, beside what was kept or in a folder of runs
 
 Speeds = Mapping[str, float]  # target tokens a second, by entry
 
@@ -142,9 +142,10 @@ def write_brief(page: Path, collected: Mapping[CorpusKind, Results], *, speeds: 
     pages.write_page(page, brief(collected, head=BRIEF_HEADS[name], speeds=speeds), name=name)
 
 
-def read_speeds() -> Speeds:
-    """What was measured of each entry by itself; nothing where that was not done."""
-    return dict(json.loads(SPEEDS.read_bytes())) if SPEEDS.is_file() else {}
+def read_speeds(paths: Sequence[Path]) -> Speeds:
+    """What was measured of each entry by itself, where these results were made; nothing where that was not done."""
+    found = dict.fromkeys((path if path.is_dir() else path.parent) / SPEEDS for path in paths)
+    return {name: speed for path in found if path.is_file() for name, speed in json.loads(path.read_bytes()).items()}
 
 
 def _bleu(seeds: Mapping[int, Mapping[str, Any]]) -> list[float]:
@@ -185,7 +186,7 @@ def _main() -> None:
         collected = collect(given.paths)
         if not collected:
             raise ValueError(f"no results in {', '.join(map(str, given.paths))}")
-        speeds = read_speeds()
+        speeds = read_speeds(given.paths)
         reports = {corpus: report(corpus, results, speeds=speeds) for corpus, results in collected.items()}
         for corpus, text in reports.items():
             print(f"## {corpus}\n\n{text}")

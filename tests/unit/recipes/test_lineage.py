@@ -423,15 +423,25 @@ def test_a_file_of_an_unknown_corpus_is_refused(tmp_path: Path) -> None:
 def test_the_readme_shows_what_was_kept(path: Path) -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
     ((corpus_kind, measured),) = kept.collect([path]).items()
-    assert report.report(corpus_kind, measured, speeds=report.read_speeds()) in text
+    assert report.report(corpus_kind, measured, speeds=report.read_speeds([path])) in text
     assert (FOLDER / report.figure_name(corpus_kind)).is_file()
 
 
 @pytest.mark.parametrize(("page", "name"), [("README.md", "line"), ("README.zh.md", "line zh")])
 def test_the_front_page_shows_what_was_kept(page: str, name: str) -> None:
     text = (FOLDER.parents[1] / page).read_text(encoding="utf-8")
-    collected = kept.collect(sorted((FOLDER / "results").glob("*.jsonl")))
-    assert report.brief(collected, head=report.BRIEF_HEADS[name], speeds=report.read_speeds()) in text
+    paths = sorted((FOLDER / "results").glob("*.jsonl"))
+    assert report.brief(kept.collect(paths), head=report.BRIEF_HEADS[name], speeds=report.read_speeds(paths)) in text
+
+
+def test_speeds_are_those_of_the_results(tmp_path: Path) -> None:
+    """Not what another machine made of the same entries."""
+    (tmp_path / "results").mkdir()
+    (tmp_path / "results/speed.json").write_text('{"base": 3.5}', encoding="utf-8")
+    (tmp_path / "runs").mkdir()
+    assert report.read_speeds([tmp_path / "results/multi30k.jsonl", tmp_path / "runs"]) == {"base": 3.5}
+    assert report.read_speeds([tmp_path / "results"]) == {"base": 3.5}
+    assert report.read_speeds([tmp_path / "runs"]) == {}
 
 
 def test_the_short_table_has_all_corpora_and_marks_the_best(tmp_path: Path) -> None:
