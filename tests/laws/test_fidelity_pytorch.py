@@ -1,5 +1,7 @@
 """9. Fidelity to PyTorch's own modules, given the same weights."""
 
+from functools import partial
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -17,7 +19,7 @@ from calque.models.transformer import (
 from tests.laws.laws import close
 from tests.laws.models import SIZES, SOURCE, TARGET, loud, source, target
 
-KERNELS = {"rnn": nn.RNN, "lstm": nn.LSTM, "gru": nn.GRU}
+KERNELS = {"rnn": nn.RNN, "rnn-relu": partial(nn.RNN, nonlinearity="relu"), "lstm": nn.LSTM, "gru": nn.GRU}
 
 
 @pytest.mark.parametrize("bidirectional", [False, True])

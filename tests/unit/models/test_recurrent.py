@@ -1,11 +1,36 @@
-"""What a recurrent encoder leaves behind."""
+"""What a recurrent encoder leaves behind, and what it drops and disturbs in training."""
 
 import pytest
 import torch
 from pydantic import ValidationError
-from tests.laws.models import SIZES, loud, source
+from tests.laws.models import SIZES, SOURCE, loud, source
+from torch import nn
 
 from calque.models.recurrent import RecurrentEncoder, RecurrentEncoderConfig
+from calque.tensors import Padded
+
+ROWS = 60
+RANDOM = {
+    "noise": {"noise": 0.1, "dropout": 0.0},
+    "dropout": {"dropout": 0.5},
+    "variational": {"dropout": 0.5, "variational": True},
+}
+
+
+def summing(*, recurring: float, **options) -> RecurrentEncoder:
+    """In training; words are ones, and layers give yₜ = xₜ + recurring · yₜ₋₁, which shows every mask there is."""
+    config = RecurrentEncoderConfig(cell="rnn-relu", bidirectional=False, width=6, embedding=6, **options)
+    encoder = loud(RecurrentEncoder(config, vocabulary_size=SIZES.source)).train()
+    nn.init.ones_(encoder.embedding.weight)
+    with torch.no_grad():
+        for (layer,) in encoder.layers:
+            for weight, scale in zip(layer.kernel.parameters(), [1.0, recurring, 0.0, 0.0], strict=True):
+                weight.copy_(scale * torch.eye(6) if weight.dim() == 2 else torch.zeros(6))
+    return encoder
+
+
+def long_sentences() -> Padded:
+    return source(sentences=ROWS)._replace(lengths=torch.full((ROWS,), SOURCE))
 
 
 @pytest.mark.parametrize("cell", ["rnn", "lstm", "gru", "gru-original"])
@@ -17,6 +42,58 @@ def test_the_last_states_are_what_each_direction_ends_with(cell: str) -> None:
     for row, size in enumerate(source().lengths.tolist()):
         ends = torch.cat([memory.values[row, size - 1, :3], memory.values[row, 0, 3:]])
         torch.testing.assert_close(memory.final[0][row, -1], ends, rtol=0, atol=1e-12)
+
+
+@torch.no_grad()
+def test_noise_on_what_each_layer_gives_is_as_strong_as_asked() -> None:
+    """Layers hand on what they read, so the variances of three add up; their own states are not disturbed."""
+    memory = summing(recurring=0.0, layers=3, dropout=0.0, noise=0.1)(long_sentences())
+    assert (memory.values - 1).std().item() == pytest.approx(0.1 * 3**0.5, rel=0.06)
+    assert (memory.final[0][:, 0] == 1).all()
+
+
+@torch.no_grad()
+def test_words_and_what_goes_between_layers_are_dropped_at_each_position_apart() -> None:
+    """One survives two masks, kept with 1 in 2 and doubled by each."""
+    values = summing(recurring=0.0, layers=2, dropout=0.5)(long_sentences()).values
+    assert values.unique().tolist() == [0, 4]
+    assert values.mean().item() == pytest.approx(1, abs=0.15)
+    assert (values[:, 1:] != values[:, :-1]).double().mean().item() == pytest.approx(2 * 1 / 4 * 3 / 4, abs=0.05)
+
+
+@torch.no_grad()
+def test_variational_masks_are_one_a_sentence_on_what_enters_and_on_what_recurs() -> None:
+    """yₜ = m xₜ + k yₜ₋₁ at all t, m and k of each layer being 0 or 2; the first two positions tell which."""
+    encoder, layers = summing(recurring=1.0, layers=2, dropout=0.5, variational=True), []
+    for connection in encoder.connections:
+        connection.register_forward_hook(lambda _connection, read, _given: layers.append(read))
+    encoder(long_sentences())
+    for number, (inputs, outputs) in enumerate(layers, start=1):
+        alive = outputs[:, 0] > 0  # [B,D]
+        assert alive.double().mean().item() == pytest.approx(0.5**number, abs=0.1)
+        assert (alive != alive[0]).any(), "sentences have masks of their own"
+        assert not outputs.mT[~alive].any()
+        x, y = inputs.mT[alive].unbind(-1), outputs.mT[alive].unbind(-1)
+        entering = y[0] / x[0]
+        recurring = (y[1] - entering * x[1]) / y[0]
+        assert entering.unique().tolist() == [2]
+        assert recurring.unique().tolist() == [0, 2]
+        assert recurring.mean().item() == pytest.approx(1, abs=0.3)
+        for t in range(2, SOURCE):
+            assert torch.equal(y[t], entering * x[t] + recurring * y[t - 1])
+
+
+@pytest.mark.parametrize("options", RANDOM)
+@torch.no_grad()
+def test_what_is_random_in_training_rests_in_evaluation(options: str) -> None:
+    def build(**options) -> RecurrentEncoder:
+        config = RecurrentEncoderConfig(layers=2, width=6, embedding=5, **options)
+        return loud(RecurrentEncoder(config, vocabulary_size=SIZES.source))
+
+    encoder, still = build(**RANDOM[options]), build(dropout=0.0)(source())
+    rested, trained = encoder(source()), encoder.train()(source())
+    assert torch.equal(rested.values, still.values) and all(map(torch.equal, rested.final, still.final))
+    assert not torch.allclose(trained.values, still.values)
 
 
 def test_two_directions_need_an_even_width() -> None:
