@@ -7,11 +7,14 @@ import torch
 from tests.laws.families.attention import MODELS
 from tests.laws.models import JOINT, SIZES, loud, source, target
 
+from calque.data.batch import Batch
 from calque.layers import attention as module
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig
+from calque.tasks.translation import loss_of
 from calque.tensors import Padded
+from calque.text import PAD
 
 SOURCE, TARGET = 3, 3
 FEEDING = MODELS["feeding general global hard gated"]
@@ -25,40 +28,42 @@ FAMILIES = {
 
 
 def still(config: ModelConfig) -> ModelConfig:
-    """Without dropout, and with every sentence drawn, so that draws are all that is random."""
+    """Without dropout, and with every sentence drawn, so that draws are all that is random; taught in full."""
     encoder, decoder = (part.model_copy(update={"dropout": 0.0}) for part in (config.encoder, config.decoder))
-    attention = decoder.attention.model_copy(update={"soft_share": 0.0})
+    attention = decoder.attention.model_copy(update={"soft_share": 0.0, "reinforce": 1.0, "discount": 1.0})
     return config.model_copy(
         update={"encoder": encoder, "decoder": decoder.model_copy(update={"attention": attention})}
     )
 
 
-def one_sentence() -> tuple[Padded, torch.Tensor]:
-    sentences = source()
-    return Padded(sentences.values[:1, :SOURCE], torch.tensor([SOURCE])), target()[:1, :TARGET]
+def one_sentence() -> Batch:
+    words = target()[:1, :TARGET].clamp(min=PAD + 1)
+    pair = Padded(source().values[:1, :SOURCE], torch.tensor([SOURCE]))
+    return Batch(pair, words, words, torch.tensor([TARGET]), tokens=TARGET, shared_tokens=TARGET)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_expected_gradient_is_the_gradient_of_the_expected_loss(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Σ π(draws)·estimate(draws) = ∇ Σ π(draws)·loss(draws), over all draws, with a baseline that is not zero."""
+    """Σ π(draws)·estimate(draws) = ∇ Σ π(draws)·loss(draws), over all draws, with a baseline that is not zero.
+
+    The estimate is the gradient of what training makes small.
+    """
     model = loud(Model(still(FAMILIES[family]), sizes=JOINT if family == "copying" else SIZES)).train()
-    sentence, tokens = one_sentence()
+    model.baseline.value.fill_(-0.7)
+    batch = one_sentence()
     weights = [one for one in model.parameters() if one.requires_grad]
-    counts = torch.ones(1, TARGET, dtype=torch.bool)
     expected_loss, estimate = torch.zeros((), dtype=torch.float64), [torch.zeros_like(one) for one in weights]
     total = 0.0
     for places in itertools.product(range(SOURCE), repeat=TARGET):
-        output = drawing(model, sentence, tokens, places, monkeypatch)
-        losses = model.losses(output, sentence.values, tokens, smoothing=0.0, ignored=-1)
+        output = drawing(model, batch.source, batch.target_input, places, monkeypatch)
+        losses = model.losses(output, batch.source.values, batch.target_output, smoothing=0.0, ignored=PAD)
         losses = losses + sum(output.losses.values())
         likely = output.chosen.sum().exp()
         if likely.item() < 1e-200:
             continue  # outside a window: never drawn
         total += likely.item()
-        taught = reinforced(
-            output.chosen, losses=losses, counts=counts, baseline=torch.tensor(-0.7), draws=Draws(1.0, 1.0)
-        )
-        gradient = torch.autograd.grad(losses.sum() + taught, weights, retain_graph=True, allow_unused=True)
+        objective = loss_of(model, output, batch, smoothing=0.0).objective
+        gradient = torch.autograd.grad(objective, weights, retain_graph=True, allow_unused=True)
         estimate = [
             so_far if each is None else so_far + likely.detach() * each
             for so_far, each in zip(estimate, gradient, strict=True)
@@ -80,6 +85,18 @@ def drawing(model, sentence, tokens, places, monkeypatch):
 
     monkeypatch.setattr(module, "draw", draw)
     return model(sentence, tokens)
+
+
+def test_the_objective_counts_from_the_models_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """b Σₜ (T − t) log π(aₜ) more than from zero; in expectation it changes nothing, so the test above does not see it."""
+    model = loud(Model(still(FEEDING), sizes=SIZES)).train()
+    batch, found = one_sentence(), []
+    for value in (0.0, -0.7):
+        model.baseline.value.fill_(value)
+        output = drawing(model, batch.source, batch.target_input, (0, 2, 1), monkeypatch)
+        found.append(loss_of(model, output, batch, smoothing=0.0).objective.item())
+    left = torch.arange(TARGET, 0, -1)
+    assert found[1] - found[0] == pytest.approx(-0.7 * (left * output.chosen).sum().item(), abs=1e-9)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.1])
