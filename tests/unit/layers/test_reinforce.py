@@ -88,7 +88,7 @@ def drawing(model, sentence, tokens, places, monkeypatch):
 
 
 def test_the_objective_counts_from_the_models_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """b Σₜ (T − t) log π(aₜ) more than from zero; in expectation it changes nothing, so the test above does not see it."""
+    """b Σₜ (T − t) log π(aₜ) more than from zero; in expectation that is nothing, so the test above does not see it."""
     model = loud(Model(still(FEEDING), sizes=SIZES)).train()
     batch, found = one_sentence(), []
     for value in (0.0, -0.7):
