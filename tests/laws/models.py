@@ -5,10 +5,12 @@ from typing import TypeVar
 import torch
 from torch import nn
 
+from calque.data.batch import Batch
 from calque.layers.output import FullOutput
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
-from tests.laws.families import attention, convolutional, mixed, output, recurrent, systems, transformer
+from tests.laws.families import attention, convolutional, crossed, mixed, output, recurrent, systems, transformer
+from tests.unit.tasks.objects import translation_loss
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -18,7 +20,8 @@ JOINT = Sizes(11, 11, joint=True)
 
 
 FAMILIES = (recurrent, attention, convolutional, transformer, output, mixed, systems)
-MODELS: dict[str, ModelConfig] = {name: model for family in FAMILIES for name, model in family.MODELS.items()}
+OTHERS: dict[str, ModelConfig] = {name: model for family in FAMILIES for name, model in family.MODELS.items()}
+MODELS: dict[str, ModelConfig] = OTHERS | crossed.models(beside=OTHERS)
 
 
 def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
@@ -34,8 +37,11 @@ def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
 
 
 def sizes(name: str) -> Sizes:
+    return sizes_for(MODELS[name])
+
+
+def sizes_for(model: ModelConfig) -> Sizes:
     """A model that copies or is tied needs one vocabulary; the sources hold words outside it."""
-    model = MODELS[name]
     return JOINT if model.tie in ("embeddings", "all") or model.copies else SIZES
 
 
@@ -48,6 +54,27 @@ def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:
             if parameter.requires_grad:
                 parameter.copy_(torch.randn_like(parameter) * 0.7)
     return module
+
+
+def idle(config: ModelConfig) -> set[str]:
+    """Parameters that no gradient reaches.
+
+    From none of three beginnings: so few rectified units may all be off at one of them.
+    """
+    still = set.intersection(*(_unmoved(config, seed=seed) for seed in range(3)))
+    if config.decoder.kind in ("recurrent", "cho"):  # they see the top layer's state, not what leaves it
+        still -= {f"encoder.connections.2.gate.{part}" for part in ("weight", "bias")}
+    return still
+
+
+def _unmoved(config: ModelConfig, *, seed: int) -> set[str]:
+    torch.manual_seed(seed)
+    model = Model(config, sizes=sizes_for(config)).double()
+    tokens = target()
+    batch = Batch(source(), tokens, tokens, torch.tensor([]), tokens=0, shared_tokens=0)
+    translation_loss(model, batch, smoothing=0.0).objective.backward()
+    learning = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
+    return {key for key, parameter in learning.items() if parameter.grad is None or not parameter.grad.any()}
 
 
 def source(seed: int = 0, *, sentences: int = SENTENCES) -> Padded:

@@ -1,8 +1,9 @@
 """The list of models is a cover: every two options that can be read in one model are read together in one of the list.
 
 Counted over the models as built: what is idle in a model counts for nothing there. Three groups are counted: the
-options of recurrent encoders, those of encoder, decoder and output layer to each other, and those of attention.
-Transformers have a count of their own in tests/unit/models/test_transformer.py.
+options of recurrent encoders, those of encoder, decoder and output layer to each other, and those of attention. Then
+options of all groups across, where what does not meet must be refused. Transformers have a count of their own in
+tests/unit/models/test_transformer.py.
 """
 
 import itertools
@@ -11,12 +12,16 @@ from typing import Any, NamedTuple, get_args
 
 import pytest
 import torch
+from pydantic import ValidationError
 
+from calque.errors import ConfigError
 from calque.layers.attention import AttentionConfig
 from calque.layers.connections import ConnectionName
+from calque.layers.positions import PositionsName
 from calque.layers.recurrent import CellName
 from calque.layers.scores import ScoreName
 from calque.layers.stack import StackConfig
+from calque.layers.transformer import MixerName
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.bridge import BridgeName
 from calque.models.cho import ChoConfig
@@ -26,8 +31,10 @@ from calque.models.luong import LuongConfig
 from calque.models.model import DecoderConfig, EncoderConfig, Model, ModelConfig, OutputConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerDecoderConfig
-from tests.laws.cover import Choice, pairs, pairwise
-from tests.laws.models import MODELS, SIZES, loud, source, target
+from tests.laws.cover import Choice, distinct, pairs, pairwise
+from tests.laws.families import mixed
+from tests.laws.models import MODELS, SIZES, idle, loud, sizes_for, source, target
+from tests.laws.readings import across, between_parts, connection_is_read, in_attention, in_encoder
 
 SWITCH = (False, True)
 CELLS, CONNECTIONS = get_args(CellName), get_args(ConnectionName)
@@ -41,65 +48,6 @@ DECODERS = {
     "convolutional": ConvolutionalDecoderConfig,
     "transformer": TransformerDecoderConfig,
 }
-
-
-def decoder_name(model: ModelConfig) -> str:
-    return "feeding" if getattr(model.decoder, "input_feeding", False) else model.decoder.kind
-
-
-def depth(side: Any) -> str:
-    """Some decoders have one layer, whatever is said."""
-    return "one" if getattr(side, "layers", 1) == 1 else "more"
-
-
-def attends(model: ModelConfig) -> bool:
-    return model.decoder.kind not in ("recurrent", "cho")
-
-
-def connection_is_read(model: ModelConfig) -> bool:
-    """Whether what connects an encoder's layers matters; none, where another would.
-
-    A decoder that does not attend sees their last states alone, above which only what the next layer reads counts.
-    """
-    encoder = model.encoder
-    assert isinstance(encoder, RecurrentEncoderConfig)
-    return encoder.layers > (1 if attends(model) or encoder.connection == "dense" else 2)
-
-
-def in_encoder(model: ModelConfig) -> Choice:
-    """What is read of a recurrent encoder."""
-    encoder = model.encoder
-    if not isinstance(encoder, RecurrentEncoderConfig):
-        return {}
-    return {
-        "cell": encoder.cell,
-        "layers": depth(encoder),
-        "bidirectional": bool(encoder.bidirectional) if encoder.layers == 1 else encoder.bidirectional,
-        "layer_norm": encoder.layer_norm,
-        "reverse": encoder.reverse,
-        "attended": attends(model),
-        **({"connection": encoder.connection} if connection_is_read(model) else {}),
-    }
-
-
-def between_parts(model: ModelConfig) -> Choice:
-    """What is read of encoder, decoder and output layer."""
-    encoder, decoder = model.encoder, model.decoder
-    found = {"encoder": encoder.kind, "decoder": decoder_name(model), "output": model.output.kind}
-    if isinstance(encoder, RecurrentEncoderConfig):
-        found["encoder"] = ("one way", "both ways")[encoder.directions(encoder.layers - 1) - 1]
-    own = [name for name in ("cell", "connection", "layer_norm", "bridge") if name in type(decoder).model_fields]
-    found["layers"] = depth(decoder)
-    return found | {name: getattr(decoder, name) for name in own if found["layers"] != "one" or name != "connection"}
-
-
-def in_attention(model: ModelConfig) -> Choice:
-    """What is read of the attention of a recurrent decoder."""
-    decoder = model.decoder
-    if not isinstance(decoder, BahdanauConfig | LuongConfig | GnmtConfig):
-        return {}
-    own = {name: getattr(decoder.attention, name) for name in ("score", "reach", "choice", "gated", "coverage")}
-    return {"decoder": decoder_name(model), "copies": decoder.copies, **own}
 
 
 def kinds(union: Any) -> list[str]:
@@ -152,7 +100,7 @@ GROUPS = {
     "parts": Group(
         between_parts,
         {
-            "encoder": ["one way", "both ways", *(each for each in kinds(EncoderConfig) if each != "recurrent")],
+            "encoder": ["forward", "both ways", *(each for each in kinds(EncoderConfig) if each != "recurrent")],
             "decoder": DECODERS,
             "cell": CELLS,
             "connection": CONNECTIONS,
@@ -179,6 +127,15 @@ GROUPS = {
 }
 
 
+PARTS, ATTENTION = GROUPS["parts"].values, GROUPS["attention"].values
+ACROSS = {
+    **{name: values for name, values in (ATTENTION | PARTS).items() if name != "layers"},
+    "tie": get_args(ModelConfig.model_fields["tie"].annotation),
+    "mixer": get_args(MixerName),
+    "positions": get_args(PositionsName),
+}
+
+
 def test_a_cover_counts_what_is_read_and_leaves_out_what_cannot_be() -> None:
     def read(choice: Choice) -> Choice | None:
         if choice["a"] == 0:
@@ -193,14 +150,18 @@ def test_a_cover_counts_what_is_read_and_leaves_out_what_cannot_be() -> None:
 @pytest.mark.parametrize("group", GROUPS)
 def test_every_two_options_meet_where_both_are_read(group: str) -> None:
     read, values, never = GROUPS[group]
+    assert [each for each in apart(values, read=read) if not never(each)] == []
+
+
+def apart(values: dict[str, Iterable[Any]], *, read: Callable[[ModelConfig], Choice]) -> list[Choice]:
+    """Every two settings that no model of the list reads together."""
     found = set().union(*(pairs(read(model)) for model in MODELS.values()))
-    missing = [
+    return [
         {first: one, second: other}
         for first, second in itertools.combinations(values, 2)
         for one, other in itertools.product(values[first], values[second])
-        if not never({first: one, second: other}) and not pairs({first: one, second: other}) <= found
+        if not pairs({first: one, second: other}) <= found
     ]
-    assert missing == []
 
 
 @pytest.mark.parametrize("group", GROUPS)
@@ -208,6 +169,55 @@ def test_what_is_said_never_to_meet_does_not(group: str) -> None:
     read, _, never = GROUPS[group]
     held = [dict(pair) for model in MODELS.values() for pair in pairs(read(model))]
     assert [each for each in held if never(each)] == []
+
+
+def test_every_two_options_of_all_groups_meet_unless_every_model_with_both_is_refused() -> None:
+    assert [each for each in apart(ACROSS, read=across) if attempt(each) is not None] == []
+
+
+@pytest.mark.parametrize(
+    ("both", "can_be"),
+    [
+        ({"score": "dot", "encoder": "mean"}, True),
+        ({"copies": True, "mixer": "ssru"}, True),
+        ({"bridge": "copy", "encoder": "transformer"}, True),  # where the decoder has one layer
+        ({"bridge": "zero", "decoder": "luong"}, True),
+        ({"bridge": "zero", "decoder": "recurrent"}, False),  # it would know nothing of the source
+        ({"bridge": "backward", "decoder": "recurrent"}, False),
+        ({"bridge": "backward", "encoder": "forward"}, False),
+        ({"copies": True, "output": "sampled"}, False),
+        ({"tie": "all", "output": "adaptive"}, False),
+        ({"tie": "all", "decoder": "cho"}, True),
+        ({"score": "dot", "decoder": "transformer"}, False),
+    ],
+)
+def test_what_can_be_is_found_by_building_it(both: Choice, can_be: bool) -> None:
+    assert (attempt(both) is not None) == can_be
+
+
+def attempt(both: Choice) -> ModelConfig | None:
+    """A model that reads two settings, if any can be built and learns with all its weights.
+
+    Tried are the models of the list with the two set, so that what refuses them is not a third option; but of one
+    kind of decoder a single one where that has no such option at all.
+    """
+    lacking = set()
+    for base in distinct(map(across, MODELS.values())):
+        decoder = base["decoder"]
+        if decoder in lacking or both.get("decoder", decoder) != decoder:
+            continue
+        try:
+            changed = mixed.build(**base | both)
+            Model(changed, sizes=sizes_for(changed))
+        except ConfigError:
+            continue
+        except ValidationError as error:
+            if any(each["type"] == "extra_forbidden" for each in error.errors()):
+                lacking.add(decoder)
+            continue
+        if pairs(both) <= pairs(across(changed)) and not idle(changed):
+            return changed
+    return None
 
 
 def test_every_decoder_and_every_setting_is_counted() -> None:

@@ -9,7 +9,7 @@ from tests.laws.cover import name, pairwise
 from tests.laws.families.recurrent import encoder
 
 
-def _attention(kind=AttentionConfig, **options):
+def narrow(kind=AttentionConfig, **options):
     """As narrow as it gets: what a score or a reach does not read may not be told."""
     score, reach = options.get("score", kind().score), options.get("reach", "global")
     sizes = {"additive": {"alignment": 5}, "location": {"longest": 4}}.get(score, {})
@@ -25,7 +25,7 @@ def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=Non
         embedding=7,
         input_feeding=feeding,
         copies=copies,
-        attention=_attention(**options),
+        attention=narrow(**options),
         **(stack or {}),
     )
     return ModelConfig(encoder=encoder(cell, bidirectional=bidirectional, layers=layers), decoder=decoder)
@@ -39,13 +39,13 @@ def _deep():
 
 
 def _bahdanau(cell="gru-original", *, copies=False, width=9, **options):
-    attention = _attention(AdditiveAttentionConfig, **options)
+    attention = narrow(AdditiveAttentionConfig, **options)
     decoder = BahdanauConfig(cell=cell, width=width, embedding=7, attention=attention, readout=8, copies=copies)
     return ModelConfig(encoder=encoder(cell, layers=1), decoder=decoder)
 
 
 def _gnmt(cell="lstm", *, layers=3, connection="residual", copies=False, **options):
-    attention = _attention(AdditiveAttentionConfig, **options)
+    attention = narrow(AdditiveAttentionConfig, **options)
     decoder = GnmtConfig(
         cell=cell, layers=layers, width=6, embedding=7, connection=connection, attention=attention, copies=copies
     )
@@ -73,6 +73,7 @@ OPTIONS = {
     "coverage": [False, True],
     "copies": [False, True],
 }
+CHOSEN = pairwise(OPTIONS)
 MODELS: dict[str, ModelConfig] = {
     "luong-dot": _luong(score="dot", feeding=False),
     "luong-dot-feeding": _luong(score="dot"),
@@ -87,4 +88,4 @@ MODELS: dict[str, ModelConfig] = {
     "bahdanau-lstm": _bahdanau("lstm"),
     "gnmt": _gnmt(),
     "gnmt-one": _gnmt(layers=1),
-} | {name(each): _build(**each) for each in pairwise(OPTIONS)}
+} | {name(each): _build(**each) for each in CHOSEN}

@@ -14,10 +14,12 @@ from calque.models.model import ModelConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 from tests.laws.cover import name, pairwise
+from tests.laws.families.attention import narrow
+from tests.laws.families.transformer import placed
+from tests.laws.readings import ATTENTION
 
 WIDTH = {"width": 6, "embedding": 6}
 BLOCKS = {"layers": 2, "width": 6, "heads": 3, "feed_forward": 10}
-ADDITIVE = AdditiveAttentionConfig(alignment=5)
 CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 OPTIONS = {
     "encoder": ["forward", "both ways", "convolutional", "mean", "transformer"],
@@ -69,33 +71,49 @@ def _encoder(kind, *, cell="lstm", **options):
             return RecurrentEncoderConfig(cell=other, layers=3, bidirectional=ways, **options, **WIDTH)
 
 
-def _decoder(kind, **own):
+def _decoder(kind, *, readout, looks, **own):
+    """`looks` are options of the attention; what a decoder does not have, its config refuses."""
+    match kind:
+        case "luong" | "feeding":
+            own |= {"attention": narrow(**looks), "input_feeding": kind == "feeding"}
+        case "bahdanau" | "gnmt":
+            own |= {"attention": narrow(AdditiveAttentionConfig, **looks)}
+        case _ if looks:
+            own |= {"attention": looks}
     match kind:
         case "recurrent":
             return RecurrentDecoderConfig(layers=2, **own, **WIDTH)
         case "luong" | "feeding":
-            return LuongConfig(layers=2, input_feeding=kind == "feeding", **own, **WIDTH)
+            return LuongConfig(layers=2, **own, **WIDTH)
         case "cho":
-            return ChoConfig(readout=8, **WIDTH)
+            return ChoConfig(readout=readout, **own, **WIDTH)
         case "bahdanau":
-            return BahdanauConfig(readout=8, attention=ADDITIVE, **own, **WIDTH)
+            return BahdanauConfig(readout=readout, **own, **WIDTH)
         case "gnmt":
-            return GnmtConfig(layers=3, attention=ADDITIVE, **own, **WIDTH)
+            return GnmtConfig(layers=3, **own, **WIDTH)
         case "convolutional":
-            return ConvolutionalDecoderConfig(layers=2, kernel=3, **WIDTH)
+            return ConvolutionalDecoderConfig(layers=2, kernel=3, **own, **WIDTH)
         case _:
-            return TransformerDecoderConfig(**BLOCKS)
+            return TransformerDecoderConfig(**placed(own.pop("positions", "sinusoidal")), **own, **BLOCKS)
 
 
-def _build(encoder, decoder, output, **own):
-    """Recurrent layers are connected and normalised alike on both sides."""
+def build(*, encoder, decoder, output, tie="none", **options):
+    """Recurrent layers are connected and normalised alike on both sides; what is tied is as wide as what it is to."""
     outputs = {
         "full": FullOutputConfig(),
         "sampled": SampledOutputConfig(samples=7),
         "adaptive": AdaptiveOutputConfig(cutoffs=(4, 7), shrink=2.0),
     }
-    below = {key: value for key, value in own.items() if key != "bridge"}
-    return ModelConfig(encoder=_encoder(encoder, **below), decoder=_decoder(decoder, **own), output=outputs[output])
+    below = {key: options[key] for key in ("cell", "connection", "layer_norm") if key in options}
+    looks = {key: options.pop(key) for key in ATTENTION if key in options}
+    readout = WIDTH["width"] if tie in ("target", "all") else 8
+    return ModelConfig(
+        tie=tie,
+        encoder=_encoder(encoder, **below),
+        decoder=_decoder(decoder, readout=readout, looks=looks, **options),
+        output=outputs[output],
+    )
 
 
-MODELS: dict[str, ModelConfig] = {f"mixed {name(each)}": _build(**each) for each in pairwise(OPTIONS, read=_read)}
+CHOSEN = pairwise(OPTIONS, read=_read)
+MODELS: dict[str, ModelConfig] = {f"mixed {name(each)}": build(**each) for each in CHOSEN}

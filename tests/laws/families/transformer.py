@@ -22,6 +22,12 @@ def _transformer(*, norm="pre", tie="none", heads=2, encoder_width=6, attention_
     )
 
 
+def placed(positions):
+    """Distances are clipped and learned positions run out within the sentences of the list."""
+    short = {"learned": {"maximum_positions": 4}, "relative": {"relative_reach": 2}}
+    return {"positions": positions, **short.get(positions, {})}
+
+
 def _variant(
     positions,
     activation="relu",
@@ -35,13 +41,12 @@ def _variant(
     width=8,
     encoder_width=8,
 ):
-    """Two layers a side; distances are clipped and learned positions run out within the sentences of the list."""
+    """Two layers a side."""
     both = {
         "layers": 2,
         "heads": heads,
         "feed_forward": 10,
-        "positions": positions,
-        **{"learned": {"maximum_positions": 4}, "relative": {"relative_reach": 2}}.get(positions, {}),
+        **placed(positions),
         "activation": activation,
         "normalisation": normalisation,
         "norm": norm,

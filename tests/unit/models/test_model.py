@@ -3,10 +3,8 @@
 import pytest
 import torch
 from pydantic import ValidationError
-from tests.laws.models import MODELS, SIZES, build, sizes, source, target
-from tests.unit.tasks.objects import translation_loss
+from tests.laws.models import MODELS, SIZES, build, idle, sizes, source, target
 
-from calque.data.batch import Batch
 from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.attention import AttentionConfig
@@ -126,22 +124,7 @@ def test_what_cannot_be_built_is_refused_with_the_way_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_parameter_learns(name: str) -> None:
-    """From one of three beginnings at the least: so few rectified units may all be off at one of them."""
-    still = set.intersection(*(unmoved(name, seed=seed) for seed in range(3)))
-    if MODELS[name].decoder.kind in ("recurrent", "cho"):  # they see the top layer's state, not what leaves it
-        still -= {f"encoder.connections.2.gate.{part}" for part in ("weight", "bias")}
-    assert still == set()
-
-
-def unmoved(name: str, *, seed: int) -> set[str]:
-    """Parameters that no gradient reaches."""
-    torch.manual_seed(seed)
-    model = Model(MODELS[name], sizes=sizes(name)).double()
-    tokens = target()
-    batch = Batch(source(), tokens, tokens, torch.tensor([]), tokens=0, shared_tokens=0)
-    translation_loss(model, batch, smoothing=0.0).objective.backward()
-    learning = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
-    return {key for key, parameter in learning.items() if parameter.grad is None or not parameter.grad.any()}
+    assert idle(MODELS[name]) == set()
 
 
 @pytest.mark.parametrize("name", MODELS)
