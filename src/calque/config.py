@@ -83,8 +83,9 @@ def override(values: Values, assignments: Sequence[str], *, of: type[Config] | N
             if not isinstance(table, dict):
                 raise ConfigError(f"{key}: {section} is a value, not a section")
         if last == "kind" and last in table and of is not None:
-            for other in table.keys() - _shared(of, sections, before=table[last], after=value):
-                if assigned.isdisjoint((".".join(sections), ".".join([*sections, other]))):
+            for other in table.keys() & _lost(of, sections, before=table[last], after=value):
+                path = ".".join([*sections, other, ""])
+                if not any(path.startswith(f"{one}.") or one.startswith(path) for one in assigned):
                     del table[other]
         table[last] = value
         assigned.add(key)
@@ -130,17 +131,17 @@ def given_values(config: Config) -> Values:
     }
 
 
-def _shared(root: type[BaseModel], sections: Sequence[str], *, before: object, after: object) -> set[str]:
-    """The keys of a part that mean the same in two of its kinds; all where it does not come in such kinds."""
+def _lost(root: type[BaseModel], sections: Sequence[str], *, before: object, after: object) -> set[str]:
+    """The keys of one kind of a part that another has not, or that mean something else there."""
     parts: list[type[BaseModel]] = [root]
     for section in sections:
         fields = [part.model_fields[section] for part in parts if section in part.model_fields]
         parts = [config for field in fields for config in _configs(field.annotation)]
     old, new = ([part for part in parts if kind in _tags(part)] for kind in (before, after))
-    if not old or not new or old == new:
-        return {key for part in parts for key in part.model_fields}
+    if not old or not new:
+        return set()  # a kind that is not known is told of later
     ways = [{key: field.annotation for key, field in part.model_fields.items()} for part in (old[0], new[0])]
-    return {key for key, annotation in ways[0].items() if key == "kind" or ways[1].get(key) == annotation}
+    return {key for key, annotation in ways[0].items() if key != "kind" and ways[1].get(key) != annotation}
 
 
 def _given(value: object) -> object:

@@ -255,6 +255,7 @@ ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {}}
         (["shape.kind=square", "shape.sides=5"], {"kind": "square", "size": 7, "sides": 5}),
         (["shape.radius=3", "shape.kind=square"], {"kind": "square", "size": 7, "radius": 3}),
         (["shape={kind = 'circle', radius = 2}", "shape.kind=square"], {"kind": "square", "radius": 2}),
+        (["shape.inner.rate=3", "shape.kind=square"], {"kind": "square", "size": 7, "inner": {"rate": 3}}),
         (["shape.kind=circle"], ROUND),
         (["shape.kind=hexagon"], {**ROUND, "kind": "hexagon"}),
     ],
@@ -262,6 +263,10 @@ ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {}}
 def test_another_kind_takes_over_what_means_the_same(assignments: list[str], shape: dict[str, object]) -> None:
     """What was assigned stays, to be refused where it is wrong; a kind that is not known is refused as it is."""
     assert override({"shape": ROUND}, assignments, of=Drawing) == {"shape": shape}
+
+
+def test_keys_that_no_kind_has_stay_to_be_refused() -> None:
+    assert override({"shape": {**ROUND, "szie": 3}}, ["shape.kind=square"], of=Drawing)["shape"]["szie"] == 3
 
 
 def test_kinds_of_one_config_share_all_keys() -> None:
