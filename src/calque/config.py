@@ -67,29 +67,38 @@ def override(values: Values, assignments: Sequence[str], *, of: type[Config] | N
     """`values` with `section.key=value` assignments laid over them; values are TOML, or plain strings.
 
     Another `kind` takes over from the one that was there what means the same in both; what else belonged to that one
-    goes with it, unless it is assigned too. `of` is the config that the values are for, which knows the kinds.
+    goes with it. `of` is the config that the values are for, which knows the kinds.
     """
-    result = _copy(values)
-    assigned: set[str] = set()
-    for assignment in assignments:
-        name, separator, text = assignment.partition("=")
-        key, value = name.strip(), _literal(text.strip())
-        if not separator or not key:
-            raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
-        *sections, last = key.split(".")
+    result, assigned = _copy(values), [_assigned(each) for each in assignments]
+    kinds = {tuple(sections): value for (*sections, last), value in assigned if last == "kind"}
+    for path, kind in kinds.items():
+        table = _part(result, path)
+        for key in table.keys() & (_lost(of, path, before=table.get("kind"), after=kind) if of else set()):
+            del table[key]
+    for (*sections, last), value in assigned:
         table = result
         for section in sections:
             table = table.setdefault(section, {})
             if not isinstance(table, dict):
-                raise ConfigError(f"{key}: {section} is a value, not a section")
-        if last == "kind" and last in table and of is not None:
-            for other in table.keys() & _lost(of, sections, before=table[last], after=value):
-                path = ".".join([*sections, other, ""])
-                if not any(path.startswith(f"{one}.") or one.startswith(path) for one in assigned):
-                    del table[other]
+                raise ConfigError(f"{'.'.join([*sections, last])}: {section} is a value, not a section")
         table[last] = value
-        assigned.add(key)
     return result
+
+
+def _part(values: Values, path: Sequence[str]) -> Values:
+    """The table at a path; an empty one where there is none."""
+    found: Any = values
+    for section in path:
+        found = found.get(section) if isinstance(found, dict) else None
+    return found if isinstance(found, dict) else {}
+
+
+def _assigned(assignment: str) -> tuple[list[str], object]:
+    """The sections and the key of an assignment, and its value."""
+    key, separator, text = assignment.partition("=")
+    if not separator or not key.strip():
+        raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
+    return key.strip().split("."), _literal(text.strip())
 
 
 def to_toml(config: Config, *, section: str = "", comments: bool = False) -> str:
@@ -131,13 +140,14 @@ def given_values(config: Config) -> Values:
     }
 
 
-def _lost(root: type[BaseModel], sections: Sequence[str], *, before: object, after: object) -> set[str]:
-    """The keys of one kind of a part that another has not, or that mean something else there."""
-    parts: list[type[BaseModel]] = [root]
-    for section in sections:
+def _lost(root: type[BaseModel], path: Sequence[str], *, before: object, after: object) -> set[str]:
+    """The keys of a kind (None: the usual one) of a part that another has not, or that mean something else there."""
+    parts, usual = [root], None
+    for section in path:
         fields = [part.model_fields[section] for part in parts if section in part.model_fields]
         parts = [config for field in fields for config in _configs(field.annotation)]
-    old, new = ([part for part in parts if kind in _tags(part)] for kind in (before, after))
+        usual = next((field.default.kind for field in fields if hasattr(field.default, "kind")), None)
+    old, new = ([part for part in parts if kind in _tags(part)] for kind in (before or usual, after))
     if not old or not new:
         return set()  # a kind that is not known is told of later
     ways = [{key: field.annotation for key, field in part.model_fields.items()} for part in (old[0], new[0])]

@@ -26,6 +26,7 @@ SETTINGS = ("training.log_every=1", "training.accumulate=1", "training.average=0
 EXACT = (*SETTINGS, *STILL, "training.precision=float64")
 FEW = (*EXACT, "training.steps=14")
 RARE = ("model.output.kind=adaptive", "model.output.cutoffs=[6, 8]", "training.label_smoothing=0")
+TWICE = ("training.objective.method.kind=r-drop",)
 DRAWN = ("model.output.kind=sampled", "model.output.samples=5", "training.label_smoothing=0")
 
 
@@ -127,8 +128,8 @@ def test_in_float32_losses_agree_to_1e_4(
 
 @pytest.mark.parametrize(
     ("family", "output"),
-    [("transformer", ()), ("luong", ()), ("luong", RARE), ("convolutional", ())],
-    ids=["transformer", "luong", "luong adaptive", "convolutional"],
+    [("transformer", ()), ("luong", ()), ("luong", RARE), ("convolutional", ()), ("luong", TWICE)],
+    ids=["transformer", "luong", "luong adaptive", "convolutional", "luong r-drop"],
 )
 def test_shards_of_the_weights_train_as_whole_ones_do(
     family: str,

@@ -245,7 +245,7 @@ class Drawing(Config):
     shape: Annotated[Circle | Square, Field(discriminator="kind")] = Circle()
 
 
-ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {}}
+ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {"rate": 0.5}}
 
 
 @pytest.mark.parametrize(
@@ -255,7 +255,9 @@ ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {}}
         (["shape.kind=square", "shape.sides=5"], {"kind": "square", "size": 7, "sides": 5}),
         (["shape.radius=3", "shape.kind=square"], {"kind": "square", "size": 7, "radius": 3}),
         (["shape={kind = 'circle', radius = 2}", "shape.kind=square"], {"kind": "square", "radius": 2}),
-        (["shape.inner.rate=3", "shape.kind=square"], {"kind": "square", "size": 7, "inner": {"rate": 3}}),
+        (["shape.inner.kind=x", "shape.kind=square"], {"kind": "square", "size": 7, "inner": {"kind": "x"}}),
+        (["shape.kind=square", "shape.inner.kind=x"], {"kind": "square", "size": 7, "inner": {"kind": "x"}}),
+        (["shape.kind=square", "shape.kind=circle"], ROUND),
         (["shape.kind=circle"], ROUND),
         (["shape.kind=hexagon"], {**ROUND, "kind": "hexagon"}),
     ],
@@ -263,6 +265,18 @@ ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {}}
 def test_another_kind_takes_over_what_means_the_same(assignments: list[str], shape: dict[str, object]) -> None:
     """What was assigned stays, to be refused where it is wrong; a kind that is not known is refused as it is."""
     assert override({"shape": ROUND}, assignments, of=Drawing) == {"shape": shape}
+
+
+def test_the_usual_kind_need_not_be_said() -> None:
+    assert override({"shape": {"size": 7, "radius": 2.0}}, ["shape.kind=square"], of=Drawing) == {
+        "shape": {"kind": "square", "size": 7}
+    }
+
+
+def test_a_part_that_is_not_there_loses_nothing() -> None:
+    assert override({}, ["shape.kind=square"], of=Drawing) == {"shape": {"kind": "square"}}
+    with pytest.raises(ConfigError, match="shape is a value, not a section"):
+        override({"shape": 3}, ["shape.kind=square"], of=Drawing)
 
 
 def test_keys_that_no_kind_has_stay_to_be_refused() -> None:

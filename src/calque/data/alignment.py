@@ -25,7 +25,10 @@ def refuse_misaligned(source: Path, *, target: Path) -> NoReturn:
     suspect = suspect_line(source, target=target, shift=sources - targets, ratio=ratio)
     shorter, longer = (target, source) if sources > targets else (source, target)
     if suspect > min(sources, targets):
-        where = f"the lines up to there fit each other, so the end of {shorter} seems to be missing"
+        where = (
+            f"a guess: the lines up to there fit each other, so the end of {shorter} seems to be missing, "
+            "or a line near it"
+        )
     else:
         where = (
             f"a guess: from there on the lengths of the lines fit better with {longer} moved by "

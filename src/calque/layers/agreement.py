@@ -1,7 +1,8 @@
 """How far two readings are from the target and from each other, straight from their logits.
 
-Said in log-probabilities this takes some ninety passes over [2M,V] numbers, forwards and backwards, and keeps a dozen
-of them; with the slopes written out it takes half as many and keeps three. Letters: M positions, V vocabulary.
+Said in log-probabilities this takes some ninety passes over [M,V] numbers, forwards and backwards; with the slopes
+written out it takes half as many, and keeps no more than the two readings' probabilities and their ratio between them.
+Letters: M positions, V vocabulary.
 """
 
 from typing import Any, NamedTuple

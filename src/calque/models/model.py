@@ -15,7 +15,7 @@ from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
 from calque.layers.connections import Connection
 from calque.layers.copying import mixture, mixture_loss
-from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer
+from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer, wide
 from calque.layers.reinforce import MovingBaseline
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
@@ -186,6 +186,11 @@ class Model(nn.Module):
         output: Output
         output, state = self.decoder(known, state, context.decoder, attention=attention)
         return output, state
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[…,V] of hidden […,D], what a full softmax makes probabilities of, in float32 at least."""
+        assert isinstance(self.output, FullOutput)
+        return wide(self.output.logits(hidden))
 
     def log_probs(self, output: Output, context: Context) -> Tensor:
         """[N,T,V] of what a decoder gave; a model that copies has S more, for words outside the vocabulary."""

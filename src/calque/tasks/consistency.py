@@ -10,7 +10,7 @@ from calque.config import Config
 from calque.data.batch import Batch
 from calque.layers.agreement import agreement
 from calque.layers.copying import mixture_loss
-from calque.layers.output import FullOutput, wide
+from calque.layers.output import FullOutput
 from calque.models.model import Context, Model
 from calque.models.seam import Output
 from calque.tasks.translation import Loss, counted
@@ -51,7 +51,7 @@ def r_drop_loss(model: Model, output: Output, batch: Batch, *, smoothing: float,
     summed over target tokens: with α = 0 it is the mean cross-entropy of the two.
     """
     if isinstance(model.output, FullOutput) and not model.copies:
-        return _from_logits(model, model.output, output, batch, smoothing=smoothing, alpha=alpha)
+        return _from_logits(model, output, batch, smoothing=smoothing, alpha=alpha)
     log_probs, targets = _log_probs(model, output, batch)
     vocabulary = model.sizes.target
     said = targets if model.copies else targets.where(targets < vocabulary, model.sizes.unknown)
@@ -62,16 +62,14 @@ def r_drop_loss(model: Model, output: Output, batch: Batch, *, smoothing: float,
     return Loss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * apart.sum(), cross_entropy)
 
 
-def _from_logits(
-    model: Model, layer: FullOutput, output: Output, batch: Batch, *, smoothing: float, alpha: float
-) -> Loss:
+def _from_logits(model: Model, output: Output, batch: Batch, *, smoothing: float, alpha: float) -> Loss:
     """The same of a full softmax, in fewer passes over the vocabulary."""
     hidden, targets = output.hidden.flatten(0, 1), batch.target_output.flatten()
     if targets.device.type == "cpu":
         hidden, targets = counted(output.hidden, batch.target_output)
     targets = targets.chunk(2)[0]
     said = targets.where(targets < model.sizes.target, model.sizes.unknown)
-    found = agreement(wide(layer.logits(hidden)), said, counts=targets != PAD, smoothing=smoothing)
+    found = agreement(model.logits(hidden), said, counts=targets != PAD, smoothing=smoothing)
     cross_entropy = found.cross_entropy / 2
     return Loss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * found.apart, cross_entropy)
 

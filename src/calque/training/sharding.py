@@ -15,7 +15,7 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 from calque.layers.transformer import DecoderBlock, EncoderBlock
 from calque.models.model import Model
 
-METHODS = ("encode", "prepare", "start", "read", "log_probs", "losses")
+METHODS = ("encode", "prepare", "start", "read", "logits", "log_probs", "losses")
 
 
 def shard(model: Model, *, device: torch.device, ranks: int) -> None:

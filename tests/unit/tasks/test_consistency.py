@@ -7,6 +7,7 @@ import torch
 from tests.conftest import FAMILIES
 from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
+from calque.tasks import consistency
 from calque.tasks.consistency import divergence, r_drop_loss, twice
 from calque.tasks.objectives import Objective, ObjectiveConfig
 from calque.text import PAD
@@ -60,6 +61,19 @@ def test_it_is_the_papers_formula_and_both_readings_learn(family: str) -> None:
     (share,) = torch.autograd.grad(kl, log_probs)
     assert share[: len(targets)].abs().sum() > 0
     assert share[len(targets) :].abs().sum() > 0
+
+
+def test_padding_costs_nothing_where_it_is_not_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As on a GPU, which does not wait to learn which positions count."""
+    model, both = make_model("transformer"), twice(make_batch(SHAPES[1]))
+    assert (both.target_output == PAD).any()
+    output = model(both.source, both.target_input)
+    found = [r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0)]
+    monkeypatch.setattr(consistency, "counted", lambda hidden, targets: (hidden.flatten(0, 1), targets.flatten()))
+    found.append(r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0))
+    slopes = [gradients(model, each.objective) for each in found]
+    assert found[1].objective.item() == pytest.approx(found[0].objective.item(), abs=1e-9)
+    assert all(torch.allclose(slopes[1][name], slopes[0][name], rtol=0, atol=1e-9) for name in slopes[0])
 
 
 def test_the_divergence_is_symmetric_and_zero_for_equals() -> None:
