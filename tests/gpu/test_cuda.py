@@ -20,7 +20,7 @@ from calque.experiment import Run, resume, train
 from calque.training.journal import read_journal
 from tests.conftest import FAMILIES, learning, still_and, toy_corpus, toy_values
 from tests.laws.models import MODELS, build, source, target
-from tests.unit.training.objects import Killed, digests, kill, stop_at
+from tests.unit.training.objects import digests, train_until_killed
 from tests.unit.training.test_update import poison
 
 DEVICE = os.environ.get("CALQUE_TEST_DEVICE", "cuda")
@@ -95,10 +95,7 @@ def exact(corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPat
     def check(family: str, *overrides: str) -> None:
         values = on_device(corpus, family, "training.deterministic=true", *overrides)
         whole = train(values, run=tmp_path / "whole", quiet=True)
-        with monkeypatch.context() as patch:
-            stop_at(patch, 6, before="_step", action=kill)
-            with pytest.raises(Killed):
-                train(values, run=tmp_path / "stopped", quiet=True)
+        train_until_killed(values, run=tmp_path / "stopped", step=6, monkeypatch=monkeypatch)
         assert digests(resume(tmp_path / "stopped", quiet=True).folder) == digests(whole.folder)
 
     return check

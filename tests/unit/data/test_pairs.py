@@ -104,6 +104,16 @@ def test_a_truncated_file_is_refused_at_its_end(tmp_path):
         pairs(files(tmp_path, b"\n".join(source), b"\n".join(source[:412])))
 
 
+def test_a_missing_line_of_a_short_file_is_found(tmp_path):
+    for seed in range(40):
+        generator = random.Random(seed)
+        source = [b"s" * generator.randrange(5, 120) for _ in range(60)]
+        target = [line * 2 for line in source]
+        del target[39]
+        with pytest.raises(DataError, match=r"first suspect line: (39|4\d) .*missing, doubled or broken line"):
+            pairs(files(tmp_path, b"\n".join(source), b"\n".join(target)))
+
+
 def test_lines_that_fit_better_by_chance_are_not_suspected(tmp_path):
     """The last ones of a file that lacks its end, now and then."""
     for seed in range(40):

@@ -251,6 +251,7 @@ def test_the_tables_of_the_search(tmp_path: Path) -> None:
     text = search.page(json.loads(json.dumps(search.collect(tmp_path, lists))))
     assert text.index("**`rdrop5-drop2`**") < text.index("| `rdrop5` |") < text.index("not trained")
     assert "| 10 | 1.4 | 41.60 |" in text and "model.encoder.dropout=0.2" in text
+    assert "recipes/multi30k/run wide CORPUS RUN seed=1" in text
     assert search.collect(tmp_path / "nothing", lists) == {}
 
 

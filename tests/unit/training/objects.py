@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 import torch
 
+from calque.config import Values
 from calque.data.batch import Batch, collate
 from calque.data.plan import Planned
 from calque.data.shapes import Shape
 from calque.data.store import Store
+from calque.experiment import train
 from calque.models.model import Model
 from calque.training.checkpoints import scheduled_steps
 from calque.training.judging import Judge
@@ -52,6 +54,14 @@ class Killed(BaseException):
 
 def kill() -> None:
     raise Killed
+
+
+def train_until_killed(values: Values, *, run: Path, step: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is killed in the middle of that step."""
+    with monkeypatch.context() as patch:
+        stop_at(patch, step, before="_step", action=kill)
+        with pytest.raises(Killed):
+            train(values, run=run, quiet=True)
 
 
 def batch_of(store: Store, *rows: int) -> Batch:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 from tests.conftest import toy_values
-from tests.unit.training.objects import Killed, digests, kill, score, stop_at, weights
+from tests.unit.training.objects import Killed, digests, kill, score, stop_at, train_until_killed, weights
 
 from calque.experiment import build, resume, train
 from calque.training.averaging import mean_weights
@@ -94,10 +94,7 @@ def test_the_moving_average_follows_its_equation_and_is_the_model_that_is_kept(
     for name, value in expected.items():
         torch.testing.assert_close(found[name].double(), value, rtol=0, atol=1e-6)
     assert any(not torch.equal(found[name], load_weights(folder / "step-6")[name]) for name in expected)
-    with monkeypatch.context() as patch:
-        stop_at(patch, 3, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(values, run=tmp_path / "killed", quiet=True)
+    train_until_killed(values, run=tmp_path / "killed", step=3, monkeypatch=monkeypatch)
     assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES, toy_values
-from tests.unit.training.objects import Killed, digests, kill, score, stop_at, weights
+from tests.unit.training.objects import Killed, digests, kill, score, stop_at, train_until_killed, weights
 
 from calque.data.store import store_of
 from calque.errors import ConfigError, FolderError, Interrupted, TrainingError
@@ -42,10 +42,7 @@ def test_a_run_that_was_killed_ends_with_the_same_bytes(
 ) -> None:
     """Killed in the middle of a step, after validating but before saving, and after an interrupt's extra save."""
     values = toy_values(corpus, family)
-    with monkeypatch.context() as patch:
-        stop_at(patch, 6, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(values, run=tmp_path / "stopped", quiet=True)
+    train_until_killed(values, run=tmp_path / "stopped", step=6, monkeypatch=monkeypatch)
     with monkeypatch.context() as patch:
         stop_at(patch, 7, before="_step", action=lambda: os.kill(os.getpid(), signal.SIGTERM))
         with pytest.raises(Interrupted):
@@ -113,10 +110,9 @@ def test_a_killed_run_with_another_output_layer_ends_with_the_same_bytes(
     kind: str, corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what the layer knows of the corpus is what the checkpoint says, in every step and in the mean of some."""
-    with monkeypatch.context() as patch:
-        stop_at(patch, 6, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(toy_values(corpus, "luong", *OUTPUTS[kind]), run=tmp_path / "stopped", quiet=True)
+    train_until_killed(
+        toy_values(corpus, "luong", *OUTPUTS[kind]), run=tmp_path / "stopped", step=6, monkeypatch=monkeypatch
+    )
     with monkeypatch.context() as patch:
         patch.setattr("calque.experiment.building.target_counts", lambda _store, *, size: np.zeros(size))
         resume(tmp_path / "stopped", quiet=True)
@@ -325,10 +321,7 @@ def test_patience_counts_on_over_a_resume(
         "training.schedule.warmup=0",
     )
     score(monkeypatch, lambda step, _averaged: -step)
-    with monkeypatch.context() as patch:
-        stop_at(patch, 2, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    train_until_killed(toy_values(corpus, "plain", *settings), run=tmp_path / "run", step=2, monkeypatch=monkeypatch)
     assert resume(tmp_path / "run", quiet=True).summary.step == 4
 
 
@@ -364,10 +357,7 @@ def test_on_a_plateau_the_rate_drops_and_the_drop_outlives_a_kill(
     good = {1: 1.0, 2: 0.9, 3: 0.8, 4: 0.7, 5: 2.0, 6: 1.5, 7: 1.4, 8: 1.0}
     score(monkeypatch, lambda step, _averaged: good[step])
     values = toy_values(corpus, "plain", *settings)
-    with monkeypatch.context() as patch:
-        stop_at(patch, 6, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(values, run=tmp_path / "run", quiet=True)
+    train_until_killed(values, run=tmp_path / "run", step=6, monkeypatch=monkeypatch)
     run = resume(tmp_path / "run", quiet=True)
     lines = [line for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
     peak = run.config.training.optimiser.learning_rate
@@ -384,10 +374,7 @@ def test_every_optimiser_goes_on_exactly(
     settings = (f"training.optimiser.kind={kind}", f"training.optimiser.{KINDS[kind]}", "training.steps=9")
     values = toy_values(corpus, "plain", *settings)
     run = train(values, run=tmp_path / "whole", quiet=True)
-    with monkeypatch.context() as patch:
-        stop_at(patch, 6, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(values, run=tmp_path / "killed", quiet=True)
+    train_until_killed(values, run=tmp_path / "killed", step=6, monkeypatch=monkeypatch)
     assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
 
 
@@ -400,10 +387,7 @@ def test_the_scale_of_float16_outlives_a_kill(
     values = toy_values(corpus, "transformer", "training.precision=float16")
     run = train(values, run=tmp_path / "whole", quiet=True)
     assert 0 < run.summary.skipped < 8
-    with monkeypatch.context() as patch:
-        stop_at(patch, 10, before="_step", action=kill)
-        with pytest.raises(Killed):
-            train(values, run=tmp_path / "killed", quiet=True)
+    train_until_killed(values, run=tmp_path / "killed", step=10, monkeypatch=monkeypatch)
     assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
     states = [
         load_checkpoint(tmp_path / name / "checkpoints" / "step-14").values["scaler"] for name in ("whole", "killed")
