@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet import write_json
+from variants import RESULT
 
 
 class Tested(NamedTuple):
@@ -34,6 +35,23 @@ def of_runs(out: Path, run: str, *path: str) -> list[float]:
     """A number that every seed's result.json of a variant has; `path` are its keys."""
     found = [_at(json.loads(each.read_bytes()), path) for each in sorted(out.glob(f"{run}-[0-9]*/result.json"))]
     return [float(value) for value in found]
+
+
+def valid_of(out: Path, row: str, tested: Sequence[Tested]) -> list[float]:
+    """Lowercased BLEU on val of each that was tested, translated in the same way; without those of no such file."""
+    found = []
+    for each in tested:
+        settled, result = out / "settled" / f"{row}-{each.seed}.json", out / str(each.result["run"]) / RESULT
+        path = settled if settled.is_file() else result
+        tried = json.loads(path.read_bytes())["tried"] if path.is_file() else []
+        found += [one["bleu_lowercased"] for one in tried if one["setting"] == each.result["scores"]["setting"]]
+    return found
+
+
+def length_penalty(tested: Sequence[Tested]) -> str:
+    """The one a row was translated with."""
+    penalty = tested[0].result["scores"]["setting"][1]
+    return "as trained" if penalty is None else str(penalty)
 
 
 def variant_of(tested: Tested) -> str:

@@ -133,18 +133,22 @@ def made_jobs(name: str, plan: Plan) -> list[Job]:
 def test_jobs(name: str, row: Row, plan: Plan) -> list[Job]:
     """What follows a row's choice: all settings on val where there are several, then the test set once."""
     needs = tuple(f"{each}-{seed}" for each in row.of for seed in plan.seeds)
-    tries = settings_of(row)
     jobs = []
-    if len(tries) > 1:
-        for seed in plan.seeds:
+    if len(settings_of(row)) > 1:
+        for seed in _scored(row, plan):
             stage = Stage("tries settings", partial(_settle, name, seed, plan), _settled(name, seed, plan))
             jobs.append(Job(f"{name}-{seed}.settle", stage.done.with_suffix(""), (stage,), needs, SCORING))
         needs += tuple(job.label for job in jobs)
-    for seed in plan.seeds[:1] if row.together else plan.seeds:
+    for seed in _scored(row, plan):
         stage = Stage("is tested", partial(_test, name, seed, plan), plan.out / "tested" / f"{name}-{seed}.json")
         told = partial(_told, stage.done)
         jobs.append(Job(f"{name}-{seed}.test", stage.done.with_suffix(""), (stage,), needs, SCORING, told=told))
     return jobs
+
+
+def _scored(row: Row, plan: Plan) -> tuple[int, ...]:
+    """The seeds that have scores of their own; all together have those of the first."""
+    return plan.seeds[:1] if row.together else plan.seeds
 
 
 def _settled(name: str, seed: int, plan: Plan) -> Path:
@@ -157,18 +161,26 @@ def _winner(name: str, seed: int, plan: Plan) -> Path:
 
 def _settle(name: str, seed: int, plan: Plan) -> list[str]:
     tries = settings_of(plan.lists.rows[name])
-    return judge_command(_winner(name, seed, plan), plan.files("val"), _settled(name, seed, plan), plan, tries=tries)
+    return _judge_row(name, seed, plan, plan.files("val"), _settled(name, seed, plan), tries=tries)
 
 
 def _test(name: str, seed: int, plan: Plan) -> list[str]:
     """The test set, in the setting that was best on val in the mean of all seeds."""
-    tries = settings_of(plan.lists.rows[name])
+    row = plan.lists.rows[name]
+    tries = settings_of(row)
     if len(tries) > 1:
-        found = [json.loads(_settled(name, each, plan).read_bytes())["tried"] for each in plan.seeds]
+        found = [json.loads(_settled(name, each, plan).read_bytes())["tried"] for each in _scored(row, plan)]
         tries = [best_setting(found)]
     to = plan.out / "tested" / f"{name}-{seed}.json"
+    return _judge_row(name, seed, plan, plan.files(TEST), to, tries=tries, keeps=True)
+
+
+def _judge_row(
+    name: str, seed: int, plan: Plan, files: tuple[Path, Path], to: Path, *, tries: list[Setting], keeps: bool = False
+) -> list[str]:
+    """How a row's winner is scored: a seed alone, or all of them as one."""
     runs = [_winner(name, each, plan) for each in (plan.seeds if plan.lists.rows[name].together else [seed])]
-    command = judge_command(runs[0], plan.files(TEST), to, plan, name=name, seed=seed, tries=tries, keeps=True)
+    command = judge_command(runs[0], files, to, plan, name=name, seed=seed, tries=tries, keeps=keeps)
     return command + (["--with", *map(str, runs[1:])] if runs[1:] else [])
 
 

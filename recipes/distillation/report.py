@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from pages import asking, mean, of_runs, publish, ranged, read_tested, table, variant_of
+from pages import asking, length_penalty, mean, publish, ranged, read_tested, table, valid_of, variant_of
 from variants import Row, read_lists
 
 LIST = Path(__file__).resolve().parent / "distillation.toml"
@@ -31,7 +31,8 @@ def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
                 "told": row.told,
                 "bleu": [each.bleu for each in found],
                 "chrf": [each.result["scores"]["chrf"] for each in found],
-                "valid": [] if row.together else of_runs(out, run, "scores", "bleu_lowercased"),
+                "penalty": length_penalty(found),
+                "valid": valid_of(out, name, found),
                 "parameters": found[0].result["parameters"]
                 * (len(list(out.glob(f"{run}-[0-9]*"))) if row.together else 1),
                 "signatures": found[0].result["scores"]["signatures"],
@@ -47,13 +48,16 @@ def page(kept: Mapping[str, Any]) -> str:
         (
             row["told"],
             f"{row['parameters']:,}",
+            row["penalty"],
             ranged(row["valid"]),
             f"**{ranged(row['bleu'])}**",
             f"{mean(row['chrf']):.2f}",
         )
         for row in rows.values()
     ]
-    parts = [table(("model", "parameters", "val BLEU", "test BLEU, lowercased (range)", "chrF"), scored)]
+    parts = [
+        table(("model", "parameters", "length penalty", "val BLEU", "test BLEU, lowercased (range)", "chrF"), scored)
+    ]
     if "student" in rows:
         apart = [
             f"{mean(rows['student']['bleu']) - mean(rows[name]['bleu']):+.2f} BLEU from {rows[name]['told']}"

@@ -40,9 +40,6 @@ def collect(out: Path, lists: Lists) -> dict[str, Any]:
     return {
         "variants": variants,
         "chosen": chosen,
-        "config": lists.variants[chosen].config.stem,
-        "settings": list(lists.variants[chosen].settings),
-        "corpus": lists.variants[chosen].corpus,
         "tried": [
             {"setting": each[0]["setting"], "valid": mean([one["bleu_lowercased"] for one in each])}
             for each in zip(*settled, strict=True)
@@ -86,7 +83,6 @@ def page(kept: Mapping[str, Any]) -> str:
         f"test_2016_flickr, looked at once, with {told}:",
         table(("seed", "BLEU lowercased", "BLEU cased", "chrF"), [*results, ("**mean** (range)", *ranges)]),
         "\n".join(f"- {name}: `{one}`" for name, one in kept["signatures"].items()),
-        "```\n" + _command(kept) + "\n```",
     ]
     return "\n\n".join(part for part in parts if part)
 
@@ -100,13 +96,6 @@ def _setting(one: list[Any]) -> tuple[str, ...]:
 
 def _scores(result: Mapping[str, Any]) -> dict[str, float]:
     return {key: result["scores"][key] for key in ("bleu_lowercased", "bleu", "chrf")}
-
-
-def _command(kept: Mapping[str, Any]) -> str:
-    """How one seed of the chosen variant is trained by hand; what needs a made corpus goes through the list."""
-    if kept["corpus"]:
-        return "python recipes/run.py CORPUS OUT --lists recipes/multi30k/search.toml --rows best"
-    return " \\\n  ".join([f"recipes/multi30k/run {kept['config']} CORPUS RUN seed=1", *kept["settings"]])
 
 
 def _main() -> None:

@@ -20,8 +20,22 @@ from sacrebleu.significance import PairedTest
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
 from judge import read_lines
-from pages import Tested, asking, mean, of_runs, publish, ranged, read_tested, table, variant_of
+from pages import (
+    Tested,
+    asking,
+    length_penalty,
+    mean,
+    of_runs,
+    publish,
+    ranged,
+    read_tested,
+    table,
+    valid_of,
+    variant_of,
+)
 from variants import Row, read_lists
+
+from calque.training.journal import read_journal
 
 HERE = Path(__file__).resolve().parent
 LISTS = (HERE / "objectives.toml", HERE / "recurrent.toml")
@@ -65,6 +79,10 @@ def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> di
             "candidates": {each: of_runs(out, each, "scores", "bleu_lowercased") for each in rows[name].of},
             "bleu": [each.bleu for each in found],
             "chrf": [each.result["scores"]["chrf"] for each in found],
+            "penalty": length_penalty(found),
+            "valid": valid_of(out, name, found),
+            "greedy": greedily(out, run),
+            "length": length(found, references),
             "seconds": of_runs(out, run, "training_seconds"),
             "signatures": found[0].result["scores"]["signatures"],
             "against": {
@@ -74,16 +92,34 @@ def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> di
     return kept
 
 
+def greedily(out: Path, run: str) -> list[float]:
+    """What each seed's training said last of val: cased BLEU without a beam, so that no length penalty plays a part."""
+    journals = [read_journal(path) for path in sorted(out.glob(f"{run}-[0-9]*/metrics.jsonl"))]
+    return [float([line for line in each if line["kind"] == "valid"][-1]["bleu"]) for each in journals]
+
+
+def length(tested: Sequence[Tested], references: Sequence[str]) -> float:
+    """Words of all translations to words of their references."""
+    words = sum(len(line.split()) for each in tested for line in each.translations)
+    return words / (len(tested) * sum(len(line.split()) for line in references))
+
+
 def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
     """The table, the choices on val, and how it was measured."""
-    head = ("objective", "chosen on val", "val BLEU", "test BLEU, lowercased (range)", "chrF", "training, s")
+    head = (
+        *("objective", "chosen on val", "length penalty", "val BLEU", "greedily, cased"),
+        *("test BLEU, lowercased (range)", "chrF", "length", "training, s"),
+    )
     lines = [
         (
             row["told"],
             f"`{row['chosen']}`",
-            f"{mean(row['candidates'][row['chosen']]):.2f}",
+            row["penalty"],
+            f"{mean(row['valid']):.2f}" if row["valid"] else "",
+            f"{mean(row['greedy']):.2f}" if row["greedy"] else "",
             f"**{ranged(row['bleu'])}**",
             f"{mean(row['chrf']):.2f}",
+            f"{row['length']:.3f}",
             f"{mean(row['seconds']):.0f}" if row["seconds"] else "",
         )
         for row in kept.values()
@@ -110,6 +146,8 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
     signatures = next(iter(kept.values()))["signatures"]
     parts = [
         table(head, lines),
+        "`val BLEU` is lowercased, with beam and length penalty as on the test set; `greedily` is without both. "
+        "`length` is words of the test set's translations to words of the references.",
         f"![BLEU of each seed]({FIGURE})",
         table(heads, tests),
         "p-values are sacreBLEU's: paired bootstrap with 1,000 samples seed by seed; bootstrap, and approximate "

@@ -46,8 +46,17 @@ def write_result(out: Path, name: str, seed: int, bleu: float) -> None:
     """What judge.py leaves of a run."""
     folder = out / f"{name}-{seed}"
     folder.mkdir(parents=True)
-    found = {"name": name, "seed": seed, "parameters": 9, "training_seconds": 7.0, "scores": {"bleu_lowercased": bleu}}
+    scores = {"setting": [5, 1.4], "bleu_lowercased": bleu}
+    found = {"name": name, "seed": seed, "parameters": 9, "training_seconds": 7.0, "scores": scores, "tried": [scores]}
     (folder / "result.json").write_text(json.dumps(found))
+
+
+def write_settled(out: Path, row: str, values: dict[float, float]) -> None:
+    """What judge.py leaves of every seed and every length penalty."""
+    (out / "settled").mkdir(exist_ok=True)
+    tried = [{"setting": [5, penalty], "bleu_lowercased": bleu} for penalty, bleu in values.items()]
+    for seed in (1, 2, 3):
+        (out / "settled" / f"{row}-{seed}.json").write_text(json.dumps({"tried": tried}))
 
 
 def write_test(out: Path, row: str, run: str, lines: list[str], references: list[str], *, seed: int = 1) -> None:
@@ -103,21 +112,20 @@ def test_the_winner_on_val_gets_all_seeds_and_nobody_else(tmp_path: Path) -> Non
     wanted = {label for label, job in jobs.items() if job.is_wanted()}
     assert wanted == {
         *("sampling-half-1", "sampling-little-1", "sampling-half-2", "sampling-half-3"),
-        *(f"scheduled-sampling-{seed}.test" for seed in (1, 2, 3)),
+        *(f"scheduled-sampling-{seed}.{what}" for seed in (1, 2, 3) for what in ("settle", "test")),
     }
+    write_settled(tmp_path, "scheduled-sampling", {1.0: 39.0, 1.2: 39.6, 1.4: 39.5})
     command = jobs["scheduled-sampling-2.test"].stages[0].command()
     assert str(tmp_path / "sampling-half-2") in command and "corpus/test_2016_flickr.en.gz" in command
+    assert command[command.index("--setting") + 1] == "5,1.2"
 
 
 def test_only_tests_read_the_test_set(tmp_path: Path) -> None:
     asked = plan(tmp_path)
     for name in asked.lists.variants:
         write_result(tmp_path, name, 1, 40.0)
-    for seed in (1, 2, 3):
-        (tmp_path / "settled").mkdir(exist_ok=True)
-        for row in ("best", "widest"):
-            tried = [{"setting": [5, 1.4], "bleu_lowercased": 40.0}]
-            (tmp_path / "settled" / f"{row}-{seed}.json").write_text(json.dumps({"tried": tried}))
+    for row in asked.lists.rows:
+        write_settled(tmp_path, row, {1.4: 40.0})
     for job in runs.jobs_of(asked):
         reads = any("test_2016" in word for stage in job.stages for word in stage.command())
         assert reads == job.label.endswith(".test")
@@ -147,8 +155,11 @@ def test_a_student_reads_both_corpora_in_its_teachers_pieces(tmp_path: Path) -> 
     assert labels["student-2"].needs == ("distilled",)
     assert labels["distilled.part-3"].needs == ("plain-1", "plain-2", "plain-3")
     assert "ensemble-1.test" in labels and "ensemble-2.test" not in labels
-    command = labels["ensemble-1.test"].stages[0].command()
-    assert command[-3:] == ["--with", str(tmp_path / "plain-2"), str(tmp_path / "plain-3")]
+    write_settled(tmp_path, "ensemble", {1.4: 40.0})
+    for label in ("ensemble-1.settle", "ensemble-1.test"):
+        command = labels[label].stages[0].command()
+        assert command[-3:] == ["--with", str(tmp_path / "plain-2"), str(tmp_path / "plain-3")]
+    assert "ensemble-2.settle" not in labels
 
 
 def test_a_second_phase_begins_with_the_run_of_its_seed(tmp_path: Path) -> None:
@@ -214,13 +225,18 @@ def test_the_table_of_objectives(tmp_path: Path) -> None:
         write_result(tmp_path, "rdrop5", seed, 40.0 + seed)
         write_test(tmp_path, "cross-entropy", "plain", WORSE, REFERENCES, seed=seed)
         write_test(tmp_path, "r-drop", "rdrop5", REFERENCES, REFERENCES, seed=seed)
+        (tmp_path / f"rdrop5-{seed}/metrics.jsonl").write_text(
+            f'{{"kind":"valid","step":9,"bleu":1.0}}\n{{"kind":"valid","step":9,"bleu":{38 + seed},"averaged":2}}\n'
+        )
     write_result(tmp_path, "rdrop2", 1, 40.5)
     kept = json.loads(json.dumps(objectives.collect(tmp_path, REFERENCES, rows)))
     assert list(kept) == ["cross-entropy", "r-drop"]
     text = objectives.page(kept)
-    assert "| R-Drop | `rdrop5` | 41.50 | **100.00 (100.00 to 100.00)** | 100.00 | 7 |" in text
+    assert "| R-Drop | `rdrop5` | 1.4 | 41.50 | 39.50 | **100.00 (100.00 to 100.00)** | 100.00 | 1.000 | 7 |" in text
     assert "| R-Drop against cross-entropy | +" in text and "**better**" in text
     assert "- R-Drop: `rdrop5` 41.00, `rdrop2` 40.50" in text
+    longer = [pages.Tested(seed, {}, [f"{line} a b c" for line in REFERENCES]) for seed in (1, 2)]
+    assert objectives.length(longer, REFERENCES) == pytest.approx(15 / 12)
     objectives.draw(tmp_path / "figure.png", kept)
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
@@ -250,9 +266,29 @@ def test_the_tables_of_the_search(tmp_path: Path) -> None:
     (tmp_path / "settled/best-1.json").write_text(json.dumps({"tried": tried}))
     text = search.page(json.loads(json.dumps(search.collect(tmp_path, lists))))
     assert text.index("**`rdrop5-drop2`**") < text.index("| `rdrop5` |") < text.index("not trained")
-    assert "| 10 | 1.4 | 41.60 |" in text and "model.encoder.dropout=0.2" in text
-    assert "recipes/multi30k/run wide CORPUS RUN seed=1" in text
+    assert "| 10 | 1.4 | 41.60 |" in text
     assert search.collect(tmp_path / "nothing", lists) == {}
+
+
+def test_the_best_config_is_what_the_search_has_chosen(tmp_path: Path) -> None:
+    kept = json.loads((FOLDER / "multi30k/results.json").read_bytes())
+    asked = plan(tmp_path, FOLDER / "multi30k/search.toml")
+    chosen = asked.lists.variants[kept["chosen"]]
+    beam, penalty = kept["tested"][0]["setting"]
+    translating = (f"search.beam={beam}", f"search.length_penalty={penalty}")
+    by_list = runs.experiment_of(chosen.model_copy(update={"settings": (*chosen.settings, *translating)}), asked)
+    assert runs.experiment_of(variants.Variant(why="", config=FOLDER / "multi30k/best.toml"), asked) == by_list
+
+
+def test_val_is_told_as_the_test_set_was_translated(tmp_path: Path) -> None:
+    write_test(tmp_path, "row", "run", WORSE, REFERENCES)
+    tested = pages.read_tested(tmp_path, "row")
+    assert pages.valid_of(tmp_path, "row", tested) == []
+    write_result(tmp_path, "run", 1, 40.0)
+    assert pages.valid_of(tmp_path, "row", tested) == [40.0]
+    write_settled(tmp_path, "row", {1.0: 42.0, 1.4: 41.0})
+    assert pages.valid_of(tmp_path, "row", tested) == [41.0]
+    assert pages.length_penalty(tested) == "1.4"
 
 
 def test_the_table_of_distillation(tmp_path: Path) -> None:
