@@ -14,7 +14,7 @@ from typing import Any
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from pages import asking, length_penalty, mean, publish, ranged, read_tested, table, valid_of, variant_of
+from pages import asking, length_penalty, mean, of_runs, publish, ranged, read_tested, table, valid_of, variant_of
 from variants import Row, read_lists
 
 LIST = Path(__file__).resolve().parent / "distillation.toml"
@@ -33,8 +33,7 @@ def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
                 "chrf": [each.result["scores"]["chrf"] for each in found],
                 "penalty": length_penalty(found),
                 "valid": valid_of(out, name, found),
-                "parameters": found[0].result["parameters"]
-                * (len(list(out.glob(f"{run}-[0-9]*"))) if row.together else 1),
+                "parameters": sum(of_runs(out, run, "parameters")[: None if row.together else 1]),
                 "signatures": found[0].result["scores"]["signatures"],
             }
     speeds = out / SPEEDS
@@ -47,7 +46,7 @@ def page(kept: Mapping[str, Any]) -> str:
     scored = [
         (
             row["told"],
-            f"{row['parameters']:,}",
+            f"{row['parameters']:,.0f}",
             row["penalty"],
             ranged(row["valid"]),
             f"**{ranged(row['bleu'])}**",
@@ -60,16 +59,17 @@ def page(kept: Mapping[str, Any]) -> str:
     ]
     if "student" in rows:
         apart = [
-            f"{mean(rows['student']['bleu']) - mean(rows[name]['bleu']):+.2f} BLEU from {rows[name]['told']}"
+            f"{_apart(mean(rows['student']['bleu']) - mean(rows[name]['bleu']))} {rows[name]['told']}"
             for name in ("teacher", "ensemble", "student-alone")
             if name in rows
         ]
-        parts += [f"The student is {', '.join(apart)}."] if apart else []
+        parts += [f"The student is {'; '.join(apart)}."] if apart else []
     if "speeds" in kept:
         names = list(kept["speeds"])
         ways = [kept["speeds"][name] for name in names]
-        speeds = [(_told(each[0]), *(_speed(one) for one in each), _times(each)) for each in zip(*ways, strict=True)]
-        parts.append(table(("sentences/s (target pieces/s)", *names, "student : teacher"), speeds))
+        speeds = [(_told(each[0]), *(_speed(one) for one in each), *_times(each)) for each in zip(*ways, strict=True)]
+        ratios = [f"{names[-1]} : {name}" for name in names[:-1]]
+        parts.append(table(("sentences/s (target pieces/s)", *names, *ratios), speeds))
         parts.append(f"torch {kept['torch']}" + (f", {kept['gpu']}" if kept["gpu"] else ""))
     parts.append("\n".join(f"- {name}: `{one}`" for name, one in next(iter(rows.values()))["signatures"].items()))
     return "\n\n".join(parts)
@@ -85,9 +85,13 @@ def _speed(one: Mapping[str, Any]) -> str:
     return f"{one['sentences']:,.0f} ({one['tokens']:,.0f})"
 
 
-def _times(each: Sequence[Mapping[str, Any]]) -> str:
-    """The last model against the first."""
-    return f"{each[-1]['sentences'] / each[0]['sentences']:.1f}"
+def _times(each: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The last model against all others."""
+    return [f"{each[-1]['sentences'] / other['sentences']:.1f}" for other in each[:-1]]
+
+
+def _apart(difference: float) -> str:
+    return f"{abs(difference):.2f} BLEU {'above' if difference >= 0 else 'below'}"
 
 
 def _main() -> None:

@@ -210,7 +210,8 @@ class Trainer:
     def _write_metrics(self) -> None:
         progress, sums = self.progress, self.learner.updater.sums
         counted, steps = max(1.0, float(sums.tokens)), max(1.0, float(sums.steps))
-        loss, norm, rate = float(sums.loss) / counted, float(sums.norm) / steps, self._rate(progress.step)
+        loss, objective, norm = float(sums.loss) / counted, float(sums.objective) / counted, float(sums.norm) / steps
+        rate = self._rate(progress.step)
         padding, skipped = round(1 - progress.filled / max(1, progress.positions), 6), int(sums.skipped)
         seconds = self.records.watch.restart()
         speed = progress.tokens / seconds
@@ -220,6 +221,7 @@ class Trainer:
                 "step": progress.step,
                 "epoch": progress.epoch + 1,  # as people count
                 "loss": loss,
+                "objective": objective,
                 "gradient_norm": norm,
                 "learning_rate": rate,
                 "tokens": progress.tokens,

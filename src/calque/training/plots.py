@@ -25,6 +25,8 @@ def draw_curves(run: Path) -> bool:
     (loss, scores, lengths), (rate, norm, padding) = figure.subplots(2, 3)
     _curve(loss, train, "loss", label="training, with dropout and label smoothing")
     _curve(loss, valid, "loss", label="validation, without", marker="o")
+    if any(line.get("objective", line["loss"]) != line["loss"] for line in train):
+        _curve(loss, train, "objective", label="training, all that is made small")
     for key, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("exact_match", "exact match, %")):
         _curve(scores, valid, key, label=label, marker="o")
     _curve(rate, train, "learning_rate", label="learning rate")

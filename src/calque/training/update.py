@@ -38,8 +38,9 @@ PARTS_WITHOUT_MEMORY = ("can't allocate memory", "not enough memory", "STATUS_AL
 class Sums:
     """What has been summed since the last line of metrics; it stays on the device until a line is written."""
 
-    loss: Tensor
-    tokens: Tensor  # that the loss is of
+    loss: Tensor  # cross-entropy
+    objective: Tensor  # what is made small
+    tokens: Tensor  # that both are of
     norm: Tensor
     steps: Tensor  # that the norm is of
     skipped: Tensor  # updates left out, since the run began
@@ -51,7 +52,7 @@ class Sums:
 
     def clear(self) -> None:
         """Begins anew after a line was written."""
-        for one in (self.loss, self.tokens, self.norm, self.steps):
+        for one in (self.loss, self.objective, self.tokens, self.norm, self.steps):
             one.zero_()
 
 
@@ -79,7 +80,7 @@ class Updater:
     def update(self, batches: Sequence[Batch], *, step: int, rate: float) -> None:
         """Takes step number `step`; where it does not fit into memory, in more and smaller parts."""
         parts = self.history.parts(step)
-        while (loss := self._gradient(batches, step=step, parts=parts)) is None:
+        while (losses := self._gradient(batches, step=step, parts=parts)) is None:
             parts *= 2
             if not self.ranks.any(parts < 2 * max(len(batch.target_lengths) for batch in batches)):
                 raise TrainingError(
@@ -90,16 +91,15 @@ class Updater:
         if self.scaler.is_enabled():
             self.scaler.unscale_(self.optimiser)
         norm = self._clip()
-        self._apply(rate=rate, finite=norm.isfinite() & loss.isfinite())
-        self._count(loss, norm, tokens=sum(batch.shared_tokens for batch in batches))
+        self._apply(rate=rate, finite=norm.isfinite() & losses.isfinite().all())
+        self._count(losses, norm, tokens=sum(batch.shared_tokens for batch in batches))
 
     def _gradient(self, batches: Sequence[Batch], *, step: int, parts: int) -> Tensor | None:
-        """Leaves the gradient with the weights and gives the summed loss of all ranks; None where memory ran out."""
+        """Leaves the gradient with the weights; [2], cross-entropy and objective of all ranks, None without memory."""
         rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
         torch.manual_seed(stream_seed(self.seed, f"step {step}{rank}"))
         tokens = sum(batch.shared_tokens for batch in batches) / self.averaged
-        loss = torch.zeros_like(self.sums.loss)
-        rewards = loss.new_zeros(2)
+        losses, rewards = self.sums.loss.new_zeros(2), self.sums.loss.new_zeros(2)
         ran_out = False
         try:
             with multiplying(self.config.precision):
@@ -108,7 +108,8 @@ class Updater:
                         with computing(self.config.precision, self.device.type):
                             found = self.loss_of(part.to(self.device), step)
                         torch.autograd.backward(self.scaler.scale(found.objective / tokens))
-                        loss += found.cross_entropy.detach()
+                        losses[0] += found.cross_entropy.detach()
+                        losses[1] += found.objective.detach()
                         rewards += 0 if found.rewards is None else found.rewards
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
@@ -125,20 +126,20 @@ class Updater:
                 torch.cuda.empty_cache()
             return None
         if self.ranks.count > 1:
-            self._add_up(loss, rewards)
+            self._add_up(losses, rewards)
         if self.model.baseline is not None:  # once for all ranks, batches and parts, however they are cut
             self.model.baseline.follow(*rewards)
-        return loss
+        return losses
 
-    def _add_up(self, loss: Tensor, rewards: Tensor) -> None:
-        """Gradients, loss and rewards of all ranks; what one rank did not use has a gradient of zero there."""
+    def _add_up(self, losses: Tensor, rewards: Tensor) -> None:
+        """Gradients, losses and rewards of all ranks; what one rank did not use has a gradient of zero there."""
         if self.is_sharded:
-            self.ranks.add_up([loss, rewards])
+            self.ranks.add_up([losses, rewards])
         else:
             for one in self.learning:
                 if one.grad is None:
                     one.grad = torch.zeros_like(one)
-            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), loss, rewards])
+            self.ranks.add_up([*(one.grad for one in self.learning if one.grad is not None), losses, rewards])
 
     def _clip(self) -> Tensor:
         """The norm that the gradient had; it is clipped by value, then by norm."""
@@ -164,10 +165,12 @@ class Updater:
             self.optimiser.step()
         self.optimiser.zero_grad(set_to_none=True)
 
-    def _count(self, loss: Tensor, norm: Tensor, *, tokens: int) -> None:
+    def _count(self, losses: Tensor, norm: Tensor, *, tokens: int) -> None:
         sums = self.sums
-        finite = (norm.isfinite() & loss.isfinite()).to(sums.loss.dtype)
-        sums.loss += torch.nan_to_num(loss, nan=0.0, posinf=0.0, neginf=0.0) * finite
+        finite = (norm.isfinite() & losses.isfinite().all()).to(sums.loss.dtype)
+        loss, objective = torch.nan_to_num(losses, nan=0.0, posinf=0.0, neginf=0.0) * finite
+        sums.loss += loss
+        sums.objective += objective
         sums.norm += torch.nan_to_num(norm, nan=0.0, posinf=0.0, neginf=0.0) * finite
         sums.tokens += tokens * finite
         sums.steps += finite

@@ -9,6 +9,7 @@ from tests.conftest import Answer, toy_corpus, toy_values
 
 from calque.data.batch import Batch
 from calque.experiment import resume, train
+from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 
 PIECES = ["text.kind=sentencepiece", "text.vocabulary_size=290"]
@@ -104,3 +105,21 @@ def test_misfits_are_a_users_mistake(corpus: dict[str, Path], tmp_path: Path, co
     assert answer.code == 2
     assert "set text.algorithm = 'unigram'" in answer.err
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.usefixtures("unplotted")
+def test_what_is_made_small_is_told_beside_the_loss(corpus: dict[str, Path], tmp_path: Path) -> None:
+    still = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3", "training.log_every=1", "training.steps=2")
+    alone = (
+        *OBJECTIVES["minimum-risk"],
+        "training.objective.method.weight=1",
+        "training.objective.method.reference=false",
+    )
+    told = {}
+    for name, overrides in (("plain", ()), ("r-drop", OBJECTIVES["r-drop"]), ("risk", alone)):
+        train(toy_values(corpus, "transformer", *still, *overrides), run=tmp_path / name, quiet=True)
+        told[name] = [line for line in read_journal(tmp_path / name / "metrics.jsonl") if line["kind"] == "train"]
+        assert len(told[name]) == 2
+    assert all(line["objective"] == line["loss"] for line in told["plain"])
+    assert all(line["objective"] > line["loss"] + 1e-3 for line in told["r-drop"])
+    assert all(0 < line["objective"] < 1 < line["loss"] for line in told["risk"])

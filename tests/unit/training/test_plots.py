@@ -25,6 +25,14 @@ def test_pictures_are_drawn_also_of_odd_runs(tmp_path: Path) -> None:
     assert draw_curves(tmp_path)  # a second time is fine
 
 
+def test_an_objective_of_its_own_has_a_curve(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    for objective, is_drawn in ((2.0, False), (2.5, True)):
+        write(tmp_path, {**TRAIN, "objective": objective}, VALID)
+        assert draw_curves(tmp_path)
+        assert ("all that is made small" in (tmp_path / "plots/training.svg").read_text(encoding="utf-8")) == is_drawn
+
+
 def test_without_matplotlib_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("matplotlib", "matplotlib.figure", "matplotlib.backends", "matplotlib.backends.backend_agg"):
         monkeypatch.setitem(sys.modules, name, None)
