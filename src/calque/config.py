@@ -4,6 +4,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
@@ -243,7 +244,7 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
                 return f"{key}: unknown key with this kind; it is one of kind = {', '.join(map(repr, kinds))}"
             close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.6)
             paths = [path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}")]
-            close = close or paths[:1]
+            close = close or sorted(paths, key=lambda path: -_shared(path, key))[:1]
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
             return f"{key}: unknown key; {hint}"
         case "missing":
@@ -252,7 +253,14 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             tag, expected = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
             return f"{key}.kind: {tag!r} is not one of {expected}{_suggest(tag, expected)}"
         case "union_tag_not_found":
-            return f"{key}.kind: missing; it is one of {', '.join(map(repr, _alternatives(owner, problem['loc'])))}"
+            among = _kinds(owner, problem["loc"])
+            fitting = [tag for tag, one in among.items() if set(problem["input"]) <= set(one.model_fields)]
+            told = f"; {', '.join(map(repr, fitting))} has what is set" if 0 < len(fitting) < len(among) else ""
+            return f"{key}.kind: missing; it is one of {', '.join(map(repr, among))}{told}"
+        case "model_attributes_type" | "model_type":
+            is_kind = isinstance(problem["input"], str) and problem["input"] in _kinds(owner, problem["loc"])
+            meant = f"set {key}.kind = {problem['input']!r}" if is_kind else f"set {key}.KEY = VALUE"
+            return f"{key}: a section, not a value, found {problem['input']!r}; {meant}"
         case "literal_error":
             expected = problem["ctx"]["expected"]
             return f"{key}: {problem['input']!r} is not one of {expected}{_suggest(problem['input'], expected)}"
@@ -263,17 +271,23 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             return f"{key}: {message}, found {problem['input']!r}"
 
 
+def _shared(one: str, other: str) -> int:
+    """How many sections two keys begin with together."""
+    pairs = zip(one.split("."), other.split("."), strict=False)
+    return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
+
+
 def _suggest(found: object, expected: str) -> str:
     names = [name.strip("'\" ") for name in expected.replace(" or ", ",").split(",")]
     close = difflib.get_close_matches(str(found), names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
-def _alternatives(owner: type[BaseModel] | None, location: Sequence[str | int]) -> list[Any]:
-    """The tags of the union that a key of its owner is."""
+def _kinds(owner: type[BaseModel] | None, location: Sequence[str | int]) -> dict[Any, type[BaseModel]]:
+    """The alternatives of the union that a key of its owner is, by their tags."""
     name = next((part for part in reversed(location) if isinstance(part, str)), "")
     field = owner.model_fields.get(name) if owner else None
-    return [tag for one in _configs(field.annotation) for tag in _tags(one)] if field else []
+    return {tag: one for one in _configs(field.annotation) for tag in _tags(one)} if field else {}
 
 
 def _locate(

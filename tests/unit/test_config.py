@@ -10,6 +10,7 @@ from pydantic import Field, ValidationError
 
 from calque.config import Config, check, override, read_toml, to_toml, to_values
 from calque.errors import ConfigError
+from calque.experiment import Experiment
 
 
 class Constant(Config):
@@ -104,8 +105,14 @@ def test_all_problems_come_at_once() -> None:
             {"schedule": {"kind": "warmpu"}},
             "schedule.kind: 'warmpu' is not one of 'constant', 'warmup'; did you mean 'warmup'?",
         ),
-        ({"schedule": {"rate": 1}}, "schedule.kind: missing; it is one of 'constant', 'warmup'"),
-        ({"schedules": [{"rate": 1}]}, "schedules[1].kind: missing; it is one of 'constant', 'warmup'"),
+        (
+            {"schedule": {"rate": 1}},
+            "schedule.kind: missing; it is one of 'constant', 'warmup'; 'constant' has what is set",
+        ),
+        ({"schedules": [{"qqq": 1}]}, "schedules[1].kind: missing; it is one of 'constant', 'warmup'"),
+        ({"schedule": "warmup"}, "schedule: a section, not a value, found 'warmup'; set schedule.kind = 'warmup'"),
+        ({"schedule": 3}, "schedule: a section, not a value, found 3; set schedule.KEY = VALUE"),
+        ({"schedule": [1]}, "schedule: a section, not a value, found [1]; set schedule.KEY = VALUE"),
         ({"corpora": [{"source": "a"}, {}]}, "corpora[2].source: missing"),
     ],
 )
@@ -305,6 +312,11 @@ def test_what_is_not_an_override_is_refused(assignment: str, message: str) -> No
 def test_a_quoted_override_gives_its_text(text: str) -> None:
     line = to_toml(Root(name=text)).split("\n")[0]
     assert override({}, [line])["name"] == text
+
+
+def test_of_several_sections_the_nearest_is_suggested() -> None:
+    with pytest.raises(ConfigError, match=r"did you mean 'training\.objective\.method\.kind'\?"):
+        check(Experiment, {"training": {"objective": {"kind": "r-drop"}}}, origin="test")
 
 
 def test_a_key_of_another_section_is_suggested_with_its_section() -> None:

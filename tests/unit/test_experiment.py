@@ -346,6 +346,15 @@ def test_lstms_that_a_cpu_has_no_float16_for_are_refused_before_there_is_a_run_a
     assert not (tmp_path / "other").exists()
 
 
+def test_float64_is_refused_where_there_is_none(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("calque.experiment.building.choose_device", lambda _: torch.device("mps"))
+    with pytest.raises(ConfigError, match=r'training\.precision = "float64": mps has none'):
+        train(toy_values(corpus, "plain", "training.precision=float64"), run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
 def test_this_cpu_computes_in_float16_what_is_not_refused(corpus: dict[str, Path], tmp_path: Path) -> None:
     """Whatever kernels it has: a mistake in asking for them would end in a traceback."""
     try:

@@ -6,6 +6,7 @@ from pathlib import Path
 import torch
 
 from calque import __version__
+from calque.config import flat, to_values
 from calque.data.prepare import Prepared
 from calque.data.store import target_counts
 from calque.data.subwords import refuse_unfit_tokenizers
@@ -56,6 +57,8 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
     parameters = sum(one.numel() for one in model.parameters() if one.requires_grad)
     among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
+    if experiment.training.objective.method.kind == "r-drop" and not _disturbs(experiment):
+        reporter.say("r-drop: nothing is dropped, so both readings are the same: twice the work of cross-entropy")
     texts = prepared.valid_text
     translator = Translator(model, prepared.tokenizers, config=experiment.model, search=experiment.search)
     translator.usual = _usual(prepared, [source for source, _ in texts])
@@ -70,6 +73,13 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
         _card(experiment, prepared, parameters=parameters),
         ranks,
     )
+
+
+def _disturbs(experiment: Experiment) -> bool:
+    """Whether a sentence that is read twice is read differently."""
+    words = experiment.training.objective.word_dropout
+    values = [value for key, value in flat(to_values(experiment.model)) if key.endswith(("dropout", "noise"))]
+    return any([words.source, words.target, *values])
 
 
 def _usual(prepared: Prepared, sources: Sequence[str]) -> Usual:
@@ -116,8 +126,11 @@ def refuse_unbuildable(experiment: Experiment) -> None:
 
 
 def _refuse_uncomputable(model: Model, training: TrainingConfig) -> None:
-    """Raises an error for an LSTM in float16 on a CPU without such a kernel, as most are."""
-    if training.precision != "float16" or choose_device(training.device).type != "cpu":
+    """Raises an error for float64 where there is none, and for an LSTM in float16 on a CPU without a kernel for it."""
+    device = choose_device(training.device).type
+    if training.precision == "float64" and device == "mps":
+        raise ConfigError('training.precision = "float64": mps has none; use float32, or training.device = "cpu"')
+    if training.precision != "float16" or device != "cpu":
         return
     layers = [one for one in model.modules() if isinstance(one, Recurrence)]
     if any(one.cell == "lstm" and one.is_fused(None) for one in layers) and not _has_half_lstm():

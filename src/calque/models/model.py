@@ -151,7 +151,8 @@ class Model(nn.Module):
         if config.tie in ("embeddings", "all") and not isinstance(config.encoder, NoneEncoderConfig):
             if not sizes.joint:
                 raise ConfigError(
-                    f"model.tie = {config.tie!r} needs one vocabulary for both sides: set text.joint = true"
+                    f"model.tie = {config.tie!r} needs one vocabulary for both sides: "
+                    "set text.joint = true, or model.tie = 'target' or 'none'"
                 )
             self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)
         if config.spread is not None:

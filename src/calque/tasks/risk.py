@@ -35,8 +35,8 @@ class MinimumRiskConfig(Config):
     """Translations drawn for a sentence; the same one counts once. The paper draws 100."""
     reference: bool = True
     """Whether the reference is one of the candidates too, as in the paper."""
-    sharpness: float = Field(default=5e-3, gt=0)
-    """α: candidates count by their probability to this power; 5e-3 in the paper."""
+    sharpness: float = Field(default=0.5, gt=0)
+    """α: candidates count by their probability to this power; 5e-3 in the paper, where the risk stands alone."""
     metric: Literal["bleu", "chrf"] = "bleu"
     """The risk is 1 − the sentence BLEU (smoothed) or 1 − the chrF of a candidate against the reference."""
     splitting: Literal["13a", "intl", "zh", "char", "none"] = "13a"

@@ -19,7 +19,7 @@ from calque.errors import FolderError
 from calque.folders import Manifest, remove_folder, remove_litter, survey_folder, verify_folder, write_folder
 
 KIND = "checkpoint"
-FORMAT = 2  # 1 had no sum of the objective
+FORMAT = 1
 STATE = "state.json"
 
 _STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")

@@ -108,7 +108,7 @@ class Learner:
         put_weights(self.model, tensors["weights"])
         restore_optimiser(self.updater.optimiser, self.model, tensors["optimiser"])
         for name, value in vars(self.updater.sums).items():
-            value.copy_(tensors["sums"][name])
+            value.copy_(tensors["sums"].get(name, tensors["sums"]["loss"]))  # once the objective was not summed
         if self.average:
             self.average.restore(tensors["average"])
         self.updater.scaler.load_state_dict(values.pop("scaler"))

@@ -34,6 +34,7 @@ class Validation(NamedTuple):
     ter: float  # NaN where nobody asked for it: it takes long
     translations: list[str]
     confidence: Confidence | None = None
+    length: float = math.nan  # characters of all translations to those of all references
 
     @property
     def perplexity(self) -> float:
@@ -42,8 +43,8 @@ class Validation(NamedTuple):
     @property
     def numbers(self) -> dict[str, float]:
         """What is written down of it."""
-        names = ("loss", "perplexity", "bleu", "chrf", "exact_match", *(() if math.isnan(self.ter) else ("ter",)))
-        return {name: getattr(self, name) for name in names}
+        asked = [name for name in ("length", "ter") if not math.isnan(getattr(self, name))]
+        return {name: getattr(self, name) for name in ("loss", "perplexity", "bleu", "chrf", "exact_match", *asked)}
 
     def value(self, metric: Metric) -> float:
         """How good it is: more is better."""
@@ -82,13 +83,14 @@ def validate(
 
     A language model has nothing to translate: its translations are empty.
     """
-    translations, confidence = [""] * len(held_out.sources), None
+    translations, confidence, length = [""] * len(held_out.sources), None, math.nan
     if not translator.is_language_model:
         greedy = SearchConfig(beam=1, length_penalty=0.0, **_limits(search))
         found = [one.candidates[0] for one in translator.stream(held_out.sources, search=greedy)]
         translations = [each.text for each in found]
         sure = [each.log_prob / max(each.pieces, 1) for each in found]
         confidence = calibrate(sure, translations, held_out.references)
+        length = sum(map(len, translations)) / max(1, sum(map(len, held_out.references)))
     return Validation(
         loss=mean_loss(translator.model, held_out.store, batch=batch),
         bleu=bleu(translations, held_out.references),
@@ -97,6 +99,7 @@ def validate(
         ter=ter(translations, held_out.references) if with_ter else math.nan,
         translations=translations,
         confidence=confidence,
+        length=length,
     )
 
 

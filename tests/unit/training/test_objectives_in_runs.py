@@ -123,3 +123,22 @@ def test_what_is_made_small_is_told_beside_the_loss(corpus: dict[str, Path], tmp
     assert all(line["objective"] == line["loss"] for line in told["plain"])
     assert all(line["objective"] > line["loss"] + 1e-3 for line in told["r-drop"])
     assert all(0 < line["objective"] < 1 < line["loss"] for line in told["risk"])
+
+
+@pytest.mark.usefixtures("unplotted")
+@pytest.mark.parametrize(
+    ("overrides", "is_said"),
+    [
+        ((), True),
+        (("model.encoder.attention_dropout=0.1",), False),
+        (("training.objective.word_dropout.target=0.1",), False),
+    ],
+)
+def test_readings_that_cannot_differ_are_told(
+    overrides: tuple[str, ...], is_said: bool, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    kinds = ("dropout", "attention_dropout", "activation_dropout")
+    still = [f"model.{side}.{kind}=0" for side in ("encoder", "decoder") for kind in kinds]
+    values = toy_values(corpus, "transformer", *still, "training.steps=1", *OBJECTIVES["r-drop"], *overrides)
+    train(values, run=tmp_path / "run", quiet=True)
+    assert ("r-drop: nothing is dropped" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said
