@@ -48,6 +48,24 @@ def valid_of(out: Path, row: str, tested: Sequence[Tested]) -> list[float]:
     return found
 
 
+def by_penalty(out: Path, row: str) -> dict[str, float]:
+    """Lowercased BLEU on val, in the mean of seeds, for every length penalty; empty without a choice."""
+    seeds = [json.loads(path.read_bytes())["tried"] for path in sorted((out / "settled").glob(f"{row}-[0-9]*.json"))]
+    return {
+        str(each[0]["setting"][1]): mean([one["bleu_lowercased"] for one in each]) for each in zip(*seeds, strict=True)
+    }
+
+
+def told_by_penalty(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """What every row's length penalties came to, a line a row."""
+    lines = [
+        f"- {row['told']}: " + ", ".join(f"{penalty}: {value:.2f}" for penalty, value in row["tried"].items())
+        for row in rows.values()
+        if row["tried"]
+    ]
+    return "\n".join(["BLEU on val by length penalty, in the mean of seeds:\n", *lines]) if lines else ""
+
+
 def length_penalty(tested: Sequence[Tested]) -> str:
     """The one a row was translated with."""
     penalty = tested[0].result["scores"]["setting"][1]

@@ -14,7 +14,20 @@ from typing import Any
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from pages import asking, length_penalty, mean, of_runs, publish, ranged, read_tested, table, valid_of, variant_of
+from pages import (
+    asking,
+    by_penalty,
+    length_penalty,
+    mean,
+    of_runs,
+    publish,
+    ranged,
+    read_tested,
+    table,
+    told_by_penalty,
+    valid_of,
+    variant_of,
+)
 from variants import Row, read_lists
 
 LIST = Path(__file__).resolve().parent / "distillation.toml"
@@ -32,6 +45,8 @@ def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
                 "bleu": [each.bleu for each in found],
                 "chrf": [each.result["scores"]["chrf"] for each in found],
                 "penalty": length_penalty(found),
+                "tried": by_penalty(out, name),
+                "seeds": len(of_runs(out, run, "parameters")) if row.together else len(found),
                 "valid": valid_of(out, name, found),
                 "parameters": sum(of_runs(out, run, "parameters")[: None if row.together else 1]),
                 "signatures": found[0].result["scores"]["signatures"],
@@ -47,6 +62,7 @@ def page(kept: Mapping[str, Any]) -> str:
         (
             row["told"],
             f"{row['parameters']:,.0f}",
+            f"{row['seeds']}",
             row["penalty"],
             ranged(row["valid"]),
             f"**{ranged(row['bleu'])}**",
@@ -55,7 +71,10 @@ def page(kept: Mapping[str, Any]) -> str:
         for row in rows.values()
     ]
     parts = [
-        table(("model", "parameters", "length penalty", "val BLEU", "test BLEU, lowercased (range)", "chrF"), scored)
+        table(
+            ("model", "parameters", "seeds", "length penalty", "val BLEU", "test BLEU, lowercased (range)", "chrF"),
+            scored,
+        )
     ]
     if "student" in rows:
         apart = [
@@ -64,6 +83,7 @@ def page(kept: Mapping[str, Any]) -> str:
             if name in rows
         ]
         parts += [f"The student is {'; '.join(apart)}."] if apart else []
+    parts.append(told_by_penalty(rows))
     if "speeds" in kept:
         names = list(kept["speeds"])
         ways = [kept["speeds"][name] for name in names]
@@ -72,7 +92,7 @@ def page(kept: Mapping[str, Any]) -> str:
         parts.append(table(("sentences/s (target pieces/s)", *names, *ratios), speeds))
         parts.append(f"torch {kept['torch']}" + (f", {kept['gpu']}" if kept["gpu"] else ""))
     parts.append("\n".join(f"- {name}: `{one}`" for name, one in next(iter(rows.values()))["signatures"].items()))
-    return "\n\n".join(parts)
+    return "\n\n".join(part for part in parts if part)
 
 
 def _told(one: Mapping[str, Any]) -> str:

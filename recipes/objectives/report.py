@@ -23,6 +23,7 @@ from judge import read_lines
 from pages import (
     Tested,
     asking,
+    by_penalty,
     length_penalty,
     mean,
     of_runs,
@@ -30,6 +31,7 @@ from pages import (
     ranged,
     read_tested,
     table,
+    told_by_penalty,
     valid_of,
     variant_of,
 )
@@ -80,6 +82,7 @@ def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> di
             "bleu": [each.bleu for each in found],
             "chrf": [each.result["scores"]["chrf"] for each in found],
             "penalty": length_penalty(found),
+            "tried": by_penalty(out, name),
             "valid": valid_of(out, name, found),
             "greedy": greedily(out, run),
             "length": length(found, references),
@@ -107,7 +110,7 @@ def length(tested: Sequence[Tested], references: Sequence[str]) -> float:
 def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
     """The table, the choices on val, and how it was measured."""
     head = (
-        *("objective", "chosen on val", "length penalty", "val BLEU", "greedily, cased"),
+        *("objective", "chosen on val", "length penalty", "val BLEU", "val, greedy, cased"),
         *("test BLEU, lowercased (range)", "chrF", "length", "training, s"),
     )
     lines = [
@@ -137,7 +140,15 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
         for other, found in row["against"].items()
         if found["differences"]
     ]
-    heads = ("BLEU", "difference", "seed by seed (p)", "p, bootstrap", "p, randomization", "p of chrF", "")
+    heads = (
+        "BLEU",
+        "difference",
+        "seed by seed (p)",
+        "p, bootstrap",
+        "p, randomization",
+        "p of chrF, randomization",
+        "",
+    )
     choices = [
         f"- {row['told']}: " + ", ".join(f"`{name}` {one[0]:.2f}" for name, one in row["candidates"].items() if one)
         for row in kept.values()
@@ -146,13 +157,15 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
     signatures = next(iter(kept.values()))["signatures"]
     parts = [
         table(head, lines),
-        "`val BLEU` is lowercased, with beam and length penalty as on the test set; `greedily` is without both. "
-        "`length` is words of the test set's translations to words of the references.",
+        "`val BLEU` is lowercased, with beam and length penalty as on the test set; greedy is without both. "
+        "`length` is words of the test set's translations to words of the references. Training is in seconds beside "
+        "other runs on the same GPU: it does not tell what a step costs.",
         f"![BLEU of each seed]({FIGURE})",
         table(heads, tests),
         "p-values are sacreBLEU's: paired bootstrap with 1,000 samples seed by seed; bootstrap, and approximate "
         "randomization with 10,000 trials, on all seeds' translations behind each other.",
         "The choices, by lowercased BLEU on val with the first seed:\n\n" + "\n".join(choices),
+        told_by_penalty(kept),
         "\n".join(f"- {name}: `{one}`" for name, one in signatures.items()),
     ]
     return "\n\n".join(part for part in parts if part)

@@ -311,7 +311,10 @@ def test_the_table_of_distillation(tmp_path: Path) -> None:
     (tmp_path / "speeds.json").write_text(json.dumps(told))
     text = distillation.page(distillation.collect(tmp_path, rows))
     assert "| one CPU thread, greedy, all at once | 50 (500) | 120 (1,200) | 2.4 |" in text
-    assert "BLEU below teacher, each alone" in text and "| teacher, all three together | 9 |" in text
+    assert "BLEU below teacher, each alone" in text and "| teacher, all three together | 9 | 1 | 1.4 |" in text
+    assert "by length penalty" not in text
+    write_settled(tmp_path, "student", {1.0: 41.0, 1.4: 40.0})
+    assert "- student: 1.0: 41.00, 1.4: 40.00" in distillation.page(distillation.collect(tmp_path, rows))
 
 
 def test_speeds_are_of_sentences_and_pieces(trained: Path) -> None:
