@@ -95,14 +95,17 @@ def read_journal(path: Path, *, counts: Sequence[str] = ()) -> list[dict[str, An
     """
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise FolderError(f"{path} could not be read: {failure(error.errno)}") from error
     return [_read_line(line, number=number, path=path, counts=counts) for number, line in enumerate(lines, start=1)]
 
 
 def _read_line(line: bytes, *, number: int, path: Path, counts: Sequence[str]) -> dict[str, Any]:
     try:
         values = _loose(json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise FolderError(f"{path}, line {number}: not a JSON object")
