@@ -46,8 +46,8 @@ class Keeper:
     def restore(self) -> None:
         """Goes back to the newest sound checkpoint; what was written after it is cut away and will come again."""
         config, ranks, reporter = self.job.config, self.job.ranks, self.job.reporter
-        reporter.say(*ranks.led(self._missed).splitlines())
         found = ranks.together(lambda: newest_checkpoint(self.folder) if self.folder.is_dir() else None)
+        reporter.say(*ranks.led(lambda: self._missed(found)).splitlines())
         self._refuse_other_views(found)
         if found is not None:
             reporter.say(*found.skipped)
@@ -109,9 +109,14 @@ class Keeper:
             )
         )
 
-    def _missed(self) -> str:
-        """What there is to say of checkpoints that were there and are gone; without any the run is refused."""
-        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",))
+    def _missed(self, found: Found | None) -> str:
+        """What there is to say of checkpoints that were there and are gone; without any the run is refused.
+
+        Metrics behind those of the checkpoint that was found tell how far the run had come; they will be cut away, so
+        what a power cut made of them does not matter.
+        """
+        sure = 0 if found is None else found.snapshot.values.get("metrics", 0)
+        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",), sure=sure)
         reached = max((line["step"] for line in lines), default=0)
         every = saved_every(self.job.folder) or self.job.config.checkpoint_every  # it may be another one from now on
         return "\n".join(lost_checkpoint(self.folder, reached=reached, every=every))

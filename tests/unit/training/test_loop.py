@@ -80,6 +80,28 @@ def test_checkpoints_that_were_never_due_are_not_missed(
         resume(run)
 
 
+def test_what_a_power_cut_made_of_metrics_behind_the_checkpoint_does_not_matter(
+    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Garbage before the byte that the checkpoint recorded is refused; a checkpoint that is gone is missed still."""
+    run = tmp_path / "run"
+    train_until_killed(toy_values(corpus, "plain"), run=run, step=11, monkeypatch=monkeypatch)
+    metrics = run / "metrics.jsonl"
+    recorded, content = load_checkpoint(run / "checkpoints" / "step-8").values["metrics"], metrics.read_bytes()
+    assert recorded < len(content)
+    behind = content[:recorded] + b"\0" * 40 + b"\n" + content[recorded:]
+    shutil.copytree(run, tmp_path / "lost")
+    shutil.rmtree(tmp_path / "lost" / "checkpoints")
+    (tmp_path / "lost" / "metrics.jsonl").write_bytes(behind)
+    with pytest.raises(FolderError, match="reached step 10 and saved step 8"):
+        resume(tmp_path / "lost", quiet=True)
+    metrics.write_bytes(b"\0" + content[1:])
+    with pytest.raises(FolderError, match=r"metrics\.jsonl, line 1: not a JSON object"):
+        resume(run, quiet=True)
+    metrics.write_bytes(behind)
+    assert digests(resume(run, quiet=True).folder) == digests(whole("plain").folder)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
