@@ -91,7 +91,7 @@ class Journal:
 def read_journal(path: Path, *, counts: Sequence[str] = (), sure: int | None = None) -> list[dict[str, Any]]:
     """Every whole line of a journal, oldest first; a journal that does not exist yet has none.
 
-    Lines without one of these `counts`, whole numbers, are refused. Behind the byte `sure`, which a checkpoint recorded,
+    Lines without one of these `counts`, whole numbers, are refused. Behind the byte `sure` that a checkpoint recorded,
     lines may never have reached the disk as they were written: there, what would be refused is left out.
     """
     if not path.exists():
