@@ -51,7 +51,7 @@ def test_runs_are_listed_with_their_best_score_and_state(tmp_path: Path, command
     assert [Path(row[0]).name for row in rows[1:]] == ["2", "10", "stopped"]
     kept = read_journal(tmp_path / "runs" / "2" / "metrics.jsonl")[-1]
     model = "recurrent 1×16 → luong 1×16"
-    assert rows[1][1:9] == [model, "100", "14", "14", "bleu", str(kept["bleu"]), "14", "done"]
+    assert rows[1][1:9] == [model, "100", "14", "14", "bleu", f"{kept['bleu']:.4f}", "14", "done"]
     assert rows[3][3:6] == ["6", "14", "loss"]
     assert rows[3][8] == "stopped"
     by_best = sorted(rows[1:], key=lambda row: -float(row[head.index("best")]))
@@ -106,6 +106,72 @@ def test_a_damaged_run_is_a_row_and_no_run_a_message(tmp_path: Path, command: Ca
         answer = command("runs", tmp_path / folder)
         assert answer.code == 2
         assert said in answer.err
+
+
+CHECKPOINT = "checkpoints/step-14/state.json"
+SOUND = {
+    "config.toml": "[training]\nsteps = 14\n[model.encoder]\nkind = 'recurrent'\n",
+    "metrics.jsonl": '{"kind":"valid","step":14,"bleu":100.00000000000004,"best":1}\n',
+    CHECKPOINT: '{"step":14,"since_best":0,"best_steps":[]}',
+}
+ODD: dict[str, tuple[str, str | None, str]] = {  # None: a folder of that name
+    "text as steps": ("config.toml", "[training]\nsteps = 'x'", "config.toml: steps is 'x', and no whole number"),
+    "text as average": ("config.toml", "[training]\naverage = 'x'", "average is 'x'"),
+    "patience with a point": ("config.toml", "[training]\npatience = 1.5", "patience is 1.5"),
+    "text as model": ("config.toml", "model = 'gpt'", "config.toml: model: expected a section, not 'gpt'"),
+    "text as encoder": ("config.toml", "model.encoder = 'gpt'", "model.encoder: expected a section, not 'gpt'"),
+    "text as decoder": ("config.toml", "model.decoder = 'gpt'", "model.decoder: expected a section, not 'gpt'"),
+    "text as training": ("config.toml", "training = 'yes'", "training: expected a section, not 'yes'"),
+    "a list as metric": ("config.toml", "[training]\nmetric = ['bleu']", "training.metric: expected a name"),
+    "brackets": ("config.toml", f"a = {'[' * 100_000}", "config.toml"),
+    "a folder of metrics": ("metrics.jsonl", None, "metrics.jsonl could not be read: Is a directory"),
+    "metrics without a step": ("metrics.jsonl", "{}\n", "line 1: it does not say 'step'"),
+    "text as a score": ("metrics.jsonl", '{"step":1,"best":1,"bleu":"x"}\n', "bleu of step 1 is 'x', and no number"),
+    "text since the best": (CHECKPOINT, '{"step":14,"since_best":"x"}', "state.json: since_best is 'x'"),
+    "a number as best steps": (CHECKPOINT, '{"step":14,"best_steps":7}', "state.json: best_steps is 7"),
+    "text as a step": (CHECKPOINT, '{"step":"14"}', "state.json: step is '14'"),
+    "a folder of logs": ("log.txt", None, "log.txt: cannot be read: Is a directory"),
+}
+
+
+def write_run(folder: Path, files: dict[str, str | None]) -> None:
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir() if text is None else path.write_text(text, encoding="utf-8")
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+@pytest.mark.parametrize("odd", ODD)
+def test_an_odd_run_is_a_row_and_hides_no_other(
+    odd: str, terminal: bool, tmp_path: Path, command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name, text, said = ODD[odd]
+    write_run(tmp_path / "odd", {**SOUND, name: text})
+    write_run(tmp_path / "sound", dict(SOUND))
+    monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    answer = command("runs", tmp_path)
+    assert answer.code == 0, answer.err
+    _, first, second, *below = answer.out.splitlines()
+    assert "damaged" in first and "done" in second
+    told = below[0] if terminal else first.split("\t")[8]
+    assert told.startswith(f"damaged: {tmp_path / 'odd'}")
+    assert said in told
+
+
+def test_a_score_has_few_digits(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    write_run(tmp_path / "sound", dict(SOUND))
+    assert command("runs", tmp_path).out.splitlines()[1].split("\t")[6] == "100.0000"
+
+
+@pytest.mark.parametrize("steps", ["14", "14.0", "'14'"])
+def test_whole_numbers_are_taken_as_training_takes_them(
+    steps: str, tmp_path: Path, command: Callable[..., Answer]
+) -> None:
+    write_run(tmp_path / "run", {**SOUND, "config.toml": f"[training]\nsteps = {steps}\n"})
+    row = command("runs", tmp_path).out.splitlines()[1].split("\t")
+    assert (row[4], row[8]) == ("14", "done")
 
 
 def test_at_a_terminal_a_run_is_one_line_and_what_is_damaged_is_said_below(

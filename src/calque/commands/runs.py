@@ -32,8 +32,8 @@ class Row(NamedTuple):
     changed: str = ""
 
     def plain(self) -> list[str]:
-        """Fields for programs: a number is nothing but a number."""
-        return ["" if value is None else one_field(f"{value}") for value in self]
+        """Fields for programs: a number is nothing but a number, without an exponent, which `sort -n` cannot read."""
+        return ["" if value is None else one_field(_written(value)) for value in self]
 
     def told(self) -> dict[str, str]:
         """Fields for people by the names of COLUMNS, and what is shown of some where there is little room."""
@@ -58,7 +58,16 @@ class Row(NamedTuple):
 COLUMNS = ("run", "state", "steps", "best", "changed", "model", "best at", "pairs")  # the most important first
 BRIEFLY = {"changed": "day", "steps": "step", "run": "name"}  # in this order
 DAMAGED, GAP = "damaged", "  "
+DIGITS = 4  # of a score for programs: losses differ by little
 NEEDED = 5  # columns that are shown briefly before they are left out
+
+
+class Saved(NamedTuple):
+    """What a checkpoint says of itself."""
+
+    step: int
+    since_best: int
+    best_steps: int
 
 
 def runs(
@@ -131,34 +140,50 @@ def _is_run(folder: Path) -> bool:
     return (folder / "config.toml").is_file() and not (folder / "manifest.json").exists()
 
 
+def _written(value: str | float) -> str:
+    return f"{value:.{DIGITS}f}" if isinstance(value, float) else f"{value}"
+
+
 def _row(run: Path) -> Row:
+    """What there is to say about a run; of one that cannot be read, why not."""
+    try:
+        return _read(run)
+    except UserError as error:
+        problem = str(error).splitlines()[0]
+    except OSError as error:
+        problem = f"{error.filename or run}: cannot be read: {error.strerror}"
+    except RecursionError:
+        problem = f"{run / 'config.toml'}: cannot be read: brackets within brackets, too deep"
+    return Row(str(run), state=f"{DAMAGED}: {problem}")
+
+
+def _read(run: Path) -> Row:
     from calque.config import read_toml
-    from calque.training.deciding import deciding_metric_of
+    from calque.training.deciding import deciding_metric_of, section
     from calque.training.journal import read_journal
     from calque.training.lock import owner
 
-    metrics = run / "metrics.jsonl"
-    try:
-        config: dict[str, Any] = read_toml(run / "config.toml")
-        lines = read_journal(metrics)
-    except UserError as error:
-        return Row(str(run), state=f"{DAMAGED}: {str(error).splitlines()[0]}")
-    training, model = config.get("training", {}), config.get("model", {})
-    metric = deciding_metric_of(config)
+    metrics, origin = run / "metrics.jsonl", run / "config.toml"
+    config: dict[str, Any] = read_toml(origin)
+    lines = read_journal(metrics, counts=("step",))
+    training = section(config, "training", origin=origin)
+    sides = [section(config, f"model.{side}", origin=origin) for side in ("encoder", "decoder")]
+    metric = deciding_metric_of(config, origin=origin)
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
+    if not isinstance(best.get(metric), float | int | None):
+        raise FolderError(f"{metrics}: {metric} of step {best['step']} is {best[metric]!r}, and no number")
     saved = _saved(run)
+    is_mean = any("averaged" in line for line in lines)
+    step, state = saved[-1].step if saved else 0, _state(saved, training=training, is_mean=is_mean, origin=origin)
     if owner(run) is not None:
         step, state = max((line["step"] for line in lines), default=0), "running"
-    else:
-        is_mean = any("averaged" in line for line in lines)
-        step, state = saved[-1]["step"] if saved else 0, _state(saved, training=training, is_mean=is_mean)
-    changed = metrics if metrics.exists() else run / "config.toml"
+    changed = metrics if metrics.exists() else origin
     return Row(
         str(run),
-        _described(model),
+        _described(sides),
         _pairs(run),
         step,
-        training.get("steps"),
+        _count(training, "steps", origin=origin),
         metric,
         best.get(metric),
         best.get("step"),
@@ -167,13 +192,27 @@ def _row(run: Path) -> Row:
     )
 
 
-def _described(model: dict[str, Any]) -> str:
+def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
+    """A whole number as a config or a checkpoint has it, in any form that training takes too; None where none is."""
+    match values.get(key):
+        case None:
+            return None
+        case int(number):
+            return int(number)
+        case float(number) if number.is_integer():
+            return int(number)
+        case str(number) if number.isdecimal():
+            return int(number)
+    raise FolderError(f"{origin}: {key} is {values[key]!r}, and no whole number")
+
+
+def _described(sides: Sequence[dict[str, Any]]) -> str:
     """The kinds of encoder and decoder with their layers and widths, once where they are the same."""
-    sides = []
-    for side in (model.get("encoder", {}), model.get("decoder", {})):
+    told = []
+    for side in sides:
         sizes = "×".join(str(side[key]) for key in ("layers", "width") if key in side)
-        sides.append(f"{side.get('kind', '?')} {sizes}".strip() if side.get("kind") != "none" else "none")
-    return " → ".join(dict.fromkeys(sides))
+        told.append(f"{side.get('kind', '?')} {sizes}".strip() if side.get("kind") != "none" else "none")
+    return " → ".join(dict.fromkeys(told))
 
 
 def _pairs(run: Path) -> int | None:
@@ -187,25 +226,35 @@ def _pairs(run: Path) -> int | None:
     return int(number) if number.isdecimal() else None
 
 
-def _saved(run: Path) -> list[dict[str, Any]]:
+def _saved(run: Path) -> list[Saved]:
     """What the checkpoints say of themselves, oldest first."""
     found = []
     for path in (run / "checkpoints").glob("step-*/state.json"):
-        with suppress(OSError, ValueError):
+        with suppress(OSError, ValueError, RecursionError):
             state = json.loads(path.read_bytes())
             if isinstance(state, dict) and path.parent.name == f"step-{state.get('step')}":
-                found.append(state)
-    return sorted(found, key=lambda state: state["step"])
+                found.append(_told(state, origin=path))
+    return sorted(found)
 
 
-def _state(saved: list[dict[str, Any]], *, training: dict[str, Any], is_mean: bool) -> str:
+def _told(state: dict[str, Any], *, origin: Path) -> Saved:
+    step, since_best, best = state["step"], _count(state, "since_best", origin=origin), state.get("best_steps", [])
+    if not isinstance(step, int):
+        raise FolderError(f"{origin}: step is {step!r}, and no whole number")
+    if not isinstance(best, list):
+        raise FolderError(f"{origin}: best_steps is {best!r}, and no list")
+    return Saved(step, since_best or 0, len(best))
+
+
+def _state(saved: Sequence[Saved], *, training: dict[str, Any], is_mean: bool, origin: Path) -> str:
     """What `--resume` would find: a run is over once its last step is saved, and the mean that it ends with is made."""
+    patience, average, steps = (_count(training, key, origin=origin) for key in ("patience", "average", "steps"))
     if not saved:
         return "stopped"
-    last, patience = saved[-1], training.get("patience", 0)
-    is_early = 0 < patience <= last.get("since_best", 0)
-    among = last.get("best_steps", []) if training.get("average_of") == "best" else saved
-    waits_for_mean = min(training.get("average", 0), len(among)) > 1 and not is_mean
-    if waits_for_mean or not (is_early or last["step"] >= training.get("steps", math.inf)):
+    last = saved[-1]
+    is_early = 0 < (patience or 0) <= last.since_best
+    among = last.best_steps if training.get("average_of") == "best" else len(saved)
+    waits_for_mean = min(average or 0, among) > 1 and not is_mean
+    if waits_for_mean or not (is_early or last.step >= (math.inf if steps is None else steps)):
         return "stopped"
     return "done, stopped early" if is_early else "done"

@@ -88,21 +88,33 @@ class Journal:
         self.close()
 
 
-def read_journal(path: Path, *, counts: Sequence[str] = ()) -> list[dict[str, Any]]:
+def read_journal(path: Path, *, counts: Sequence[str] = (), sure: int | None = None) -> list[dict[str, Any]]:
     """Every whole line of a journal, oldest first; a journal that does not exist yet has none.
 
-    Lines without one of these `counts`, whole numbers, are refused.
+    Lines without one of these `counts`, whole numbers, are refused. Behind the byte `sure` that a checkpoint recorded,
+    lines may never have reached the disk as they were written: there, what would be refused is left out.
     """
     if not path.exists():
         return []
-    lines = path.read_bytes().split(b"\n")[:-1]
-    return [_read_line(line, number=number, path=path, counts=counts) for number, line in enumerate(lines, start=1)]
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError as error:
+        raise FolderError(f"{path} could not be read: {failure(error.errno)}") from error
+    found, begin = [], 0
+    for number, line in enumerate(lines, start=1):
+        try:
+            found.append(_read_line(line, number=number, path=path, counts=counts))
+        except FolderError:
+            if sure is None or begin < sure:
+                raise
+        begin += len(line) + 1
+    return found
 
 
 def _read_line(line: bytes, *, number: int, path: Path, counts: Sequence[str]) -> dict[str, Any]:
     try:
         values = _loose(json.loads(line))
-    except ValueError:
+    except (ValueError, RecursionError):
         values = None
     if not isinstance(values, dict):
         raise FolderError(f"{path}, line {number}: not a JSON object")

@@ -1,5 +1,6 @@
 """A run on the disk: what is saved, found again after a crash, and thrown away."""
 
+import json
 import zlib
 
 from torch import Tensor
@@ -15,6 +16,7 @@ from calque.training.checkpoints import (
     save_checkpoint,
     scheduled_steps,
 )
+from calque.training.deciding import deciding_metric
 from calque.training.job import Job
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
@@ -46,8 +48,8 @@ class Keeper:
     def restore(self) -> None:
         """Goes back to the newest sound checkpoint; what was written after it is cut away and will come again."""
         config, ranks, reporter = self.job.config, self.job.ranks, self.job.reporter
-        reporter.say(*ranks.led(self._missed).splitlines())
         found = ranks.together(lambda: newest_checkpoint(self.folder) if self.folder.is_dir() else None)
+        reporter.say(*ranks.led(lambda: self._missed(found)).splitlines())
         self._refuse_other_views(found)
         if found is not None:
             reporter.say(*found.skipped)
@@ -57,11 +59,29 @@ class Keeper:
             reporter.say(*notes, f"going on from step {found.step}")
         progress = self.learner.progress
         self.records.cut(step=progress.step, metrics=progress.metrics, samples=progress.samples)
+        self._follow_metric()
         if ranks.leads:
             note_interval(self.job.folder, every=config.checkpoint_every)  # not before the metrics were cut
         ranks.wait()
         if found is not None and ranks.leads:
             self._prune()  # what a kill right after a save has left
+
+    def _follow_metric(self) -> None:
+        """Where another metric decides than before, what the kept models are worth by that one counts from now on."""
+        progress, ranks = self.learner.progress, self.job.ranks
+        metric = deciding_metric(self.job.config.metric, is_language_model=self.job.translator.is_language_model)
+        if progress.metric in (None, metric):
+            progress.metric = metric
+            return
+        validations = {line["step"]: line for line in json.loads(ranks.led(self._kept_validations))}
+        self.job.reporter.say(progress.turn_to(metric, validations=validations))
+
+    def _kept_validations(self) -> str:
+        """The lines of the validations in which the kept models were found, as JSON."""
+        progress = self.learner.progress
+        steps = {progress.best_step, *(step for _, step in progress.best_steps)}
+        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",))
+        return json.dumps([line for line in lines if line.get("kind") == "valid" and line["step"] in steps])
 
     def averaged(self) -> list[dict[str, Tensor]]:
         """The weights whose mean was asked for, if there are several; damaged ones are named and left out."""
@@ -109,9 +129,14 @@ class Keeper:
             )
         )
 
-    def _missed(self) -> str:
-        """What there is to say of checkpoints that were there and are gone; without any the run is refused."""
-        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",))
+    def _missed(self, found: Found | None) -> str:
+        """What there is to say of checkpoints that were there and are gone; without any the run is refused.
+
+        Metrics behind those of the checkpoint that was found tell how far the run had come; they will be cut away, so
+        what a power cut made of them does not matter.
+        """
+        sure = 0 if found is None else found.snapshot.values.get("metrics", 0)
+        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",), sure=sure)
         reached = max((line["step"] for line in lines), default=0)
         every = saved_every(self.job.folder) or self.job.config.checkpoint_every  # it may be another one from now on
         return "\n".join(lost_checkpoint(self.folder, reached=reached, every=every))

@@ -1,9 +1,12 @@
 """Where a run is, and what its validations mean for it."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from calque.training.settings import TrainingConfig
+from calque.training.validation import worth
 
 
 def rank(value: float, *, loss: float, step: int) -> tuple[float, float, int]:
@@ -21,7 +24,8 @@ class Progress:
     tokens: int = 0  # target tokens since the last line of metrics
     positions: int = 0  # since then, with padding
     filled: int = 0  # of those, the ones that are not padding
-    best_value: float | None = None
+    metric: str | None = None  # that values are of; checkpoints made before did not say
+    best_value: float | None = None  # -inf where a model is kept whose value nobody knows
     best_step: int = 0
     loss_at_best: float = math.inf  # decides between equals: BLEU is 0 for a while
     best_loss: float = math.inf
@@ -52,9 +56,32 @@ class Progress:
             self._note_best_steps(value, loss=loss, count=config.average)
         return is_best
 
+    def turn_to(self, metric: str, *, validations: Mapping[int, Mapping[str, Any]]) -> str:
+        """From now on another metric decides; what there is to say of it.
+
+        Values become those of the new metric, as the lines of `validations`, by step, have them. Where a line lacks it,
+        anything is better. Patience starts anew.
+        """
+        self.metric, self.since_best, self.since_drop, self.stopped_early = metric, 0, 0, False
+        self.best_steps = [(_value(validations.get(step, {}), metric=metric), step) for _, step in self.best_steps]
+        if self.best_value is None:
+            return f"training.metric is now {metric}"
+        found = validations.get(self.best_step, {})
+        self.best_value = _value(found, metric=metric)
+        kept = f"training.metric is now {metric}: the kept model of step {self.best_step}"
+        if self.best_value == -math.inf:
+            return f"{kept} was not measured by it, so the next validation is the best so far"
+        return f"{kept} has {found[metric]:.3f}"
+
     def _note_best_steps(self, value: float, *, loss: float, count: int) -> None:
         known = self.best_steps_losses or [math.inf] * len(self.best_steps)  # whose loss nobody knows goes first
         found = [(*each, its_loss) for each, its_loss in zip(self.best_steps, known, strict=True)]
         ranked = sorted([*found, (value, self.step, loss)], key=lambda one: rank(one[0], loss=one[2], step=one[1]))
         self.best_steps = [(its_value, step) for its_value, step, _ in ranked[:count]]
         self.best_steps_losses = [its_loss for _, _, its_loss in ranked[:count]]
+
+
+def _value(line: Mapping[str, Any], *, metric: str) -> float:
+    """What the line of a validation is worth; -inf where it does not say."""
+    value = worth(float(line.get(metric, math.nan)), metric=metric)
+    return -math.inf if math.isnan(value) else value

@@ -114,6 +114,17 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     assert read_journal(tmp_path / "none") == []
 
 
+def test_behind_the_byte_that_is_sure_damaged_lines_are_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "metrics.jsonl"
+    first, last = b'{"step":1}\n', b'{"step":3}\n'
+    for line in (b"\0" * 9, b"{", b"[]", b"", b'{"step":"x"}'):
+        path.write_bytes(first + line + b"\n" + last)
+        for sure in (0, len(first)):
+            assert read_journal(path, counts=("step",), sure=sure) == [{"step": 1}, {"step": 3}]
+        with pytest.raises(FolderError, match=r"metrics\.jsonl, line 2"):
+            read_journal(path, counts=("step",), sure=len(first) + 1)
+
+
 def test_a_full_disk_keeps_whole_lines_only(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     before = resource.getrlimit(resource.RLIMIT_FSIZE)

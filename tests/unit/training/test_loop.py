@@ -80,6 +80,28 @@ def test_checkpoints_that_were_never_due_are_not_missed(
         resume(run)
 
 
+def test_what_a_power_cut_made_of_metrics_behind_the_checkpoint_does_not_matter(
+    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Garbage before the byte that the checkpoint recorded is refused; a checkpoint that is gone is missed still."""
+    run = tmp_path / "run"
+    train_until_killed(toy_values(corpus, "plain"), run=run, step=11, monkeypatch=monkeypatch)
+    metrics = run / "metrics.jsonl"
+    recorded, content = load_checkpoint(run / "checkpoints" / "step-8").values["metrics"], metrics.read_bytes()
+    assert recorded < len(content)
+    behind = content[:recorded] + b"\0" * 40 + b"\n" + content[recorded:]
+    shutil.copytree(run, tmp_path / "lost")
+    shutil.rmtree(tmp_path / "lost" / "checkpoints")
+    (tmp_path / "lost" / "metrics.jsonl").write_bytes(behind)
+    with pytest.raises(FolderError, match="reached step 10 and saved step 8"):
+        resume(tmp_path / "lost", quiet=True)
+    metrics.write_bytes(b"\0" + content[1:])
+    with pytest.raises(FolderError, match=r"metrics\.jsonl, line 1: not a JSON object"):
+        resume(run, quiet=True)
+    metrics.write_bytes(behind)
+    assert digests(resume(run, quiet=True).folder) == digests(whole("plain").folder)
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
@@ -346,6 +368,82 @@ def test_with_metric_loss_the_lowest_loss_is_the_best(corpus: dict[str, Path], t
     }
     assert run.summary.best_step == min(losses, key=lambda step: losses[step])
     assert run.summary.best_value == -min(losses.values())
+
+
+OFTEN = tuple(f"training.{each}" for each in ("validate_every=2", "checkpoint_every=2", "schedule.warmup=0"))
+
+
+def set_metric(run: Path, before: str, after: str) -> None:
+    config = (run / "config.toml").read_text(encoding="utf-8")
+    assert config.count(f'metric = "{before}"') == 1
+    changed = config.replace(f'metric = "{before}"', f'metric = "{after}"')
+    (run / "config.toml").write_text(changed, encoding="utf-8")
+
+
+def log_of(run: Path) -> str:
+    return (run / "log.txt").read_text(encoding="utf-8")
+
+
+def test_after_another_metric_is_asked_for_its_values_decide(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A BLEU is never compared with a loss, neither for the best model nor for the best steps; it is said once."""
+    run = tmp_path / "run"
+    values = toy_values(corpus, "plain", *OFTEN, "training.average_of=best")
+    bleu = {2: 10.0, 4: 50.0, 6: 20.0}
+    loss = {2: 5.0, 4: 4.0, 6: 3.8, 8: 4.5, 10: 3.5, 12: 3.9, 14: 3.7}
+    score(monkeypatch, lambda step, _averaged: bleu.get(step, 1.0), loss=lambda step: loss[step])
+    train_until_killed(values, run=run, step=6, monkeypatch=monkeypatch)
+    set_metric(run, "bleu", "loss")
+    with monkeypatch.context() as patch:
+        stop_at(patch, 12, before="_step", action=kill)
+        with pytest.raises(Killed):
+            resume(run, quiet=True)
+    resume(run, quiet=True)
+    lines = [line for line in read_journal(run / "metrics.jsonl") if line["kind"] == "valid" and "averaged" not in line]
+    assert [line["step"] for line in lines if line["best"]] == [2, 4, 10]
+    found = load_checkpoint(run / "checkpoints" / "step-14").values
+    assert (found["metric"], found["best_value"], found["best_step"]) == ("loss", -3.5, 10)
+    assert found["best_steps"] == [[-3.5, 10], [-3.7, 14]]
+    assert log_of(run).count("training.metric is now loss: the kept model of step 4 has 4.000") == 1
+
+
+def test_patience_starts_anew_with_another_metric(
+    corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = (*OFTEN, "training.patience=2", "training.steps=50", "training.average=0")
+    score(monkeypatch, lambda step, _averaged: -step)
+    run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
+    assert (run.summary.step, run.summary.stopped_early) == (6, True)
+    set_metric(run.folder, "bleu", "loss")
+    again = resume(run.folder, quiet=True)
+    assert (again.summary.step, again.summary.stopped_early) == (10, True)  # the loss is the same in all of them
+
+
+def test_a_finished_run_keeps_its_model_where_nobody_knows_its_new_metric(
+    corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    run = train(toy_values(corpus, "plain", *OFTEN, "training.average=0"), run=tmp_path / "run", quiet=True)
+    before = digests(run.folder)
+    set_metric(run.folder, "bleu", "ter")
+    again = resume(run.folder, quiet=True)
+    assert (again.summary.step, again.summary.best_step) == (14, run.summary.best_step)
+    assert f"the kept model of step {run.summary.best_step} was not measured by it" in log_of(run.folder)
+    assert digests(run.folder) == before
+
+
+def test_a_checkpoint_that_does_not_say_its_metric_is_gone_on_with(
+    corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those did that were made before it was kept."""
+    train_until_killed(toy_values(corpus, "plain"), run=tmp_path / "run", step=6, monkeypatch=monkeypatch)
+    folder = tmp_path / "run" / "checkpoints"
+    tensors, found = load_checkpoint(folder / "step-4")
+    assert found.pop("metric") == "bleu"
+    checkpoints.save_checkpoint(folder, checkpoints.Snapshot(tensors, found), step=4, scheduled=True, parent=None)
+    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)
+    assert "training.metric" not in log_of(tmp_path / "run")
+    assert load_checkpoint(folder / "step-14").values["metric"] == "bleu"
 
 
 def test_on_a_plateau_the_rate_drops_and_the_drop_outlives_a_kill(

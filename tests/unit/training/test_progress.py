@@ -68,3 +68,45 @@ def test_progress_from_before_losses_were_kept_goes_on() -> None:
     progress = Progress(step=3, best_value=4.0, best_step=1, loss_at_best=1.0, best_steps=[(4.0, 1), (3.0, 2)])
     progress.judge(3.0, loss=9.0, config=MEAN_OF_TWO)
     assert (progress.best_steps, progress.best_steps_losses) == ([(4.0, 1), (3.0, 3)], [math.inf, 9.0])
+
+
+VALIDATIONS = {1: {"bleu": 40.0, "loss": 3.206, "chrf": math.nan}, 2: {"bleu": 30.0, "loss": 2.5, "ter": 60.0}}
+
+
+def turned(metric: str) -> tuple[Progress, str]:
+    """From BLEU to another metric, and what is said of it."""
+    progress, _ = judged([(40.0, 3.206), (30.0, 2.5), (20.0, 2.6)], MEAN_OF_TWO)
+    progress.metric, progress.stopped_early = "bleu", True
+    assert (progress.best_step, progress.since_best, progress.since_drop) == (1, 1, 1)
+    return progress, progress.turn_to(metric, validations=VALIDATIONS)
+
+
+def test_another_metric_decides_by_its_own_values_of_what_is_kept() -> None:
+    progress, said = turned("loss")
+    assert said == "training.metric is now loss: the kept model of step 1 has 3.206"
+    assert (progress.metric, progress.best_value, progress.best_step) == ("loss", -3.206, 1)
+    assert progress.best_steps == [(-3.206, 1), (-2.5, 2)]
+    assert (progress.since_best, progress.since_drop, progress.stopped_early) == (0, 0, False)
+    progress.step = 4
+    assert not progress.judge(-3.3, loss=3.3, config=MEAN_OF_TWO)
+    progress.step = 5
+    assert progress.judge(-3.0, loss=3.0, config=MEAN_OF_TWO)
+    assert progress.best_steps == [(-2.5, 2), (-3.0, 5)]
+
+
+@pytest.mark.parametrize("metric", ["ter", "chrf"])
+def test_what_was_not_measured_by_another_metric_is_no_rival(metric: str) -> None:
+    """Nobody asked for it, or it was no number; the model is kept until there is another."""
+    progress, said = turned(metric)
+    assert "the kept model of step 1 was not measured by it" in said
+    assert (progress.best_value, progress.best_step) == (-math.inf, 1)
+    assert progress.best_steps == [(-math.inf, 1), (-60.0 if metric == "ter" else -math.inf, 2)]
+    progress.step = 4
+    assert progress.judge(-90.0, loss=9.0, config=MEAN_OF_TWO)
+    assert progress.best_step == 4
+
+
+def test_before_the_first_validation_another_metric_changes_nothing() -> None:
+    progress = Progress(metric="bleu")
+    assert progress.turn_to("ter", validations={}) == "training.metric is now ter"
+    assert progress.best_value is None
