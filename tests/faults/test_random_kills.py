@@ -16,7 +16,8 @@ import pytest
 
 from calque.training.journal import read_journal
 from tests.faults.conftest import Tally
-from tests.faults.runs import LONG, Warm, config_file, counting, differences, families, killing, sound_steps
+from tests.faults.runs import LONG, Ended, Warm, config_file, counting, differences, families, killing, sound_steps
+from tests.faults.server import PATIENCE
 
 pytestmark = pytest.mark.slow
 
@@ -46,25 +47,73 @@ def long(warm: Warm, tmp_path_factory: pytest.TempPathFactory) -> Longs:
     return make
 
 
-def killed_twice(warm: Warm, one: Long, run: Path, generator: random.Random) -> list[str]:
-    """Begun and killed, resumed and killed, and resumed to the end."""
+DRAWS = 10
+"""How often two moments are drawn, where the run is over before one of them."""
+
+
+def killed_twice(warm: Callable[..., Ended], one: Long, run: Path, generator: random.Random) -> list[str]:
+    """Begun and killed, resumed and killed, and resumed to the end: what is wrong then.
+
+    A run that was over before its kill proves nothing: two other moments are drawn, unless it ended wrong.
+    """
+    for _ in range(DRAWS):
+        kills, wrong = two_kills(warm, one, run, generator)
+        if kills == 2 or wrong:
+            return wrong
+    raise AssertionError(f"{DRAWS} times the run was over before it had been killed twice")
+
+
+def two_kills(warm: Callable[..., Ended], one: Long, run: Path, generator: random.Random) -> tuple[int, list[str]]:
+    """How many of two kills struck, and what is wrong in the end."""
     shutil.rmtree(run, ignore_errors=True)
     arguments: list[Any] = ["--config", one.config, "--run", run]
-    wounds = []
+    wounds: list[str] = []
     for line in sorted(generator.sample(range(1, len(read_journal(one.whole / "metrics.jsonl"))), 2)):
         delay = generator.uniform(0, one.seconds / 10)
         watch = {"file": str(run / "metrics.jsonl"), "lines": line, "delay": delay, "numbers": [9]}
         ended = warm("train", *arguments, watch=watch)
+        assert ended.seconds < PATIENCE, "it hung, and was killed for that"
         if not ended.was_killed:
-            assert ended.code == 0, ended.err
+            break
         steps = list(sound_steps(run))
         wounds.append(f"kill -9 {delay:.3f} s after line {line}, checkpoints {steps}")
         if any("going on from step" in line for line in ended.err.splitlines()) and not steps:
-            return [*wounds, "no checkpoint is left"]
+            return len(wounds), [*wounds, "no checkpoint is left"]
         arguments = ["--resume", run]
-    ended = warm("train", "--resume", run)
+    else:
+        ended = warm("train", *arguments)
     wrong = differences(run, one.whole) if ended.code == 0 else [ended.err]
-    return [*wounds, *wrong] if wrong else []
+    return len(wounds), [*wounds, *wrong] if wrong else []
+
+
+class Late(NamedTuple):
+    """A warm process in which the kills of some commands come too late; it writes down how each one ended."""
+
+    warm: Warm
+    missed: range
+    codes: list[int]
+
+    def __call__(self, *arguments: object, watch: dict[str, Any] | None = None) -> Ended:
+        if watch is not None and len(self.codes) in self.missed:
+            watch = {**watch, "lines": 10**9}
+        ended = self.warm(*arguments, watch=watch)
+        self.codes.append(ended.code)
+        return ended
+
+
+def test_a_run_that_is_over_before_its_kill_does_not_count(
+    warm: Warm, long: Longs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, run = long("luong2015"), tmp_path / "run"
+    late = Late(warm, missed=range(1, 2), codes=[])
+    assert killed_twice(late, one, run, random.Random(0)) == []
+    assert late.codes[1] == 0
+    assert late.codes[-3:] == [-9, -9, 0]
+    monkeypatch.setattr(f"{__name__}.DRAWS", 2)
+    late = Late(warm, missed=range(9), codes=[])
+    with pytest.raises(AssertionError, match="2 times the run was over"):
+        killed_twice(late, one, run, random.Random(0))
+    assert late.codes == [0, 0]
 
 
 @families

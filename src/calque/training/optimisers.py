@@ -32,6 +32,16 @@ class OptimiserConfig(Config):
     """adamw: decoupled; the others: L2 added to the gradient. Vectors (biases, norms) are left alone."""
 
 
+OPTIMISERS_THAT_READ: dict[str, tuple[str, ...]] = {
+    "beta1": ("adam", "adamw"),
+    "beta2": ("adam", "adamw"),
+    "rho": ("adadelta",),
+    "momentum": ("sgd",),
+    "epsilon": ("adam", "adamw", "adadelta"),
+}
+"""The kinds that read a key; keys that are not here are read by all."""
+
+
 def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Optimizer:
     """The optimiser over the parameters of a model that learn, in the order of their names."""
     parameters = [one for one in model.parameters() if one.requires_grad]

@@ -29,6 +29,16 @@ class ScheduleConfig(Config):
     """plateau: validations without a better one."""
 
 
+SCHEDULES_THAT_READ: dict[str, tuple[str, ...]] = {
+    "floor": ("cosine", "linear", "halving", "plateau"),
+    "factor": ("halving", "plateau"),
+    "after": ("halving",),
+    "every": ("halving",),
+    "patience": ("plateau",),
+}
+"""The kinds that read a key; keys that are not here are read by all."""
+
+
 def rate_at(config: ScheduleConfig, *, step: int, steps: int, drops: int = 0) -> float:
     """The share of the peak rate for step number `step` (from 1) of `steps`, after so many drops of a plateau."""
     if step < config.warmup:

@@ -12,11 +12,12 @@ from calque.config import check, read_toml
 from calque.data.batch import Batch
 from calque.data.plan import BatchConfig, Plan
 from calque.data.store import Store, store_of
-from calque.experiment import Experiment, build, train
+from calque.experiment import Experiment, build, resume, running, train
 from calque.models.model import Model, Sizes
 from calque.tasks.translation import Loss
 from calque.training import fitting
-from calque.training.fitting import LEAST, fit_tokens, free_memory
+from calque.training.fitting import LEAST, Fit, fit_tokens, free_memory
+from calque.training.journal import read_journal
 from calque.training.update import LossOf
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -121,12 +122,23 @@ def test_an_epoch_keeps_enough_updates_and_little_memory_still_trains(
     assert fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)).tokens == LEAST
 
 
-def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path) -> None:
+def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resume takes it from there, and does not search again."""
     values = toy_values(toy_corpus(tmp_path / "corpus"), "plain", "training.batch.tokens=auto", "training.steps=4")
     run = train(values, run=tmp_path / "run", quiet=True)
     tokens = read_toml(run.folder / "config.toml")["training"]["batch"]["tokens"]
     assert isinstance(tokens, int)
     assert f"training.batch.tokens = {tokens} fits this device" in (run.folder / "log.txt").read_text(encoding="utf-8")
+    searches = []
+    monkeypatch.setattr(running, "fit_tokens", lambda *_, **__: searches.append(1) or Fit(tokens // 2, "less is free"))
+    config = run.folder / "config.toml"
+    config.write_text(config.read_text(encoding="utf-8").replace("\nsteps = 4\n", "\nsteps = 6\n"), encoding="utf-8")
+    resumed = resume(run.folder, quiet=True)
+    assert resumed.config.training.batch.tokens == read_toml(config)["training"]["batch"]["tokens"] == tokens
+    assert searches == []
+    steps = [line["step"] for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
+    assert steps[-1] == 6
+    assert (run.folder / "log.txt").read_text(encoding="utf-8").count("fits this device") == 1
 
 
 def test_free_memory_is_not_more_than_there_is() -> None:

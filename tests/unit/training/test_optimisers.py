@@ -1,22 +1,36 @@
 """Adam and AdamW against their papers' equations, and their state on disk."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
+from calque.config import check, to_values
+from calque.errors import ConfigError
 from calque.training.optimisers import (
+    OPTIMISERS_THAT_READ,
     OptimiserConfig,
     build_optimiser,
     optimiser_tensors,
     restore_optimiser,
     set_learning_rate,
 )
+from calque.training.settings import TrainingConfig
 
 KINDS = ["adam", "adamw"]
+ALL_KINDS = get_args(OptimiserConfig.model_fields["kind"].annotation)
+OTHERS = {
+    "learning_rate": 0.5,
+    "beta1": 0.8,
+    "beta2": 0.9,
+    "rho": 0.8,
+    "momentum": 0.9,
+    "epsilon": 1e-3,
+    "weight_decay": 0.1,
+}  # than the defaults
 
 
 class Small(nn.Module):
@@ -135,3 +149,38 @@ def test_the_rate_that_is_set_is_the_rate_of_every_group() -> None:
     optimiser = build_optimiser(config("adam"), Small())
     set_learning_rate(optimiser, 0.25)
     assert [group["lr"] for group in optimiser.param_groups] == [0.25, 0.25]
+
+
+def groups_of(config: OptimiserConfig) -> list[dict[str, Any]]:
+    """All that an optimiser is told."""
+    groups = build_optimiser(config, Small()).param_groups
+    return [{key: value for key, value in group.items() if key != "params"} for group in groups]
+
+
+@pytest.mark.parametrize("key", OTHERS)
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_key_that_a_kind_does_not_read_is_refused_unless_it_is_at_its_default(kind: str, key: str) -> None:
+    """A key is read where the optimiser is told something else."""
+    some = OptimiserConfig(kind=kind)
+    is_read = groups_of(some) != groups_of(some.model_copy(update={key: OTHERS[key]}))
+    values = {"optimiser": {"kind": kind, key: OTHERS[key]}}
+    if is_read:
+        assert getattr(check(TrainingConfig, values, origin="x").optimiser, key) == OTHERS[key]
+    else:
+        with pytest.raises(ConfigError, match=rf"optimiser\.{key} is for [a-z, ]+; {kind} does not read it") as refused:
+            check(TrainingConfig, values, origin="x")
+        assert all(reader in str(refused.value) for reader in OPTIMISERS_THAT_READ[key])
+        check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on
+    default = OptimiserConfig.model_fields[key].default
+    check(TrainingConfig, {"optimiser": {"kind": kind, key: default}}, origin="x")
+
+
+def test_every_key_of_an_optimiser_is_tried() -> None:
+    assert {*OTHERS, "kind"} == {*OptimiserConfig.model_fields}
+    assert all(value != OptimiserConfig.model_fields[key].default for key, value in OTHERS.items())
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
+def test_a_config_that_was_written_out_with_all_its_keys_is_read_again(kind: str) -> None:
+    given = check(TrainingConfig, {"optimiser": {"kind": kind}}, origin="x")
+    assert check(TrainingConfig, to_values(given), origin="x") == given

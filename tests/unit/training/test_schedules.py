@@ -1,14 +1,21 @@
 """Schedules against their formulas, written out a second time."""
 
 import math
+from typing import get_args
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.training.schedules import ScheduleConfig, rate_at
+from calque.config import check, to_values
+from calque.errors import ConfigError
+from calque.training.progress import Progress
+from calque.training.schedules import SCHEDULES_THAT_READ, ScheduleConfig, rate_at
+from calque.training.settings import TrainingConfig
 
 STEPS = 100
+KINDS = get_args(ScheduleConfig.model_fields["kind"].annotation)
+OTHERS = {"warmup": 7, "floor": 0.25, "factor": 0.75, "after": 20, "every": 5, "patience": 9}  # than the defaults
 
 
 def rates(kind: str, *, warmup: int = 10, floor: float = 0.0) -> list[float]:
@@ -16,7 +23,7 @@ def rates(kind: str, *, warmup: int = 10, floor: float = 0.0) -> list[float]:
     return [rate_at(config, step=step, steps=STEPS) for step in range(1, STEPS + 1)]
 
 
-@pytest.mark.parametrize("kind", ["constant", "inverse_sqrt", "cosine", "linear"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_the_warm_up_is_a_line_from_zero_to_the_peak(kind: str) -> None:
     assert rates(kind)[:10] == [step / 10 for step in range(1, 11)]
     assert max(rates(kind)) == 1.0
@@ -42,8 +49,31 @@ def test_linear_and_cosine_fall_to_the_floor_at_the_last_step() -> None:
     assert rates("linear", floor=0.25)[-1] == rates("cosine", floor=0.25)[-1] == 0.25
 
 
+def test_halving_begins_at_a_step_and_goes_on_at_intervals() -> None:
+    """Luong 2015, §4.1, with smaller numbers: by half at step 50, and then every 20 steps."""
+    config = ScheduleConfig(kind="halving", warmup=10, after=50, every=20)
+    expected = {1: 0.1, 9: 0.9, 10: 1, 49: 1, 50: 0.5, 69: 0.5, 70: 0.25, 89: 0.25, 90: 0.125, 100: 0.125}
+    assert {step: rate_at(config, step=step, steps=STEPS) for step in expected} == expected
+    assert rate_at(config, step=90, steps=1000) == 0.125  # the length of the run does not matter
+
+
+def test_halving_by_another_factor_at_every_step_ends_at_the_floor() -> None:
+    config = ScheduleConfig(kind="halving", warmup=2, after=4, every=1, factor=0.1, floor=0.005)
+    found = [rate_at(config, step=step, steps=STEPS) for step in range(1, 9)]
+    assert found == pytest.approx([0.5, 1, 1, 0.1, 0.01, 0.005, 0.005, 0.005])
+
+
+def test_a_plateau_drops_by_its_factor_and_no_lower_than_its_floor() -> None:
+    """The warm-up goes below the floor all the same: it begins at zero."""
+    config = ScheduleConfig(kind="plateau", warmup=10, factor=0.4, floor=0.1)
+    found = [rate_at(config, step=30, steps=STEPS, drops=drops) for drops in range(5)]
+    assert found == pytest.approx([1, 0.4, 0.16, 0.1, 0.1])
+    assert rate_at(config, step=1, steps=STEPS, drops=0) == 0.1
+    assert rate_at(config.model_copy(update={"warmup": 50}), step=1, steps=STEPS) == 0.02
+
+
 @given(
-    kind=st.sampled_from(["constant", "inverse_sqrt", "cosine", "linear"]),
+    kind=st.sampled_from(KINDS),
     warmup=st.integers(0, 50),
     floor=st.floats(0, 1),
     steps=st.integers(1, 60),
@@ -53,3 +83,56 @@ def test_every_rate_is_a_share_of_the_peak(kind: str, warmup: int, floor: float,
     """Also where the warm-up is longer than the run, and beyond the last step."""
     rate = rate_at(ScheduleConfig(kind=kind, warmup=warmup, floor=floor), step=step, steps=steps)
     assert 0 <= rate <= 1
+
+
+def rates_when_nothing_gets_better(config: ScheduleConfig) -> list[float]:
+    """After a first validation there is one at each step, and none is better."""
+    training = TrainingConfig().model_copy(update={"schedule": config})
+    progress, found = Progress(), []
+    for step in range(1, STEPS + 1):
+        found.append(rate_at(config, step=step, steps=STEPS, drops=progress.drops))
+        progress.step = step
+        progress.judge(1.0, loss=1.0, config=training)
+    return found
+
+
+@pytest.mark.parametrize("key", OTHERS)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_key_that_a_kind_does_not_read_is_refused_unless_it_is_at_its_default(kind: str, key: str) -> None:
+    """A key is read where the rates change with it."""
+    some = ScheduleConfig(kind=kind, warmup=5, after=30, every=10, factor=0.5, floor=0.0)
+    other = some.model_copy(update={key: OTHERS[key]})
+    is_read = rates_when_nothing_gets_better(some) != rates_when_nothing_gets_better(other)
+    values = {"schedule": {"kind": kind, key: OTHERS[key]}}
+    if is_read:
+        assert getattr(check(TrainingConfig, values, origin="x").schedule, key) == OTHERS[key]
+    else:
+        with pytest.raises(ConfigError, match=rf"schedule\.{key} is for [a-z, ]+; {kind} does not read it") as refused:
+            check(TrainingConfig, values, origin="x")
+        assert all(reader in str(refused.value) for reader in SCHEDULES_THAT_READ[key])
+        check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on
+    default = ScheduleConfig.model_fields[key].default
+    check(TrainingConfig, {"schedule": {"kind": kind, key: default}}, origin="x")
+
+
+def test_every_key_of_a_schedule_is_tried() -> None:
+    assert {*OTHERS, "kind"} == {*ScheduleConfig.model_fields}
+    assert all(value != ScheduleConfig.model_fields[key].default for key, value in OTHERS.items())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_config_that_was_written_out_with_all_its_keys_is_read_again(kind: str) -> None:
+    given = check(TrainingConfig, {"schedule": {"kind": kind}}, origin="x")
+    assert {*to_values(given)["schedule"]} == {*ScheduleConfig.model_fields}
+    assert check(TrainingConfig, to_values(given), origin="x") == given
+
+
+def test_all_that_is_not_read_is_told_at_once() -> None:
+    values = {"optimiser": {"momentum": 0.9}, "schedule": {"kind": "cosine", "after": 3, "patience": 9}}
+    with pytest.raises(ConfigError) as refused:
+        check(TrainingConfig, values, origin="x")
+    assert str(refused.value).splitlines()[1].strip() == (
+        "optimiser.momentum is for sgd; adam does not read it: leave it out, or at 0.0; "
+        "schedule.after is for halving; cosine does not read it: leave it out, or at 5000; "
+        "schedule.patience is for plateau; cosine does not read it: leave it out, or at 2"
+    )
