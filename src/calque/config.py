@@ -35,9 +35,16 @@ def refuse_idle(config: Config, uses: Mapping[str, tuple[bool, str]], info: Vali
     for key, (is_read, need) in uses.items():
         value, default = getattr(config, key), type(config).model_fields[key].default
         if not is_read and key in config.model_fields_set and value != default:
-            idle.append(f"{key} = {_value(value)} is read only with {need}; leave it out, or at {_value(default)}")
+            usual = "" if default is None else f", or at {_value(default)}"
+            idle.append(f"{key} = {_value(value)} is read only with {need}; leave it out{usual}")
     if idle:
         raise ValueError("; ".join(idle))
+
+
+def refuse_unread(config: Config, readers: Mapping[str, tuple[str, ...]], *, kind: str, info: ValidationInfo) -> None:
+    """`refuse_idle` for a config whose `kind` says which keys are read; `readers` are the kinds that read a key."""
+    needs = {key: f"kind = {' or '.join(map(repr, kinds))}" for key, kinds in readers.items()}
+    refuse_idle(config, {key: (kind in kinds, needs[key]) for key, kinds in readers.items()}, info)
 
 
 def check(kind: type[C], values: Values, *, origin: str, written: bool = False) -> C:

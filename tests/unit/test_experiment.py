@@ -587,3 +587,12 @@ def test_two_that_begin_in_one_folder_do_not_harm_each_other(
     with pytest.raises(FolderError, match="has just begun a run here"):
         train(open_values(corpus), run=run, quiet=True)
     assert (run / "config.toml").read_text(encoding="utf-8") == "seed = 5\n"
+
+
+@pytest.mark.parametrize(("warmup", "is_said"), [(3, True), (2, False)])
+def test_a_warm_up_beyond_the_last_step_is_told(
+    warmup: int, is_said: bool, corpus: dict[str, Path], tmp_path: Path
+) -> None:
+    values = toy_values(corpus, "plain", "training.steps=2", f"training.schedule.warmup={warmup}")
+    train(values, run=tmp_path / "run", quiet=True)
+    assert ("never gets to its peak" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said

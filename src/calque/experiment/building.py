@@ -59,6 +59,8 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
     if experiment.training.objective.method.kind == "r-drop" and not _disturbs(experiment):
         reporter.say("r-drop: nothing is dropped, so both readings are the same: twice the work of cross-entropy")
+    if experiment.training.schedule.warmup > experiment.training.steps:
+        reporter.say("training.schedule.warmup is longer than training.steps: the learning rate never gets to its peak")
     texts = prepared.valid_text
     translator = Translator(model, prepared.tokenizers, config=experiment.model, search=experiment.search)
     translator.usual = _usual(prepared, [source for source, _ in texts])

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from typing import Literal, assert_never
 
 import torch
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
-from calque.config import Config
+from calque.config import Config, refuse_unread
 from calque.training.sharding import part_of, whole
 
 
@@ -30,6 +30,11 @@ class OptimiserConfig(Config):
     """Added to the root of a mean of squares, so that nothing is divided by zero; 1e-9, for adadelta 1e-6."""
     weight_decay: float = Field(default=0.0, ge=0)
     """adamw: decoupled; the others: L2 added to the gradient. Vectors (biases, norms) are left alone."""
+
+    @model_validator(mode="after")
+    def _all_is_read(self, info: ValidationInfo) -> "OptimiserConfig":
+        refuse_unread(self, OPTIMISERS_THAT_READ, kind=self.kind, info=info)
+        return self
 
 
 OPTIMISERS_THAT_READ: dict[str, tuple[str, ...]] = {

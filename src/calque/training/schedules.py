@@ -3,9 +3,9 @@
 import math
 from typing import Literal, assert_never
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, model_validator
 
-from calque.config import Config
+from calque.config import Config, refuse_unread
 
 
 class ScheduleConfig(Config):
@@ -27,6 +27,11 @@ class ScheduleConfig(Config):
     """halving: steps from one to the next."""
     patience: int = Field(default=2, ge=1)
     """plateau: validations without a better one."""
+
+    @model_validator(mode="after")
+    def _all_is_read(self, info: ValidationInfo) -> "ScheduleConfig":
+        refuse_unread(self, SCHEDULES_THAT_READ, kind=self.kind, info=info)
+        return self
 
 
 SCHEDULES_THAT_READ: dict[str, tuple[str, ...]] = {

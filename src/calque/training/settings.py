@@ -1,17 +1,16 @@
 """The training section of a config."""
 
-from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field, ValidationInfo, model_validator
+from pydantic import Field, model_validator
 
 from calque.config import Config
 from calque.data.plan import BatchConfig
 from calque.data.subwords import FixedConfig, SubwordsConfig
 from calque.tasks.objectives import ObjectiveConfig
-from calque.training.optimisers import OPTIMISERS_THAT_READ, OptimiserConfig
-from calque.training.schedules import SCHEDULES_THAT_READ, ScheduleConfig
+from calque.training.optimisers import OptimiserConfig
+from calque.training.schedules import ScheduleConfig
 from calque.training.validation import Metric
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
@@ -106,34 +105,6 @@ class TrainingConfig(Config):
             )
         return self
 
-    @model_validator(mode="after")
-    def _all_is_read(self, info: ValidationInfo) -> "TrainingConfig":
-        if (info.context or {}).get("written"):  # what a run has written was chosen when it began
-            return self
-        unread = [
-            *_unread("optimiser", self.optimiser, OPTIMISERS_THAT_READ),
-            *_unread("schedule", self.schedule, SCHEDULES_THAT_READ),
-        ]
-        if unread:
-            raise ValueError("; ".join(unread))
-        return self
-
     def divides(self, ranks: int) -> bool:
         """Whether so many ranks hold parts of the weights; a single one has all of them."""
         return self.sharded and ranks > 1
-
-
-def _unread(
-    section: str, config: OptimiserConfig | ScheduleConfig, readers: Mapping[str, tuple[str, ...]]
-) -> Iterator[str]:
-    """A sentence for each key that is not at its default and that the chosen kind does not read."""
-    for key, kinds in readers.items():
-        default = type(config).model_fields[key].default
-        if config.kind not in kinds and getattr(config, key) != default:
-            usual = "leave it out" if default is None else f"leave it out, or at {default}"
-            yield f"{section}.{key} is for {_listed(kinds)}; {config.kind} does not read it: {usual}"
-
-
-def _listed(kinds: tuple[str, ...]) -> str:
-    *first, last = kinds
-    return f"{', '.join(first)} and {last}" if first else last

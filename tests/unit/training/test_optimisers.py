@@ -167,7 +167,7 @@ def test_a_key_that_a_kind_does_not_read_is_refused_unless_it_is_at_its_default(
     if is_read:
         assert getattr(check(TrainingConfig, values, origin="x").optimiser, key) == OTHERS[key]
     else:
-        with pytest.raises(ConfigError, match=rf"optimiser\.{key} is for [a-z, ]+; {kind} does not read it") as refused:
+        with pytest.raises(ConfigError, match=rf"optimiser: {key} = \S+ is read only with kind = ") as refused:
             check(TrainingConfig, values, origin="x")
         assert all(reader in str(refused.value) for reader in OPTIMISERS_THAT_READ[key])
         check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on
