@@ -306,10 +306,12 @@ def _arguments() -> argparse.Namespace:
     parser.epilog = "KEY=VALUE are settings of Calque for all runs, for a quick try."
     parser.add_argument("corpus", type=Path, help=f"a folder with train, val and {TEST}, as .en.gz and .de.gz")
     parser.add_argument("out", type=Path, help="the folder for all runs")
-    parser.add_argument("--lists", type=Path, nargs="+", required=True)
+    parser.add_argument("--lists", type=Path, nargs="+", required=True, help="TOML files of variants and rows")
     parser.add_argument("--rows", nargs="+", help="all of the lists unless said")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--jobs", type=int, default=6, help="processes side by side")
+    parser.add_argument(
+        "--seeds", type=int, nargs="+", default=[1, 2, 3], help="1 2 3 unless said; the first one chooses"
+    )
+    parser.add_argument("--jobs", type=int, default=6, help="processes side by side, 6 unless said")
     parser.add_argument("--seconds", type=float, help="save and stop after so long")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     given = parser.parse_args([one for one in sys.argv[1:] if not ASSIGNMENT.fullmatch(one)])
