@@ -62,7 +62,7 @@ def test_a_run_can_begin(
     (tmp_path / "RUN").symlink_to(trained)
     corpus = toy_corpus(tmp_path / "corpus")
     for option, name in pairwise(arguments):
-        if option in ("--source", "--target", "--text"):
+        if option in ("--source", "--target", "--text", "--valid-source", "--valid-target"):
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             (tmp_path / name).write_bytes(corpus["source"].read_bytes())
 
