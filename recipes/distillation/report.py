@@ -90,7 +90,7 @@ def page(kept: Mapping[str, Any]) -> str:
         speeds = [(_told(each[0]), *(_speed(one) for one in each), *_times(each)) for each in zip(*ways, strict=True)]
         ratios = [f"{names[-1]} : {name}" for name in names[:-1]]
         parts.append(table(("sentences/s (target pieces/s)", *names, *ratios), speeds))
-        parts.append(f"torch {kept['torch']}" + (f", {kept['gpu']}" if kept["gpu"] else ""))
+        parts.append(f"Measured on {'; '.join(kept['machines'].values())}.")
     parts.append("\n".join(f"- {name}: `{one}`" for name, one in next(iter(rows.values()))["signatures"].items()))
     return "\n\n".join(part for part in parts if part)
 

@@ -81,7 +81,7 @@ def _main() -> None:
     torch.set_num_threads(1)
     sources = read_lines(given.source)
     runs = dict(one.split("=", maxsplit=1) for one in given.runs)
-    before: dict[str, Any] = json.loads(given.to.read_bytes()) if given.to.is_file() else {"speeds": {}, "gpu": ""}
+    before: dict[str, Any] = json.loads(given.to.read_bytes()) if given.to.is_file() else {"speeds": {}, "machines": {}}
     found: dict[str, list[dict[str, Any]]] = {
         name: [one for one in before["speeds"].get(name, []) if one["device"] not in given.devices] for name in runs
     }
@@ -97,8 +97,9 @@ def _main() -> None:
             for name in runs:
                 found[name].append({**way._asdict(), **medians([each[name] for each in rounds])})
                 say(f"{name}: {found[name][-1]}")
-    gpu = torch.cuda.get_device_name() if "cuda" in given.devices else before["gpu"]
-    write_json(given.to, {"speeds": found, "gpu": gpu, "torch": torch.__version__})
+    names = {"cpu": "one CPU thread", "cuda": torch.cuda.get_device_name() if "cuda" in given.devices else ""}
+    machines = {device: f"{names[device]}, torch {torch.__version__}" for device in given.devices}
+    write_json(given.to, {"speeds": found, "machines": {**before["machines"], **machines}})
 
 
 if __name__ == "__main__":

@@ -307,10 +307,11 @@ def test_the_table_of_distillation(tmp_path: Path) -> None:
         name: [{**way, "sentences": value, "tokens": 10 * value} for way in ways]
         for name, value in (("teacher", 50.0), ("student", 120.0))
     }
-    told = {"speeds": speeds, "gpu": "a GPU", "torch": "2"}
+    told = {"speeds": speeds, "machines": {"cpu": "one CPU thread, torch 2", "cuda": "a GPU, torch 3"}}
     (tmp_path / "speeds.json").write_text(json.dumps(told))
     text = distillation.page(distillation.collect(tmp_path, rows))
     assert "| one CPU thread, greedy, all at once | 50 (500) | 120 (1,200) | 2.4 |" in text
+    assert "Measured on one CPU thread, torch 2; a GPU, torch 3." in text
     assert "BLEU below teacher, each alone" in text and "| teacher, all three together | 9 | 1 | 1.4 |" in text
     assert "by length penalty" not in text
     write_settled(tmp_path, "student", {1.0: 41.0, 1.4: 40.0})
