@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fleet import write_json
-from variants import RESULT
+from variants import RESULT, Row
 
 
 class Tested(NamedTuple):
@@ -37,12 +37,26 @@ def of_runs(out: Path, run: str, *path: str) -> list[float]:
     return [float(value) for value in found]
 
 
-def valid_of(out: Path, row: str, tested: Sequence[Tested]) -> list[float]:
-    """Lowercased BLEU on val of each that was tested, translated in the same way; without those of no such file."""
+def summary(out: Path, name: str, row: Row, tested: Sequence[Tested]) -> dict[str, Any]:
+    """What every table tells of a row."""
+    return {
+        "told": row.told,
+        "bleu": [each.bleu for each in tested],
+        "chrf": [each.result["scores"]["chrf"] for each in tested],
+        "penalty": length_penalty(tested),
+        "tried": by_penalty(out, name),
+        "valid": valid_of(out, name, row, tested),
+        "signatures": tested[0].result["scores"]["signatures"],
+    }
+
+
+def valid_of(out: Path, name: str, row: Row, tested: Sequence[Tested]) -> list[float]:
+    """Lowercased BLEU on val of each that was tested, translated in the same way; those that nobody has are missing."""
     found = []
     for each in tested:
-        settled, result = out / "settled" / f"{row}-{each.seed}.json", out / str(each.result["run"]) / RESULT
-        path = settled if settled.is_file() else result
+        path = out / "settled" / f"{name}-{each.seed}.json"
+        if not path.is_file() and not row.together:  # of an ensemble a run of it tells nothing
+            path = out / str(each.result["run"]) / RESULT
         tried = json.loads(path.read_bytes())["tried"] if path.is_file() else []
         found += [one["bleu_lowercased"] for one in tried if one["setting"] == each.result["scores"]["setting"]]
     return found

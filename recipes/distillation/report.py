@@ -14,20 +14,7 @@ from typing import Any
 
 sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
 
-from pages import (
-    asking,
-    by_penalty,
-    length_penalty,
-    mean,
-    of_runs,
-    publish,
-    ranged,
-    read_tested,
-    table,
-    told_by_penalty,
-    valid_of,
-    variant_of,
-)
+from pages import asking, mean, of_runs, publish, ranged, read_tested, summary, table, told_by_penalty, variant_of
 from variants import Row, read_lists
 
 LIST = Path(__file__).resolve().parent / "distillation.toml"
@@ -41,15 +28,9 @@ def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
         if found := read_tested(out, name):
             run = variant_of(found[0])
             kept["rows"][name] = {
-                "told": row.told,
-                "bleu": [each.bleu for each in found],
-                "chrf": [each.result["scores"]["chrf"] for each in found],
-                "penalty": length_penalty(found),
-                "tried": by_penalty(out, name),
+                **summary(out, name, row, found),
                 "seeds": len(of_runs(out, run, "parameters")) if row.together else len(found),
-                "valid": valid_of(out, name, found),
                 "parameters": sum(of_runs(out, run, "parameters")[: None if row.together else 1]),
-                "signatures": found[0].result["scores"]["signatures"],
             }
     speeds = out / SPEEDS
     return {**kept, **(json.loads(speeds.read_bytes()) if speeds.is_file() else {})} if kept["rows"] else {}

@@ -23,16 +23,14 @@ from judge import read_lines
 from pages import (
     Tested,
     asking,
-    by_penalty,
-    length_penalty,
     mean,
     of_runs,
     publish,
     ranged,
     read_tested,
+    summary,
     table,
     told_by_penalty,
-    valid_of,
     variant_of,
 )
 from variants import Row, read_lists
@@ -76,18 +74,12 @@ def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> di
     for name, found in tested.items():
         run = variant_of(found[0])
         kept[name] = {
-            "told": rows[name].told,
+            **summary(out, name, rows[name], found),
             "chosen": run,
             "candidates": {each: of_runs(out, each, "scores", "bleu_lowercased") for each in rows[name].of},
-            "bleu": [each.bleu for each in found],
-            "chrf": [each.result["scores"]["chrf"] for each in found],
-            "penalty": length_penalty(found),
-            "tried": by_penalty(out, name),
-            "valid": valid_of(out, name, found),
             "greedy": greedily(out, run),
             "length": length(found, references),
             "seconds": of_runs(out, run, "training_seconds"),
-            "signatures": found[0].result["scores"]["signatures"],
             "against": {
                 other: compared(found, tested[other], references) for other in rows[name].against if other in tested
             },

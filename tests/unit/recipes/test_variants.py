@@ -283,11 +283,14 @@ def test_the_best_config_is_what_the_search_has_chosen(tmp_path: Path) -> None:
 def test_val_is_told_as_the_test_set_was_translated(tmp_path: Path) -> None:
     write_test(tmp_path, "row", "run", WORSE, REFERENCES)
     tested = pages.read_tested(tmp_path, "row")
-    assert pages.valid_of(tmp_path, "row", tested) == []
+    alone, together = (variants.Row(told="", of=("run",), together=each) for each in (False, True))
+    assert pages.valid_of(tmp_path, "row", alone, tested) == []
     write_result(tmp_path, "run", 1, 40.0)
-    assert pages.valid_of(tmp_path, "row", tested) == [40.0]
+    assert pages.valid_of(tmp_path, "row", alone, tested) == [40.0]
+    assert pages.valid_of(tmp_path, "row", together, tested) == []
     write_settled(tmp_path, "row", {1.0: 42.0, 1.4: 41.0})
-    assert pages.valid_of(tmp_path, "row", tested) == [41.0]
+    for row in (alone, together):
+        assert pages.valid_of(tmp_path, "row", row, tested) == [41.0]
     assert pages.length_penalty(tested) == "1.4"
 
 

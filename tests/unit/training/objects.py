@@ -9,16 +9,18 @@ import numpy as np
 import pytest
 import torch
 
-from calque.config import Values
+from calque.config import Values, check
 from calque.data.batch import Batch, collate
 from calque.data.plan import Planned
 from calque.data.shapes import Shape
 from calque.data.store import Store
+from calque.errors import ConfigError
 from calque.experiment import train
 from calque.models.model import Model
 from calque.training.checkpoints import scheduled_steps
 from calque.training.judging import Judge
 from calque.training.loop import Trainer
+from calque.training.settings import TrainingConfig
 from calque.training.validation import Validation
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7])]
@@ -91,3 +93,17 @@ def score(
 
     patch.setattr(Judge, "keep_mean", kept)
     patch.setattr(Judge, "_measure", scored)
+
+
+def assert_taken_or_refused(section: str, kind: str, key: str, value: Any, *, readers: Sequence[str] | None) -> None:
+    """A key of a section of training is taken, or refused with the kinds that read it; at its default it is fine."""
+    values = {section: {"kind": kind, key: value}}
+    if readers is None:
+        assert getattr(getattr(check(TrainingConfig, values, origin="x"), section), key) == value
+    else:
+        with pytest.raises(ConfigError, match=rf"{section}: {key} = \S+ is read only with kind = ") as refused:
+            check(TrainingConfig, values, origin="x")
+        assert all(reader in str(refused.value) for reader in readers)
+        check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on
+    default = type(getattr(TrainingConfig(), section)).model_fields[key].default
+    check(TrainingConfig, {section: {"kind": kind, key: default}}, origin="x")

@@ -6,10 +6,10 @@ from typing import Any, get_args
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.unit.training.objects import assert_taken_or_refused
 from torch import Tensor, nn
 
 from calque.config import check, to_values
-from calque.errors import ConfigError
 from calque.training.optimisers import (
     OPTIMISERS_THAT_READ,
     OptimiserConfig,
@@ -163,16 +163,8 @@ def test_a_key_that_a_kind_does_not_read_is_refused_unless_it_is_at_its_default(
     """A key is read where the optimiser is told something else."""
     some = OptimiserConfig(kind=kind)
     is_read = groups_of(some) != groups_of(some.model_copy(update={key: OTHERS[key]}))
-    values = {"optimiser": {"kind": kind, key: OTHERS[key]}}
-    if is_read:
-        assert getattr(check(TrainingConfig, values, origin="x").optimiser, key) == OTHERS[key]
-    else:
-        with pytest.raises(ConfigError, match=rf"optimiser: {key} = \S+ is read only with kind = ") as refused:
-            check(TrainingConfig, values, origin="x")
-        assert all(reader in str(refused.value) for reader in OPTIMISERS_THAT_READ[key])
-        check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on
-    default = OptimiserConfig.model_fields[key].default
-    check(TrainingConfig, {"optimiser": {"kind": kind, key: default}}, origin="x")
+    readers = None if is_read else OPTIMISERS_THAT_READ[key]
+    assert_taken_or_refused("optimiser", kind, key, OTHERS[key], readers=readers)
 
 
 def test_every_key_of_an_optimiser_is_tried() -> None:

@@ -6,6 +6,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.unit.training.objects import assert_taken_or_refused
 
 from calque.config import check, to_values
 from calque.errors import ConfigError
@@ -104,16 +105,8 @@ def test_a_key_that_a_kind_does_not_read_is_refused_unless_it_is_at_its_default(
     some = ScheduleConfig(kind=kind).model_copy(update=changes)
     other = some.model_copy(update={key: OTHERS[key]})
     is_read = rates_when_nothing_gets_better(some) != rates_when_nothing_gets_better(other)
-    values = {"schedule": {"kind": kind, key: OTHERS[key]}}
-    if is_read:
-        assert getattr(check(TrainingConfig, values, origin="x").schedule, key) == OTHERS[key]
-    else:
-        with pytest.raises(ConfigError, match=rf"schedule: {key} = \S+ is read only with kind = ") as refused:
-            check(TrainingConfig, values, origin="x")
-        assert all(reader in str(refused.value) for reader in SCHEDULES_THAT_READ[key])
-        check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on
-    default = ScheduleConfig.model_fields[key].default
-    check(TrainingConfig, {"schedule": {"kind": kind, key: default}}, origin="x")
+    readers = None if is_read else SCHEDULES_THAT_READ[key]
+    assert_taken_or_refused("schedule", kind, key, OTHERS[key], readers=readers)
 
 
 def test_every_key_of_a_schedule_is_tried() -> None:
