@@ -77,6 +77,20 @@ def test_risk_and_gradient_equal_enumeration(family: str, sharpness: float) -> N
 
 
 @pytest.mark.parametrize("family", FAMILIES)
+def test_as_it_is_the_risk_is_heard_beside_cross_entropy(family: str) -> None:
+    """Its gradient is 2 to 11 % of cross-entropy's here, and 0.1 to 0.3 % with the paper's sharpness."""
+    model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
+
+    def slope(weight: float) -> float:
+        torch.manual_seed(0)
+        config = MinimumRiskConfig(weight=weight)
+        loss, _ = minimum_risk_loss(model, batch, config=config, risk=overlap, smoothing=0.0)
+        return sum(each.square().sum().item() for each in gradients(model, loss.objective).values()) ** 0.5
+
+    assert slope(1.0) > 0.01 * slope(1e-9)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
 def test_when_everything_is_drawn_the_loss_is_that_of_enumeration(family: str) -> None:
     """Short sentences and many draws: the candidates are all that can be said with at most so many words."""
     model, batch = make_model(family, size=6), make_batch(Shape(2, 3, 1), pairs=[([4, 5], []), ([3], [])])

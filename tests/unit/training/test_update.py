@@ -499,3 +499,14 @@ def test_a_split_is_remembered_over_a_resume(
             resume(tmp_path / name, quiet=True)
     assert (tmp_path / "whole" / "history.jsonl").read_bytes()
     assert digests(tmp_path / "killed") == digests(tmp_path / "whole")
+
+
+def test_a_checkpoint_that_did_not_sum_the_objective_is_read(make_trainer: Callable[..., Trainer]) -> None:
+    trainer = make_trainer()
+    trainer._step([batch_of(trainer.job.store, 0, 1)])
+    snapshot = trainer.learner.snapshot()
+    del snapshot.tensors["sums"]["objective"]
+    other = make_trainer()
+    other.learner.restore(snapshot, origin="test")
+    sums = other.learner.updater.sums
+    assert float(sums.objective) == float(sums.loss) == float(trainer.learner.updater.sums.loss) > 0

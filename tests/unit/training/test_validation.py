@@ -34,6 +34,10 @@ def test_a_validation_is_what_the_translator_says_by_itself(trained: Path) -> No
     matches = sum(one == other for one, other in zip(found.translations, REFERENCES, strict=True))
     assert found.exact_match == 100 * matches / 3
     assert found.length == found.numbers["length"] == sum(map(len, found.translations)) / sum(map(len, REFERENCES))
+    short = validate(
+        translator, ValidationSet(store, LINES, REFERENCES), batch=BatchConfig(), search=SearchConfig(maximum=1)
+    )
+    assert short.length == 3 / sum(map(len, REFERENCES))  # a letter each
 
 
 def test_perplexity_is_the_exponential_of_the_loss_and_finite() -> None:
