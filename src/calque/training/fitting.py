@@ -5,6 +5,7 @@ small budgets, give a line; on a GPU the budget it leads to is then tried.
 """
 
 import os
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -50,11 +51,17 @@ def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: Loss
     }
     reason, tokens = min(bounds.items(), key=lambda each: each[1])
     tokens = max(LEAST, tokens // 64 * 64)
-    while (
-        device.type == "cuda" and tokens > LEAST and not _fits(model, store, config, tokens // ranks, loss_of=loss_of)
-    ):
-        tokens, reason = max(LEAST, int(0.85 * tokens) // 64 * 64), "tried on the device"
+    tried = tokens
+    while device.type == "cuda" and tried > LEAST and not _fits(model, store, config, tried // ranks, loss_of=loss_of):
+        tried = _less(tried)
+    if tried < tokens:  # what just fits leaves no room for a step that needs a little more
+        tokens, reason = _less(tried), "tried on the device"
     return Fit(tokens, reason)
+
+
+def _less(tokens: int) -> int:
+    """The next smaller budget."""
+    return max(LEAST, int(0.85 * tokens) // 64 * 64)
 
 
 def free_memory(device: torch.device) -> int:
@@ -75,9 +82,19 @@ def free_memory(device: torch.device) -> int:
 
 def _largest(store: Store, *, config: BatchConfig, tokens: int) -> Batch:
     """The fullest batch of the first that a plan with that budget gives."""
+    return next(_extremes(store, config=config, tokens=tokens))
+
+
+def _extremes(store: Store, *, config: BatchConfig, tokens: int) -> Iterator[Batch]:
+    """Of the first batches of a plan with that budget the fullest, that of the most and that of the longest sentences.
+
+    Kernels take room of their own, some by the sentence: the fullest batch is not always the one that needs most.
+    """
     plan = Plan(store, config=config.model_copy(update={"tokens": tokens}), seed=0)
-    planned = max(islice(plan.batches(0), 200), key=lambda one: one.shape.positions)
-    return collate(store, planned=planned)
+    first = [*islice(plan.batches(0), 200)]
+    yield collate(store, planned=max(first, key=lambda one: one.shape.positions))
+    yield collate(store, planned=max(first, key=lambda one: one.shape.rows))
+    yield collate(store, planned=max(first, key=lambda one: one.shape.source + one.shape.target))
 
 
 def _kept_bytes(model: Model, batch: Batch, *, loss_of: LossOf) -> int:
@@ -107,11 +124,11 @@ def _same(tensor: Tensor) -> Tensor:
 def _fits(model: Model, store: Store, config: BatchConfig, tokens: int, *, loss_of: LossOf) -> bool:
     """Whether a step with that budget goes through, beside what an optimiser will hold."""
     device = next(model.parameters()).device
-    batch = _largest(store, config=config, tokens=tokens)
     held: list[Tensor] = []
     try:
         held += [torch.empty(2, *one.shape, dtype=one.dtype, device=device) for one in model.parameters()]
-        torch.autograd.backward(loss_of(batch.to(device), 1).objective)
+        for batch in _extremes(store, config=config, tokens=tokens):
+            torch.autograd.backward(loss_of(batch.to(device), 1).objective)
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise

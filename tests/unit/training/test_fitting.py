@@ -1,5 +1,6 @@
 """Batch fitting: what a step keeps is counted, and the budget follows from it."""
 
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ from tests.unit.tasks.objects import translation_loss
 from calque.config import check, read_toml
 from calque.data.batch import Batch
 from calque.data.plan import BatchConfig, Plan
+from calque.data.shapes import Shape
 from calque.data.store import Store, store_of
 from calque.experiment import Experiment, build, resume, running, train
 from calque.models.model import Model, Sizes
@@ -60,6 +62,31 @@ def test_what_the_budget_leads_to_is_what_a_step_keeps(tmp_path: Path, monkeypat
     batch = fitting._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
     kept = fitting._kept_bytes(built, batch, loss_of=plain(built))
     assert 0.7 < kept / (0.4 * (100 << 20)) < 1.2
+
+
+@pytest.mark.parametrize("what", ["rows", "positions", "length"])
+def test_a_budget_fits_only_where_every_kind_of_batch_does(what: str, tmp_path: Path) -> None:
+    """The fullest batch has neither the most sentences nor the longest ones."""
+    built, pairs = model("luong", tmp_path), store(4000)
+    sizes: dict[str, Callable[[Shape], int]] = {
+        "rows": lambda one: one.rows,
+        "positions": lambda one: one.positions,
+        "length": lambda one: one.source + one.target,
+    }
+    plan = Plan(pairs, config=BatchConfig(tokens=2048), seed=0)
+    most = max(sizes[what](one.shape) for one in plan.batches(0))
+
+    def loss_with(room: int) -> LossOf:
+        def loss_of(batch: Batch, _step: int) -> Loss:
+            if sizes[what](Shape(*batch.source.values.shape, batch.target_input.shape[1])) > room:
+                raise torch.OutOfMemoryError("CUDA out of memory")
+            return translation_loss(built, batch, smoothing=0.1)
+
+        return loss_of
+
+    found = [fitting._fits(built, pairs, BatchConfig(), 2048, loss_of=loss_with(room)) for room in (most, most - 1)]
+    assert found == [True, False]
+    assert all(one.grad is None for one in built.parameters())
 
 
 @pytest.mark.parametrize("times", [2, 3])
