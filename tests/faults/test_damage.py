@@ -165,8 +165,11 @@ def test_a_resume_names_the_damaged_one_and_goes_on_from_the_one_before(
     assert differences(run, scene(family).whole) == []
 
 
-def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_again(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
-    run = scene("luong2015").copy_whole(tmp_path / "run")
+@families
+def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_again(
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
+) -> None:
+    run = scene(family).copy_whole(tmp_path / "run")
     for folder in (run / "checkpoints").iterdir():
         (folder / "weights.safetensors").unlink()
     metrics = (run / "metrics.jsonl").read_bytes()
@@ -174,13 +177,15 @@ def test_a_run_whose_checkpoints_are_all_damaged_is_not_begun_again(warm: Warm, 
     assert ended.code == 2
     assert all(name in ended.err for name in ("every checkpoint is damaged", "step-4", "step-6", "weights.safetensors"))
     assert (run / "metrics.jsonl").read_bytes() == metrics
+    tally("all checkpoints damaged or gone", family, tried=1, wrong=[])
 
 
+@families
 @pytest.mark.parametrize("lost", ["checkpoints", "checkpoints/*"])
 def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
-    lost: str, warm: Warm, scene: Scenes, tmp_path: Path
+    family: str, lost: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
-    run = scene("luong2015").copy_whole(tmp_path / "run")
+    run = scene(family).copy_whole(tmp_path / "run")
     for folder in run.glob(lost):
         shutil.rmtree(folder)
     metrics = (run / "metrics.jsonl").read_bytes()
@@ -188,10 +193,14 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
     assert ended.code == 2
     assert "there is no checkpoint, but the run had reached step 6 and saved step 4" in ended.err
     assert (run / "metrics.jsonl").read_bytes() == metrics
+    tally("all checkpoints damaged or gone", family, tried=1, wrong=[])
 
 
-def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
-    one = scene("luong2015")
+@families
+def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(
+    family: str, warm: Warm, scene: Scenes, tmp_path: Path
+) -> None:
+    one = scene(family)
     run = one.copy(tmp_path / "run")
     pruning = one.calls.index("rename checkpoints/step-2") + 1
     assert warm("train", "--resume", run, fault=killing(run, at=pruning)).was_killed

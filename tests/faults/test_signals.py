@@ -62,11 +62,12 @@ def test_a_polite_signal_saves_this_step_and_exits_with_75(
 SPOTS = ("mkdir checkpoints/step-4", "half checkpoints/step-4", "rename checkpoints/step-4", "rename model", "exchange")
 
 
+@families
 @pytest.mark.parametrize("spot", SPOTS)
 def test_a_signal_in_the_middle_of_a_save_lets_it_end(
-    spot: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
+    family: str, spot: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
-    one = scene("transformer")
+    one = scene(family)
     run = one.copy(tmp_path / "run")
     ended = signalled(warm, run, at=call_of(one, spot), number=signal.SIGTERM)
     if ended.code == 0:  # the last step was done: there was nothing to interrupt
@@ -75,7 +76,7 @@ def test_a_signal_in_the_middle_of_a_save_lets_it_end(
     else:
         assert ended.code == 75, ended.err
         assert fate(warm, run, one.whole, history=False) == []
-    tally("SIGTERM in the middle of a save", "transformer", tried=1, wrong=[])
+    tally("SIGTERM in the middle of a save", family, tried=1, wrong=[])
 
 
 @families

@@ -68,9 +68,10 @@ def alone(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> 
     ("family", "count"),
     [
         ("luong", 2),
-        ("transformer", 4),
+        ("transformer", 2),
         ("convolutional", 2),
         ("luong", 4),
+        ("transformer", 4),
         ("convolutional", 4),
     ],
 )
@@ -163,6 +164,20 @@ def test_memory_that_runs_out_on_one_rank_halves_the_batch_on_all(
     assert ended.codes == [0, 0], ended.said
     assert read_journal(tmp_path / "run" / "history.jsonl") == [{"step": 5, "parts": 2}]
     assert_same_losses(tmp_path / "run", alone("luong", *FEW))
+
+
+@pytest.mark.parametrize("family", ["luong", "transformer"])
+def test_memory_that_runs_out_on_one_rank_of_a_sharded_run_ends_all_with_the_last_checkpoint_intact(
+    family: str, corpus: dict[str, Path], alone: Callable[..., Run], tmp_path: Path, warm: WarmRanks
+) -> None:
+    """Parts of the weights are on their way then: that rank says so, the others end too, and the run goes on."""
+    values = small(corpus, family, *FEW, "training.sharded=true", "training.checkpoint_every=4")
+    ended = train_ranks(warm, 2, values, tmp_path / "run", fault="memory:1:6")
+    assert ended.codes == [1, 1], ended.said
+    assert "out of memory in step 6; the last checkpoint is intact" in ended.said[1]
+    assert "Traceback" not in "".join(ended.said)
+    assert resume_ranks(warm, 2, tmp_path / "run").codes == [0, 0]
+    assert_same_losses(tmp_path / "run", alone(family, *FEW))
 
 
 def test_a_stop_asked_of_one_rank_stops_all_and_another_number_of_them_goes_on(

@@ -5,7 +5,7 @@ small budgets, give a line; on a GPU the budget it leads to is then tried.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
 from typing import NamedTuple
@@ -51,26 +51,36 @@ def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: Loss
     }
     reason, tokens = min(bounds.items(), key=lambda each: each[1])
     tokens = max(LEAST, tokens // 64 * 64)
-    tried = tokens
-    while device.type == "cuda" and tried > LEAST and not _fits(model, store, config, tried // ranks, loss_of=loss_of):
-        tried = _less(tried)
-    if tried < tokens:  # what just fits leaves no room for a step that needs a little more
-        tokens, reason = _less(tried), "tried on the device"
-    return Fit(tokens, reason)
+    if device.type != "cuda":
+        return Fit(tokens, reason)
+    tried = _tried(tokens, fits=lambda most: _fits(model, store, config=config, tokens=most // ranks, loss_of=loss_of))
+    return Fit(tokens, reason) if tried == tokens else Fit(tried, "tried on the device")
+
+
+def _tried(tokens: int, *, fits: Callable[[int], bool]) -> int:
+    """This budget where it fits, else one that is surely smaller than what does.
+
+    The first one is held to a share of the memory; of smaller ones, what just fits leaves no room for a step that needs
+    a little more.
+    """
+    if tokens <= LEAST or fits(tokens):
+        return tokens
+    while (tokens := _less(tokens)) > LEAST and not fits(tokens):
+        pass
+    return _less(tokens)
 
 
 def _less(tokens: int) -> int:
-    """The next smaller budget."""
     return max(LEAST, int(0.85 * tokens) // 64 * 64)
 
 
-def free_memory(device: torch.device) -> int:
-    """Bytes that nobody uses."""
+def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
+    """Bytes that nobody uses; a CPU's are those of the system below `root`, and of what a container may have."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = [ASSUMED]
     meminfo, limit, used = (
-        Path(name) for name in ("/proc/meminfo", "/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current")
+        root / name for name in ("proc/meminfo", "sys/fs/cgroup/memory.max", "sys/fs/cgroup/memory.current")
     )
     if meminfo.exists():
         lines = dict(line.split(":", 1) for line in meminfo.read_text(encoding="ascii").splitlines())
@@ -121,7 +131,7 @@ def _same(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _fits(model: Model, store: Store, config: BatchConfig, tokens: int, *, loss_of: LossOf) -> bool:
+def _fits(model: Model, store: Store, *, config: BatchConfig, tokens: int, loss_of: LossOf) -> bool:
     """Whether a step with that budget goes through, beside what an optimiser will hold."""
     device = next(model.parameters()).device
     held: list[Tensor] = []

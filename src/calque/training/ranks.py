@@ -122,6 +122,11 @@ class Ranks:
         self.any(False)
 
 
+def is_broken_connection(error: BaseException) -> bool:
+    """Whether another rank went away in the middle of what it was to send."""
+    return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
+
+
 @contextmanager
 def _told_elsewhere() -> Iterator[None]:
     """A connection that breaks means that another rank has ended, and said why."""

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 from calque.data.batch import Batch
-from calque.errors import RankError, TrainingError
+from calque.errors import RankError, ToldElsewhere, TrainingError
 from calque.models.model import Model
 from calque.tasks.translation import Loss
 from calque.training.history import History
 from calque.training.optimisers import build_optimiser, set_learning_rate
-from calque.training.ranks import Ranks
+from calque.training.ranks import Ranks, is_broken_connection
 from calque.training.seeds import stream_seed
 from calque.training.settings import Precision, TrainingConfig
 from calque.training.sharding import whole
@@ -112,6 +112,8 @@ class Updater:
                         losses[1] += found.objective.detach()
                         rewards += 0 if found.rewards is None else found.rewards
         except (RuntimeError, MemoryError) as error:
+            if self.is_sharded and is_broken_connection(error):
+                raise ToldElsewhere(f"another rank has ended: {error}") from error
             if not is_out_of_memory(error):
                 raise
             ran_out = True

@@ -84,7 +84,10 @@ def test_a_budget_fits_only_where_every_kind_of_batch_does(what: str, tmp_path: 
 
         return loss_of
 
-    found = [fitting._fits(built, pairs, BatchConfig(), 2048, loss_of=loss_with(room)) for room in (most, most - 1)]
+    found = [
+        fitting._fits(built, pairs, config=BatchConfig(), tokens=2048, loss_of=loss_with(room))
+        for room in (most, most - 1)
+    ]
     assert found == [True, False]
     assert all(one.grad is None for one in built.parameters())
 
@@ -171,3 +174,33 @@ def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path, monkeypa
 def test_free_memory_is_not_more_than_there_is() -> None:
     free = free_memory(torch.device("cpu"))
     assert 0 < free < 1 << 50
+
+
+@pytest.mark.parametrize(
+    ("files", "free"),
+    [
+        ({}, fitting.ASSUMED),
+        ({"proc/meminfo": "MemTotal:  900 kB\nMemAvailable:  500 kB\n"}, 500 * 1024),
+        ({"proc/meminfo": "MemAvailable:  500 kB\n", "limit": "max\n", "used": "7\n"}, 500 * 1024),
+        ({"proc/meminfo": "MemAvailable:  500 kB\n", "limit": "300000\n", "used": "100000\n"}, 200_000),
+        ({"proc/meminfo": "MemAvailable:  500 kB\n", "limit": "9000000\n", "used": "100000\n"}, 500 * 1024),
+        ({"proc/meminfo": "MemAvailable:  500 kB\n", "limit": "300000\n", "used": "400000\n"}, 0),
+    ],
+)
+def test_free_memory_is_what_the_system_and_its_container_leave(
+    files: dict[str, str], free: int, tmp_path: Path
+) -> None:
+    names = {"limit": "sys/fs/cgroup/memory.max", "used": "sys/fs/cgroup/memory.current"}
+    for name, text in files.items():
+        path = tmp_path / names.get(name, name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="ascii")
+    assert free_memory(torch.device("cpu"), root=tmp_path) == free
+
+
+@pytest.mark.parametrize(
+    ("most", "found"), [(9999, 6400), (6400, 6400), (6399, 4608), (5440, 4608), (5439, 3904), (1, LEAST)]
+)
+def test_what_was_tried_leaves_room_where_the_first_budget_was_too_large(most: int, found: int) -> None:
+    """Budgets of 6,400, 5,440, 4,608 …, each 85 % of the one before in whole 64s."""
+    assert fitting._tried(6400, fits=lambda tokens: tokens <= most) == found

@@ -1,5 +1,6 @@
-"""Adam and AdamW against their papers' equations, and their state on disk."""
+"""Optimisers against their papers' equations, and their state on disk."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
@@ -22,6 +23,7 @@ from calque.training.settings import TrainingConfig
 
 KINDS = ["adam", "adamw"]
 ALL_KINDS = get_args(OptimiserConfig.model_fields["kind"].annotation)
+SMALL = 1e-3  # with which SGD stays where it began
 OTHERS = {
     "learning_rate": 0.5,
     "beta1": 0.8,
@@ -53,10 +55,10 @@ def config(kind: str, **values: Any) -> OptimiserConfig:
     return OptimiserConfig(kind=kind, learning_rate=0.1, weight_decay=0.01, **values)
 
 
-def take_steps(model: Small, optimiser: torch.optim.Optimizer, numbers: range) -> None:
+def take_steps(model: Small, optimiser: torch.optim.Optimizer, numbers: range, *, rate: float = 0.1) -> None:
     for number in numbers:
         model(torch.tensor([1.0, number], dtype=torch.float64)).backward()
-        set_learning_rate(optimiser, 0.1 / number)
+        set_learning_rate(optimiser, rate / number)
         optimiser.step()
         optimiser.zero_grad()
 
@@ -91,22 +93,63 @@ def test_updates_are_the_papers(kind: str) -> None:
         torch.testing.assert_close(parameter.detach(), values[name], rtol=0, atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+def with_momentum(gradient: Tensor, state: dict[str, Tensor]) -> Tensor:
+    """Polyak's heavy ball, as torch has it: the first step goes along its gradient."""
+    state["speed"] = 0.9 * state["speed"] + gradient if "speed" in state else gradient
+    return state["speed"]
+
+
+def by_accumulated_updates(gradient: Tensor, state: dict[str, Tensor]) -> Tensor:
+    """Zeiler 2012, algorithm 1: steps have the unit of the weights."""
+    nothing = torch.zeros_like(gradient)
+    state["gradients"] = 0.95 * state.get("gradients", nothing) + 0.05 * gradient**2
+    change = ((state.get("changes", nothing) + 1e-6) / (state["gradients"] + 1e-6)).sqrt() * gradient
+    state["changes"] = 0.95 * state.get("changes", nothing) + 0.05 * change**2
+    return change
+
+
+@pytest.mark.parametrize(
+    ("options", "change"),
+    [
+        ({"kind": "sgd"}, lambda gradient, _: gradient),
+        ({"kind": "sgd", "momentum": 0.9}, with_momentum),
+        ({"kind": "adadelta"}, by_accumulated_updates),
+    ],
+    ids=["sgd", "momentum", "adadelta"],
+)
+def test_updates_of_the_older_ones_are_the_papers(
+    options: dict[str, Any], change: Callable[[Tensor, dict[str, Tensor]], Tensor]
+) -> None:
+    """L2 adds to the gradient of matrices; vectors have none."""
+    model, mirror = Small(), Small()
+    take_steps(model, build_optimiser(config(**options), model), range(1, 6), rate=SMALL)
+    states: list[dict[str, Tensor]] = [{}, {}]
+    used = [mirror.matrix, mirror.vector]
+    for number in range(1, 6):
+        gradients = torch.autograd.grad(mirror(torch.tensor([1.0, number], dtype=torch.float64)), used)
+        with torch.no_grad():
+            for weight, gradient, state, decay in zip(used, gradients, states, (0.01, 0.0), strict=True):
+                weight -= SMALL / number * change(gradient + decay * weight, state)
+    for name, parameter in model.named_parameters():
+        torch.testing.assert_close(parameter, dict(mirror.named_parameters())[name], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", ALL_KINDS)
 @pytest.mark.parametrize("stop", [1, 4])
 def test_going_on_from_a_file_is_as_if_never_stopped(kind: str, stop: int, tmp_path: Path) -> None:
     whole = Small()
-    take_steps(whole, build_optimiser(config(kind), whole), range(1, 9))
+    take_steps(whole, build_optimiser(config(kind), whole), range(1, 9), rate=SMALL)
 
     begun = Small()
     optimiser = build_optimiser(config(kind), begun)
-    take_steps(begun, optimiser, range(1, stop))
+    take_steps(begun, optimiser, range(1, stop), rate=SMALL)
     save_file(optimiser_tensors(optimiser, begun), tmp_path / "optimiser.safetensors")
 
     resumed = Small()
     resumed.load_state_dict(begun.state_dict())
     restored = build_optimiser(config(kind), resumed)
     restore_optimiser(restored, resumed, load_file(tmp_path / "optimiser.safetensors"))
-    take_steps(resumed, restored, range(stop, 9))
+    take_steps(resumed, restored, range(stop, 9), rate=SMALL)
     for name, parameter in whole.named_parameters():
         assert torch.equal(parameter, dict(resumed.named_parameters())[name]), name
 

@@ -25,6 +25,16 @@ def test_pictures_are_drawn_also_of_odd_runs(tmp_path: Path) -> None:
     assert draw_curves(tmp_path)  # a second time is fine
 
 
+def test_every_panel_has_its_curves(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    write(tmp_path, {**TRAIN, "padding": 0.1, "skipped": 1}, {**VALID, "chrf": 9.0})
+    (tmp_path / "lengths.json").write_text('{"source": [0, 3, 4], "target": [1, 2, 4]}', encoding="ascii")
+    assert draw_curves(tmp_path)
+    picture = (tmp_path / "plots" / "training.svg").read_text(encoding="utf-8")
+    curves = ("training, with", "validation, without", "BLEU", "chrF", "exact match", "learning rate", "gradient norm")
+    assert [name for name in (*curves, "padding", "updates left out", "source", "target") if name not in picture] == []
+
+
 def test_an_objective_of_its_own_has_a_curve(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for objective, is_drawn in ((2.0, False), (2.5, True)):

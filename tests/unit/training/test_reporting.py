@@ -3,6 +3,7 @@
 import errno
 import os
 import pty
+import re
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -19,13 +20,33 @@ def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
         reporter.say("one [bold]", "two é")
         reporter.begin(0)
         reporter.advance(1)
-        reporter.pace(Pace(1, 0, 2.5, 1e-3, 1234.5))
+        reporter.pace(Pace(1, 0, 2.5, 1e-3, 1234.5, padding=0.04))
     captured = capsys.readouterr()
     assert captured.out == ""
     assert captured.err == "one [bold]\ntwo é\n"  # no markup, and no bar where nobody watches
     log = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 1)[1] for line in log[:2]] == ["one [bold]", "two é"]
-    assert "loss 2.500" in log[2]
+    assert log[2].split(" ", 1)[1] == "step 1 · epoch 1 · loss 2.500 · 1,234 tok/s · padding 4% · rate 1.00e-03"
+
+
+def test_a_bar_tells_loss_speed_padding_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal; 96 steps to go, each in the three seconds of those before, are four minutes and 48 seconds."""
+    ours, theirs = pty.openpty()
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "140")
+    now = [0.0]
+    with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
+        monkeypatch.setattr(sys, "stderr", terminal)
+        with Reporter(None, steps=100) as reporter:
+            monkeypatch.setattr(reporter._bar, "get_time", lambda: now[0])
+            reporter.begin(0)
+            for step in range(1, 5):
+                now[0] += 3.0
+                reporter.advance(step)
+            reporter.pace(Pace(4, 0, 2.5, 1e-3, 1234.5, padding=0.04, skipped=2))
+    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(ours, 1 << 16).decode())
+    os.close(ours)
+    assert "step 4/100 · loss 2.500 · 1,234 tok/s · padding 4% · 2 left out · 04:48 left" in shown
 
 
 def test_a_long_line_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
