@@ -78,6 +78,7 @@ def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> di
             "chosen": run,
             "candidates": {each: of_runs(out, each, "scores", "bleu_lowercased") for each in rows[name].of},
             "greedy": greedily(out, run),
+            "objective": made_small(out, run),
             "length": length(found, references),
             "seconds": of_runs(out, run, "training_seconds"),
             "against": {
@@ -89,8 +90,18 @@ def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> di
 
 def greedily(out: Path, run: str) -> list[float]:
     """What each seed's training said last of val: cased BLEU without a beam, so that no length penalty plays a part."""
-    journals = [read_journal(path) for path in sorted(out.glob(f"{run}-[0-9]*/metrics.jsonl"))]
-    return [float([line for line in each if line["kind"] == "valid"][-1]["bleu"]) for each in journals]
+    return [float([line for line in each if line["kind"] == "valid"][-1]["bleu"]) for each in journals(out, run)]
+
+
+def made_small(out: Path, run: str) -> list[tuple[float, float]]:
+    """The first and the last that each seed's training said of its objective."""
+    found = [[line["objective"] for line in each if "objective" in line] for each in journals(out, run)]
+    return [(values[0], values[-1]) for values in found if values]
+
+
+def journals(out: Path, run: str) -> list[list[dict[str, Any]]]:
+    """What each seed's training wrote down."""
+    return [read_journal(path) for path in sorted(out.glob(f"{run}-[0-9]*/metrics.jsonl"))]
 
 
 def length(tested: Sequence[Tested], references: Sequence[str]) -> float:
@@ -146,6 +157,11 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
         for row in kept.values()
         if len(row["candidates"]) > 1
     ]
+    objectives = [
+        f"- {row['told']}: " + ", ".join(f"{first:.3f} → {last:.3f}" for first, last in row["objective"])
+        for row in kept.values()
+        if row["objective"]
+    ]
     signatures = next(iter(kept.values()))["signatures"]
     parts = [
         table(head, lines),
@@ -158,6 +174,8 @@ def page(kept: Mapping[str, Mapping[str, Any]]) -> str:
         "randomization with 10,000 trials, on all seeds' translations behind each other.",
         "The choices, by lowercased BLEU on val with the first seed:\n\n" + "\n".join(choices),
         told_by_penalty(kept),
+        "What training makes small, from the first line in `metrics.jsonl` to the last, seed by seed (minimum risk "
+        "alone: the expected risk of what is drawn):\n\n" + "\n".join(objectives),
         "\n".join(f"- {name}: `{one}`" for name, one in signatures.items()),
     ]
     return "\n\n".join(part for part in parts if part)
