@@ -88,7 +88,10 @@ def misfits(
         if is_hard:
             refuse(name, "model.decoder.attention.choice = 'hard'", "it looks at one drawn position alone")
         if data is not None and not data.aligned:
-            found.append(f"training.objective.{name} needs alignments: set data.train.alignments to a Pharaoh file")
+            found.append(
+                f"training.objective.{name} needs alignments: give a Pharaoh file as --alignments FILE, or as "
+                "alignments in [[data.train]]"
+            )
         if subwords is not None and subwords.kind != "fixed":
             refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments are kept for the store's pieces")
     return found

@@ -1,9 +1,15 @@
 """Compiled training: one graph for each of the plan's shapes."""
 
+import atexit
+import os
+import shutil
+import tempfile
+
 import torch
 
 from calque.models.model import Model
 
+SAID = "compiling: the first step of every shape takes longer, half a minute or more"
 GRAPHS = 64  # more than a plan has shapes, in the modes there are
 
 
@@ -16,3 +22,21 @@ def compile_shapes(model: Model, *, backend: str = "inductor") -> None:
     settings = torch._dynamo.config  # torch loads it when it is first asked for
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
     model.compile(backend=backend, dynamic=False)
+
+
+def is_compiler_error(error: BaseException) -> bool:
+    """Whether a graph could not be compiled."""
+    return any(one.__module__.startswith(("torch._dynamo.", "torch._inductor.")) for one in type(error).__mro__)
+
+
+def compile_afresh() -> None:
+    """Makes torch compile what comes in a folder of its own.
+
+    A compiler that was ended leaves half a file, or word of its failure, where torch looks for its result.
+    """
+    from torch._inductor.utils import clear_caches
+
+    folder = tempfile.mkdtemp(prefix="calque-compiled-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
+    clear_caches()

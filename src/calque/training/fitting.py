@@ -45,7 +45,7 @@ def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: Loss
     fitting = ranks * max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
     positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
     bounds = {
-        "so that an epoch has 20 batches": positions // BATCHES_AN_EPOCH,
+        "with more, an epoch would have fewer than 20 batches": positions // BATCHES_AN_EPOCH,
         "the most that is ever taken": MOST,
         f"{slope / 1024:.0f} KiB a position fill {SHARES[device.type]:.0%} of the free memory": fitting,
     }

@@ -14,6 +14,7 @@ from calque.data.batch import Batch, batches
 from calque.data.plan import Plan, Shard
 from calque.data.subwords import SubwordSampler
 from calque.errors import Interrupted, RankError, TrainingError
+from calque.training.compiling import SAID, compile_afresh, is_compiler_error
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
@@ -89,6 +90,8 @@ class Trainer:
             stream = self._batches()
             self.learner.model.train()
             self.stop_asked = stop_asked
+            if self.config.compile and not self._is_over():
+                reporter.say(SAID)
             if is_owed:
                 self._finish_step()
             while not self._is_over():
@@ -148,7 +151,7 @@ class Trainer:
     def _step(self, parts: list[Batch]) -> None:
         step = self.progress.step + 1
         try:
-            self.learner.step(parts, rate=self._rate(step))
+            self._take(parts, rate=self._rate(step))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -157,6 +160,17 @@ class Trainer:
                 "or the moving average; the last checkpoint is intact; resume where more memory is free, or begin "
                 "another run with a smaller model, training.optimiser.kind = 'sgd' or training.ema = 0"
             ) from error
+
+    def _take(self, parts: list[Batch], *, rate: float) -> None:
+        """The next step; a second time where the compiler failed, as it does when Ctrl-C, or a kill before, ends it."""
+        try:
+            self.learner.step(parts, rate=rate)
+        except RuntimeError as error:
+            if not (self.config.compile and is_compiler_error(error)):
+                raise
+            self.learner.updater.optimiser.zero_grad(set_to_none=True)
+            compile_afresh()
+            self.learner.step(parts, rate=rate)
 
     def _rate(self, step: int) -> float:
         share = rate_at(self.config.schedule, step=step, steps=self.config.steps, drops=self.progress.drops)
@@ -204,7 +218,8 @@ class Trainer:
             raise TrainingError(
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
                 f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were left out, and the state "
-                f"before them is saved; try a lower training.optimiser.learning_rate, a longer warm-up, or other data"
+                "before them is saved; lower training.optimiser.learning_rate or lengthen the warm-up in config.toml "
+                "and resume; where that ends in its first step too, the weights are beyond help: begin another run"
             )
 
     def _write_metrics(self) -> None:

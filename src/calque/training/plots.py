@@ -27,8 +27,9 @@ def draw_curves(run: Path) -> bool:
     _curve(loss, valid, "loss", label="validation, without", marker="o")
     if any(line.get("objective", line["loss"]) != line["loss"] for line in train):
         _curve(loss, train, "objective", label="training, all that is made small")
-    for key, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("exact_match", "exact match, %")):
-        _curve(scores, valid, key, label=label, marker="o")
+    for key, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER"), ("exact_match", "exact match, %")):
+        if any(key in line for line in valid):
+            _curve(scores, valid, key, label=label, marker="o")
     _curve(rate, train, "learning_rate", label="learning rate")
     _curve(norm, train, "gradient_norm", label="gradient norm, before clipping")
     _curve(padding, train, "padding", label="padding, share of positions")

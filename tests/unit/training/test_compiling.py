@@ -1,9 +1,11 @@
 """Compiled runs learn what plain ones do, can be resumed exactly, and leave a model that knows nothing of it."""
 
 import hashlib
+import os
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from calque.training import learner
 from calque.training.compiling import compile_shapes
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
+from calque.training.update import Updater
 from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -103,6 +106,34 @@ def test_every_shape_has_one_graph_whatever_is_dropped(
     interrupted(values, tmp_path / "stopped")
     resume(tmp_path / "stopped", quiet=True)
     assert digests(tmp_path / "stopped") == digests(whole)
+
+
+@pytest.mark.parametrize("times", [1, 2])
+def test_a_compiler_that_failed_once_begins_again(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C goes to all processes of a terminal, the compiler too. The step counts once; failing twice is told."""
+    monkeypatch.setattr(learner, "compile_shapes", lambda _model: None)  # what fails is told below
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "damaged"))
+    values = toy_values(
+        toy_corpus(tmp_path), "plain", *STATIC, *SHORT, "training.accumulate=2", "training.compile=true"
+    )
+    whole = train(values, run=tmp_path / "whole", quiet=True).folder
+    gradient, calls = Updater._gradient, []
+
+    def failing(self: Updater, *arguments: Any, **options: Any) -> Any:
+        calls.append((options["step"], os.environ["TORCHINDUCTOR_CACHE_DIR"]))
+        found = gradient(self, *arguments, **options)
+        if 2 <= len(calls) < 2 + times:
+            raise torch._dynamo.exc.BackendCompilerFailed(compile_shapes, RuntimeError("killed"), None)
+        return found
+
+    monkeypatch.setattr(Updater, "_gradient", failing)
+    if times == 1:
+        assert digests(train(values, run=tmp_path / "run", quiet=True).folder) == digests(whole)
+    else:
+        with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
+            train(values, run=tmp_path / "run", quiet=True)
+    assert [step for step, _ in calls[:3]] == [1, 2, 2]
+    assert calls[1][1] == str(tmp_path / "damaged") != calls[2][1]
 
 
 def test_exact_shapes_are_refused(tmp_path: Path) -> None:

@@ -27,11 +27,20 @@ def test_pictures_are_drawn_also_of_odd_runs(tmp_path: Path) -> None:
 
 def test_every_panel_has_its_curves(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
-    write(tmp_path, {**TRAIN, "padding": 0.1, "skipped": 1}, {**VALID, "chrf": 9.0})
+    write(tmp_path, {**TRAIN, "padding": 0.1, "skipped": 1}, {**VALID, "chrf": 9.0, "ter": 80.0})
     (tmp_path / "lengths.json").write_text('{"source": [0, 3, 4], "target": [1, 2, 4]}', encoding="ascii")
     assert draw_curves(tmp_path)
     picture = (tmp_path / "plots" / "training.svg").read_text(encoding="utf-8")
-    curves = ("training, with", "validation, without", "BLEU", "chrF", "exact match", "learning rate", "gradient norm")
+    curves = (
+        "training, with",
+        "validation, without",
+        "BLEU",
+        "chrF",
+        "TER",
+        "exact match",
+        "learning rate",
+        "gradient norm",
+    )
     assert [name for name in (*curves, "padding", "updates left out", "source", "target") if name not in picture] == []
 
 
