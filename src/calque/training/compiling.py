@@ -1,6 +1,7 @@
 """Compiled training: one graph for each of the plan's shapes."""
 
 import atexit
+import importlib
 import os
 import shutil
 import tempfile
@@ -34,9 +35,7 @@ def compile_afresh() -> None:
 
     A compiler that was ended leaves half a file, or word of its failure, where torch looks for its result.
     """
-    from torch._inductor.utils import clear_caches
-
     folder = tempfile.mkdtemp(prefix="calque-compiled-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-    clear_caches()
+    importlib.import_module("torch._inductor.utils").clear_caches()  # loaded only where something is compiled
