@@ -10,7 +10,7 @@ import torch
 
 from calque.models.model import Model
 
-SAID = "compiling: the first step of every shape takes longer, half a minute or more"
+SAID = "compiling: the first step of every shape takes longer"
 GRAPHS = 64  # more than a plan has shapes, in the modes there are
 
 

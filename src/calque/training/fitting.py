@@ -98,7 +98,7 @@ def _largest(store: Store, *, config: BatchConfig, tokens: int) -> Batch:
 def _extremes(store: Store, *, config: BatchConfig, tokens: int) -> Iterator[Batch]:
     """Of the first batches of a plan with that budget the fullest, that of the most and that of the longest sentences.
 
-    Kernels take room of their own, some by the sentence: the fullest batch is not always the one that needs most.
+    Kernels take room of their own: on a GPU a batch of many short sentences needed more than the fullest one.
     """
     plan = Plan(store, config=config.model_copy(update={"tokens": tokens}), seed=0)
     first = [*islice(plan.batches(0), 200)]
