@@ -14,9 +14,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from calque.layers.agreement import agreement
 from calque.layers.copying import mixture_loss
-from calque.tasks.consistency import divergence
+from calque.objectives.r_drop import agreement, divergence
 
 ALPHA, SMOOTHING = 5.0, 0.1
 

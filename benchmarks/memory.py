@@ -100,8 +100,8 @@ def _measure(lines: int, *, folder: Path, workers: int | None) -> Measured:
 def _work(folder: Path, *, workers: int | None) -> None:
     """What is measured: preparing, an epoch of either plan, then training as `calque train` does it."""
     from calque.data.batch import batches
+    from calque.data.batching import BatchConfig, Plan
     from calque.data.corpora import DataConfig, FilesConfig
-    from calque.data.plan import BatchConfig, Plan
     from calque.data.prepare import prepare
     from calque.text import SentencePieceConfig
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from calque.training.ranks import joined_ranks
+from calque.training.distributed import joined_ranks
 
 
 def loopback_bytes() -> int:

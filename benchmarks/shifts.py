@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calque.data.corpora import FilesConfig, TsvConfig, read_blocks
-from calque.data.lineup import by_line
+from calque.data.misalignment import Shift, by_line, find_shifts
 from calque.data.pairs import parse
-from calque.data.shifts import Shift, find_shifts
 
 Array = NDArray[Any]
 

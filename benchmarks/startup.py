@@ -14,7 +14,7 @@ STARTS = {
     "import calque": ["-c", "import calque"],
     "calque --help": ["-m", "calque", "--help"],
     "import torch": ["-c", "import torch"],
-    "import calque.translator": ["-c", "import calque.translator"],
+    "import calque.engine": ["-c", "import calque.engine"],
 }
 
 

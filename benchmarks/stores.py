@@ -40,6 +40,7 @@ def train_on(store: Store, *, folder: Path, steps: int) -> None:
     """Trains a small model on a store."""
     import torch
 
+    from calque.engine import Translator
     from calque.models.model import Model, Sizes
     from calque.models.systems import SYSTEMS
     from calque.search.settings import SearchConfig
@@ -50,7 +51,6 @@ def train_on(store: Store, *, folder: Path, steps: int) -> None:
     from calque.training.reporting import Reporter
     from calque.training.settings import TrainingConfig
     from calque.training.validation import ValidationSet
-    from calque.translator import Translator
 
     torch.set_num_threads(1)
     words = WordsTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(PIECES - len(SPECIAL)))]))

@@ -52,12 +52,12 @@ def measure(threads: int, *, seconds: float) -> float:
     import torch
 
     from calque.data.batch import batches
+    from calque.data.batching import BatchConfig, Plan
     from calque.data.phrasebook import phrasebook
-    from calque.data.plan import BatchConfig, Plan
     from calque.data.store import store_of
     from calque.models.model import Model, Sizes
     from calque.models.systems import SYSTEMS
-    from calque.tasks.translation import loss_of
+    from calque.objectives.cross_entropy import loss_of
     from calque.text import CharactersConfig, train_tokenizers
     from calque.training.optimisers import OptimiserConfig, build_optimiser
 

@@ -20,10 +20,10 @@ from variants import Setting
 import calque
 from calque.config import read_toml
 from calque.data.lines import open_text
+from calque.devices import DeviceName
+from calque.engine import Translator
 from calque.evaluation.metrics import score_translations
 from calque.training.journal import read_journal
-from calque.translator import Translator
-from calque.translator.devices import DeviceName
 
 BATCH_TOKENS = 16_000  # source positions translated together: it changes the speed alone
 
@@ -94,7 +94,7 @@ def _main() -> None:
     if len(sources) != len(references):
         sys.exit(f"{given.source} has {len(sources):,} lines, {given.reference} {len(references):,}")
     alone = calque.load(given.run, device=given.device)
-    translator = alone.beside([calque.load(each, device=given.device) for each in given.others])
+    translator = alone.with_ensemble([calque.load(each, device=given.device) for each in given.others])
     tried, translations = [], []
     for each in given.settings or [Setting(5, None)]:
         started = time.monotonic()

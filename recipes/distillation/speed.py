@@ -25,7 +25,7 @@ from fleet import say, write_json
 from judge import read_lines
 
 import calque
-from calque.translator import Translator
+from calque.engine import Translator
 
 
 class Way(NamedTuple):
@@ -64,7 +64,7 @@ def _wait(way: Way) -> None:
 
 def _load(paths: str, *, device: Any) -> Translator:
     first, *others = (calque.load(path, device=device) for path in paths.split(","))
-    return first.beside(others)
+    return first.with_ensemble(others)
 
 
 def _main() -> None:

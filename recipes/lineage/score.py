@@ -23,10 +23,10 @@ from fleet import write_json
 import calque
 from calque.config import read_toml
 from calque.data.fingerprint import digest
+from calque.devices import DeviceName
+from calque.engine import Translator
 from calque.evaluation.metrics import bleu, score_translations
 from calque.training.journal import read_journal
-from calque.translator import Translator
-from calque.translator.devices import DeviceName
 
 RESULT = "result.json"
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import torch
 
 import calque
+from calque.engine import Translator
 from calque.errors import CalqueError
-from calque.translator import Translator
 
 
 class Asked(NamedTuple):

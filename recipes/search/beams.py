@@ -16,8 +16,8 @@ from asking import asked
 from sentences import TEST, VALID, Pairs, append_rows, made_with, read_pairs, read_rows, scored
 from together import translate_together
 
+from calque.engine import Translator
 from calque.search.settings import SearchConfig
-from calque.translator import Translator
 
 RESULTS = "results.jsonl"
 BEAMS = (1, 2, 4, 8, 16, 32)

@@ -28,13 +28,13 @@ from sentences import append_rows, made_with, read_lines
 from torch import Tensor
 
 import calque
+from calque.engine import DEVICES, MARKS, PRECISIONS, Translator, pad_source
+from calque.engine.ensemble import begin
+from calque.engine.forced_decoding import Answer, read_back
 from calque.search.beam import Expansion, Extended, Goal, Live, Widest, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
-from calque.translator import DEVICES, MARKS, PRECISIONS, Translator, pad_source
-from calque.translator.company import begin
-from calque.translator.reading import Answer, read_back
 
 SENTENCES = 200
 SIZES = (3, 32, SENTENCES)  # of batches, beside those of one
@@ -101,8 +101,8 @@ class Traced:
         self.steps.append((rows, grown))
         return grown, (rows, own)
 
-    def lacking(self, memory: Any) -> Tensor | None:
-        return self.inner.lacking(memory[1])
+    def missing_phrase(self, memory: Any) -> Tensor | None:
+        return self.inner.missing_phrase(memory[1])
 
     def of(self, sentence: int) -> list[Seen]:
         """The steps of one sentence of the batch."""

@@ -14,9 +14,9 @@ from asking import asked
 from sentences import TEST, Pairs, append_rows, made_with, read_pairs, read_rows, scored
 from together import batches, counted
 
+from calque.engine import MARKS, Translator
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
-from calque.translator import MARKS, Translator
 
 RESULTS = "stopping.jsonl"
 BEAMS = (5, 16)

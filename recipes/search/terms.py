@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 from asking import asked
 from sentences import TEST, Pairs, made_with, read_lines, read_pairs, scored
 
+from calque.engine import OutputOptions, Request, Translator
+from calque.engine.forced_decoding import Answer, read_back
 from calque.evaluation.alignment import Link, align, words_of
-from calque.translator import Request, Translator, Wishes
-from calque.translator.reading import Answer, read_back
 
 BEAM = 10
 ROUND = 250  # sentences
@@ -106,7 +106,7 @@ def reference_terms(translator: Translator, pairs: Pairs) -> list[list[Term]]:
     return results
 
 
-def lacking(requests: Sequence[Sequence[Term]], translations: Sequence[str]) -> list[dict[str, str]]:
+def missing_phrase(requests: Sequence[Sequence[Term]], translations: Sequence[str]) -> list[dict[str, str]]:
     """Every required word that is not in its translation."""
     return [
         {"word": term.target, "translation": translation}
@@ -131,9 +131,9 @@ def one_round(translator: Translator, pairs: Pairs, *, forbidden: Sequence[str])
     seconds: dict[str, float] = {}
     search = translator.search.model_copy(update={"beam": BEAM})
 
-    def translated(name: str, requests: Sequence[Request], wishes: Wishes = Wishes()) -> list[str]:  # noqa: B008
+    def translated(name: str, requests: Sequence[Request], options: OutputOptions = OutputOptions()) -> list[str]:  # noqa: B008
         started = time.process_time()
-        found = [each.text for each in translator.stream(requests, search=search, wishes=wishes)]
+        found = [each.text for each in translator.stream(requests, search=search, options=options)]
         seconds[name] = time.process_time() - started
         return found
 
@@ -148,7 +148,7 @@ def one_round(translator: Translator, pairs: Pairs, *, forbidden: Sequence[str])
         for text, each in zip(pairs.sources, terms, strict=True)
     ]
     required = translated("required", asked)
-    without = translated("forbidden", free, Wishes(forbidden=tuple(forbidden)))
+    without = translated("forbidden", free, OutputOptions(forbidden=tuple(forbidden)))
     return Round(plain, required, without, seconds, terms)
 
 
@@ -156,10 +156,10 @@ def summary(rounds: Sequence[Round], pairs: Pairs, *, forbidden: Sequence[str]) 
     """What terms.json tells."""
     plain, required, without = ([text for each in rounds for text in each[way]] for way in range(3))
     terms = [each for one in rounds for each in one.terms]
-    asked = [place for place, each in enumerate(terms) if lacking([each], [plain[place]])]
+    asked = [place for place, each in enumerate(terms) if missing_phrase([each], [plain[place]])]
     ways = {"plain": plain, "required": required, "forbidden": without}
     words = sum(map(len, terms))
-    unmet = lacking(terms, required)
+    unmet = missing_phrase(terms, required)
     return {
         "sentences": len(plain),
         "rounds": len(rounds),
@@ -174,7 +174,7 @@ def summary(rounds: Sequence[Round], pairs: Pairs, *, forbidden: Sequence[str]) 
             "words": words,
             "sentences": sum(map(bool, terms)),
             "sentences_where_asked": len(asked),
-            "there_without": words - len(lacking(terms, plain)),
+            "there_without": words - len(missing_phrase(terms, plain)),
             "there": words - len(unmet),
             "failures": unmet,
             "examples": [[*term] for place in asked[:10] for term in terms[place]],

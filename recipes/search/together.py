@@ -11,13 +11,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import torch
 from torch import Tensor
 
+from calque.engine import MARKS, Translator, pad_source
+from calque.engine.ensemble import Begun, begin
 from calque.search.beam import Extended, Goal, Live, Widest, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.scoring import Known, Score
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
-from calque.translator import MARKS, Translator, pad_source
-from calque.translator.company import Begun, begin
 
 Tokens = tuple[int, ...]
 
@@ -47,7 +47,7 @@ class Together:
         self.rows, self.ended = memory, grown.ended
         return grown, memory
 
-    def lacking(self, memory: Tensor) -> None:
+    def missing_phrase(self, memory: Tensor) -> None:
         return None
 
     def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, known: Known) -> Tensor:

@@ -21,9 +21,9 @@ from calque.errors import (
 )
 
 if TYPE_CHECKING:
+    from calque.engine import Candidate, OutputOptions, Request, Translation, Translator, load
     from calque.experiment import Experiment, Run, resume, train
     from calque.search.settings import SearchConfig
-    from calque.translator import Candidate, Request, Translation, Translator, Wishes, load
 
 __version__ = "0.1.0"
 
@@ -35,6 +35,7 @@ __all__ = [
     "Experiment",
     "FolderError",
     "Interrupted",
+    "OutputOptions",
     "Request",
     "Run",
     "SearchConfig",
@@ -43,7 +44,6 @@ __all__ = [
     "Translation",
     "Translator",
     "UserError",
-    "Wishes",
     "__version__",
     "load",
     "resume",
@@ -53,7 +53,7 @@ __all__ = [
 _HOMES = {
     **dict.fromkeys(["Experiment", "Run", "resume", "train"], "calque.experiment"),
     "SearchConfig": "calque.search.settings",
-    **dict.fromkeys(["Candidate", "Request", "Translation", "Translator", "Wishes", "load"], "calque.translator"),
+    **dict.fromkeys(["Candidate", "Request", "Translation", "Translator", "OutputOptions", "load"], "calque.engine"),
 }
 
 

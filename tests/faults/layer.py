@@ -165,8 +165,8 @@ class _Torn:
 
 def _patch_safetensors(layer: Layer) -> None:
     """Its writes come out of Rust, unseen: before it, with half a file, and with all of it."""
+    from calque.engine import folder
     from calque.training import checkpoints
-    from calque.translator import folder
 
     real = checkpoints.save_file
 

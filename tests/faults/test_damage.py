@@ -11,9 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import seed as seeded
 from hypothesis import strategies as st
 
+from calque.engine import load
 from calque.errors import FolderError
 from calque.training.checkpoints import newest_checkpoint
-from calque.translator import load
 from tests.conftest import Answer
 from tests.faults.conftest import Scenes, Tally
 from tests.faults.runs import Warm, differences, families, killing

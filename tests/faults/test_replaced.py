@@ -13,7 +13,7 @@ import os, sys
 os.fsync = lambda _: None
 from pathlib import Path
 import torch
-import calque.translator  # what the layer patches: imported once, not in every fork
+import calque.engine  # what the layer patches: imported once, not in every fork
 from calque.folders import writing
 from calque.training.checkpoints import Snapshot, newest_checkpoint, prune_checkpoints, save_checkpoint
 from tests.faults.layer import Fault, install

@@ -163,7 +163,7 @@ def test_a_batch_that_does_not_fit_is_taken_in_parts(family: str, tmp_path: Path
     assert any("parts" in line for path in run.folder.glob("*.jsonl") for line in read_journal(path))
 
 
-@pytest.mark.skipif(DEVICE == "cpu", reason="tests/unit/training/test_fitting.py has the CPU's")
+@pytest.mark.skipif(DEVICE == "cpu", reason="tests/unit/training/test_batch_size.py has the CPU's")
 @pytest.mark.usefixtures("little_memory")
 def test_the_largest_batch_that_fits_is_found_and_kept(tmp_path: Path) -> None:
     many = toy_corpus(tmp_path / "many", pairs=40_000, longest=20)

@@ -157,10 +157,9 @@ def _agree() -> dict[str, Any]:
     import torch
 
     from calque.models.model import Model, ModelConfig, Sizes
-    from calque.training import ranks as module
-    from calque.training.history import History
+    from calque.training import distributed as module
     from calque.training.settings import TrainingConfig
-    from calque.training.update import Updater
+    from calque.training.update import MemorySplits, Updater
     from tests.conftest import FAMILIES
 
     with module.joined_ranks() as ranks:
@@ -170,7 +169,7 @@ def _agree() -> dict[str, Any]:
         )
         model = Model(config, sizes=Sizes(8, 8, joint=True))
         updater = Updater(
-            model, config=TrainingConfig(), seed=1, loss_of=_no_loss, ranks=ranks, history=History(Path("nowhere"))
+            model, config=TrainingConfig(), seed=1, loss_of=_no_loss, ranks=ranks, history=MemorySplits(Path("nowhere"))
         )
         unused, used = updater.learning[:2]
         used.grad = torch.full_like(used, own)

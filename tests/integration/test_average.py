@@ -7,11 +7,11 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from calque.engine import load
 from calque.experiment import train
 from calque.training.checkpoints import scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.lock import run_lock
-from calque.translator import load
 from tests.conftest import Answer, toy_corpus, toy_values
 
 

@@ -18,9 +18,9 @@ from rich.text import Text
 import calque
 from calque.commands.main import app
 from calque.config import check, read_toml, to_toml, to_values
+from calque.engine import load, save_model
 from calque.experiment import Experiment
 from calque.models.systems import SYSTEMS, system_model
-from calque.translator import load, save_model
 from tests.conftest import Answer, toy_corpus, toy_values
 
 pytestmark = pytest.mark.usefixtures("unplotted")

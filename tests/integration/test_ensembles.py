@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 import calque
+from calque.engine import Candidate, OutputOptions, Request, Translation
+from calque.engine.noisy_channel import rerank
 from calque.evaluation.confidence import Confidence
 from calque.experiment import train
-from calque.translator import Candidate, Request, Translation, Wishes
-from calque.translator.channel import ranked_again
 from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values, without_plots
 
 
@@ -47,11 +47,11 @@ LINES = ["a b c", "h g f e", "", "b b a"]
 
 def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
     one, two = calque.load(runs["one"]), calque.load(runs["two"])
-    both = one.beside([two])
+    both = one.with_ensemble([two])
     found = both.translate(LINES)
     assert len(found) == len(LINES)
-    assert one.beside([one]).translate(LINES) == one.translate(LINES), "with itself it is itself"
-    assert found == two.beside([one]).translate(LINES), "the order does not matter"
+    assert one.with_ensemble([one]).translate(LINES) == one.translate(LINES), "with itself it is itself"
+    assert found == two.with_ensemble([one]).translate(LINES), "the order does not matter"
     geometric = one.search.model_copy(update={"ensemble": "log-probabilities"})
     assert len(list(both.stream(LINES, search=geometric))) == len(LINES)
 
@@ -59,9 +59,9 @@ def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
 def test_strangers_are_refused(runs: dict[str, Path]) -> None:
     one, stranger = calque.load(runs["one"]), calque.load(runs["stranger"])
     with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
-        one.beside([stranger])
+        one.with_ensemble([stranger])
     with pytest.raises(calque.FolderError, match="language model: its pieces are not those"):
-        one.beside(language=stranger)
+        one.with_ensemble(language=stranger)
     half = calque.Translator(
         one.model,
         one.tokenizers._replace(source=stranger.tokenizers.source),
@@ -69,12 +69,12 @@ def test_strangers_are_refused(runs: dict[str, Path]) -> None:
         search=one.search,
     )
     with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
-        one.beside([half])
+        one.with_ensemble([half])
 
 
 def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None:
     one, language = calque.load(runs["one"]), calque.load(runs["language"])
-    fused = one.beside(language=language)
+    fused = one.with_ensemble(language=language)
     nothing = one.search.model_copy(update={"language_weight": 0.0})
     assert [each.text for each in fused.stream(LINES, search=nothing)] == one.translate(LINES)
     search = one.search.model_copy(update={"language_weight": 0.5, "length_penalty": 0.0, "beam": 3})
@@ -88,9 +88,9 @@ def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None
 def test_pieces_cost_what_all_models_together_say(runs: dict[str, Path], mean: str) -> None:
     """Scoring agrees with search, and the log-probabilities of pieces with the whole's."""
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
-    for joined in (one.beside([two]), one.beside([two], language=language)):
+    for joined in (one.with_ensemble([two]), one.with_ensemble([two], language=language)):
         joined.search = one.search.model_copy(update={"ensemble": mean, "language_weight": 0.4})
-        for line, found in zip(LINES, joined.stream(LINES, nbest=2, wishes=Wishes(detail=True)), strict=True):
+        for line, found in zip(LINES, joined.stream(LINES, nbest=2, options=OutputOptions(detail=True)), strict=True):
             for each in found.candidates if line else []:
                 assert each.detail is not None
                 assert sum(each.detail.log_probs) == pytest.approx(each.log_prob, abs=1e-4)
@@ -112,7 +112,7 @@ def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
     search = one.search.model_copy(update={"beam": 4, "channel_weight": 0.7, "prior_weight": 0.3})
     sources = ["a b c", "", "c d e f"]
     listed = list(one.stream(sources, search=search, nbest=4))
-    again = list(ranked_again(listed, sources, reverse=reverse, language=language, search=search))
+    again = list(rerank(listed, sources, reverse=reverse, language=language, search=search))
     for source, translation, before in zip(sources, again, listed, strict=True):
         order = [(each.cut, -each.score) for each in translation.candidates]
         assert order == sorted(order)
@@ -126,7 +126,7 @@ def test_the_empty_candidate_pays_as_every_other(runs: dict[str, Path]) -> None:
     one, reverse, language = (calque.load(runs[name]) for name in ("one", "reverse", "language"))
     search = one.search.model_copy(update={"channel_weight": 1.0, "prior_weight": 0.5})
     listed = [Translation([Candidate("g f e d c", -4.0, -4.0, cut=False), Candidate("", -5.0, -5.0, cut=False)])]
-    (again,) = ranked_again(listed, ["c d e f g"], reverse=reverse, language=language, search=search)
+    (again,) = rerank(listed, ["c d e f g"], reverse=reverse, language=language, search=search)
     for each in again.candidates:
         (back,), (prior,) = reverse.score([each.text], ["c d e f g"]), language.score([each.text], [each.text])
         expected = each.log_prob + back.log_prob + 0.5 * prior.log_prob
@@ -140,10 +140,10 @@ def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) ->
     requests = [Request("a b c d e"), Request("d a e g", required=("h", "e")), Request("c d", required=("a b c d",))]
     sources = [each.text for each in requests]
     listed = list(one.stream(requests, search=search, nbest=8))
-    again = list(ranked_again(listed, sources, reverse=reverse, language=None, search=search))
+    again = list(rerank(listed, sources, reverse=reverse, language=None, search=search))
     changed = 0
     for before, after in zip(listed, again, strict=True):
-        marks = [(each.cut, each.lacking) for each in after.candidates]
+        marks = [(each.cut, each.missing_phrase) for each in after.candidates]
         assert marks == sorted(marks)
         changed += [each.score for each in after.candidates] != sorted(
             (each.score for each in after.candidates), reverse=True
@@ -154,26 +154,29 @@ def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) ->
 
 def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
-    at_once, chained = one.beside([two], language=language), one.beside([two]).beside(language=language)
-    assert chained.company == at_once.company == one.beside(language=language).beside([two]).company
+    at_once, chained = (
+        one.with_ensemble([two], language=language),
+        one.with_ensemble([two]).with_ensemble(language=language),
+    )
+    assert chained.company == at_once.company == one.with_ensemble(language=language).with_ensemble([two]).company
     assert [each.candidates[0].score for each in chained.stream(LINES)] == [
         each.candidates[0].score for each in at_once.stream(LINES)
     ]
     with pytest.raises(calque.ConfigError, match="a language model beside this translator already"):
-        at_once.beside(language=language)
+        at_once.with_ensemble(language=language)
     with pytest.raises(calque.ConfigError, match="name all of them at once"):
-        one.beside([two.beside([one])])
+        one.with_ensemble([two.with_ensemble([one])])
 
 
 def test_the_loss_is_what_all_models_together_say(runs: dict[str, Path]) -> None:
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     sources, targets = ["a b c", "d e"], ["c b a", "e d e"]
-    for joined in (one.beside([two]), one.beside([two], language=language)):
+    for joined in (one.with_ensemble([two]), one.with_ensemble([two], language=language)):
         scored = list(joined.score(sources, targets))
         total, pieces = sum(each.log_prob for each in scored), sum(len(each.log_probs) for each in scored)
         assert joined.loss(sources, targets) == pytest.approx(-total / pieces, rel=1e-6)
         assert abs(joined.loss(sources, targets) - one.loss(sources, targets)) > 1e-3
-    assert one.beside([one]).loss(sources, targets) == pytest.approx(one.loss(sources, targets), rel=1e-5)
+    assert one.with_ensemble([one]).loss(sources, targets) == pytest.approx(one.loss(sources, targets), rel=1e-5)
 
 
 def test_confidence_is_of_the_models_own_probabilities(runs: dict[str, Path]) -> None:
@@ -181,14 +184,14 @@ def test_confidence_is_of_the_models_own_probabilities(runs: dict[str, Path]) ->
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
     search = one.search.model_copy(update={"language_weight": 1.0})
-    found = list(one.beside(language=language).stream(LINES, search=search, nbest=2))
+    found = list(one.with_ensemble(language=language).stream(LINES, search=search, nbest=2))
     for line, translation in zip(LINES, found, strict=True):
         for each in translation.candidates if line else []:
             (own,) = one.score([line], [each.text])
             mean = own.log_prob / len(own.log_probs)
             assert each.cut or each.confidence == pytest.approx(1 + mean / 20, abs=1e-4)
             assert each.log_prob < own.log_prob - 0.1
-    assert one.beside([two]).beside(language=language).confidence is None
+    assert one.with_ensemble([two]).with_ensemble(language=language).confidence is None
 
 
 @pytest.mark.parametrize("method", ["sample", "risk"])

@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 import calque
-from calque.commands.answering import Answering
-from calque.commands.resuming import Part
-from calque.commands.wishes import Requests
+from calque.commands.output import Part
 from calque.data.lines import Line
+from calque.engine import OutputOptions
+from calque.engine.constraint_files import Requests
+from calque.engine.pipeline import Pipeline
 from calque.experiment import train
-from calque.translator import Wishes
 from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
 from tests.integration.conftest import LINES
 
@@ -163,7 +163,7 @@ def test_an_output_that_another_process_writes_is_refused(
 def test_scores_come_window_by_window_and_a_failure_keeps_the_old_file(
     command: Command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calque.translator.translating.WINDOW", 2)
+    monkeypatch.setattr("calque.engine.translator.WINDOW", 2)
     source, output = tmp_path / "source", tmp_path / "output"
     source.write_bytes(b"a b\nb c\n\xff\n")
     output.write_bytes(b"old\n")
@@ -184,13 +184,13 @@ def test_what_is_drawn_for_a_line_does_not_depend_on_the_window(trained: Path) -
     changes = {"method": "sample", "temperature": 2.0, "source_limit": 4}
     search = translator.search.model_copy(update=changes)
     requests = Requests("in", prefixes=None, terms=None, inline=False)
-    answering = Answering(translator, search, requests, Wishes(), nbest=1, splits=True)
+    pipeline = Pipeline(translator, search, requests, OutputOptions(), nbest=1, splits=True)
     texts = ["a b c d e f g h a b", "c d e f", "h g f e d c", "b b a c"]
     lines = [Line(text, number, cut=False, invalid=None) for number, text in enumerate(texts, start=1)]
-    whole = [each.translation.text for each in answering.answers(lines)]
+    whole = [each.translation.text for each in pipeline.answers(lines)]
     for cut in (1, 2, 3):
         windows = (lines[:cut], lines[cut:])
-        assert [each.translation.text for window in windows for each in answering.answers(window)] == whole
+        assert [each.translation.text for window in windows for each in pipeline.answers(window)] == whole
     alone = translator.stream([texts[1]], search=search, first=1)
     assert next(alone).text == whole[1]
 

@@ -1,4 +1,4 @@
-"""`calque translate` and `calque score`: formats, wishes, sampling, and files that are finished after a kill."""
+"""`calque translate` and `calque score`: formats, options, sampling, and files that are finished after a kill."""
 
 import json
 import math
@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 import calque
+from calque.engine import OutputOptions
 from calque.experiment import train
-from calque.translator import Wishes
 from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
 from tests.integration.conftest import LINES
 
@@ -103,7 +103,7 @@ def test_a_phrase_that_is_not_there_is_told(command: Command, trained: Path, tmp
     prefixes.write_text("\n\n\n\nh h h\n", encoding="utf-8")
     options = ["--input", source, "--inline", "--prefixes", prefixes, "maximum=3", "no_repeat=1"]
     answer = command("translate", trained, *options, "--format", "jsonl", "--nbest", 2)
-    found = [{each["lacking"] for each in row["candidates"]} for row in rows(answer)]
+    found = [{each["missing_phrase"] for each in row["candidates"]} for row in rows(answer)]
     assert found == [{True}, {False}, {False}, {True}, {True}]
     told = [f"{source}: line {line}: the translation lacks a phrase that must appear in it" for line in (1, 4)]
     for format in ("jsonl", "tsv", "text"):
@@ -130,7 +130,7 @@ def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: 
 
 def test_a_line_in_parts_has_parts_as_long_as_the_lines_of_training(command: Command, trained: Path) -> None:
     """Far below source_limit; the model has seen 6 letters a line at the most."""
-    assert calque.load(trained).usual == (6, 1)
+    assert calque.load(trained).length_profile == (6, 1)
     line, part = " ".join("abcdefgh" * 9), " ".join("abcdefgh" * 9)[: 2 * 6 - 1]
     whole = command("translate", trained, "--long", "split", "--format", "jsonl", stdin=f"{line}\n".encode())
     assert (whole.code, whole.err) == (0, "")
@@ -214,7 +214,7 @@ def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -
     search = translator.search.model_copy(update={"no_repeat": 1, "minimum": 40})
     for method in ("beam", "sample"):
         changed = search.model_copy(update={"method": method})
-        (found,) = translator.stream(["a b c"], search=changed, wishes=Wishes(forbidden=tuple("abcdefgh")))
+        (found,) = translator.stream(["a b c"], search=changed, options=OutputOptions(forbidden=tuple("abcdefgh")))
         assert found.candidates[0].cut
         assert not set(found.text.split()) & set("abcdefgh")
 
@@ -292,7 +292,7 @@ def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:
     search = translator.search.model_copy(update={"maximum": 4, "minimum": 4})
     for required in ((), ("g",)):
         request = calque.Request("a b c h g f", required=required)
-        (found,) = translator.stream([request], search=search, nbest=3, wishes=Wishes(forbidden=("h", "d")))
+        (found,) = translator.stream([request], search=search, nbest=3, options=OutputOptions(forbidden=("h", "d")))
         assert all(not {"h", "d"} & set(each.text.split()) for each in found.candidates)
 
 

@@ -7,7 +7,7 @@ from torch.nn import functional as F
 
 from calque.models.model import Context, Model
 from calque.search.beam import Goal, Widest, beam_search
-from calque.search.combine import ensemble
+from calque.search.ensemble import ensemble
 from calque.search.greedy import greedy_search
 from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis, Limits, Marks, StepOutput

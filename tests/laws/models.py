@@ -10,7 +10,7 @@ from calque.layers.output import FullOutput
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
 from tests.laws.families import attention, convolutional, crossed, mixed, output, recurrent, systems, transformer
-from tests.unit.tasks.objects import translation_loss
+from tests.unit.objectives.objects import translation_loss
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -59,7 +59,7 @@ def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:
 def idle(config: ModelConfig) -> set[str]:
     """Parameters that no gradient reaches.
 
-    From none of three beginnings: so few rectified units may all be off at one of them.
+    From none of three truncate: so few rectified units may all be off at one of them.
     """
     still = set.intersection(*(_unmoved(config, seed=seed) for seed in range(3)))
     if config.decoder.kind in ("recurrent", "cho"):  # they see the top layer's state, not what leaves it

@@ -201,10 +201,10 @@ def attempt(both: Choice) -> ModelConfig | None:
     Tried are the models of the list with the two set, so that what refuses them is not a third option; but of one
     kind of decoder a single one where that has no such option at all.
     """
-    lacking = set()
+    missing_phrase = set()
     for base in distinct(map(across, MODELS.values())):
         decoder = base["decoder"]
-        if decoder in lacking or both.get("decoder", decoder) != decoder:
+        if decoder in missing_phrase or both.get("decoder", decoder) != decoder:
             continue
         try:
             changed = mixed.build(**base | both)
@@ -213,7 +213,7 @@ def attempt(both: Choice) -> ModelConfig | None:
             continue
         except ValidationError as error:
             if any(each["type"] == "extra_forbidden" for each in error.errors()):
-                lacking.add(decoder)
+                missing_phrase.add(decoder)
             continue
         if pairs(both) <= pairs(across(changed)) and not idle(changed):
             return changed

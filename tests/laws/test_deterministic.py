@@ -13,14 +13,14 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from calque.layers.feed_forward import FeedForward
 from calque.layers.mixers import AverageAttention
 from calque.layers.multihead import Chunk
+from calque.objectives.objective import Objective, ObjectiveConfig
 from calque.search.sampling import Sampling, filtered
 from calque.search.sampling import draw as draw_token
-from calque.tasks.objectives import Objective, ObjectiveConfig
 from calque.tensors import running_sum
 from calque.text import WordsConfig, WordsTokenizer
 from tests.conftest import FAMILIES
 from tests.laws.models import MODELS, build, source, target
-from tests.unit.tasks.objects import make_batch, make_model
+from tests.unit.objectives.objects import make_batch, make_model
 
 # What torch.use_deterministic_algorithms says it refuses, forwards or backwards, and what is made of these.
 REFUSED = {

@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from calque.engine import load
 from calque.experiment import train
-from calque.translator import load
 from tests.conftest import Values, learning, toy_corpus, toy_values
 
 TASKS: dict[str, Callable[[list[str]], list[str]]] = {"copy": list, "reverse": lambda row: row[::-1], "sort": sorted}

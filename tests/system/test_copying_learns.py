@@ -11,10 +11,10 @@ import pytest
 import torch
 
 from calque.config import to_values
+from calque.engine import Translator, load, pad_source
 from calque.experiment import train
 from calque.models.systems import system_model
 from calque.text import BOS
-from calque.translator import Translator, load, pad_source
 from tests.conftest import learning, toy_corpus, toy_values
 from tests.system.learning import DRY, TASKS, lines, share_right
 

@@ -13,9 +13,9 @@ from typing import NamedTuple
 import pytest
 
 from calque.config import to_values
+from calque.engine import load
 from calque.experiment import train
 from calque.models.systems import SYSTEMS, system_model
-from calque.translator import load
 from tests.conftest import learning, toy_corpus, toy_values
 from tests.system.learning import DRY, Budget, learnt, lines
 

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from calque.engine import choose_device
 from calque.errors import ConfigError
-from calque.translator import choose_device
 
 
 def test_auto_takes_the_best_there_is(monkeypatch: pytest.MonkeyPatch) -> None:

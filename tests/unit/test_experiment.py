@@ -14,6 +14,7 @@ from tests.conftest import FAMILIES, Answer, Values, toy_corpus, toy_values
 
 from calque.config import check, override, read_toml, to_toml, to_values, values_to_toml
 from calque.data.prepare import prepare
+from calque.engine import load
 from calque.errors import ConfigError, DataError, FolderError, UserError
 from calque.experiment import (
     Experiment,
@@ -26,11 +27,10 @@ from calque.experiment import (
 from calque.models.model import Sizes
 from calque.models.systems import SYSTEMS
 from calque.text import EOS
-from calque.training.following import follow_corpus
+from calque.training.auto_settings import complete_settings
 from calque.training.journal import read_journal
 from calque.training.lock import run_lock
 from calque.training.runs import new_run_folder
-from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -52,7 +52,7 @@ def open_values(corpus: dict[str, Path], **training: Any) -> Values:
 def choose(values: Values, folder: Path) -> tuple[Values, list[str]]:
     experiment = check(Experiment, values, origin="test")
     prepared = prepare(experiment.data, text=experiment.text, folder=folder)
-    return follow_corpus(values, prepared.train, model=experiment.model, device="cpu", seed=experiment.seed)
+    return complete_settings(values, prepared.train, model=experiment.model, device="cpu", seed=experiment.seed)
 
 
 def test_what_was_left_open_is_chosen_printed_and_kept(

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calque.errors import FolderError
-from calque.folders import litter, remove_folder, survey_folder, verify_folder, write_folder, writing
 from calque.folders import manifest as manifests
+from calque.folders import remove_folder, stale, survey_folder, verify_folder, write_folder, writing
 
 
 def fill(folder: Path) -> None:
@@ -223,8 +223,8 @@ def test_without_folder_locks_the_number_of_the_process_decides(
     def no_locks(*_: object) -> None:
         raise OSError(errno.EBADF, "Bad file descriptor")
 
-    monkeypatch.setattr(litter.fcntl, "flock", no_locks)
-    monkeypatch.setattr(litter, "is_running", lambda pid: pid == 1)
+    monkeypatch.setattr(stale.fcntl, "flock", no_locks)
+    monkeypatch.setattr(stale, "is_running", lambda pid: pid == 1)
     (tmp_path / "model.tmp-1").mkdir()
     (tmp_path / "model.tmp-2").mkdir()
     write(tmp_path / "model")
@@ -233,7 +233,7 @@ def test_without_folder_locks_the_number_of_the_process_decides(
 
 def test_removing_never_shows_half_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "model")
-    monkeypatch.setattr(litter.shutil, "rmtree", lambda *_, **__: None)
+    monkeypatch.setattr(stale.shutil, "rmtree", lambda *_, **__: None)
     remove_folder(tmp_path / "model")
     assert names(tmp_path) == [f"model.tmp-{os.getpid()}"]
     monkeypatch.undo()

@@ -18,13 +18,13 @@ STOREYS: list[set[str]] = [
     {"experiment"},
     {"inspection", "serving", "export"},
     {"training"},
-    {"translator"},
-    {"tasks", "evaluation"},
+    {"engine"},
+    {"evaluation", "objectives"},
     {"models", "search", "data"},
     {"layers", "text"},
-    {"tensors", "config", "folders", "errors"},
+    {"tensors", "config", "folders", "devices", "errors"},
 ]
-BESIDE = {("data", "text"), ("config", "errors"), ("folders", "errors")}
+BESIDE = {("data", "text"), ("config", "errors"), ("folders", "errors"), ("devices", "errors")}
 NEVER = {("models", "text")}
 NO_TORCH = {"text", "config", "folders", "errors"}
 STARTS_FAST = {"calque", "commands"}
@@ -176,18 +176,20 @@ def test_every_extra_is_of_packages_that_something_imports() -> None:
 # The reader itself
 
 SOUND = {
-    "calque": "from calque.errors import UserError\ndef __getattr__(name):\n    from calque.translator import load\n",
+    "calque": "from calque.errors import UserError\ndef __getattr__(name):\n    from calque.engine import load\n",
     "calque.__main__": "from calque.commands.main import run",
     "calque.commands": "",
     "calque.commands.main": "from calque import __version__\ndef run():\n    import torch, calque.experiment\n",
     "calque.experiment": "from calque.training.loop import train",
     "calque.training": "",
     "calque.training.loop": "from calque.models.model import Model\ndef plot():\n    import matplotlib.pyplot\n",
-    "calque.translator": "from calque.models.model import Model\nfrom calque.text import Words",
+    "calque.engine": "from calque.models.model import Model\nfrom calque.text import Words",
     "calque.models": "",
-    "calque.models.model": "from calque.models import seam\nfrom . import bridge\nfrom ..layers.attention import Score",
-    "calque.models.seam": "from calque.tensors import Padded",
-    "calque.models.bridge": "from .seam import Memory",
+    "calque.models.model": (
+        "from calque.models import interfaces\nfrom . import bridge\nfrom ..layers.attention import Score"
+    ),
+    "calque.models.interfaces": "from calque.tensors import Padded",
+    "calque.models.bridge": "from .interfaces import Memory",
     "calque.search": "",
     "calque.search.beam": "from calque.tensors import Padded",
     "calque.data": "import torch\nfrom calque.text.words import Words",
@@ -211,25 +213,25 @@ def test_a_sound_house_has_no_violations() -> None:
 
 
 PLANTED = {
-    "upwards": ("calque.layers.attention", "from calque.models.seam import Memory", "upwards"),
+    "upwards": ("calque.layers.attention", "from calque.models.interfaces import Memory", "upwards"),
     "upwards by a package": ("calque.tensors", "from calque import layers", "upwards"),
     "upwards, relative": ("calque.layers.attention", "from ..models import seam", "upwards"),
     "upwards, for types only": ("calque.text.words", "if TYPE_CHECKING:\n    from calque.data import Batch", "upwards"),
     "upwards, hidden": ("calque.text.words", "def f():\n    from calque.data import Batch", "upwards"),
     "through the door": ("calque.search.beam", "from calque import load", "upwards"),
     "search to models": ("calque.search.beam", "import calque.models.model", "beside"),
-    "models to search": ("calque.models.seam", "from calque.search.beam import beam_search", "beside"),
-    "models to text": ("calque.models.seam", "from calque.text import Words", "forbidden"),
+    "models to search": ("calque.models.interfaces", "from calque.search.beam import beam_search", "beside"),
+    "models to text": ("calque.models.interfaces", "from calque.text import Words", "forbidden"),
     "errors to config": ("calque.errors", "import calque.config", "beside"),
     "torch in text": ("calque.text.words", "from torch import Tensor", "knows no torch"),
     "torch through tensors": ("calque.text.words", "from calque.tensors import Padded", "knows no torch"),
-    "hidden": ("calque.models.seam", "def f():\n    from calque.tensors import Padded", "inside a function"),
+    "hidden": ("calque.models.interfaces", "def f():\n    from calque.tensors import Padded", "inside a function"),
     "hidden in a method": ("calque.data", "class A:\n    async def f(self):\n        import json", "inside a function"),
     "hidden torch": ("calque.data", "def f():\n    import torch", "inside a function"),
     "hidden in a command": ("calque.commands.main", "def f():\n    import json", "inside a function"),
-    "cycle": ("calque.models.seam", "from calque.models.model import Model", "cycle: "),
+    "cycle": ("calque.models.interfaces", "from calque.models.model import Model", "cycle: "),
     "cycle by a package": ("calque.text.words", "from calque.text import Words", "cycle: "),
-    "no such room": ("calque.models.seam", "import calque.cellar", "there is no such room"),
+    "no such room": ("calque.models.interfaces", "import calque.cellar", "there is no such room"),
     "a room in no storey": ("calque.cellar", "", "no storey has a room 'cellar'"),
 }
 

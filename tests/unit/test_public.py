@@ -25,7 +25,7 @@ PUBLIC = {
     "Translation",
     "Translator",
     "UserError",
-    "Wishes",
+    "OutputOptions",
     "__version__",
     "load",
     "resume",

@@ -25,7 +25,7 @@ def average(
 
         calque average runs/1 --of best -n 3 --output models/mean
     """
-    from calque.commands.choices import choice
+    from calque.commands.inputs import choice
     from calque.errors import FolderError
     from calque.training.averaging import average_run
 

@@ -35,7 +35,7 @@ def check(
     Characters that no piece has of the vocabulary that training would make of these corpora are lost, or spelled in
     bytes where pieces fall back on them.
 
-    Padding is the share of a batch's places that are empty. With exact shapes, the usual ones, a batch is as wide as
+    Padding is the share of a batch's places that are empty. With exact shapes, the default, a batch is as wide as
     its longest pair; static ones (training.batch.shapes) have a few fixed sizes, for models that are compiled.
 
     Examples:
@@ -126,7 +126,7 @@ def phrasebook(
 
         calque data phrasebook --from zh --to en --pairs 20000 --out book
     """
-    from calque.commands.choices import choice
+    from calque.commands.inputs import choice
     from calque.data.phrasebook import phrasebook as make
 
     one = choice(source, LANGUAGES, option="--from")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from calque.commands.inputs import input_lines, refuse_unreadable
-from calque.commands.lines import one_line
+from calque.commands.rendering import one_line
 
 
 def evaluate(
@@ -33,11 +33,10 @@ def evaluate(
 
         calque evaluate runs/1 length_penalty=1 coverage=0.2 --source test.de --reference test.en
     """
-    from calque.commands.company import Company, search_of
-    from calque.commands.idle import refuse_idle_settings
+    from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
+    from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting
-    from calque.commands.resuming import refuse_output, sink
-    from calque.data.alignment import refuse_misaligned
+    from calque.data.line_counts import refuse_misaligned
     from calque.evaluation.metrics import score_translations
 
     refuse_unreadable(source, reference)
@@ -45,10 +44,10 @@ def evaluate(
     sources, references = _lines(source), _lines(reference)
     if len(sources) != len(references):
         refuse_misaligned(source, target=reference)
-    company = Company.chosen(model, (), None, None, device=device, precision=precision)
-    translator, _ = company.load()
+    paths = ModelPaths.chosen(model, (), None, None, device=device, precision=precision)
+    translator, _ = paths.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=1, batch_tokens=None)
-    refuse_idle_settings(settings or [], search=search, company=company)
+    refuse_idle_settings(settings or [], search=search, paths=paths)
     translations, cut = [], 0
     with counting("translating", total=len(sources)) as more:
         for translation in translator.stream(sources, search=search):

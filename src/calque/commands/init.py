@@ -11,7 +11,7 @@ from calque.errors import ConfigError, FolderError
 
 HEADER = """\
 # A Calque config; train with: calque train --config FILE
-# What follows the corpus (steps, batch, rates) is commented out with its usual value: set it to have it your way.
+# What follows the corpus (steps, batch, rates) is commented out with its default value: set it to have it your way.
 
 """
 
@@ -41,7 +41,7 @@ def init(
     """
     from calque.config import check, to_toml
     from calque.experiment import Experiment, experiment_values
-    from calque.training.following import FOLLOWING
+    from calque.training.auto_settings import FOLLOWING
 
     if schema:
         typer.echo(json.dumps(Experiment.model_json_schema(), indent=1))

@@ -1,19 +1,15 @@
 """Text that commands are given: a file, plain or gzip, or standard input."""
 
-import gzip
 import sys
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, closing
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
-from calque.errors import DataError
+from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.data.lines import Invalid, Line
-
-LINE_LIMIT = 1 << 16  # bytes of a line that are read; a model reads far less
 
 
 def refuse_unreadable(*paths: Path | None) -> None:
@@ -34,20 +30,19 @@ def is_pipe(path: Path) -> bool:
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
-def input_lines(path: Path | None, *, limit: int = LINE_LIMIT, invalid: "Invalid") -> Iterator["Line"]:
+def input_lines(path: Path | None, *, limit: int | None = None, invalid: "Invalid") -> Iterator["Line"]:
     """The lines of a file, or of standard input, as soon as they are there; what cannot be read is a DataError."""
-    from calque.data.lines import read_lines
+    from calque.data.lines import LINE_LIMIT, path_lines, read_lines, readable
 
-    name, number = input_name(path), 0
-    try:
-        with _opened(path) as stream:
-            for line in read_lines(stream, limit_bytes=limit, name=name, invalid=invalid):
-                number = line.number
-                yield line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{name}: damaged gzip after line {number}: {error}") from None
-    except OSError as error:
-        raise DataError(f"{name}: {error.strerror or error}") from None
+    limit = LINE_LIMIT if limit is None else limit
+    if path is not None:
+        yield from path_lines(path, limit=limit, invalid=invalid)
+        return
+    name = input_name(None)
+    with readable(name) as seen, _standard_input() as stream:
+        for line in read_lines(stream, limit_bytes=limit, name=name, invalid=invalid):
+            seen.line = line.number
+            yield line
 
 
 def input_name(path: Path | None) -> str:
@@ -55,12 +50,15 @@ def input_name(path: Path | None) -> str:
     return str(path) if path else "standard input"
 
 
-def _opened(path: Path | None) -> AbstractContextManager[BinaryIO]:
-    from calque.data.lines import open_text
-
-    if path is not None:
-        return open_text(path)
+def _standard_input() -> AbstractContextManager[BinaryIO]:
     try:  # a reader of its own: one thread may wait for input while another ends the program
         return open(sys.stdin.fileno(), "rb", closefd=False)
     except OSError:  # standard input is no file, as in tests
         return closing(sys.stdin.buffer)
+
+
+def choice(value: str, choices: Sequence[str], *, option: str) -> Any:
+    """`value`, if it is one of `choices`."""
+    if value not in choices:
+        raise ConfigError(f"{option}: {value!r} is not one of {', '.join(choices)}")
+    return value

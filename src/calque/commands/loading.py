@@ -4,16 +4,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calque.commands.answering import Channel
-from calque.commands.choices import choice
+import typer
+
+from calque.commands.inputs import choice
 from calque.config import check, override, to_values
+from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName
+from calque.engine import OutputOptions, Translator, load
+from calque.engine.constraint_files import read_pairs, read_whole_lines
+from calque.engine.noisy_channel import Direction
+from calque.engine.pipeline import Channel
 from calque.errors import ConfigError, DataError
 from calque.search.settings import SearchConfig
-from calque.translator import DEVICES, PRECISIONS, DeviceName, PrecisionName, Translator, load
-from calque.translator.channel import Direction
 
 
-class Company(NamedTuple):
+class ModelPaths(NamedTuple):
     """The folders of models that translate together."""
 
     model: Path
@@ -33,8 +37,8 @@ class Company(NamedTuple):
         *,
         device: str,
         precision: str,
-    ) -> "Company":
-        """The company, if there are such a device and such a precision."""
+    ) -> "ModelPaths":
+        """The paths, if there are such a device and such a precision."""
         where = choice(device, DEVICES, option="--device")
         fine = choice(precision, PRECISIONS, option="--precision")
         return cls(model, tuple(ensemble), language, reverse, where, fine)
@@ -61,8 +65,8 @@ class Company(NamedTuple):
         translator, others = loaded[self.model], [loaded[each] for each in self.ensemble]
         if self.reverse is not None:
             back = loaded[self.reverse]
-            return translator.beside(others) if others else translator, Channel(back, prior, Direction(back))
-        return translator.beside(others, language=prior) if others or prior else translator, None
+            return translator.with_ensemble(others) if others else translator, Channel(back, prior, Direction(back))
+        return translator.with_ensemble(others, language=prior) if others or prior else translator, None
 
 
 def refuse_sourceless(translator: Translator, *, path: Path) -> None:
@@ -96,3 +100,53 @@ def search_of(
         if values["beam"] > own.beam:
             origin = f"search settings (beam {values['beam']} is what --nbest and groups need)"
     return check(SearchConfig, values, origin=origin)
+
+
+def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths: ModelPaths) -> None:
+    """Raises a ConfigError that names every such setting of a command line with what it is read with.
+
+    What is at its default passes, as it asks for nothing.
+    """
+    draws = (search.method != "beam", "method=sample or method=risk")
+    risks = (search.method == "risk", "method=risk")
+    language, reverse = paths.language is not None, paths.reverse is not None
+    uses = {
+        **dict.fromkeys(("temperature", "top_k", "top_p", "min_p", "seed"), draws),
+        **dict.fromkeys(("samples", "utility"), risks),
+        "groups": (search.method == "beam", "method=beam"),
+        "diversity": (search.method == "beam" and search.groups > 1, "groups=2 or more"),
+        "patience": (search.method == "beam" and search.stopping == "patience", "stopping=patience"),
+        "ensemble": (bool(paths.ensemble), "--ensemble"),
+        "language_weight": (language and not reverse, "--language, and without --reverse"),
+        "prior_weight": (language and reverse, "--language and --reverse"),
+        "channel_weight": (reverse, "--reverse"),
+    }
+    given = dict.fromkeys(text.partition("=")[0].strip().removeprefix("search.") for text in settings)
+    idle = [
+        f"{key}={getattr(search, key)} changes nothing: it is read only with {uses[key][1]}"
+        for key in given
+        if key in uses and not uses[key][0] and getattr(search, key) != SearchConfig.model_fields[key].default
+    ]
+    if idle:
+        raise ConfigError("\n".join(idle))
+
+
+def output_options(
+    forbid: Path | None, replace_unknown: bool, dictionary: Path | None, *, detail: bool, translator: Translator
+) -> OutputOptions:
+    """What holds for all lines; where it can change nothing with this translator, standard error says so."""
+    words = [line.text.strip() for line in read_whole_lines(forbid)] if forbid else []
+    replacing = dict(read_pairs(dictionary)) if dictionary else {} if replace_unknown else None
+    if replacing is not None and (why := _no_replacing(translator)):
+        typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'}: changes nothing here: {why}", err=True)
+        replacing = None
+    return OutputOptions(tuple(word for word in words if word), replacing, detail)
+
+
+def _no_replacing(translator: Translator) -> str | None:
+    """Why unknown words cannot be replaced, where they cannot."""
+    if translator.tokenizers.target.is_closed:
+        return "this model can spell every word, so none is unknown"
+    if not translator.attends:
+        return "this model has no attention, so nobody knows which source word an unknown one comes from"
+    return None

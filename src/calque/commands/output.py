@@ -14,7 +14,7 @@ from calque import __version__
 from calque.commands.inputs import is_pipe
 from calque.errors import CalqueError, DataError
 from calque.folders import MANIFEST, sha256_of, sync
-from calque.folders.litter import held_lock
+from calque.folders.stale import held_lock
 
 
 class Part:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calque.commands.data import LANGUAGES, write_book
-from calque.commands.lines import one_line
+from calque.commands.rendering import one_line
 from calque.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from calque.data.phrasebook import Phrasebook
+    from calque.engine import Translator
     from calque.evaluation.metrics import Scores
-    from calque.translator import Translator
 
 # Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread:
 # two would be quicker on a quiet machine and half as quick on a busy one (docs/decisions/0008).
@@ -52,11 +52,11 @@ def quickstart(
 
         calque quickstart --from en --to de --out quickstart-de
     """
-    from calque.commands.choices import choice
+    from calque.commands.inputs import choice
     from calque.data.phrasebook import baselines, phrasebook
+    from calque.engine import load
     from calque.evaluation.metrics import score_translations
     from calque.evaluation.plots import draw_scores
-    from calque.translator import load
 
     began = time.monotonic()
     one, other = choice(source, LANGUAGES, option="--from"), choice(target, LANGUAGES, option="--to")

@@ -1,14 +1,15 @@
 """Translations as lines of text, TSV or JSON."""
 
+import json
 import math
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from calque.commands.answering import Answered
-from calque.commands.choices import choice
-from calque.commands.lines import json_line, one_field, one_line
+from calque.commands.inputs import choice
 from calque.errors import DataError
-from calque.evaluation.alignment import pharaoh
-from calque.translator import Candidate
+
+if TYPE_CHECKING:
+    from calque.engine import Candidate
+    from calque.engine.pipeline import TranslatedLine
 
 FORMATS = ("text", "tsv", "jsonl")
 
@@ -29,7 +30,7 @@ class Rendering(NamedTuple):
         return cls(chosen, nbest, attention)
 
 
-def render(answered: Answered, *, rendering: Rendering) -> bytes:
+def render(answered: "TranslatedLine", *, rendering: Rendering) -> bytes:
     """What is written for one line, its end included; as text, always `nbest` lines, so that answers can be counted."""
     line, source, translation = answered
     match rendering.format:
@@ -50,14 +51,16 @@ def render(answered: Answered, *, rendering: Rendering) -> bytes:
             return json_line(values)
 
 
-def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
+def _values(candidate: "Candidate", *, attention: bool) -> dict[str, Any]:
+    from calque.evaluation.alignment import pharaoh
+
     values: dict[str, Any] = {
         "text": candidate.text,
         "score": _number(candidate.score),
         "log_prob": _number(candidate.log_prob),
         "confidence": candidate.confidence,
         "cut": candidate.cut,
-        "lacking": candidate.lacking,
+        "missing_phrase": candidate.missing_phrase,
         "oddities": list(candidate.oddities),
     }
     detail = candidate.detail
@@ -75,3 +78,25 @@ def _values(candidate: Candidate, *, attention: bool) -> dict[str, Any]:
 def _number(value: float) -> float | None:
     """JSON has no infinity."""
     return value if math.isfinite(value) else None
+
+
+_CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]  # Unicode's category Cc
+_BREAKS = [0x2028, 0x2029]
+_AS_FIELD = dict.fromkeys([*_CONTROLS, *_BREAKS], " ")
+_AS_LINE = {code: space for code, space in _AS_FIELD.items() if code != ord("\t")}
+_AS_JSON = {code: f"\\u{code:04x}" for code in _AS_FIELD if code >= 0x7F}  # the others are escaped already
+
+
+def one_line(text: str) -> str:
+    """Control characters but the tab, U+2028 and U+2029 become spaces."""
+    return text.translate(_AS_LINE)
+
+
+def one_field(text: str) -> str:
+    """The same, and the tab too."""
+    return text.translate(_AS_FIELD)
+
+
+def json_line(values: dict[str, Any]) -> bytes:
+    """The values exactly, as one line of JSON with its end; the same characters are escaped."""
+    return f"{json.dumps(values, ensure_ascii=False).translate(_AS_JSON)}\n".encode()

@@ -13,7 +13,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 from rich.cells import cell_len, set_cell_size
 
-from calque.commands.lines import one_field
+from calque.commands.rendering import one_field
 from calque.errors import FolderError, UserError
 
 
@@ -159,9 +159,9 @@ def _row(run: Path) -> Row:
 
 def _read(run: Path) -> Row:
     from calque.config import read_toml
-    from calque.training.deciding import deciding_metric_of, section
     from calque.training.journal import read_journal
     from calque.training.lock import owner
+    from calque.training.selection_metric import deciding_metric_of, section
 
     metrics, origin = run / "metrics.jsonl", run / "config.toml"
     config: dict[str, Any] = read_toml(origin)

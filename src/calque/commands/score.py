@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calque.commands.choices import choice
-from calque.commands.inputs import LINE_LIMIT, input_lines, is_pipe, refuse_unreadable
-from calque.commands.lines import json_line
+from calque.commands.inputs import choice, input_lines, is_pipe, refuse_unreadable
+from calque.commands.rendering import json_line
 from calque.errors import DataError
 
 if TYPE_CHECKING:
     from calque.data.lines import Line
-    from calque.translator import Scored
+    from calque.engine import Scored
 
 
 def score(
@@ -38,11 +37,11 @@ def score(
 
         calque score runs/english --target news.en
     """
+    from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting
-    from calque.commands.remarks import Remarks
-    from calque.commands.resuming import refuse_output, sink
-    from calque.translator import DEVICES, PRECISIONS, load
-    from calque.translator.translating import WINDOW
+    from calque.commands.streaming import LineWarnings
+    from calque.engine import DEVICES, PRECISIONS, load
+    from calque.engine.translator import WINDOW
 
     chosen = choice(format, ("tsv", "jsonl"), option="--format")
     where = choice(device, DEVICES, option="--device")
@@ -56,7 +55,7 @@ def score(
     if not translator.is_language_model and source is None:
         raise DataError(f"--source is missing: {model} translates, so what it is given to score are translations of it")
     done, pieces, total = 0, 0, 0.0
-    pairs, remarks = _pairs(source, target), Remarks(str(source or target))
+    pairs, warnings = _pairs(source, target), LineWarnings(str(source or target))
     with sink(output) as out, counting("scoring", total=count) as more:
         while window := list(islice(pairs, WINDOW)):
             given = ([line.text for line in side] for side in zip(*window, strict=True))
@@ -64,11 +63,11 @@ def score(
                 total, pieces = total + found.log_prob, pieces + len(found.log_probs)
                 done = pair[0].number
                 if found.cut or any(line.cut for line in pair):
-                    remarks.say("too long; only its beginning was read", line=done)
+                    warnings.say("too long; only its beginning was read", line=done)
                 out.write(_row(found, number=done, format=chosen))
             out.flush()
             more(len(window))
-    remarks.end()
+    warnings.end()
     perplexity = math.exp(min(-total / max(pieces, 1), 700.0))
     kind = "pairs" if source else "lines"
     typer.echo(f"{done:,} {kind}, {pieces:,} pieces, perplexity {perplexity:.3f} per piece", err=True)
@@ -83,8 +82,8 @@ def _row(found: "Scored", *, number: int, format: str) -> bytes:
 
 def _count(source: Path | None, target: Path) -> int | None:
     """How many there are; None where that cannot be known before they are read. Misaligned files are refused."""
-    from calque.data.alignment import refuse_misaligned
-    from calque.data.lines import file_lines
+    from calque.data.line_counts import refuse_misaligned
+    from calque.data.lines import LINE_LIMIT, file_lines
 
     files = [path for path in (source, target) if path]
     if any(map(is_pipe, files)):
@@ -97,7 +96,7 @@ def _count(source: Path | None, target: Path) -> int | None:
 
 def _pairs(source: Path | None, target: Path) -> Iterator[tuple["Line", "Line"]]:
     """Sources and targets; where there is no source, with nothing in place of it."""
-    from calque.data.alignment import refuse_misaligned
+    from calque.data.line_counts import refuse_misaligned
 
     if source is None:
         yield from ((line._replace(text="", cut=False), line) for line in input_lines(target, invalid="fail"))

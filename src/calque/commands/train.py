@@ -66,16 +66,16 @@ def train(
         raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
     from calque import experiment
     from calque.commands.progress import preparing
-    from calque.training.ranks import started_ranks
+    from calque.training.distributed import started_ranks
     from calque.training.reporting import NOBODY_READS, outliving
 
     if resume is not None:
         done = experiment.resume(resume, preparing=preparing)
     else:
-        usual = None if config else "language" if text else "tiny"
+        default = None if config else "language" if text else "tiny"
         values = experiment.experiment_values(
             config=config,
-            system=system or usual,
+            system=system or default,
             corpora=corpora,
             assignments=overrides or [],
             scale=1.0 if scale is None else scale,
@@ -84,7 +84,7 @@ def train(
         if alignments is not None:
             _refuse_idle_alignments(values)
         if started_ranks().leads:
-            _tell_system(system, config=config, usual=usual)
+            _tell_system(system, config=config, default=default)
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if not started_ranks().leads:
         return
@@ -97,7 +97,7 @@ def train(
 
 def _told(done: "Run") -> list[str]:
     """What a person wants to know in the end."""
-    from calque.training.deciding import deciding_metric
+    from calque.training.selection_metric import deciding_metric
 
     summary, folder = done.summary, done.folder
     ended = "stopped early, nothing got better" if summary.stopped_early else "done"
@@ -118,12 +118,12 @@ def _told(done: "Run") -> list[str]:
     return lines
 
 
-def _tell_system(system: str | None, *, config: Path | None, usual: str | None) -> None:
+def _tell_system(system: str | None, *, config: Path | None, default: str | None) -> None:
     """Says which model is trained where nobody named one, or where two were."""
     from calque.config import read_toml
 
-    if system is None and usual is not None:
-        typer.echo(f"system {usual}, as none was named; `calque systems` lists more", err=True)
+    if system is None and default is not None:
+        typer.echo(f"system {default}, as none was named; `calque systems` lists more", err=True)
     if system is not None and config is not None and "model" in read_toml(config):
         typer.echo(f"--system {system} stands in place of the model that {config} describes", err=True)
 

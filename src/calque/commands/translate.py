@@ -6,8 +6,7 @@ from typing import Annotated
 
 import typer
 
-from calque.commands.choices import choice
-from calque.commands.inputs import input_lines, input_name, is_pipe, refuse_unreadable
+from calque.commands.inputs import choice, input_lines, input_name, is_pipe, refuse_unreadable
 
 
 def translate(
@@ -74,41 +73,42 @@ def translate(
 
         echo 'Der <term target="depot">Bahnhof</term> ist zu.' | calque translate runs/1 --inline
     """
-    from calque.commands.answering import Answering
-    from calque.commands.company import Company, search_of
-    from calque.commands.idle import refuse_idle_settings
+    from calque.commands.loading import ModelPaths, output_options, refuse_idle_settings, search_of
+    from calque.commands.output import fingerprint, refuse_output, sink
     from calque.commands.rendering import Rendering
-    from calque.commands.resuming import fingerprint, refuse_output, sink
     from calque.commands.streaming import converse, stream
-    from calque.commands.wishes import Requests, wishes_of
-    from calque.translator.translating import WINDOW
+    from calque.engine.constraint_files import Requests
+    from calque.engine.pipeline import Pipeline
+    from calque.engine.translator import WINDOW
 
     policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
     splits = choice(long, ("cut", "split"), option="--long") == "split"
     rendering = Rendering.chosen(format, nbest=nbest, attention=attention)
-    company = Company.chosen(model, ensemble or (), language, reverse, device=device, precision=precision)
+    paths = ModelPaths.chosen(model, ensemble or (), language, reverse, device=device, precision=precision)
     files = (prefixes, terms, forbid, dictionary)
     refuse_unreadable(input, *files)
     refuse_output(output, input, *files)
-    translator, channel = company.load()
+    translator, channel = paths.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
-    refuse_idle_settings(settings or [], search=search, company=company)
+    refuse_idle_settings(settings or [], search=search, paths=paths)
     requests = Requests(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
-    wishes = wishes_of(forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator)
+    options = output_options(
+        forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator
+    )
     if (terms or inline) and search.beam == 1:
         typer.echo(
             "a beam of 1 puts required phrases where it must, not where they fit; a wider one does better", err=True
         )
     if attention and not translator.attends:
         typer.echo("--attention: changes nothing here: this model has no attention, so its weights are null", err=True)
-    answering = Answering(translator, search, requests, wishes, nbest, splits, channel)
+    pipeline = Pipeline(translator, search, requests, options, nbest, splits, channel)
     if input is None and output is None and sys.stdin.isatty():
-        converse(answering, rendering=rendering if format else None)
+        converse(pipeline, rendering=rendering if format else None)
         return
-    ways = [search.model_dump(), rendering, policy, replace_unknown, splits, WINDOW, inline, company.ways(translator)]
-    made_from = fingerprint(models=company.folders, input=input, files=files, settings=ways) if output else None
+    ways = [search.model_dump(), rendering, policy, replace_unknown, splits, WINDOW, inline, paths.ways(translator)]
+    made_from = fingerprint(models=paths.folders, input=input, files=files, settings=ways) if output else None
     lines = input_lines(input, invalid=policy)
     is_live = input is None or is_pipe(input)
     typed = input is None and sys.stdin.isatty()
     out = sink(output, made_from=made_from)
-    stream(answering, lines, live=is_live, typed=typed, rendering=rendering, sink=out)
+    stream(pipeline, lines, live=is_live, typed=typed, rendering=rendering, sink=out)

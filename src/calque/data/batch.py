@@ -14,9 +14,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from calque.data.links import guide
-from calque.data.plan import WHOLE, Plan, Planned, Shard
+from calque.data.batching import WHOLE, Plan, Planned, Shard
 from calque.data.store import Side, Store
+from calque.data.word_alignments import guide
 from calque.tensors import Padded
 from calque.text import BOS, EOS, PAD
 

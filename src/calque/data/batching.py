@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pydantic import Field, field_validator
 
 from calque.config import Config
-from calque.data.shapes import Histogram, Shape, boundaries, find_shapes
+from calque.data.buckets import Histogram, Shape, boundaries, find_shapes
 from calque.data.store import Span, Store
 
 Array = NDArray[Any]

@@ -14,15 +14,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from calque.data.batching import BatchConfig, Plan, waste
 from calque.data.corpora import Block, Corpus, DataConfig, Shifted, paths, read_blocks
-from calque.data.hashes import Hashes, HashFile, text_hashes
-from calque.data.lineup import Doubts, LineLengths, by_line
-from calque.data.links import link_problems
-from calque.data.measures import LengthCount, Lengths, RatioCount, Ratios
+from calque.data.holdout import Hashes, HashFile, text_hashes
+from calque.data.length_statistics import LengthCount, Lengths, RatioCount, Ratios
+from calque.data.misalignment import Doubts, LineLengths, by_line
 from calque.data.pairs import Tally, parse
-from calque.data.parallel import ordered_map, workers_for
-from calque.data.plan import BatchConfig, Plan, waste
 from calque.data.prepare import Prepared
+from calque.data.process_map import ordered_map, workers_for
+from calque.data.word_alignments import link_problems
 from calque.errors import DataError
 from calque.text import Tokenizers, load_tokenizers
 

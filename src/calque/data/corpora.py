@@ -11,7 +11,7 @@ from typing import Annotated, Literal, NamedTuple, assert_never
 from pydantic import Field
 
 from calque.config import Config
-from calque.data.alignment import refuse_misaligned
+from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Invalid, file_lines
 from calque.errors import DataError
 

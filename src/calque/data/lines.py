@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 Invalid = Literal["fail", "skip", "replace"]
 
+LINE_LIMIT = 1 << 16  # bytes of a line that are read of a file; a model reads far less
+
 _GZIP = b"\x1f\x8b\x08"
 
 
@@ -47,6 +49,32 @@ def read_lines(stream: BinaryIO, *, limit_bytes: int, name: str, invalid: Invali
         if number == 1:
             text, _ = strip_bom(text)
         yield Line(text if cut else strip_return(text)[0], number, cut, bad)
+
+
+def path_lines(path: Path, *, limit: int = LINE_LIMIT, invalid: Invalid) -> Iterator[Line]:
+    """Every line of a file or a pipe, plain or gzip; one that cannot be read is a DataError that names it."""
+    with readable(str(path)) as seen, open_text(path) as stream:
+        for line in read_lines(stream, limit_bytes=limit, name=str(path), invalid=invalid):
+            seen.line = line.number
+            yield line
+
+
+class Seen:
+    """How far a stream has been read."""
+
+    line = 0
+
+
+@contextmanager
+def readable(name: str) -> Iterator[Seen]:
+    """What goes wrong while a stream is read becomes a DataError that names it, and the last line that was read."""
+    seen = Seen()
+    try:
+        yield seen
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise DataError(f"{name}: damaged gzip after line {seen.line}: {error}") from None
+    except OSError as error:
+        raise DataError(f"{name}: {error.strerror or error}") from None
 
 
 def raw_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
@@ -91,15 +119,9 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
 
 def file_lines(path: Path, *, limit: int) -> Iterator[bytes]:
     """`raw_lines` of a file, plain or gzip; one that cannot be read is a DataError that names it."""
-    number = 0
-    try:
-        with open_text(path) as stream:
-            for number, line in enumerate(raw_lines(stream, limit=limit), start=1):  # noqa: B007 - told on failure
-                yield line
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{path}: damaged gzip after line {number}: {error}") from None
-    except OSError as error:
-        raise DataError(f"{path}: {error.strerror or error}") from None
+    with readable(str(path)) as seen, open_text(path) as stream:
+        for seen.line, line in enumerate(raw_lines(stream, limit=limit), start=1):
+            yield line
 
 
 class _Behind(io.RawIOBase):

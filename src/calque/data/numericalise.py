@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calque.data.corpora import Block, Corpus, DataConfig, read_blocks
-from calque.data.hashes import Hashes, text_hashes
-from calque.data.lineup import by_line
-from calque.data.links import link_problems, piece_links
+from calque.data.holdout import Hashes, text_hashes
+from calque.data.misalignment import by_line
 from calque.data.pairs import Pair, Parsed, Tally, parse
 from calque.data.store import Rows, pack
-from calque.text import Tokenizers, load_tokenizers, open_source, open_target
+from calque.data.word_alignments import link_problems, piece_links
+from calque.text import Tokenizers, load_tokenizers, number_source, number_target
 
 Role = Literal["train", "valid"]
 ROLES: tuple[Role, Role] = ("train", "valid")
@@ -127,8 +127,8 @@ def _ids(pairs: list[Pair], *, tokenizers: Tokenizers) -> tuple[list[list[int]],
     sources, targets = [pair.source for pair in pairs], [pair.target for pair in pairs]
     if not tokenizers.joint:
         return tokenizers.source.encode_many(sources), tokenizers.target.encode_many(targets)
-    opened = open_source(tokenizers.source, sources)
-    return [each.ids for each in opened], open_target(tokenizers.target, targets, sources=opened)
+    opened = number_source(tokenizers.source, sources)
+    return [each.ids for each in opened], number_target(tokenizers.target, targets, sources=opened)
 
 
 def _validates(pairs: list[Pair], *, role: Role, held_out: Hashes) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

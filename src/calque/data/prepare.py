@@ -17,13 +17,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from calque.data.corpora import DataConfig
-from calque.data.encoding import ROLES, Encoded, Role, encoder, scanner, tasks, training_texts
 from calque.data.fingerprint import FORMAT, corpus_files, differences, digest, fingerprint
-from calque.data.hashes import Hashes
-from calque.data.holdout import Holdout
-from calque.data.lineup import LineLengths
+from calque.data.holdout import Hashes, Holdout
+from calque.data.misalignment import LineLengths
+from calque.data.numericalise import ROLES, Encoded, Role, encoder, scanner, tasks, training_texts
 from calque.data.pairs import Tally, refuse
-from calque.data.parallel import ordered_map, workers_for
+from calque.data.process_map import ordered_map, workers_for
 from calque.data.store import Span, Store, StoreWriter, open_store
 from calque.errors import DataError
 from calque.folders import MANIFEST, verify_folder, write_folder

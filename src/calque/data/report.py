@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from calque.data.check import CheckReport, CorpusReport
-from calque.data.measures import Lengths
+from calque.data.length_statistics import Lengths
 
 _BAR = 32  # characters
 _EIGHTHS = " ▏▎▍▌▋▊▉█"

@@ -15,8 +15,8 @@ from pydantic import Field
 
 from calque.config import Config
 from calque.data.batch import Batch, batches, collate
-from calque.data.plan import WHOLE, BatchConfig, Planned, Shard
-from calque.data.shapes import Shape
+from calque.data.batching import WHOLE, BatchConfig, Planned, Shard
+from calque.data.buckets import Shape
 from calque.data.store import Store, store_of
 from calque.errors import ConfigError
 from calque.text import SentencePieceTokenizer, TextConfig, Tokenizer, Tokenizers

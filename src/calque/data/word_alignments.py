@@ -12,7 +12,7 @@ from calque.data.corpora import Block, Corpus
 from calque.data.pairs import Pair
 from calque.data.store import Array, Rows, Side, pack
 from calque.text import Tokenizers
-from calque.text.wording import words_of_pieces
+from calque.text.word_index import words_of_pieces
 
 _LINK = re.compile(rb"(\d{1,9})-(\d{1,9})")
 

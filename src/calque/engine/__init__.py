@@ -3,11 +3,11 @@
 Everything below may enter: models, search, text, the loss of a task, the utility of an evaluation.
 """
 
-from calque.tasks.decoding import MARKS, decoding_step, pad_source
-from calque.translator.answers import Candidate, Detail, Request, Scored, Translation, Wishes
-from calque.translator.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
-from calque.translator.folder import KIND, WEIGHTS, load, load_weights_into, refuse_unfit, save_model, weights_of
-from calque.translator.translating import Translator
+from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
+from calque.engine.folder import KIND, WEIGHTS, load, load_weights_into, refuse_unfit, save_model, weights_of
+from calque.engine.translator import Translator
+from calque.engine.types import Candidate, Detail, OutputOptions, Request, Scored, Translation
+from calque.objectives.decoding_step import MARKS, decoding_step, pad_source
 
 __all__ = [
     "DEVICES",
@@ -18,12 +18,12 @@ __all__ = [
     "Candidate",
     "Detail",
     "DeviceName",
+    "OutputOptions",
     "PrecisionName",
     "Request",
     "Scored",
     "Translation",
     "Translator",
-    "Wishes",
     "choose_device",
     "decoding_step",
     "load",

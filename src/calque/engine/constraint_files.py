@@ -4,36 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-import typer
-
-from calque.commands.inputs import LINE_LIMIT, input_lines
-from calque.data.lines import Line
+from calque.data.lines import LINE_LIMIT, Line, path_lines
+from calque.engine.types import Request
 from calque.errors import DataError, TextError, first_few
 from calque.text.scripts import is_unspaced
-from calque.translator import Request, Translator, Wishes
 
 SHOWN = 20  # mistakes of a file that are told
-
-
-def wishes_of(
-    forbid: Path | None, replace_unknown: bool, dictionary: Path | None, *, detail: bool, translator: Translator
-) -> Wishes:
-    """What holds for all lines; where it can change nothing with this translator, standard error says so."""
-    words = [line.text.strip() for line in _lines(forbid)] if forbid else []
-    replacing = dict(_pairs(dictionary)) if dictionary else {} if replace_unknown else None
-    if replacing is not None and (why := _no_replacing(translator)):
-        typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'}: changes nothing here: {why}", err=True)
-        replacing = None
-    return Wishes(tuple(word for word in words if word), replacing, detail)
-
-
-def _no_replacing(translator: Translator) -> str | None:
-    """Why unknown words cannot be replaced, where they cannot."""
-    if translator.tokenizers.target.is_closed:
-        return "this model can spell every word, so none is unknown"
-    if not translator.attends:
-        return "this model has no attention, so nobody knows which source word an unknown one comes from"
-    return None
 
 
 class Requests:
@@ -45,9 +21,9 @@ class Requests:
 
     def __init__(self, name: str, *, prefixes: Path | None, terms: Path | None, inline: bool) -> None:
         self.name, self.inline = name, inline
-        self.prefixes = [line.text.strip() for line in _lines(prefixes)] if prefixes else None
+        self.prefixes = [line.text.strip() for line in read_whole_lines(prefixes)] if prefixes else None
         self.file = prefixes
-        self.terms = [(_pattern(term), phrase) for term, phrase in _pairs(terms)] if terms else []
+        self.terms = [(_pattern(term), phrase) for term, phrase in read_pairs(terms)] if terms else []
 
     def of(self, lines: Sequence[Line]) -> list[Request]:
         """One request a line."""
@@ -89,9 +65,10 @@ def _pattern(term: str) -> re.Pattern[str]:
     return re.compile(escaped if any(map(is_unspaced, term)) else rf"(?<!\w){escaped}(?!\w)")
 
 
-def _pairs(path: Path) -> Iterator[tuple[str, str]]:
+def read_pairs(path: Path) -> Iterator[tuple[str, str]]:
+    """The two fields of every line of a tab-separated file; malformed lines are rejected together."""
     mistakes = []
-    for line in _lines(path):
+    for line in read_whole_lines(path):
         parts = [part.strip() for part in line.text.split("\t")]
         if len(parts) == 2 and all(parts):
             yield parts[0], parts[1]
@@ -101,8 +78,9 @@ def _pairs(path: Path) -> Iterator[tuple[str, str]]:
         raise DataError("\n".join(first_few(mistakes, shown=SHOWN)))
 
 
-def _lines(path: Path) -> list[Line]:
-    lines = list(input_lines(path, invalid="fail"))
+def read_whole_lines(path: Path) -> list[Line]:
+    """Every line of a file; lines that are too long to be meant are rejected."""
+    lines = list(path_lines(path, invalid="fail"))
     for line in lines:
         if line.cut:
             raise DataError(f"{path}: line {line.number}: longer than {LINE_LIMIT:,} bytes")

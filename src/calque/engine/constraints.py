@@ -1,4 +1,4 @@
-"""Wishes in ids: what the translations of a batch must and must not say, as search knows it."""
+"""OutputOptions in ids: what the translations of a batch must and must not say, as search knows it."""
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -7,13 +7,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from calque.engine.types import Request
 from calque.errors import TextError
 from calque.search.decode import Rules, piece_limits
-from calque.search.forbidden import Forbidden
+from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
-from calque.text import EOS, UNK, Opened, Tokenizer, normalise, open_target
+from calque.text import EOS, UNK, NumberedText, Tokenizer, normalise, number_target
 from calque.text.scripts import as_bytes, begins_apart, ends_apart, is_unspaced
-from calque.translator.answers import Request
 
 _SHOWN = 40  # characters of a source in a message
 
@@ -27,7 +27,7 @@ def forbidden_words(words: Sequence[str], *, target: Tokenizer) -> Forbidden | N
 
 def rules_of(
     requests: Sequence[Request],
-    sources: Sequence[Opened],
+    sources: Sequence[NumberedText],
     *,
     target: Tokenizer,
     copies: bool,
@@ -38,8 +38,8 @@ def rules_of(
     What no translation could say, as the vocabulary does not have it or it is forbidden, is refused with a TextError.
     """
 
-    def ids(text: str, request: Request, source: Opened) -> list[int]:
-        found = open_target(target, [text], sources=[source])[0] if copies else target.encode(text)
+    def ids(text: str, request: Request, source: NumberedText) -> list[int]:
+        found = number_target(target, [text], sources=[source])[0] if copies else target.encode(text)
         if UNK in found:
             raise _refused(_unsayable(text, found, target=target, copies=copies), request)
         return found
@@ -59,7 +59,7 @@ def rules_of(
     return Rules(prefixes, required, edges.follows, edges.opens, forbidden)
 
 
-def refuse_lengths(request: Request, source: Opened, *, search: SearchConfig) -> None:
+def refuse_lengths(request: Request, source: NumberedText, *, search: SearchConfig) -> None:
     """Raises a TextError where a translation of the source would have to be longer than it may be."""
     try:
         piece_limits(len(source.ids), search=search)

@@ -10,6 +10,8 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from calque.config import Config, check, read_toml, to_toml
+from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision
+from calque.engine.translator import Translator
 from calque.errors import ConfigError, FolderError, TextError, first_few
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
@@ -17,9 +19,7 @@ from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.settings import SearchConfig
 from calque.tensors import weightless
 from calque.text import UNK, Tokenizers, load_tokenizers, save_tokenizers
-from calque.text.splitting import Usual
-from calque.translator.devices import DeviceName, PrecisionName, choose_device, choose_precision
-from calque.translator.translating import Translator
+from calque.text.splitting import LengthProfile
 
 KIND, FORMAT = "model", 1
 WEIGHTS, CONFIDENCE, USUAL = "weights.safetensors", "confidence.json", "usual.json"
@@ -55,8 +55,8 @@ def save_model(path: Path, translator: Translator, *, card: str) -> None:
         save_file(weights_of(translator.model), folder / WEIGHTS)
         if translator.confidence is not None:
             (folder / CONFIDENCE).write_text(json.dumps(translator.confidence._asdict()), encoding="ascii")
-        if translator.usual is not None:
-            (folder / USUAL).write_text(json.dumps(translator.usual._asdict()), encoding="ascii")
+        if translator.length_profile is not None:
+            (folder / USUAL).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
 
     write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
 
@@ -104,7 +104,7 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Tran
     model.to(device=chosen, dtype=kind).eval()
     translator = Translator(model, tokenizers, config=described.model, search=described.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
-    translator.usual = _read_usual(folder / USUAL)
+    translator.length_profile = _read_usual(folder / USUAL)
     return translator
 
 
@@ -173,11 +173,11 @@ def _read_confidence(path: Path) -> Confidence | None:
     raise FolderError(f"{path}: damaged: expected knots of growing numbers")
 
 
-def _read_usual(path: Path) -> Usual | None:
+def _read_usual(path: Path) -> LengthProfile | None:
     if not path.exists():
         return None
     try:
-        found = Usual(**json.loads(path.read_text(encoding="ascii")))
+        found = LengthProfile(**json.loads(path.read_text(encoding="ascii")))
         if all(type(value) is int and value > 0 for value in found):
             return found
     except (ValueError, TypeError, RecursionError):

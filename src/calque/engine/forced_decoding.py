@@ -9,12 +9,12 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from calque.engine.ensemble import Decoding
 from calque.layers.output import wide
 from calque.models.model import Model
-from calque.tasks.decoding import pad_source
+from calque.objectives.decoding_step import pad_source
 from calque.tensors import select_rows
 from calque.text import BOS, EOS, PAD
-from calque.translator.company import Begun
 
 
 class Answer(NamedTuple):
@@ -58,12 +58,12 @@ def read_back(
 
 
 @torch.inference_mode()
-def read_along(begun: Begun, answers: Sequence[Sequence[Answer]], *, lengths: Tensor) -> list[list[Reading]]:
+def read_along(decoding: Decoding, answers: Sequence[Sequence[Answer]], *, lengths: Tensor) -> list[list[Reading]]:
     """The same by a step, one token after the other: where several models have a say. `lengths` [B] is the sources'."""
     laid = _lay_out(answers, device=lengths.device)
-    state, told, looked = select_rows(begun.state, laid.sources), [], []
+    state, told, looked = select_rows(decoding.state, laid.sources), [], []
     for place in range(laid.inputs.shape[1]):
-        output, state = begun.step(laid.inputs[:, place], state, begun.context)
+        output, state = decoding.step(laid.inputs[:, place], state, decoding.context)
         told.append(output.log_probs.gather(1, laid.targets[:, place : place + 1]))
         looked.append(output.attention)
     seen = [each for each in looked if each is not None]

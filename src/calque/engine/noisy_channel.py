@@ -3,16 +3,16 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from calque.engine.translator import Translator
+from calque.engine.types import Candidate, Translation
 from calque.search.settings import SearchConfig
-from calque.translator.answers import Candidate, Translation
-from calque.translator.translating import Translator
 
 ENOUGH, MOST = 8, 32  # pairs that a direction is judged by
 LEARNT = 0.5  # nats a piece that a model gains in the direction that it has learnt, or it has learnt too little to tell
 LITTLE = 0.5  # of that gain, which no model falls short of in its own direction
 
 
-def ranked_again(
+def rerank(
     translations: Sequence[Translation],
     sources: Sequence[str],
     *,
@@ -42,7 +42,9 @@ def ranked_again(
                 score += search.channel_weight * next(channel).log_prob
                 score += search.prior_weight * next(prior).log_prob if prior is not None else 0.0
             scored.append(candidate._replace(score=score))
-        yield translation._replace(candidates=sorted(scored, key=lambda each: (each.cut, each.lacking, -each.score)))
+        yield translation._replace(
+            candidates=sorted(scored, key=lambda each: (each.cut, each.missing_phrase, -each.score))
+        )
 
 
 class Direction:

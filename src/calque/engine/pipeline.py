@@ -1,16 +1,14 @@
 """From lines to their translations, with all that was asked for: what files, pipes and conversations share."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-import typer
-
-from calque.commands.wishes import Requests
 from calque.data.lines import Line
+from calque.engine import OutputOptions, Translation, Translator
+from calque.engine.constraint_files import Requests
+from calque.engine.noisy_channel import Direction, rerank
+from calque.engine.splitting import split_requests
 from calque.search.settings import SearchConfig
-from calque.translator import Translation, Translator, Wishes
-from calque.translator.channel import Direction, ranked_again
-from calque.translator.splitting import split_requests
 
 DOUBT = (
     "--reverse: this model seems to translate as the first one does, not back: a source tells it much of the "
@@ -26,7 +24,7 @@ class Channel(NamedTuple):
     direction: Direction
 
 
-class Answered(NamedTuple):
+class TranslatedLine(NamedTuple):
     """A line, what the model read of it, and its translation."""
 
     line: Line
@@ -34,30 +32,33 @@ class Answered(NamedTuple):
     translation: Translation
 
 
-class Answering(NamedTuple):
+class Pipeline(NamedTuple):
     """How lines are answered."""
 
     translator: Translator
     search: SearchConfig
     requests: Requests
-    wishes: Wishes
+    options: OutputOptions
     nbest: int
     splits: bool = False  # lines that are too long, into sentences
     channel: Channel | None = None
+    warn: Callable[[str], None] = print
 
-    def answers(self, lines: Sequence[Line]) -> Iterator[Answered]:
+    def answers(self, lines: Sequence[Line]) -> Iterator[TranslatedLine]:
         """One for each line, in order; lines follow each other in their file."""
         asked = self.requests.of(lines)
-        tokenizers, usual = self.translator.tokenizers, self.translator.usual
+        tokenizers, length_profile = self.translator.tokenizers, self.translator.length_profile
         split = None
         if self.splits:
-            split = split_requests(asked, tokenizer=tokenizers.source, search=self.search, usual=usual)
+            split = split_requests(
+                asked, tokenizer=tokenizers.source, search=self.search, length_profile=length_profile
+            )
         given = split.requests if split else asked
         found = self.translator.stream(
             given,
             search=self.search,
             nbest=self.nbest if self.channel is None else self.search.beam,
-            wishes=self.wishes,
+            options=self.options,
             first=lines[0].number - 1,
         )
         if self.channel is not None:
@@ -65,14 +66,12 @@ class Answering(NamedTuple):
         if split is not None:
             found = split.joined(found, tokenizers=tokenizers)
         sources = [request.text for request in asked]
-        return (Answered(*each) for each in zip(lines, sources, found, strict=True))
+        return (TranslatedLine(*each) for each in zip(lines, sources, found, strict=True))
 
     def _ranked(
         self, translations: Sequence[Translation], sources: Sequence[str], channel: Channel
     ) -> Iterator[Translation]:
         if channel.direction.is_doubtful(translations, sources):
-            typer.echo(DOUBT, err=True)
-        again = ranked_again(
-            translations, sources, reverse=channel.reverse, language=channel.language, search=self.search
-        )
+            self.warn(DOUBT)
+        again = rerank(translations, sources, reverse=channel.reverse, language=channel.language, search=self.search)
         return (each._replace(candidates=each.candidates[: self.nbest]) for each in again)

@@ -6,26 +6,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from calque.engine.types import Request
 from calque.search.sampling import mixed
-from calque.translator.answers import Request
 
 
-class Placed(NamedTuple):
+class NumberedRequest(NamedTuple):
     """A request, and the number of the line that it is, or is a part of."""
 
     request: Request
     line: int
 
 
-def placed(requests: Iterable[Request], *, first: int) -> Iterator[Placed]:
+def placed(requests: Iterable[Request], *, first: int) -> Iterator[NumberedRequest]:
     """The requests numbered by lines from `first` on; later parts of a line have its number."""
     line = first - 1
     for request in requests:
         line += request.part == 0
-        yield Placed(request, line)
+        yield NumberedRequest(request, line)
 
 
-def streams(window: Sequence[Placed], *, seed: int) -> Tensor:
+def streams(window: Sequence[NumberedRequest], *, seed: int) -> Tensor:
     """[B] numbers of 64 bits, m(m(seed) + line) + part with m well mixed, from which each request's draws follow.
 
     Law: they depend on seed, line and part alone, so a window, a batch or a split line before it change nothing.

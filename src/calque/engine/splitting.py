@@ -5,12 +5,12 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
+from calque.engine.types import Candidate, Detail, Request, Translation
 from calque.evaluation.alignment import words_of
 from calque.search.settings import SearchConfig
 from calque.text import EOS, PIECES, Tokenizer, Tokenizers
 from calque.text.scripts import is_unspaced
-from calque.text.splitting import Usual, sentences_in, split_long
-from calque.translator.answers import Candidate, Detail, Request, Translation
+from calque.text.splitting import LengthProfile, sentences_in, split_long
 
 
 class Split(NamedTuple):
@@ -26,21 +26,31 @@ class Split(NamedTuple):
 
 
 def split_requests(
-    requests: Sequence[Request], *, tokenizer: Tokenizer, search: SearchConfig, usual: Usual | None = None
+    requests: Sequence[Request],
+    *,
+    tokenizer: Tokenizer,
+    search: SearchConfig,
+    length_profile: LengthProfile | None = None,
 ) -> Split:
     """The requests, in parts where they are longer than the model reads or than the `usual` line it has learnt from.
 
-    Sentences stay whole up to twice what is usual. A prefix is the first part's; a required phrase is of the part in
+    Sentences stay whole up to twice the usual length. A prefix is the first part's; a required phrase is of the part in
     which its words begin, once.
     """
     limit = search.source_limit
-    whole, joined = (limit, limit) if usual is None else (min(2 * usual.pieces, limit), min(usual.pieces, limit))
+    whole, joined = (
+        (limit, limit)
+        if length_profile is None
+        else (min(2 * length_profile.pieces, limit), min(length_profile.pieces, limit))
+    )
 
     def fits(text: str) -> bool:
         return len(tokenizer.encode(text)) <= whole
 
     def joins(text: str) -> bool:
-        return (usual is None or sentences_in(text) <= usual.sentences) and len(tokenizer.encode(text)) <= joined
+        return (length_profile is None or sentences_in(text) <= length_profile.sentences) and len(
+            tokenizer.encode(text)
+        ) <= joined
 
     found: list[Request] = []
     counts: list[int] = []
@@ -72,7 +82,7 @@ def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation
         min(known) if known else None,
         odd,
         _detail(details, cut=[each.cut for each in best], tokenizers=tokenizers) if details else None,
-        lacking=any(each.lacking for each in best),
+        missing_phrase=any(each.missing_phrase for each in best),
     )
     return Translation([whole], any(part.source_cut for part in parts))
 

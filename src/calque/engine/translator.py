@@ -8,26 +8,26 @@ from typing import Any, NamedTuple, overload
 import torch
 from torch import Tensor
 
-from calque.data.plan import BatchConfig
+from calque.data.batching import BatchConfig
 from calque.data.store import store_of
+from calque.engine.constraints import forbidden_words, refuse_lengths, rules_of
+from calque.engine.ensemble import Ensemble, refuse_other_vocabularies, start_decoding
+from calque.engine.forced_decoding import Answer, Reading, read_along, read_back
+from calque.engine.postprocessing import Postprocessor, pieces_of
+from calque.engine.sampling_seeds import NumberedRequest, placed, streams
+from calque.engine.truncation import Truncated, truncate
+from calque.engine.types import NOTHING, OutputOptions, Request, Scored, Translation, answer_to_nothing
 from calque.errors import ConfigError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.models.model import Model, ModelConfig
+from calque.objectives.cross_entropy import mean_loss
+from calque.objectives.decoding_step import MARKS, pad_source
 from calque.search.decode import Rules, decode
-from calque.search.forbidden import Forbidden
+from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
-from calque.tasks.decoding import MARKS, pad_source
-from calque.tasks.translation import mean_loss
-from calque.text import Opened, Tokenizer, Tokenizers, open_source, open_target
-from calque.text.splitting import Usual
-from calque.translator.answers import NOTHING, Request, Scored, Translation, Wishes, answer_to_nothing
-from calque.translator.beginnings import Beginning, beginnings
-from calque.translator.company import Company, begin, refuse_strangers
-from calque.translator.drawing import Placed, placed, streams
-from calque.translator.reading import Answer, Reading, read_along, read_back
-from calque.translator.rules import forbidden_words, refuse_lengths, rules_of
-from calque.translator.telling import Telling, pieces_of
+from calque.text import NumberedText, Tokenizer, Tokenizers, number_source, number_target
+from calque.text.splitting import LengthProfile
 
 WINDOW = 2048  # sentences that are sorted by length together
 SCORED = 64  # given translations that are read together
@@ -39,7 +39,7 @@ class Work(NamedTuple):
 
     search: SearchConfig
     nbest: int
-    wishes: Wishes
+    options: OutputOptions
     forbidden: Forbidden | None
 
 
@@ -56,30 +56,32 @@ class Translator:
         self.tokenizers = tokenizers
         self.config = config
         self.search = search
-        self.company = Company()
+        self.ensemble = Ensemble()
         self.confidence: Confidence | None = None
-        self.usual: Usual | None = None
+        self.length_profile: LengthProfile | None = None
         """How long the lines are that it has learnt from; not known of a model that was kept without it."""
 
-    def beside(self, ensemble: Sequence["Translator"] = (), *, language: "Translator | None" = None) -> "Translator":
+    def with_ensemble(
+        self, ensemble: Sequence["Translator"] = (), *, language: "Translator | None" = None
+    ) -> "Translator":
         """The same translator with others at its side: their probabilities are averaged, a language model is added.
 
         Who is at its side already stays there. All must have the same target pieces, and an ensemble the same source
         pieces too.
         """
         guests = [*ensemble, *([language] if language else [])]
-        if any(each.company != Company() for each in guests):
+        if any(each.ensemble != Ensemble() for each in guests):
             raise ConfigError("a model that has others at its side cannot stand at another's; name all of them at once")
-        refuse_strangers(
+        refuse_other_vocabularies(
             self.tokenizers,
             ensemble=[each.tokenizers for each in ensemble],
             language=language.tokenizers if language else None,
         )
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
-        more = Company(tuple(each.model for each in ensemble), language.model if language else None)
-        joined.company = self.company.joined(more)
+        more = Ensemble(tuple(each.model for each in ensemble), language.model if language else None)
+        joined.ensemble = self.ensemble.joined(more)
         joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
-        joined.usual = self.usual
+        joined.length_profile = self.length_profile
         return joined
 
     @property
@@ -90,7 +92,7 @@ class Translator:
     @property
     def attends(self) -> bool:
         """Whether it can say where it looked."""
-        return any(each.decoder.attends for each in (self.model, *self.company.ensemble))
+        return any(each.decoder.attends for each in (self.model, *self.ensemble.models))
 
     @property
     def device(self) -> torch.device:
@@ -123,20 +125,20 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         nbest: int = 1,
-        wishes: Wishes = NOTHING,
+        options: OutputOptions = NOTHING,
         first: int = 0,
     ) -> Iterator[Translation]:
         """One translation for each line, in order; reads ahead one window of lines at the most.
 
-        `wishes` hold for all of them. `first` is the number of the first line, which what is drawn depends on; parts of
-        one line have one number.
+        `options` hold for all of them. `first` is the number of the first line, which random draws depend on;
+        parts of one line share its number.
         """
         search = search or self.search
         _refuse_search(search, nbest=nbest, attends=self.model.decoder.attends)
-        banned = forbidden_words(wishes.forbidden, target=self.tokenizers.target)
+        banned = forbidden_words(options.forbidden, target=self.tokenizers.target)
         requests = placed((Request(line) if isinstance(line, str) else line for line in lines), first=first)
         while window := list(islice(requests, WINDOW)):
-            yield from self._window(window, Work(search, nbest, wishes, banned))
+            yield from self._window(window, Work(search, nbest, options, banned))
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
         """The cross-entropy of given translations in nats a piece; its exponential is the perplexity.
@@ -145,7 +147,7 @@ class Translator:
         """
         if not sources or len(sources) != len(targets):
             raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs its one target")
-        if self.company != Company():
+        if self.ensemble != Ensemble():
             scored = list(self.score(sources, targets))
             return -sum(each.log_prob for each in scored) / sum(len(each.log_probs) for each in scored)
         opened = [each.opened for each in self._begin(sources, limit=self.search.source_limit)]
@@ -160,11 +162,11 @@ class Translator:
         """
         target = self.tokenizers.target
         for start in range(0, len(sources), SCORED):
-            begun = self._begin(sources[start : start + SCORED], limit=self.search.source_limit)
-            opened = [each.opened for each in begun]
+            decoding = self._begin(sources[start : start + SCORED], limit=self.search.source_limit)
+            opened = [each.opened for each in decoding]
             theirs = self._begin_targets(targets[start : start + SCORED], opened)
             lengths = [len(each.opened.ids) + 1 for each in theirs]
-            order = sorted(range(len(begun)), key=lambda place: (-lengths[place], place))
+            order = sorted(range(len(decoding)), key=lambda place: (-lengths[place], place))
             results: dict[int, Scored] = {}
             for batch in _batches(order, lengths, budget=self.search.batch_tokens):
                 rows = [theirs[place].opened.ids for place in batch]
@@ -173,26 +175,26 @@ class Translator:
                     found = self._read([opened[place].ids for place in batch], answers, search=self.search)
                 for place, row, (reading,) in zip(batch, rows, found, strict=True):
                     pieces = pieces_of(target, row, opened[place].unknown)
-                    results[place] = Scored(pieces, reading.log_probs, begun[place].cut or theirs[place].cut)
-            yield from (results[place] for place in range(len(begun)))
+                    results[place] = Scored(pieces, reading.log_probs, decoding[place].cut or theirs[place].cut)
+            yield from (results[place] for place in range(len(decoding)))
 
     @torch.inference_mode()
-    def _window(self, window: Sequence[Placed], work: Work) -> list[Translation]:
+    def _window(self, window: Sequence[NumberedRequest], work: Work) -> list[Translation]:
         """Sorted by length, cut into batches, decoded, and put back in order; empty lines stay empty."""
         search, requests = work.search, [each.request for each in window]
         lines = [request.text for request in requests]
-        begun = self._begin(lines, limit=search.source_limit)
-        opened = [each.opened for each in begun]
+        decoding = self._begin(lines, limit=search.source_limit)
+        opened = [each.opened for each in decoding]
         encoded = [each.ids for each in opened]
-        nothing = partial(answer_to_nothing, detail=work.wishes.detail, attends=self.attends)
-        results = [nothing(lacking=bool(request.required)) for request in requests]
+        nothing = partial(answer_to_nothing, detail=work.options.detail, attends=self.attends)
+        results = [nothing(missing_phrase=bool(request.required)) for request in requests]
         filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
         order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
         for place in filled:
             refuse_lengths(requests[place], opened[place], search=search)
         sure = self.confidence if search.method == "beam" else None  # what is drawn is not what it was measured on
-        own = partial(read_back, self.model) if self.company.language is not None else None
-        telling = Telling(partial(self._read, search=search), self.tokenizers, work.forbidden, sure, own)
+        own = partial(read_back, self.model) if self.ensemble.language is not None else None
+        postprocessor = Postprocessor(partial(self._read, search=search), self.tokenizers, work.forbidden, sure, own)
         budget = budget_of(search, nbest=work.nbest)
         with self.model.evaluating():
             for batch in _batches(order, [len(ids) + 1 for ids in encoded], budget=budget):
@@ -208,18 +210,22 @@ class Translator:
                 found = self._decode(
                     [each.ids for each in sources], search=search, nbest=work.nbest, streams=numbers, rules=rules
                 )
-                answers = telling.candidates(sources, found, search=search, nbest=work.nbest, wishes=work.wishes)
+                answers = postprocessor.candidates(
+                    sources, found, search=search, nbest=work.nbest, options=work.options
+                )
                 for place, candidates in zip(batch, answers, strict=True):
-                    results[place] = Translation(candidates, begun[place].cut)
+                    results[place] = Translation(candidates, decoding[place].cut)
         return results
 
     def _decode(
         self, ids: list[list[int]], *, search: SearchConfig, nbest: int, streams: Tensor, rules: Rules
     ) -> list[list[Hypothesis]]:
         source = pad_source(ids).to(self.device)
-        begun = begin(self.model, source, company=self.company, search=search, attention=search.coverage > 0)
+        decoding = start_decoding(
+            self.model, source, ensemble=self.ensemble, search=search, attention=search.coverage > 0
+        )
         return decode(
-            *begun,
+            *decoding,
             source_lengths=source.lengths.to(self.device),
             search=search,
             marks=MARKS,
@@ -232,26 +238,26 @@ class Translator:
         self, sources: Sequence[Sequence[int]], answers: Sequence[Sequence[Answer]], *, search: SearchConfig
     ) -> list[list[Reading]]:
         """What the model, or all models together, make of answers to each source."""
-        if self.company == Company():
+        if self.ensemble == Ensemble():
             return read_back(self.model, sources, answers)
         source = pad_source(sources).to(self.device)
-        begun = begin(self.model, source, company=self.company, search=search, attention=True)
-        return read_along(begun, answers, lengths=source.lengths.to(self.device))
+        decoding = start_decoding(self.model, source, ensemble=self.ensemble, search=search, attention=True)
+        return read_along(decoding, answers, lengths=source.lengths.to(self.device))
 
-    def _begin(self, texts: Sequence[str], *, limit: int) -> list[Beginning]:
+    def _begin(self, texts: Sequence[str], *, limit: int) -> list[Truncated]:
         """The first source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
         source, size = self.tokenizers.source, len(self.tokenizers.target.vocabulary)
-        read = partial(open_source, source) if self.model.copies else partial(_opened, source)
-        return beginnings(_emptied(texts), limit=limit, size=size, read=read)
+        read = partial(number_source, source) if self.model.copies else partial(_opened, source)
+        return truncate(_emptied(texts), limit=limit, size=size, read=read)
 
-    def _begin_targets(self, texts: Sequence[str], sources: Sequence[Opened]) -> list[Beginning]:
+    def _begin_targets(self, texts: Sequence[str], sources: Sequence[NumberedText]) -> list[Truncated]:
         """The first target ids, as many as search gives at the most; words that its source has can have numbers."""
         target, limit = self.tokenizers.target, max(self.search.most, 2 * self.search.source_limit)
-        begun = beginnings(_emptied(texts), limit=limit, size=len(target.vocabulary), read=partial(_opened, target))
+        decoding = truncate(_emptied(texts), limit=limit, size=len(target.vocabulary), read=partial(_opened, target))
         if not self.model.copies:
-            return begun
-        read = open_target(target, [each.opened.text for each in begun], sources=sources)
-        return [each._replace(opened=Opened(ids[:limit], ())) for each, ids in zip(begun, read, strict=True)]
+            return decoding
+        read = number_target(target, [each.opened.text for each in decoding], sources=sources)
+        return [each._replace(opened=NumberedText(ids[:limit], ())) for each, ids in zip(decoding, read, strict=True)]
 
 
 def _emptied(texts: Sequence[str]) -> list[str]:
@@ -259,8 +265,8 @@ def _emptied(texts: Sequence[str]) -> list[str]:
     return ["" if text.isspace() else text for text in texts]
 
 
-def _opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
-    return [Opened(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
+def _opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NumberedText]:
+    return [NumberedText(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
 
 
 def budget_of(search: SearchConfig, *, nbest: int) -> int:

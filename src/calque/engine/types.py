@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from calque.translator.inline import read_inline
+from calque.engine.inline import read_inline
 
 
 class Request(NamedTuple):
@@ -26,7 +26,7 @@ class Request(NamedTuple):
         return cls(text, prefix, tuple(term.phrase for term in terms), tuple(term.place for term in terms))
 
 
-class Wishes(NamedTuple):
+class OutputOptions(NamedTuple):
     """What holds for all lines of a text."""
 
     forbidden: tuple[str, ...] = ()  # words that no translation has
@@ -34,7 +34,7 @@ class Wishes(NamedTuple):
     detail: bool = False  # say how each translation came about
 
 
-NOTHING = Wishes()
+NOTHING = OutputOptions()
 
 
 class Detail(NamedTuple):
@@ -58,7 +58,7 @@ class Candidate(NamedTuple):
     confidence: float | None = None  # between 0 and 1: the chrF that can be expected; None where that is not known
     oddities: tuple[str, ...] = ()  # loop, short or long: signs that it went wrong
     detail: Detail | None = None  # where it was asked for
-    lacking: bool = False  # a phrase is missing that must appear: it was cut before, or there is nothing
+    missing_phrase: bool = False  # a phrase is missing that must appear: it was cut before, or there is nothing
 
 
 class Scored(NamedTuple):
@@ -66,7 +66,7 @@ class Scored(NamedTuple):
 
     pieces: list[str]
     log_probs: list[float]  # of each piece, and of the end
-    cut: bool = False  # source or translation are longer than what a model reads, and only their beginnings were read
+    cut: bool = False  # source or translation are longer than what a model reads, and only their truncate were read
 
     @property
     def log_prob(self) -> float:
@@ -85,7 +85,9 @@ class Translation(NamedTuple):
         return self.candidates[0].text
 
 
-def answer_to_nothing(*, detail: bool, attends: bool, lacking: bool) -> Translation:
+def answer_to_nothing(*, detail: bool, attends: bool, missing_phrase: bool) -> Translation:
     """What an empty line becomes: nothing, at no cost, with the same fields as others."""
     empty = Detail([], [], [], *(([], []) if attends else (None, None)))
-    return Translation([Candidate("", 0.0, 0.0, cut=False, detail=empty if detail else None, lacking=lacking)])
+    return Translation(
+        [Candidate("", 0.0, 0.0, cut=False, detail=empty if detail else None, missing_phrase=missing_phrase)]
+    )

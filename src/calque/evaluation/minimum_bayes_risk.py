@@ -17,7 +17,7 @@ class Ranked(NamedTuple):
     utility: float
 
 
-def minimum_risk(candidates: Sequence[str], *, utility: UtilityName) -> list[Ranked]:
+def minimum_bayes_risk(candidates: Sequence[str], *, utility: UtilityName) -> list[Ranked]:
     """All candidates, the one with the highest expected utility first; equal ones in the order they were drawn.
 
     u(h) = 1/n Σᵢ utility(h, candidateᵢ): every candidate is taken for the truth as often as it was drawn.

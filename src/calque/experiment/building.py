@@ -9,25 +9,24 @@ from calque import __version__
 from calque.config import flat, to_values
 from calque.data.prepare import Prepared
 from calque.data.store import target_counts
-from calque.data.subwords import refuse_unfit_tokenizers
+from calque.data.subword_regularisation import refuse_unfit_tokenizers
+from calque.engine import Translator, choose_device
 from calque.errors import ConfigError
 from calque.experiment.settings import Experiment
 from calque.layers.recurrent import Recurrence
 from calque.models.model import Model, Sizes
 from calque.tensors import weightless
 from calque.text import UNK, GivenConfig, TextConfig, Tokenizers
-from calque.text.splitting import Usual, sentences_in
-from calque.training.board import refuse_boardless
+from calque.text.splitting import LengthProfile, sentences_in
 from calque.training.checkpoints import saved_steps
+from calque.training.distributed import Ranks
 from calque.training.job import Job
-from calque.training.ranks import Ranks
 from calque.training.reporting import Reporter
-from calque.training.seeds import stream_seed
 from calque.training.settings import TrainingConfig
-from calque.training.update import computing
+from calque.training.tensorboard import refuse_without_tensorboard
+from calque.training.update import computing, stream_seed
 from calque.training.validation import ValidationSet
-from calque.training.warm import refuse_unfit_start, warm_start
-from calque.translator import Translator, choose_device
+from calque.training.warm_start import refuse_unfit_start, warm_start
 
 
 def build(experiment: Experiment, *, sizes: Sizes) -> Model:
@@ -63,7 +62,7 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
         reporter.say("training.schedule.warmup is longer than training.steps: the learning rate never gets to its peak")
     texts = prepared.valid_text
     translator = Translator(model, prepared.tokenizers, config=experiment.model, search=experiment.search)
-    translator.usual = _usual(prepared, [source for source, _ in texts])
+    translator.length_profile = _usual(prepared, [source for source, _ in texts])
     return Job(
         experiment.training,
         experiment.seed,
@@ -84,9 +83,9 @@ def _disturbs(experiment: Experiment) -> bool:
     return any([words.source, words.target, *values])
 
 
-def _usual(prepared: Prepared, sources: Sequence[str]) -> Usual:
+def _usual(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
     """How long sources are; sentences are counted in those held out, as of the others only pieces are kept."""
-    return Usual.of(
+    return LengthProfile.of(
         pieces=(prepared.valid.source.lengths - 1).tolist(), sentences=[sentences_in(text) for text in sources]
     )
 
@@ -116,7 +115,7 @@ def refuse_unbuildable(experiment: Experiment) -> None:
     training = experiment.training
     choose_device(training.device)
     if training.tensorboard:
-        refuse_boardless()
+        refuse_without_tensorboard()
     given = experiment.text.load() if isinstance(experiment.text, GivenConfig) else None
     with weightless():
         model = Model(experiment.model, sizes=_sizes(given) if given else _largest_sizes(experiment.text))

@@ -14,24 +14,24 @@ from calque.data.batch import Batch
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
+from calque.engine import choose_device
 from calque.errors import ConfigError, FolderError, Interrupted, UserError
 from calque.experiment.building import beginning_model, job_of, refuse_unbuildable
 from calque.experiment.settings import Experiment, absolute
 from calque.folders import MANIFEST
-from calque.tasks.objectives import Objective
-from calque.tasks.translation import Loss
-from calque.training.fitting import Fit, fit_tokens
-from calque.training.following import follow_corpus
+from calque.objectives.cross_entropy import Loss
+from calque.objectives.objective import Objective
+from calque.training.auto_settings import complete_settings
+from calque.training.batch_size import Fit, find_batch_size
+from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Summary
 from calque.training.lock import LOCK, run_lock
 from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
-from calque.training.ranks import Ranks, joined_ranks
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, RECORD, STORE, machine, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
 from calque.training.update import computing
-from calque.translator import choose_device
 
 LOG = "log.txt"
 
@@ -163,7 +163,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
         values = override(values, [f"training.batch.tokens={fit.tokens}"])
         fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
     device = choose_device(experiment.training.device).type
-    completed, choices = follow_corpus(
+    completed, choices = complete_settings(
         values, prepared.train, model=experiment.model, device=device, seed=experiment.seed
     )
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
@@ -205,7 +205,7 @@ def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
         with computing(training.precision, next(model.parameters()).device.type):
             return objective(batch, step=step)
 
-    return fit_tokens(model, prepared.train, config=training.batch, loss_of=loss_of, ranks=ranks)
+    return find_batch_size(model, prepared.train, config=training.batch, loss_of=loss_of, ranks=ranks)
 
 
 @contextmanager

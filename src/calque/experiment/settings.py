@@ -8,11 +8,11 @@ from pydantic import Field, model_validator
 
 from calque.config import Config, Values, check, flat, override, read_toml, to_values
 from calque.data.corpora import DataConfig
-from calque.data.subwords import misfits as subword_misfits
+from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.models.model import ModelConfig
 from calque.models.systems import SYSTEMS, system_model
+from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
-from calque.tasks.objectives import misfits as objective_misfits
 from calque.text import GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig

@@ -4,8 +4,8 @@ write_folder(path, kind="model", format=1, fill=lambda folder: (folder / "a.txt"
 verify_folder(path, kind="model", formats=[1])
 """
 
-from calque.folders.litter import is_running, remove_litter
 from calque.folders.manifest import MANIFEST, Manifest, sha256_of, survey_folder, verify_folder
+from calque.folders.stale import is_running, remove_stale
 from calque.folders.writing import failure, remove_folder, sync, write_folder
 
 __all__ = [
@@ -14,7 +14,7 @@ __all__ = [
     "failure",
     "is_running",
     "remove_folder",
-    "remove_litter",
+    "remove_stale",
     "sha256_of",
     "survey_folder",
     "sync",

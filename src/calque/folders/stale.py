@@ -14,7 +14,7 @@ if sys.platform != "win32":
 _UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})")
 
 
-def remove_litter(parent: Path, *, names: re.Pattern[str]) -> None:
+def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
     """Removes what killed writers of folders called `names` left; a folder that was moved aside is put back."""
     with suppress(OSError):
         for entry in sorted(parent.iterdir()):  # "old" sorts before "tmp"

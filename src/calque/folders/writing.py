@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from calque.errors import FolderError
-from calque.folders.litter import beside, held_lock, remove_litter
 from calque.folders.manifest import MANIFEST, FileEntry, Manifest, decode, read_manifest, render, scan, sha256_of
+from calque.folders.stale import beside, held_lock, remove_stale
 
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -38,7 +38,7 @@ def write_folder(
     unfinished = beside(path, stage="tmp")
     try:
         _make_folders(path.parent)
-        remove_litter(path.parent, names=re.compile(re.escape(path.name)))
+        remove_stale(path.parent, names=re.compile(re.escape(path.name)))
         _check_place(path, kind=kind, replace=replace)
         unfinished.mkdir()
         try:

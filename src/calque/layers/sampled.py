@@ -10,8 +10,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
+from calque.layers.bounds import Samples
 from calque.layers.output import FullOutput, wide
-from calque.layers.sizes import Samples
 from calque.tensors import exact, running_sum
 
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
+from calque.layers.bounds import Layers, Width
 from calque.layers.connections import Connection, ConnectionName, input_width
 from calque.layers.recurrent import CellName, Recurrence, State
-from calque.layers.sizes import Layers, Width
 
 
 class StackConfig(Config):

@@ -12,13 +12,13 @@ from calque.layers.attention import Attended, Attention, AttentionConfig, Attent
 from calque.layers.copying import CopyGate
 from calque.layers.recurrent import Recurrence, State
 from calque.layers.reinforce import Draws
-from calque.models.seam import Decoder, MemoryShape, Output
+from calque.models.interfaces import Decoder, MemoryShape, Output
 
 S = TypeVar("S")
 C = TypeVar("C")
 
 
-class AttendingConfig(Protocol):
+class AttentionalConfig(Protocol):
     """What all their configs say."""
 
     @property
@@ -41,10 +41,10 @@ class Led(NamedTuple):
     attention: AttentionState
 
 
-class AttendingDecoder(Decoder[S, C]):
+class AttentionalDecoder(Decoder[S, C]):
     """A decoder with one attention over the memory, whose words may be copied from where it looks."""
 
-    def __init__(self, config: AttendingConfig, *, memory: MemoryShape) -> None:
+    def __init__(self, config: AttentionalConfig, *, memory: MemoryShape) -> None:
         super().__init__()
         attention, width = config.attention, config.width
         self.attention = Attention(attention, query_width=width, memory_width=memory.width)

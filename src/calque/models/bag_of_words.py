@@ -10,13 +10,13 @@ from pydantic import Field
 from torch import nn
 
 from calque.config import Config
-from calque.layers.sizes import Width
+from calque.layers.bounds import Width
+from calque.models.interfaces import Encoder, Memory, MemoryShape
 from calque.models.recurrent import WordEmbedding
-from calque.models.seam import Encoder, Memory, MemoryShape
 from calque.tensors import Padded
 
 
-class MeanEncoderConfig(Config):
+class BagOfWordsEncoderConfig(Config):
     """The average of the word vectors through one layer."""
 
     kind: Literal["mean"] = "mean"
@@ -28,10 +28,10 @@ class MeanEncoderConfig(Config):
     """On the embeddings."""
 
 
-class MeanEncoder(Encoder):
+class BagOfWordsEncoder(Encoder):
     """valuesₛ = tanh(W eₛ + b), final = tanh(W ē + b), ē the mean of the sentence's eₛ; a baseline of our own."""
 
-    def __init__(self, config: MeanEncoderConfig, *, vocabulary_size: int) -> None:
+    def __init__(self, config: BagOfWordsEncoderConfig, *, vocabulary_size: int) -> None:
         super().__init__()
         self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
         self.dense = nn.Linear(config.embedding, config.width)

@@ -11,13 +11,13 @@ from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, AttentionState
+from calque.layers.bounds import Width
 from calque.layers.maxout import Maxout
 from calque.layers.recurrent import CellName, Recurrence, State
-from calque.layers.sizes import Width
-from calque.models.attending import AttendingDecoder
+from calque.models.attentional import AttentionalDecoder
 from calque.models.bridge import Bridge, BridgeName
+from calque.models.interfaces import Memory, MemoryShape, Output
 from calque.models.recurrent import WordEmbedding
-from calque.models.seam import Memory, MemoryShape, Output
 
 
 class BahdanauConfig(Config):
@@ -51,7 +51,7 @@ class BahdanauState(NamedTuple):
     attention: AttentionState
 
 
-class BahdanauDecoder(AttendingDecoder[BahdanauState, BahdanauContext]):
+class BahdanauDecoder(AttentionalDecoder[BahdanauState, BahdanauContext]):
     """sᵢ = f(sᵢ₋₁, yᵢ₋₁, cᵢ), cᵢ the attention of sᵢ₋₁; readout maxout(U sᵢ₋₁ + V E yᵢ₋₁ + C cᵢ) (A.2.2)."""
 
     def __init__(self, config: BahdanauConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:

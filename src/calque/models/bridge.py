@@ -5,7 +5,7 @@ from typing import Literal, assert_never
 from torch import Tensor, nn
 
 from calque.layers.recurrent import CellName, state_parts
-from calque.models.seam import Memory, MemoryShape
+from calque.models.interfaces import Memory, MemoryShape
 
 BridgeName = Literal["copy", "tanh", "backward", "zero"]
 

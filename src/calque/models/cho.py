@@ -13,10 +13,10 @@ from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.attention import fold, unfold
+from calque.layers.bounds import Width
 from calque.layers.maxout import Maxout
-from calque.layers.sizes import Width
+from calque.models.interfaces import Decoder, Memory, MemoryShape, Output
 from calque.models.recurrent import WordEmbedding
-from calque.models.seam import Decoder, Memory, MemoryShape, Output
 
 
 class ChoConfig(Config):

@@ -17,9 +17,9 @@ from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.attention import fold, masked_softmax, unfold
+from calque.layers.bounds import Kernel, Layers, Places, Width
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
-from calque.layers.sizes import Kernel, Layers, Places, Width
-from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
+from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded
 
 ROOT_HALF = 0.5**0.5  # √0.5, which keeps the variance of a sum of two (§3.4)

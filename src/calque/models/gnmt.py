@@ -12,14 +12,14 @@ from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, AttentionState
+from calque.layers.bounds import Layers, Width
 from calque.layers.connections import Connection
 from calque.layers.recurrent import CellName, Recurrence, State
-from calque.layers.sizes import Layers, Width
 from calque.layers.stack import apart, together
-from calque.models.attending import AttendingDecoder
+from calque.models.attentional import AttentionalDecoder
 from calque.models.bridge import Bridge, BridgeName
+from calque.models.interfaces import Memory, MemoryShape, Output
 from calque.models.recurrent import WordEmbedding
-from calque.models.seam import Memory, MemoryShape, Output
 
 
 class GnmtConfig(Config):
@@ -55,7 +55,7 @@ class GnmtState(NamedTuple):
     attention: AttentionState
 
 
-class GnmtDecoder(AttendingDecoder[GnmtState, GnmtContext]):
+class GnmtDecoder(AttentionalDecoder[GnmtState, GnmtContext]):
     """aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ] (§3, fig. 1)."""
 
     def __init__(self, config: GnmtConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:

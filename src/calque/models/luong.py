@@ -9,12 +9,12 @@ import torch
 from torch import Tensor, nn
 
 from calque.layers.attention import Attended, AttentionConfig, AttentionContext, AttentionState, join
-from calque.layers.sizes import Width
+from calque.layers.bounds import Width
 from calque.layers.stack import RecurrentStack, StackConfig, StackState, apart, together
-from calque.models.attending import AttendingDecoder
+from calque.models.attentional import AttentionalDecoder
 from calque.models.bridge import Bridge, BridgeName
+from calque.models.interfaces import Memory, MemoryShape, Output
 from calque.models.recurrent import WordEmbedding
-from calque.models.seam import Memory, MemoryShape, Output
 
 
 class LuongConfig(StackConfig):
@@ -52,7 +52,7 @@ class Read(NamedTuple):
     state: LuongState
 
 
-class LuongDecoder(AttendingDecoder[LuongState, LuongContext]):
+class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
     """h̃ₜ = tanh(W [cₜ; hₜ]), cₜ the attention of hₜ over the memory (eq. 5)."""
 
     def __init__(self, config: LuongConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:

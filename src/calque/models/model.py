@@ -18,6 +18,7 @@ from calque.layers.copying import mixture, mixture_loss
 from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer, wide
 from calque.layers.reinforce import MovingBaseline
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
+from calque.models.bag_of_words import BagOfWordsEncoder, BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
 from calque.models.cho import ChoConfig, ChoDecoder
 from calque.models.convolutional import (
@@ -27,8 +28,8 @@ from calque.models.convolutional import (
     ConvolutionalEncoderConfig,
 )
 from calque.models.gnmt import GnmtConfig, GnmtDecoder
+from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.models.luong import LuongConfig, LuongDecoder
-from calque.models.mean import MeanEncoder, MeanEncoderConfig
 from calque.models.none import NoneEncoder, NoneEncoderConfig
 from calque.models.recurrent import (
     RecurrentDecoder,
@@ -36,7 +37,6 @@ from calque.models.recurrent import (
     RecurrentEncoder,
     RecurrentEncoderConfig,
 )
-from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.models.transformer import (
     TransformerDecoder,
     TransformerDecoderConfig,
@@ -48,7 +48,7 @@ from calque.tensors import Padded
 EncoderConfig = Annotated[
     RecurrentEncoderConfig
     | ConvolutionalEncoderConfig
-    | MeanEncoderConfig
+    | BagOfWordsEncoderConfig
     | NoneEncoderConfig
     | TransformerEncoderConfig,
     Field(discriminator="kind"),
@@ -254,8 +254,8 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:
             return RecurrentEncoder(config, vocabulary_size=vocabulary_size)
         case ConvolutionalEncoderConfig():
             return ConvolutionalEncoder(config, vocabulary_size=vocabulary_size)
-        case MeanEncoderConfig():
-            return MeanEncoder(config, vocabulary_size=vocabulary_size)
+        case BagOfWordsEncoderConfig():
+            return BagOfWordsEncoder(config, vocabulary_size=vocabulary_size)
         case NoneEncoderConfig():
             return NoneEncoder(config)
         case TransformerEncoderConfig():

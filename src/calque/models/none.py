@@ -6,8 +6,8 @@ import torch
 from torch import nn
 
 from calque.config import Config
-from calque.layers.sizes import Width
-from calque.models.seam import Encoder, Memory, MemoryShape
+from calque.layers.bounds import Width
+from calque.models.interfaces import Encoder, Memory, MemoryShape
 from calque.tensors import Padded
 
 

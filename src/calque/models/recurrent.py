@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from calque.layers.bounds import Width
 from calque.layers.connections import Connection
 from calque.layers.recurrent import Recurrence, State, state_parts
-from calque.layers.sizes import Width
 from calque.layers.stack import RecurrentStack, StackConfig, StackState, connections, disturbed, kept, layer_widths
 from calque.models.bridge import Bridge, BridgeName
-from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
+from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded, at_last, reverse_within
 
 

@@ -13,14 +13,14 @@ from torch.nn import functional as F
 
 from calque.config import Config, refuse_idle
 from calque.layers.attention import fold, unfold
+from calque.layers.bounds import Heads, Layers, Places, Width
 from calque.layers.copying import CopyGate
 from calque.layers.feed_forward import ActivationName
 from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
-from calque.layers.sizes import Heads, Layers, Places, Width
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, MixerName, NormPlace
-from calque.models.seam import Decoder, Encoder, Memory, MemoryShape, Output
+from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded
 
 

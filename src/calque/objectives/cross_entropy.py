@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from calque.data.batch import Batch, collate
-from calque.data.plan import BatchConfig, Plan
+from calque.data.batching import BatchConfig, Plan
 from calque.data.store import Store
 from calque.layers.reinforce import reinforced
+from calque.models.interfaces import Output
 from calque.models.model import Model
-from calque.models.seam import Output
 from calque.tensors import exact
 from calque.text import PAD
 

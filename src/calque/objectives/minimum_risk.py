@@ -15,10 +15,10 @@ from torch import Tensor
 from calque.config import Config
 from calque.data.batch import Batch
 from calque.models.model import Context, Model
+from calque.objectives.cross_entropy import Loss, loss_of
+from calque.objectives.decoding_step import MARKS, decoding_step
 from calque.search.sampling import Sampling, sample_search
 from calque.search.step import Limits
-from calque.tasks.decoding import MARKS, decoding_step
-from calque.tasks.translation import Loss, loss_of
 from calque.tensors import select_rows
 from calque.text import BOS, EOS, PAD, Tokenizer
 

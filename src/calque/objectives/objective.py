@@ -11,15 +11,15 @@ from torch import Tensor
 from calque.config import Config
 from calque.data.batch import Batch
 from calque.data.corpora import DataConfig
-from calque.data.subwords import SubwordsConfig
+from calque.data.subword_regularisation import SubwordsConfig
 from calque.errors import ConfigError
 from calque.models.model import Model, ModelConfig
-from calque.tasks.consistency import RDropConfig, r_drop_loss, twice
-from calque.tasks.dropping import WordDropoutConfig, drop_words
-from calque.tasks.guidance import GuidanceConfig, guidance_loss, guidance_weight
-from calque.tasks.risk import MinimumRiskConfig, minimum_risk_loss, text_risk
-from calque.tasks.scheduled import ScheduledSamplingConfig, draw_gold, gold_probability, read_mixed
-from calque.tasks.translation import Loss, loss_of
+from calque.objectives.cross_entropy import Loss, loss_of
+from calque.objectives.guided_alignment import GuidanceConfig, guidance_loss, guidance_weight
+from calque.objectives.minimum_risk import MinimumRiskConfig, minimum_risk_loss, text_risk
+from calque.objectives.r_drop import RDropConfig, r_drop_loss, twice
+from calque.objectives.scheduled_sampling import ScheduledSamplingConfig, draw_gold, gold_probability, read_mixed
+from calque.objectives.word_dropout import WordDropoutConfig, drop_words
 from calque.text import Tokenizer
 
 

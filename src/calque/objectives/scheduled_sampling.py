@@ -11,9 +11,9 @@ from torch import Tensor
 from calque.config import Config
 from calque.data.batch import Batch
 from calque.layers.attention import draw
+from calque.models.interfaces import Output
 from calque.models.model import Context, Model
-from calque.models.seam import Output
-from calque.tasks.decoding import MARKS
+from calque.objectives.decoding_step import MARKS
 from calque.tensors import length_mask
 
 Choice = Literal["sample", "best"]

@@ -51,7 +51,7 @@ class Expansion(Protocol):
         """From the log-probabilities [B,K,V] of their next tokens, −∞ where a token may not stand."""
         ...
 
-    def lacking(self, memory: Any) -> Tensor | None:
+    def missing_phrase(self, memory: Any) -> Tensor | None:
         """[B,K], which live hypotheses have not said what they must; None where nothing must be said."""
         ...
 
@@ -68,7 +68,7 @@ class Widest:
     def extend(self, live: Live, log_probs: Tensor, memory: None, *, end: int) -> tuple[Extended, None]:
         return extend(live, log_probs, beams=self.beams, end=end), None
 
-    def lacking(self, memory: None) -> None:
+    def missing_phrase(self, memory: None) -> None:
         return None
 
 
@@ -119,8 +119,8 @@ def beam_search(
         rows, parents = _grown(rows, output, expansion=expansion, goal=goal, marks=marks, length=length)
         over = _is_over(rows, goal=goal, length=length)
         if bool(over.any()):
-            lacking = expansion.lacking(before.memory)
-            results |= _answers(rows, before.live, over, lacking=lacking, goal=goal, length=length)
+            missing_phrase = expansion.missing_phrase(before.memory)
+            results |= _answers(rows, before.live, over, missing_phrase=missing_phrase, goal=goal, length=length)
         going = (~over).nonzero().squeeze(1)
         if len(going) == 0:
             break
@@ -240,15 +240,15 @@ def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> F
 
 
 def _answers(
-    rows: Rows, before: Live, over: Tensor, *, lacking: Tensor | None, goal: Goal, length: int
+    rows: Rows, before: Live, over: Tensor, *, missing_phrase: Tensor | None, goal: Goal, length: int
 ) -> dict[int, list[Hypothesis]]:
-    """Those of the sentences that are over; `before` lived before token number `length`, `lacking` [B,K] of them."""
+    """Those of the sentences that are over; `before` lived before token number `length`; [B,K] `missing_phrase`."""
     results = {}
     for row in over.nonzero().squeeze(1).tolist():
         finished, live, known = (_row(part, row) for part in (rows.finished, before, rows.known))
         answers = _finished(finished)
         if length >= int(rows.limits.maximum[row]):
-            lacks = None if lacking is None else lacking[row].tolist()
+            lacks = None if missing_phrase is None else missing_phrase[row].tolist()
             answers += _cut(live, known, lacks=lacks, score=goal.score, size=length - 1, but=answers)
         results[int(rows.sentence[row])] = answers[: goal.nbest]
     return results
@@ -266,14 +266,14 @@ def _finished(finished: Finished) -> list[Hypothesis]:
 def _cut(
     live: Live, known: Known, *, lacks: list[bool] | None, score: Score, size: int, but: Sequence[Hypothesis]
 ) -> list[Hypothesis]:
-    """One sentence's hypotheses of the maximum length but those that ended there, each once, lacking ones last."""
+    """One sentence's hypotheses of the maximum length but those that ended there, each once, incomplete ones last."""
     scores = score.finished(live.log_probs, length=size, covered=live.covered, known=known)
     lacks = lacks or [False] * live.log_probs.shape[1]
     rows = zip(*(part[0].tolist() for part in (live.tokens, scores, live.log_probs)), lacks, strict=True)
     cut = [Hypothesis(tuple(tokens), value, log_prob, True, lack) for tokens, value, log_prob, lack in rows]
     said = {each.tokens for each in but}
     once = {each.tokens: each for each in cut if each.score > -torch.inf and each.tokens not in said}
-    return sorted(once.values(), key=lambda each: (each.lacking, -each.score))
+    return sorted(once.values(), key=lambda each: (each.missing_phrase, -each.score))
 
 
 def _row(tree: Any, row: int) -> Any:

@@ -15,9 +15,9 @@ from calque.errors import ConfigError, TextError
 from calque.search.beam import Expansion, Goal, Widest, beam_search
 from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained, start_constrained
 from calque.search.diverse import Diverse
-from calque.search.forbidden import Forbidden
+from calque.search.forbidden_words import Forbidden
 from calque.search.greedy import greedy_search
-from calque.search.required import Required
+from calque.search.required_phrases import Required
 from calque.search.sampling import Sampling, sample_search
 from calque.search.scoring import Scoring
 from calque.search.settings import SearchConfig
@@ -50,7 +50,7 @@ def decode(
 
     `source_lengths` [B] counts end marks; `streams` [B] tells sentences apart where they are drawn. Length limits and
     constraints hold for every method. A hypothesis after which no token may come is none: where there is no other, the
-    answer is NO_ANSWER, lacking where there are phrases.
+    answer is NO_ANSWER, missing_phrase where there are phrases.
     """
     limits = limits_of(source_lengths, search=search)
     constraints = _constraints(search, rules, limits=limits)
@@ -82,7 +82,8 @@ def decode(
         )
     wanted = rules.required or [()] * len(found)
     return [
-        answers or [NO_ANSWER._replace(lacking=bool(phrases))] for answers, phrases in zip(found, wanted, strict=True)
+        answers or [NO_ANSWER._replace(missing_phrase=bool(phrases))]
+        for answers, phrases in zip(found, wanted, strict=True)
     ]
 
 

@@ -43,7 +43,7 @@ class Diverse:
         ended = ended._replace(log_probs=ended.log_probs.masked_fill(_said_before(ended), -torch.inf))
         return Extended(live, torch.cat([part.parents for part in parts], dim=1), ended), None
 
-    def lacking(self, memory: None) -> None:
+    def missing_phrase(self, memory: None) -> None:
         return None
 
 

@@ -39,9 +39,9 @@ class Words:
     def __init__(self, words: Sequence[str], *, surfaces: Sequence[bytes]) -> None:
         self.words = tuple(dict.fromkeys(word for word in words if word))
         self.bounded = {word: not any(map(is_unspaced, word)) for word in self.words}
-        self.beginnings = {True: {""}, False: {""}}  # of words with and without boundaries
+        self.truncate = {True: {""}, False: {""}}  # of words with and without boundaries
         for word in self.words:
-            self.beginnings[self.bounded[word]].update(word[: size + 1] for size in range(len(word)))
+            self.truncate[self.bounded[word]].update(word[: size + 1] for size in range(len(word)))
         self.longest = max(map(len, self.words), default=0)
         self.surfaces = surfaces
         self.read = [added(b"", surface) for surface in surfaces]
@@ -155,7 +155,7 @@ class Words:
     def _may_begin(self, text: str, place: int) -> bool:
         """Whether a word that is not over may stand at a place of the text, and reach its end."""
         rest = text[place:]
-        return rest in self.beginnings[False] or (rest in self.beginnings[True] and _is_apart(text, place))
+        return rest in self.truncate[False] or (rest in self.truncate[True] and _is_apart(text, place))
 
     def _is_over(self, text: str, word: str, *, since: int) -> bool:
         """Whether the word stands in the text, its boundary, or its end where it has none, behind `since`."""

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.banned import Ban, Ending, Words
+from calque.search.forbidden_automaton import Ban, Ending, Words
 
 
 class Said(NamedTuple):

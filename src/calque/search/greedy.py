@@ -4,7 +4,7 @@ from typing import Any
 
 from torch import Tensor
 
-from calque.search.following import follow
+from calque.search.autoregressive import follow
 from calque.search.step import Hypothesis, Limits, Marks, Step
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from calque.search.beam import Extended, Live, along, best_candidates
-from calque.search.matching import Edges, all_said, can_share
+from calque.search.phrase_matching import Edges, all_said, can_share
 
 NONE = -1  # where there is no phrase, or no token
 
@@ -116,7 +116,7 @@ class Required:
         memory = memory._replace(progress=progress)
         return Extended(after, parents.gather(1, chosen), ended), memory
 
-    def lacking(self, memory: Phrases) -> Tensor:
+    def missing_phrase(self, memory: Phrases) -> Tensor:
         return ~memory.progress.met.all(dim=-1)
 
     def _counted_otherwise(self, progress: Progress, live: Live, memory: Phrases) -> Progress:

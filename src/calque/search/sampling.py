@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.following import follow
+from calque.search.autoregressive import follow
 from calque.search.step import Hypothesis, Limits, Marks, Step
 from calque.tensors import exact, running_sum
 

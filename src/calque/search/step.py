@@ -48,7 +48,7 @@ class Hypothesis(NamedTuple):
     score: float  # what hypotheses are ranked by
     log_prob: float  # of all tokens, the end mark's included
     cut: bool  # reached the maximum length before its end
-    lacking: bool = False  # and a phrase that it had to say is missing
+    missing_phrase: bool = False  # and a phrase that it had to say is missing
 
 
 NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)

@@ -3,15 +3,14 @@
 No torch, nothing of ours but config and errors.
 """
 
-from calque.text.building import TextConfig, train_tokenizers
 from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.cleaning import strip_bom, strip_return
+from calque.text.copy_ids import NumberedText, number_source, number_target
 from calque.text.folder import load_tokenizers, save_tokenizers
-from calque.text.given import GivenConfig
-from calque.text.opening import Opened, open_source, open_target
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
+from calque.text.training import GivenConfig, TextConfig, train_tokenizers
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
 from calque.text.words import WordsConfig, WordsTokenizer
 
@@ -26,7 +25,7 @@ __all__ = [
     "CharactersConfig",
     "CharactersTokenizer",
     "GivenConfig",
-    "Opened",
+    "NumberedText",
     "SentencePieceConfig",
     "SentencePieceTokenizer",
     "TextConfig",
@@ -37,8 +36,8 @@ __all__ = [
     "WordsTokenizer",
     "load_tokenizers",
     "normalise",
-    "open_source",
-    "open_target",
+    "number_source",
+    "number_target",
     "save_tokenizers",
     "strip_bom",
     "strip_return",

@@ -10,33 +10,33 @@ from typing import NamedTuple
 from calque.text.tokenizer import Tokenizer
 
 
-class Opened(NamedTuple):
+class NumberedText(NamedTuple):
     """A text in ids, and the pieces that ids from V on stand for."""
 
     ids: list[int]
     unknown: tuple[str, ...]
     text: str = ""
 
-    def shortened(self, limit: int, *, size: int) -> "Opened":
+    def shortened(self, limit: int, *, size: int) -> "NumberedText":
         """The first ids; words that stand behind them alone have no number any more, `size` being the first."""
         ids = self.ids[:limit]
         numbered = max((id - size + 1 for id in ids), default=0)
-        return Opened(ids, self.unknown[: max(0, numbered)], self.text)
+        return NumberedText(ids, self.unknown[: max(0, numbered)], self.text)
 
 
-def open_source(tokenizer: Tokenizer, texts: Sequence[str]) -> list[Opened]:
+def number_source(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NumberedText]:
     """The ids of each source, its unknown pieces numbered."""
     if tokenizer.is_closed:
-        return [Opened(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
+        return [NumberedText(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
     size, opened = len(tokenizer.vocabulary), []
     for text in texts:
         pieces = tokenizer.tokenise(text)
         unknown = tuple(dict.fromkeys(piece for piece in pieces if piece not in tokenizer.vocabulary))
-        opened.append(Opened(_ids(tokenizer, pieces, unknown=unknown, size=size), unknown, text))
+        opened.append(NumberedText(_ids(tokenizer, pieces, unknown=unknown, size=size), unknown, text))
     return opened
 
 
-def open_target(tokenizer: Tokenizer, texts: Sequence[str], *, sources: Sequence[Opened]) -> list[list[int]]:
+def number_target(tokenizer: Tokenizer, texts: Sequence[str], *, sources: Sequence[NumberedText]) -> list[list[int]]:
     """The ids of each target, with the numbers of its source's unknown pieces."""
     if tokenizer.is_closed:
         return tokenizer.encode_many(texts)

@@ -8,14 +8,14 @@ _ENDS = re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])[」』�
 _SPACES = re.compile(r"\s+")
 
 
-class Usual(NamedTuple):
+class LengthProfile(NamedTuple):
     """How long the lines are that a model has learnt from: all but one in a hundred have no more of it."""
 
     pieces: int
     sentences: int
 
     @classmethod
-    def of(cls, *, pieces: Sequence[int], sentences: Sequence[int]) -> "Usual":
+    def of(cls, *, pieces: Sequence[int], sentences: Sequence[int]) -> "LengthProfile":
         """Of the numbers of pieces and of sentences that some lines have."""
         return cls(_most(pieces), _most(sentences))
 

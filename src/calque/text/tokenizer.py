@@ -73,7 +73,7 @@ class Tokenizer(ABC):
     def decode(self, ids: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
         """The text that the ids spell: padding, begin and end are dropped, the unknown piece reads `<unk>`.
 
-        Ids behind the vocabulary stand for the pieces in `unknown` (calque/text/opening.py).
+        Ids behind the vocabulary stand for the pieces in `unknown` (calque/text/copy_ids.py).
         """
         size = len(self.vocabulary)
         kept = (id for id in ids if id not in (PAD, BOS, EOS))

@@ -2,20 +2,50 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
-from typing import Annotated, assert_never
+from pathlib import Path
+from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
+from calque.config import Config
+from calque.errors import TextError
 from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
-from calque.text.given import GivenConfig
+from calque.text.folder import DESCRIPTION, load_tokenizers
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers
 from calque.text.words import WordsConfig, WordsTokenizer
 
+
+class GivenConfig(Config):
+    """The pieces of a run that is there."""
+
+    kind: Literal["given"] = "given"
+    path: Path
+    """A run, model, store or tokenizer folder, whose tokenizers are taken as they are."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its tokenizers lie."""
+        for place in (self.path / "model" / "tokenizer", self.path / "tokenizer", self.path):
+            if (place / DESCRIPTION).is_file():
+                return place
+        raise TextError(f"text.path: {self.path}: no tokenizer here; give a run, model, store or tokenizer folder")
+
+    @property
+    def joint(self) -> bool:
+        return self.load().joint
+
+    def load(self) -> Tokenizers:
+        """The tokenizers."""
+        return load_tokenizers(self.folder)
+
+
 TextConfig = Annotated[
     SentencePieceConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig, Field(discriminator="kind")
 ]
+
+
 Lines = Callable[[], Iterator[str]]
 
 

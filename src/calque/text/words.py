@@ -17,7 +17,7 @@ from pydantic import Field
 
 from calque.config import Config
 from calque.errors import TextError
-from calque.text.escape import Escape
+from calque.text.cleaning import Escape
 from calque.text.tokenizer import Tokenizer, normalise
 from calque.text.vocabulary import PIECES, Vocabulary
 

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 
 from calque.config import Values, override
-from calque.data.plan import BatchConfig, Plan
+from calque.data.batching import BatchConfig, Plan
 from calque.data.store import Store
 from calque.models.model import DecoderConfig, ModelConfig
 from calque.models.transformer import TransformerConfig
@@ -17,7 +17,7 @@ FOLLOWING = (
 """Keys of the training section that are chosen where they are left open."""
 
 
-def follow_corpus(
+def complete_settings(
     values: Values, store: Store, *, model: ModelConfig, device: str, seed: int
 ) -> tuple[Values, list[str]]:
     """`values` with every training setting that was left open chosen by the corpus; and what was chosen, to be read."""

@@ -9,17 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from calque.config import read_toml
+from calque.engine import load, load_weights_into, save_model
 from calque.errors import FolderError
 from calque.folders import MANIFEST
 from calque.training.checkpoints import load_weights, scheduled_steps
-from calque.training.deciding import deciding_metric_of
+from calque.training.distributed import part_of, whole
 from calque.training.journal import read_journal
 from calque.training.lock import owner
 from calque.training.progress import rank
 from calque.training.runs import CONFIG
-from calque.training.sharding import part_of, whole
+from calque.training.selection_metric import deciding_metric_of
 from calque.training.validation import worth
-from calque.translator import load, load_weights_into, save_model
 
 
 def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, output: Path) -> list[int]:

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from calque.data.batch import Batch, collate
-from calque.data.plan import BatchConfig, Plan
+from calque.data.batching import BatchConfig, Plan
 from calque.data.store import Store
 from calque.models.model import Model
 from calque.training.update import LossOf, is_out_of_memory
@@ -33,7 +33,7 @@ class Fit(NamedTuple):
     reason: str
 
 
-def fit_tokens(model: Model, store: Store, *, config: BatchConfig, loss_of: LossOf, ranks: int = 1) -> Fit:
+def find_batch_size(model: Model, store: Store, *, config: BatchConfig, loss_of: LossOf, ranks: int = 1) -> Fit:
     """The largest number of positions of a batch that a training step can take on devices like this model's."""
     device = next(model.parameters()).device
     state = 4 * sum(one.numel() * one.element_size() for one in model.parameters())  # weights, gradients, Adam's two

@@ -16,15 +16,15 @@ from calque.training.checkpoints import (
     save_checkpoint,
     scheduled_steps,
 )
-from calque.training.deciding import deciding_metric
 from calque.training.job import Job
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
 from calque.training.records import Records
 from calque.training.runs import note_interval, saved_every
+from calque.training.selection_metric import deciding_metric
 
 
-class Keeper:
+class Checkpointer:
     """Keeps what a learner knows under RUN/checkpoints. Only the leading rank writes; all of them must ask."""
 
     def __init__(self, job: Job, learner: Learner, records: Records) -> None:

@@ -16,7 +16,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 
 from calque.errors import FolderError
-from calque.folders import Manifest, remove_folder, remove_litter, survey_folder, verify_folder, write_folder
+from calque.folders import Manifest, remove_folder, remove_stale, survey_folder, verify_folder, write_folder
 
 KIND = "checkpoint"
 FORMAT = 1
@@ -47,7 +47,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: b
     What was scheduled stays so when an interrupt saves the same step again.
     """
     path = folder / f"step-{step}"
-    remove_litter(folder, names=_STEP)
+    remove_stale(folder, names=_STEP)
     before = _survey(path)
     if before is None and os.path.lexists(path):
         remove_folder(path)
@@ -65,7 +65,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: b
 
 def newest_checkpoint(folder: Path) -> Found | None:
     """The newest checkpoint that verifies; None where none was ever saved; a FolderError where all are damaged."""
-    remove_litter(folder, names=_STEP)
+    remove_stale(folder, names=_STEP)
     skipped: list[str] = []
     for step, path in reversed(_steps(folder)):
         try:

@@ -5,17 +5,23 @@ that a stop was asked for) goes through the CPU before any gradient does, so tha
 """
 
 import os
+import warnings
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+from torch.distributed.tensor import DTensor, distribute_tensor
 
 from calque.errors import CalqueError, ConfigError, Interrupted, RankError, ToldElsewhere, TrainingError, exit_code
+from calque.layers.transformer import DecoderBlock, EncoderBlock
+from calque.models.model import Model
 
 PATIENCE = timedelta(minutes=60)  # rank 0 validates while the others wait
 BUCKET = 1 << 25  # bytes of gradients that travel together
@@ -192,3 +198,48 @@ def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
             bucket, size = [], 0
     if bucket:
         yield bucket
+
+
+METHODS = ("encode", "prepare", "start", "read", "logits", "log_probs", "losses")
+
+
+def shard(model: Model, *, device: torch.device, ranks: int) -> None:
+    """Leaves each rank its part of the weights; they come together while a layer, or the model's methods, compute."""
+    warnings.filterwarnings("ignore", message=".*returned a view tensor.*", category=UserWarning)
+    mesh = init_device_mesh(device.type, (ranks,))
+    single = {one for one in model.parameters() if one.dim() == 0}  # cannot be divided
+    for one in single:
+        one.data = one.data.to(device)
+    for module in model.modules():
+        if isinstance(module, EncoderBlock):
+            fully_shard(module, mesh=mesh)
+        elif isinstance(module, DecoderBlock):  # its attention is also used outside of it, once a sentence
+            fully_shard(module.feed_forward, mesh=mesh)
+    fully_shard(model, mesh=mesh, ignored_params=single)
+    for name in METHODS:
+        register_fsdp_forward_method(model, name)
+
+
+def whole(tensor: Tensor) -> Tensor:
+    """All of a tensor; where ranks hold parts of it, all of them must ask."""
+    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+
+
+def whole_weights(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, by its first name, whole and on the CPU."""
+    return {name: whole(value.detach()).cpu().contiguous() for name, value in model.named_parameters()}
+
+
+@torch.no_grad()
+def put_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
+    """Whole weights into a model that may be in parts."""
+    for name, value in model.named_parameters():
+        value.copy_(part_of(weights[name], like=value))
+
+
+def part_of(tensor: Tensor, *, like: Tensor) -> Tensor:
+    """A whole tensor as `like` is held: its part, or itself, on the same device."""
+    placed = tensor.to(like.device)
+    if isinstance(like, DTensor) and placed.dim():
+        return distribute_tensor(placed, like.device_mesh, like.placements, src_data_rank=None)
+    return placed.clone()

@@ -4,11 +4,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 from calque.data.store import Store
-from calque.training.ranks import Ranks
+from calque.engine import Translator
+from calque.training.distributed import Ranks
 from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
 from calque.training.validation import Validation, ValidationSet
-from calque.translator import Translator
 
 
 class Job(NamedTuple):

@@ -7,19 +7,18 @@ from dataclasses import asdict
 from torch import Tensor
 
 from calque.data.batch import Batch
+from calque.engine import choose_device, load_weights_into
 from calque.errors import ConfigError
-from calque.tasks.objectives import Objective
-from calque.tasks.translation import Loss
+from calque.objectives.cross_entropy import Loss
+from calque.objectives.objective import Objective
 from calque.training.averaging import MovingAverage
 from calque.training.checkpoints import Snapshot
 from calque.training.compiling import compile_shapes
-from calque.training.history import History
+from calque.training.distributed import put_weights, shard, whole_weights
 from calque.training.job import Job
 from calque.training.optimisers import optimiser_tensors, restore_optimiser
 from calque.training.progress import Progress
-from calque.training.sharding import put_weights, shard, whole_weights
-from calque.training.update import Updater
-from calque.translator import choose_device, load_weights_into
+from calque.training.update import MemorySplits, Updater
 
 
 class Learner:
@@ -35,7 +34,7 @@ class Learner:
         if self.is_sharded:
             shard(self.model, device=self.device, ranks=ranks.count)
         self.average = MovingAverage(self.model, decay=config.ema) if config.ema else None
-        history = History(job.folder / "history.jsonl", writes=ranks.leads)
+        history = MemorySplits(job.folder / "history.jsonl", writes=ranks.leads)
         self.updater = Updater(
             self.model, config=config, seed=job.seed, loss_of=self._loss, ranks=ranks, history=history
         )

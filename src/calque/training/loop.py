@@ -11,16 +11,16 @@ from functools import partial
 from typing import NamedTuple
 
 from calque.data.batch import Batch, batches
-from calque.data.plan import Plan, Shard
-from calque.data.subwords import SubwordSampler
+from calque.data.batching import Plan, Shard
+from calque.data.subword_regularisation import SubwordSampler
 from calque.errors import Interrupted, RankError, TrainingError
+from calque.training.checkpointing import Checkpointer
 from calque.training.compiling import SAID, compile_afresh, is_compiler_error
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
-from calque.training.judging import Judge
-from calque.training.keeping import Keeper
 from calque.training.learner import Learner
+from calque.training.model_selection import Judge
 from calque.training.progress import Progress
 from calque.training.records import Records
 from calque.training.reporting import Pace
@@ -59,7 +59,7 @@ class Trainer:
         self.config = job.config
         self.records = records
         self.learner = Learner(job)
-        self.keeper = Keeper(job, self.learner, records)
+        self.checkpointer = Checkpointer(job, self.learner, records)
         self.judge = Judge(job, self.learner, records)
         tokenizers = job.translator.tokenizers
         self.subwords = SubwordSampler.of(job.config.subwords, store=job.store, tokenizers=tokenizers, seed=job.seed)
@@ -80,7 +80,7 @@ class Trainer:
     def run(self) -> Summary:
         started = time.monotonic()
         reporter = self.job.reporter
-        self.keeper.restore()
+        self.checkpointer.restore()
         is_owed = self._owes_validation()
         if self._is_over() and not is_owed:
             key = "patience" if self.progress.stopped_early else "steps"
@@ -99,7 +99,7 @@ class Trainer:
                 self._after_step()
                 if self.job.ranks.any(stop_asked()) and not self._is_over():
                     self._interrupt()
-        averaged = self.keeper.averaged()
+        averaged = self.checkpointer.averaged()
         if averaged:
             self.judge.keep_mean(averaged)
         self.records.sync()
@@ -192,7 +192,7 @@ class Trainer:
         if is_validated and not self.judge.validate(stop_asked=self.stop_asked):
             self._interrupt()
         if is_saved or self._is_over() or (is_validated and self.progress.best_steps):
-            self.keeper.save(scheduled=True)
+            self.checkpointer.save(scheduled=True)
         self.job.reporter.advance(step)
 
     def _is_due(self, every: int) -> bool:
@@ -212,7 +212,7 @@ class Trainer:
         """Stops, with the last good state saved, after too many updates in a row that were not finite."""
         bad = int(self.learner.updater.sums.in_a_row)
         if bad >= self.config.skips:
-            self.keeper.save(scheduled=False)
+            self.checkpointer.save(scheduled=False)
             spans = list(self.spans)[-bad:]
             since = "" if len(spans) == bad else "since the run was resumed, "  # those before are not known any more
             raise TrainingError(
@@ -254,6 +254,6 @@ class Trainer:
 
     def _interrupt(self) -> None:
         if self.progress.parent != self.progress.step:
-            self.keeper.save(scheduled=False)
+            self.checkpointer.save(scheduled=False)
         self.job.reporter.note(f"stopped and saved at step {self.progress.step}")
         raise Interrupted(f"saved at step {self.progress.step}; go on with: calque train --resume {self.job.folder}")

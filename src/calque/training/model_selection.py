@@ -5,17 +5,17 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor, nn
 
-from calque.data.plan import BatchConfig
+from calque.data.batching import BatchConfig
+from calque.engine import load_weights_into, save_model
 from calque.errors import RankError
 from calque.search.settings import SearchConfig
 from calque.training.averaging import mean_weights
-from calque.training.deciding import deciding_metric
 from calque.training.job import Job
 from calque.training.learner import Learner
 from calque.training.records import Records
+from calque.training.selection_metric import deciding_metric
 from calque.training.update import is_out_of_memory
 from calque.training.validation import NOTHING, Validation, validate
-from calque.translator import load_weights_into, save_model
 
 
 class StoppedError(Exception):

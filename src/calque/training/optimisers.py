@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from calque.config import Config, refuse_unread
-from calque.training.sharding import part_of, whole
+from calque.training.distributed import part_of, whole
 
 
 class OptimiserConfig(Config):

@@ -11,9 +11,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from calque.training.board import Board
 from calque.training.journal import Journal
 from calque.training.reporting import samples_text
+from calque.training.tensorboard import TensorBoard
 
 
 class Records:
@@ -23,7 +23,7 @@ class Records:
         self._stack = ExitStack()
         self._metrics = self._stack.enter_context(Journal(folder / "metrics.jsonl")) if writes else None
         self._timing = self._stack.enter_context(Journal(folder / "timing.jsonl")) if writes else None
-        self._board = self._stack.enter_context(Board(folder if writes and tensorboard else None))
+        self._board = self._stack.enter_context(TensorBoard(folder if writes and tensorboard else None))
         self._samples = folder / "samples.txt"
         self.watch = Stopwatch()
 

@@ -6,9 +6,9 @@ from typing import Literal
 from pydantic import Field, model_validator
 
 from calque.config import Config
-from calque.data.plan import BatchConfig
-from calque.data.subwords import FixedConfig, SubwordsConfig
-from calque.tasks.objectives import ObjectiveConfig
+from calque.data.batching import BatchConfig
+from calque.data.subword_regularisation import FixedConfig, SubwordsConfig
+from calque.objectives.objective import ObjectiveConfig
 from calque.training.optimisers import OptimiserConfig
 from calque.training.schedules import ScheduleConfig
 from calque.training.validation import Metric

@@ -11,7 +11,7 @@ FOLDER = "tensorboard"
 LEFT_OUT = ("kind", "step", "best", "averaged")
 
 
-class Board:
+class TensorBoard:
     """Lines of metrics.jsonl as scalars called KIND/NAME; a folder of None writes nothing."""
 
     def __init__(self, folder: Path | None) -> None:
@@ -31,7 +31,7 @@ class Board:
         """What an earlier try wrote after `step` no longer shows."""
         if self._folder is None:
             return
-        refuse_boardless()
+        refuse_without_tensorboard()
         from torch.utils.tensorboard.writer import SummaryWriter
 
         self._writer = SummaryWriter(str(self._folder / FOLDER), purge_step=step + 1)
@@ -47,7 +47,7 @@ class Board:
         self._writer.flush()
 
 
-def refuse_boardless() -> None:
+def refuse_without_tensorboard() -> None:
     """Raises a ConfigError where TensorBoard is not installed."""
     try:
         import torch.utils.tensorboard.writer  # noqa: F401

@@ -4,9 +4,11 @@ The gradient is that of the mean loss a target token over all batches and ranks 
 the step and the rank only, so that a step can be taken again.
 """
 
+import hashlib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,22 +17,23 @@ from torch import Tensor
 from calque.data.batch import Batch
 from calque.errors import RankError, ToldElsewhere, TrainingError
 from calque.models.model import Model
-from calque.tasks.translation import Loss
-from calque.training.history import History
+from calque.objectives.cross_entropy import Loss
+from calque.training.distributed import Ranks, is_broken_connection, whole
+from calque.training.journal import Journal, read_journal
 from calque.training.optimisers import build_optimiser, set_learning_rate
-from calque.training.ranks import Ranks, is_broken_connection
-from calque.training.seeds import stream_seed
 from calque.training.settings import Precision, TrainingConfig
-from calque.training.sharding import whole
 
 LossOf = Callable[[Batch, int], Loss]
 """The loss of a batch at a step."""
+
 
 WITHOUT_MEMORY = (  # oneDNN and C++, word for word: "could not create a primitive descriptor" is another matter
     "could not create a primitive",
     "could not execute a primitive",
     "std::bad_alloc",
 )
+
+
 PARTS_WITHOUT_MEMORY = ("can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS, cuDNN
 
 
@@ -56,11 +59,41 @@ class Sums:
             one.zero_()
 
 
+def stream_seed(seed: int, purpose: str) -> int:
+    """A seed of 63 bits for one purpose of a run: streams of different purposes are unrelated."""
+    digest = hashlib.sha256(f"{seed}/{purpose}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1
+
+
+class MemorySplits:
+    """How many parts the batches of a step are taken in: one, unless memory ran out there before.
+
+    Every rank reads it and one writes.
+    """
+
+    def __init__(self, path: Path, *, writes: bool = True) -> None:
+        self._path, self._writes = path, writes
+        lines = read_journal(path, counts=("step", "parts"))
+        self._parts: dict[int, int] = {line["step"]: line["parts"] for line in lines}
+
+    def parts(self, step: int) -> int:
+        """In how many parts a step's batches are taken."""
+        return self._parts.get(step, 1)
+
+    def record(self, step: int, *, parts: int) -> None:
+        """From now on a step's batches are taken in so many parts; on disk when this returns."""
+        self._parts[step] = parts
+        if self._writes:
+            with Journal(self._path) as journal:
+                journal.append({"step": step, "parts": parts})
+                journal.sync()
+
+
 class Updater:
     """Takes one step after the other; `sums` tells how they went."""
 
     def __init__(
-        self, model: Model, *, config: TrainingConfig, seed: int, loss_of: LossOf, ranks: Ranks, history: History
+        self, model: Model, *, config: TrainingConfig, seed: int, loss_of: LossOf, ranks: Ranks, history: MemorySplits
     ) -> None:
         self.model = model
         self.config = config

@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple
 
-from calque.data.plan import BatchConfig
+from calque.data.batching import BatchConfig
 from calque.data.store import Store
+from calque.engine import Translator
 from calque.evaluation.confidence import Confidence, calibrate
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
+from calque.objectives.cross_entropy import mean_loss
 from calque.search.settings import SearchConfig
-from calque.tasks.translation import mean_loss
-from calque.translator import Translator
 
 Metric = Literal["bleu", "chrf", "ter", "exact_match", "loss", "perplexity"]
 CHANCE = 1.0  # a BLEU below it is a word here and there

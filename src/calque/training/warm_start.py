@@ -6,11 +6,11 @@ import torch
 from torch import Tensor
 
 from calque.config import flat, to_values
+from calque.engine import Translator, load
 from calque.errors import ConfigError, first_few
 from calque.layers.adaptive import AdaptiveOutput
 from calque.models.model import Model, ModelConfig
 from calque.text import Tokenizer, Tokenizers
-from calque.translator import Translator, load
 
 KNOWN_SHARE = 0.5  # of the pieces; below it, the old rows would mean little
 SHOWN = 5  # weights that are named

@@ -3,12 +3,12 @@
 Nothing here is shared with the models but their weights.
 """
 
+from calque.models.bag_of_words import BagOfWordsEncoder
 from calque.models.bahdanau import BahdanauDecoder
 from calque.models.cho import ChoDecoder
 from calque.models.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
 from calque.models.gnmt import GnmtDecoder
 from calque.models.luong import LuongDecoder
-from calque.models.mean import MeanEncoder
 from calque.models.model import Model
 from calque.models.recurrent import RecurrentDecoder, RecurrentEncoder
 from calque.models.transformer import TransformerDecoder, TransformerEncoder
@@ -50,7 +50,7 @@ def encode(encoder, source: list[int]):
         case ConvolutionalEncoder():
             memory, _ = convolutional_encoder(encoder, source)
             return memory, [(sum(memory) / len(memory),)]
-        case MeanEncoder():
+        case BagOfWordsEncoder():
             return mean_encoder(encoder, source)
         case TransformerEncoder():
             memory = transformer_encoder(encoder, source)

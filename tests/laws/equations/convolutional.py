@@ -5,8 +5,8 @@ import math
 import torch
 from torch import Tensor
 
+from calque.models.bag_of_words import BagOfWordsEncoder
 from calque.models.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
-from calque.models.mean import MeanEncoder
 from tests.laws.equations.shared import Read, dense, mean, softmax
 
 
@@ -68,7 +68,7 @@ def gate(layer, window: list[Tensor]) -> Tensor:
     return torch.stack([a * torch.sigmoid(b) for a, b in zip(channels[:half], channels[half:], strict=True)])
 
 
-def mean_encoder(encoder: MeanEncoder, source: list[int]):
+def mean_encoder(encoder: BagOfWordsEncoder, source: list[int]):
     """tanh(W e + b) of each token; the last state is tanh(W ē + b)."""
     embedded = [encoder.embedding.weight[token] for token in source]
     values = [torch.tanh(dense(encoder.dense, e)) for e in embedded]

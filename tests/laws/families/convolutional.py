@@ -1,8 +1,8 @@
 """Convolutions on both sides or on one, and the encoder without order."""
 
+from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from calque.models.luong import LuongConfig
-from calque.models.mean import MeanEncoderConfig
 from calque.models.model import ModelConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerEncoderConfig
@@ -36,6 +36,6 @@ MODELS: dict[str, ModelConfig] = {
     "transformer-encoder-conv-decoder": ModelConfig(
         encoder=TransformerEncoderConfig(layers=1, width=6, heads=2, feed_forward=10), decoder=_decoder(kernel=2)
     ),
-    "mean-encoder-lstm-decoder": ModelConfig(encoder=MeanEncoderConfig(width=8, embedding=5), decoder=_RECURRENT),
-    "mean-encoder-luong-decoder": ModelConfig(encoder=MeanEncoderConfig(width=8, embedding=5), decoder=_LUONG),
+    "mean-encoder-lstm-decoder": ModelConfig(encoder=BagOfWordsEncoderConfig(width=8, embedding=5), decoder=_RECURRENT),
+    "mean-encoder-luong-decoder": ModelConfig(encoder=BagOfWordsEncoderConfig(width=8, embedding=5), decoder=_LUONG),
 }

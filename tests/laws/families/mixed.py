@@ -4,12 +4,12 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.attention import AdditiveAttentionConfig
 from calque.layers.output import FullOutputConfig
 from calque.layers.sampled import SampledOutputConfig
+from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.cho import ChoConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from calque.models.gnmt import GnmtConfig
 from calque.models.luong import LuongConfig
-from calque.models.mean import MeanEncoderConfig
 from calque.models.model import ModelConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
@@ -62,7 +62,7 @@ def _encoder(kind, *, cell="lstm", **options):
         case "convolutional":
             return ConvolutionalEncoderConfig(layers=2, kernel=3, **WIDTH)
         case "mean":
-            return MeanEncoderConfig(**WIDTH)
+            return BagOfWordsEncoderConfig(**WIDTH)
         case "transformer":
             return TransformerEncoderConfig(**BLOCKS)
         case _:

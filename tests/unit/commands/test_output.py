@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from calque.commands.resuming import Part, Through, fingerprint, refuse_output, sink
+from calque.commands.output import Part, Through, fingerprint, refuse_output, sink
 from calque.errors import CalqueError, DataError
-from calque.folders.litter import held_lock
+from calque.folders.stale import held_lock
 
 
 def begin(part: Part) -> Part:
@@ -98,7 +98,7 @@ def test_a_part_that_another_puts_in_place_meanwhile_is_not_written(
                     third.append(begin(Part(path)))
             yield held
 
-    monkeypatch.setattr("calque.commands.resuming.held_lock", late_lock)
+    monkeypatch.setattr("calque.commands.output.held_lock", late_lock)
     refusal = pytest.raises(DataError, match="another process") if begun_again else nullcontext()
     with refusal, Part(path) as mine:
         mine.write(b"mine\n")

@@ -6,16 +6,16 @@ import unicodedata
 
 import pytest
 
-from calque.commands.answering import Answered
 from calque.commands.rendering import Rendering, render
 from calque.data.lines import Line
+from calque.engine import Candidate, Translation
+from calque.engine.pipeline import TranslatedLine
 from calque.errors import ConfigError, DataError
-from calque.translator import Candidate, Translation
 
 
-def answered(*texts: str) -> Answered:
+def answered(*texts: str) -> TranslatedLine:
     candidates = [Candidate(text, -1.0, -1.0, cut=False) for text in texts]
-    return Answered(Line("a", 7, cut=False, invalid=None), "a", Translation(candidates))
+    return TranslatedLine(Line("a", 7, cut=False, invalid=None), "a", Translation(candidates))
 
 
 @pytest.mark.parametrize("texts", [("",), ("b",), ("b", "c"), ("b", "c", "d"), ("b", "c", "d", "e")])

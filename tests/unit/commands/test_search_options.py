@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.commands.company import Company, search_of
-from calque.commands.idle import refuse_idle_settings
+from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
 from calque.errors import ConfigError
 from calque.search.settings import SearchConfig
 
@@ -69,7 +68,7 @@ def test_every_seed_that_a_config_can_hold_is_one() -> None:
         found(f"seed={2**63}")
 
 
-ALONE = Company(Path("run"), (), None, None, "cpu", "float32")
+ALONE = ModelPaths(Path("run"), (), None, None, "cpu", "float32")
 
 
 @pytest.mark.parametrize(
@@ -87,11 +86,11 @@ ALONE = Company(Path("run"), (), None, None, "cpu", "float32")
         ("ensemble=log-probabilities", [], ALONE._replace(ensemble=(Path("other"),))),
     ],
 )
-def test_a_setting_that_nothing_reads_is_refused(setting: str, enough: list[str], company: Company) -> None:
+def test_a_setting_that_nothing_reads_is_refused(setting: str, enough: list[str], paths: ModelPaths) -> None:
     for settings in ([setting], [f"search.{setting}"]):
         with pytest.raises(ConfigError, match=f"{setting} changes nothing: it is read only with "):
-            refuse_idle_settings(settings, search=found(*settings), company=ALONE)
-    refuse_idle_settings([setting, *enough], search=found(setting, *enough), company=company)
+            refuse_idle_settings(settings, search=found(*settings), paths=ALONE)
+    refuse_idle_settings([setting, *enough], search=found(setting, *enough), paths=paths)
     key = setting.split("=")[0]
-    usual = f"{key}={SearchConfig.model_fields[key].default}"
-    refuse_idle_settings([usual], search=found(usual), company=ALONE)
+    default = f"{key}={SearchConfig.model_fields[key].default}"
+    refuse_idle_settings([default], search=found(default), paths=ALONE)

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from calque.data.batch import batches, collate, prefetch
-from calque.data.plan import BatchConfig, Plan, Planned, Shard
-from calque.data.shapes import Shape
+from calque.data.batching import BatchConfig, Plan, Planned, Shard
+from calque.data.buckets import Shape
 from calque.data.store import store_of
 from calque.text import BOS, EOS, PAD
 

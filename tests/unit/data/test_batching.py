@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.data import plan as plan_module
-from calque.data.plan import BatchConfig, Plan, Planned, static_shapes, waste
+from calque.data import batching as plan_module
+from calque.data.batching import BatchConfig, Plan, Planned, static_shapes, waste
 from calque.data.store import Span, Store, store_of
 
 KINDS = ("exact", "static")

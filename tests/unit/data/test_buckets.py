@@ -7,7 +7,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.data.shapes import Histogram, Shape, boundaries, find_shapes
+from calque.data.buckets import Histogram, Shape, boundaries, find_shapes
 
 
 def histogram(counts: np.ndarray) -> Histogram:

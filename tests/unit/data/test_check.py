@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from calque.data.check import check
 from calque.data.corpora import DataConfig, FilesConfig, TsvConfig
-from calque.data.hashes import HashFile
-from calque.data.measures import LengthCount, RatioCount
+from calque.data.holdout import HashFile
+from calque.data.length_statistics import LengthCount, RatioCount
 from calque.data.prepare import prepare
 from calque.data.report import bar, report_lines
 from calque.text import CharactersConfig
@@ -103,7 +103,7 @@ def test_hash_files_count_as_sets_do(tmp_path_factory, first, second):
 
 
 def test_hash_files_longer_than_a_chunk(tmp_path, monkeypatch):
-    monkeypatch.setattr("calque.data.hashes._CHUNK", 4)
+    monkeypatch.setattr("calque.data.holdout._CHUNK", 4)
     values = [random.Random(1).randrange(20) for _ in range(41)]
     file = HashFile(tmp_path / "a")
     file.add(np.array(values, dtype=np.uint64))

@@ -7,10 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.data import shifts as module
+from calque.data import misalignment as module
 from calque.data.corpora import FilesConfig, TsvConfig
-from calque.data.lineup import LineLengths, by_line
-from calque.data.shifts import Shift, find_shifts
+from calque.data.misalignment import LineLengths, Shift, by_line, find_shifts
 
 CORPUS = FilesConfig(source="a.en", target="a.de")
 

@@ -12,12 +12,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from calque.data import corpora, parallel
+from calque.data import corpora, process_map
 from calque.data import prepare as module
 from calque.data.corpora import DataConfig, FilesConfig, TsvConfig, ValidationConfig
 from calque.data.fingerprint import fingerprint
-from calque.data.parallel import ordered_map
 from calque.data.prepare import Prepared, open_prepared, prepare
+from calque.data.process_map import ordered_map
 from calque.data.store import Span
 from calque.errors import DataError, FolderError
 from calque.text import CharactersConfig, SentencePieceConfig, TextConfig
@@ -119,7 +119,7 @@ def test_what_is_left_out_is_counted(tmp_path):
 @pytest.mark.parametrize("text", [TEXT, SentencePieceConfig(vocabulary_size=300)])
 def test_the_bytes_do_not_depend_on_the_workers(tmp_path, monkeypatch, text: TextConfig):
     monkeypatch.setattr(corpora, "BLOCK_LINES", 16)
-    monkeypatch.setattr(parallel, "_WORTH", 1)
+    monkeypatch.setattr(process_map, "_WORTH", 1)
     data = DataConfig(train=(corpus(tmp_path, numbered(400)),), validation=HALF)
     made = [contents(prepare(data, text=text, folder=tmp_path / f"{n}", workers=n).folder) for n in (1, 2, 3)]
     assert made[0] == made[1] == made[2]

@@ -4,9 +4,15 @@ import pytest
 
 from calque.config import check
 from calque.data.batch import collate
-from calque.data.plan import BatchConfig, Plan, Shard
+from calque.data.batching import BatchConfig, Plan, Shard
 from calque.data.store import store_of
-from calque.data.subwords import BpeDropoutConfig, FixedConfig, SubwordSampler, UnigramSamplingConfig, misfits
+from calque.data.subword_regularisation import (
+    BpeDropoutConfig,
+    FixedConfig,
+    SubwordSampler,
+    UnigramSamplingConfig,
+    misfits,
+)
 from calque.errors import ConfigError
 from calque.text import (
     PAD,

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from calque.data.batching import BatchConfig, Plan, waste
 from calque.data.corpora import DataConfig, FilesConfig
-from calque.data.plan import BatchConfig, Plan, waste
 from calque.data.prepare import Prepared, prepare
 from calque.text import SentencePieceConfig
 

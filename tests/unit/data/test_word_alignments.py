@@ -8,17 +8,17 @@ import pytest
 
 from calque.config import check
 from calque.data.batch import collate
+from calque.data.batching import BatchConfig, Plan, Planned
+from calque.data.buckets import Shape
 from calque.data.check import check as look_over
 from calque.data.corpora import DataConfig
 from calque.data.fingerprint import fingerprint
-from calque.data.links import guide, parse_links
-from calque.data.plan import BatchConfig, Plan, Planned
 from calque.data.prepare import Prepared, prepare
-from calque.data.shapes import Shape
 from calque.data.store import Side, pack, store_of
+from calque.data.word_alignments import guide, parse_links
 from calque.errors import DataError
 from calque.text import SentencePieceConfig, WordsConfig
-from calque.text.wording import words_of_pieces
+from calque.text.word_index import words_of_pieces
 
 _PAIRS = [
     ("the small garden", "der kleine Garten", "0-0 1-1 2-2"),

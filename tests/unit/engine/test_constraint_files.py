@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from calque.commands.wishes import Requests
 from calque.data.lines import Line
+from calque.engine.constraint_files import Requests
 
 
 def test_spaces_around_a_prefix_do_not_count(tmp_path: Path) -> None:

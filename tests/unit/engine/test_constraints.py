@@ -1,14 +1,14 @@
-"""Wishes in ids: what a sentence may say does not depend on the wishes of its neighbours."""
+"""OutputOptions in ids: what a sentence may say does not depend on the wishes of its neighbours."""
 
 import pytest
 import torch
 
 from calque import Request
+from calque.engine.constraints import forbidden_words, rules_of
 from calque.errors import TextError
 from calque.search.decode import Rules
-from calque.text import EOS, Opened
+from calque.text import EOS, NumberedText
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
-from calque.translator.rules import forbidden_words, rules_of
 
 LINES = ["the stations are closed", "a station is open", "车站关了", "火车站开了"] * 20
 
@@ -19,7 +19,7 @@ def test_what_may_follow_a_phrase_is_the_sentences_own() -> None:
     requests = [Request("x", required=("station",)), Request("y"), Request("z", required=("车站",))]
 
     def follows(asked: list[Request]) -> torch.Tensor:
-        sources = [Opened([5], (), "x")] * len(asked)
+        sources = [NumberedText([5], (), "x")] * len(asked)
         found = rules_of(asked, sources, target=tokenizer, copies=False, forbidden=None)
         assert found.follows is not None
         return found.follows
@@ -51,7 +51,7 @@ def test_what_must_be_said_and_must_not_is_refused(request_: Request, refused: b
     forbidden = forbidden_words(["closed", "station", "车站"], target=tokenizer)
 
     def rules() -> Rules:
-        sources = [Opened([5], (), "x")] * 2
+        sources = [NumberedText([5], (), "x")] * 2
         asked = [Request("y"), request_]
         return rules_of(asked, sources, target=tokenizer, copies=False, forbidden=forbidden)
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from calque.translator import Candidate, Scored, Translation
-from calque.translator.channel import ENOUGH, MOST, Direction
+from calque.engine import Candidate, Scored, Translation
+from calque.engine.noisy_channel import ENOUGH, MOST, Direction
 
 SOURCES = [f"source {number}" for number in range(100)]
 TARGETS = [f"target {number}" for number in range(100)]

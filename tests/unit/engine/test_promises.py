@@ -11,19 +11,19 @@ import torch
 from tests.conftest import FAMILIES
 
 from calque import Request, SearchConfig
+from calque.engine import OutputOptions, Translator
+from calque.engine.ensemble import begin
+from calque.engine.translator import budget_of
 from calque.errors import ConfigError, TextError
 from calque.models.model import Model, ModelConfig, Sizes
+from calque.objectives.decoding_step import MARKS, pad_source
 from calque.search.decode import Rules, decode, limits_of
 from calque.search.step import NO_ANSWER, Hypothesis
-from calque.tasks.decoding import MARKS, pad_source
 from calque.text import UNK, Tokenizer, Tokenizers
 from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
-from calque.translator import Translator, Wishes
-from calque.translator.company import begin
-from calque.translator.translating import budget_of
 
 LINES = ["a cat sat in the tree", "the house is a zip away", "cats and trees run", "evil, ran the cat"] * 30
 TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
@@ -72,7 +72,7 @@ def test_a_required_phrase_stands_there_as_whole_words(kind: str) -> None:
             best = found.candidates[0]
             assert best.text.startswith(request.prefix)
             is_said = all(has(best.text, phrase) for phrase in request.required)
-            assert is_said or best.lacking, best
+            assert is_said or best.missing_phrase, best
             said += is_said
     assert said == 12, "there is room for it"
 
@@ -115,7 +115,7 @@ def test_no_forbidden_word_is_said_where_no_token_may_follow(kind: str, method: 
     for seed in range(3):
         translator = garbage(tokenizer, seed=seed, no_repeat=1, maximum=60, minimum=30, **ways[method])
         nbest = 8 if method == "sample" else 1
-        for found in translator.stream(["a cat", "evil"], nbest=nbest, wishes=Wishes(forbidden=words)):
+        for found in translator.stream(["a cat", "evil"], nbest=nbest, options=OutputOptions(forbidden=words)):
             assert found.candidates
             assert not any(has(each.text, word) for each in found.candidates for word in words)
 
@@ -128,8 +128,8 @@ def test_what_replaces_unknown_words_is_no_forbidden_one() -> None:
     dictionary = {"zebra": "evil", "gnu": "cat"}
 
     def texts(forbidden: Sequence[str]) -> list[str]:
-        wishes = Wishes(forbidden=tuple(forbidden), replace_unknown=dictionary)
-        return [found.text for found in translator.stream(["zebra gnu", "zebra", "yak evil"], wishes=wishes)]
+        options = OutputOptions(forbidden=tuple(forbidden), replace_unknown=dictionary)
+        return [found.text for found in translator.stream(["zebra gnu", "zebra", "yak evil"], options=options)]
 
     assert any(has(text, "evil") for text in texts([]))
     assert not any(has(text, "evil") for text in texts(["evil"]))

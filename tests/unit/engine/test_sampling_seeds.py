@@ -4,8 +4,8 @@ from itertools import product
 
 import pytest
 
-from calque.translator import Request
-from calque.translator.drawing import Placed, placed, streams
+from calque.engine import Request
+from calque.engine.sampling_seeds import NumberedRequest, placed, streams
 
 REQUESTS = [Request("a"), Request("b"), Request("b", part=1), Request("b", part=2), Request("c"), Request("d")]
 
@@ -23,6 +23,6 @@ def test_where_a_window_begins_does_not_change_a_stream() -> None:
 
 @pytest.mark.parametrize("large", [3_000_000_000, 2**63 - 1])
 def test_seeds_lines_and_parts_give_streams_of_their_own(large: int) -> None:
-    window = [Placed(Request("", part=part), line) for line, part in product((0, 1, 2, 1 << 40), range(3))]
+    window = [NumberedRequest(Request("", part=part), line) for line, part in product((0, 1, 2, 1 << 40), range(3))]
     found = [number for seed in (0, 1, 2**32, large) for number in streams(window, seed=seed).tolist()]
     assert len(set(found)) == 4 * len(window)

@@ -3,10 +3,10 @@
 import pytest
 
 from calque import Candidate, Request, SearchConfig, Translation
+from calque.engine import Detail
+from calque.engine.splitting import join, split_requests
 from calque.text import Tokenizers
 from calque.text.words import WordsConfig, WordsTokenizer
-from calque.translator import Detail
-from calque.translator.splitting import join, split_requests
 
 TEXT = "  a b. a c. a a d a b"
 
@@ -39,8 +39,8 @@ def test_a_phrase_of_no_known_place_is_said_at_the_beginning(tokenizer: WordsTok
 
 @pytest.mark.parametrize("lacks", [False, True])
 def test_a_line_lacks_what_one_of_its_parts_lacks(tokenizer: WordsTokenizer, lacks: bool) -> None:
-    parts = [Translation([Candidate("x", -1.0, -1.0, cut=True, lacking=each)]) for each in (False, lacks, False)]
-    assert join(parts, tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0].lacking == lacks
+    parts = [Translation([Candidate("x", -1.0, -1.0, cut=True, missing_phrase=each)]) for each in (False, lacks, False)]
+    assert join(parts, tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0].missing_phrase == lacks
 
 
 def test_what_fits_stays_as_it_is(tokenizer: WordsTokenizer) -> None:

@@ -11,6 +11,18 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from calque.devices import choose_precision
+from calque.engine import (
+    KIND,
+    OutputOptions,
+    Translator,
+    choose_device,
+    decoding_step,
+    load,
+    pad_source,
+    save_model,
+    weights_of,
+)
 from calque.errors import ConfigError, FolderError, TextError
 from calque.folders import writing
 from calque.layers.adaptive import AdaptiveOutputConfig
@@ -19,18 +31,6 @@ from calque.models.model import Model, Sizes
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.text import BOS, EOS
-from calque.translator import (
-    KIND,
-    Translator,
-    Wishes,
-    choose_device,
-    decoding_step,
-    load,
-    pad_source,
-    save_model,
-    weights_of,
-)
-from calque.translator.devices import choose_precision
 
 LINES = ["a b c", "", "h", " \t ", "g g f e d c", "a b", "\u2028", "b c d e f"]
 
@@ -86,12 +86,12 @@ def test_one_line_out_for_each_line_in_and_empty_gives_empty(translator: Transla
 def test_nothing_is_lost_over_the_edge_of_a_window(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [*sentences(9), "", *sentences(4, seed=5)]
     whole = translator.translate(lines)
-    monkeypatch.setattr("calque.translator.translating.WINDOW", 5)
+    monkeypatch.setattr("calque.engine.translator.WINDOW", 5)
     assert translator.translate(lines) == whole
 
 
 def test_lines_are_read_a_window_at_a_time(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calque.translator.translating.WINDOW", 3)
+    monkeypatch.setattr("calque.engine.translator.WINDOW", 3)
     read: list[str] = []
     stream = translator.stream(line for line in sentences(9) if not read.append(line))  # type: ignore[func-returns-value]
     next(stream)
@@ -120,7 +120,7 @@ def test_a_precision_is_what_weights_are_kept_in(trained: Path, translator: Tran
         assert other.translate("a b c d") == "a b c d"
         assert [each.candidates[0].log_prob for each in other.stream(LINES)] == pytest.approx(expected, abs=near)
         search = other.search.model_copy(update={"coverage": 0.2})
-        (found,) = other.stream(["a b c"], search=search, wishes=Wishes(detail=True))
+        (found,) = other.stream(["a b c"], search=search, options=OutputOptions(detail=True))
         assert found.candidates[0].detail is not None
         assert sum(found.candidates[0].detail.log_probs) == pytest.approx(found.candidates[0].log_prob, abs=near)
     with pytest.raises(ConfigError, match="mps has no float64"):
@@ -268,7 +268,7 @@ def test_what_is_saved_comes_back(translator: Translator, tmp_path: Path) -> Non
     save_model(tmp_path / "model", translator, card="# a card\n")
     again = load(tmp_path / "model", device="cpu")
     assert (again.config, again.search) == (translator.config, translator.search)
-    assert again.usual == translator.usual == (6, 1)
+    assert again.length_profile == translator.length_profile == (6, 1)
     before = weights_of(translator.model)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(again.model).items())
     assert again.translate(LINES) == translator.translate(LINES)

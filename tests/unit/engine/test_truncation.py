@@ -9,16 +9,16 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import FAMILIES
 
+from calque.engine import Translator
+from calque.engine.truncation import FIRST, MOST, truncate
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.decode import limits_of
 from calque.search.settings import SearchConfig
-from calque.text import Opened, Tokenizer, Tokenizers, open_source
+from calque.text import NumberedText, Tokenizer, Tokenizers, number_source
 from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
-from calque.translator import Translator
-from calque.translator.beginnings import FIRST, MOST, beginnings
 
 LINES = [
     "the stations are closed, all of them",
@@ -45,12 +45,12 @@ def tokenizer(request: pytest.FixtureRequest) -> Tokenizer:
     return TOKENIZERS[request.param]()
 
 
-def counted(tokenizer: Tokenizer, seen: list[int]) -> Callable[[Sequence[str]], list[Opened]]:
+def counted(tokenizer: Tokenizer, seen: list[int]) -> Callable[[Sequence[str]], list[NumberedText]]:
     """Reads as a translator does, and counts characters."""
 
-    def read(texts: Sequence[str]) -> list[Opened]:
+    def read(texts: Sequence[str]) -> list[NumberedText]:
         seen.append(sum(map(len, texts)))
-        return open_source(tokenizer, texts)
+        return number_source(tokenizer, texts)
 
     return read
 
@@ -62,8 +62,8 @@ def test_the_first_pieces_are_those_of_the_whole_text(
     tokenizer: Tokenizer, first: str, unit: str, times: int, last: str
 ) -> None:
     text, seen = first + unit * times + last, list[int]()
-    (begun,) = beginnings([text], limit=LIMIT, size=len(tokenizer.vocabulary), read=counted(tokenizer, seen))
-    whole, shown = open_source(tokenizer, [text, text[: MOST * LIMIT]])
+    (begun,) = truncate([text], limit=LIMIT, size=len(tokenizer.vocabulary), read=counted(tokenizer, seen))
+    whole, shown = number_source(tokenizer, [text, text[: MOST * LIMIT]])
     if len(text) <= MOST * LIMIT or len(shown.ids) >= 2 * LIMIT:
         assert begun.opened.ids == whole.ids[:LIMIT]
         assert begun.cut == (len(whole.ids) > LIMIT or len(text) > MOST * LIMIT)
@@ -75,7 +75,7 @@ def test_long_words_are_looked_at_further() -> None:
     words = [f"{letter * 50}" for letter in "abcdefghij"]
     tokenizer = WordsTokenizer.train(WordsConfig(), lines=words)
     seen: list[int] = []
-    (begun,) = beginnings([" ".join(words)], limit=LIMIT, size=100, read=counted(tokenizer, seen))
+    (begun,) = truncate([" ".join(words)], limit=LIMIT, size=100, read=counted(tokenizer, seen))
     assert begun.opened.ids == tokenizer.encode(" ".join(words))[:LIMIT]
     assert begun.cut
     assert seen == [FIRST * LIMIT, 2 * FIRST * LIMIT, len(" ".join(words))]
@@ -83,7 +83,7 @@ def test_long_words_are_looked_at_further() -> None:
 
 def test_what_is_short_is_read_once_and_all_of_it(tokenizer: Tokenizer) -> None:
     seen: list[int] = []
-    found = beginnings(["a station", "", "a"], limit=LIMIT * 2, size=1000, read=counted(tokenizer, seen))
+    found = truncate(["a station", "", "a"], limit=LIMIT * 2, size=1000, read=counted(tokenizer, seen))
     assert [each.opened.ids for each in found] == tokenizer.encode_many(["a station", "", "a"])
     assert [each.cut for each in found] == [False] * 3
     assert seen == [len("a station") + 1]

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.evaluation.oddities import loops, oddities
+from calque.evaluation.degeneration import loops, oddities
 
 
 def plainly_loops(tokens: list[int]) -> bool:

@@ -12,7 +12,7 @@ from calque.layers import attention as module
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig
-from calque.tasks.translation import loss_of
+from calque.objectives.cross_entropy import loss_of
 from calque.tensors import Padded
 from calque.text import PAD
 

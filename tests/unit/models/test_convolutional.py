@@ -7,12 +7,12 @@ from tests.laws.models import SIZES, SOURCE, loud, source, target
 
 from calque.errors import ConfigError
 from calque.models import convolutional
+from calque.models.bag_of_words import BagOfWordsEncoder, BagOfWordsEncoderConfig
 from calque.models.convolutional import (
     ConvolutionalDecoderConfig,
     ConvolutionalEncoder,
     ConvolutionalEncoderConfig,
 )
-from calque.models.mean import MeanEncoder, MeanEncoderConfig
 from calque.models.model import Model, ModelConfig
 from calque.models.recurrent import RecurrentEncoderConfig
 from calque.models.transformer import TransformerEncoderConfig
@@ -70,7 +70,7 @@ def test_the_convolutional_encoder_ends_in_the_mean_of_its_true_positions() -> N
 
 @torch.no_grad()
 def test_the_mean_encoder_does_not_see_order() -> None:
-    encoder = loud(MeanEncoder(MeanEncoderConfig(width=8, embedding=5), vocabulary_size=SIZES.source))
+    encoder = loud(BagOfWordsEncoder(BagOfWordsEncoderConfig(width=8, embedding=5), vocabulary_size=SIZES.source))
     whole = source(sentences=1)._replace(lengths=torch.tensor([SOURCE]))
     order = torch.randperm(SOURCE, generator=torch.Generator().manual_seed(1))
     one, other = encoder(whole), encoder(whole._replace(values=whole.values[:, order]))

@@ -12,7 +12,8 @@ from torch import Tensor, nn
 from calque import models
 from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
 from calque.models import convolutional
-from calque.models.attending import AttendingDecoder
+from calque.models.attentional import AttentionalDecoder
+from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.bridge import Bridge
 from calque.models.cho import ChoConfig
@@ -25,12 +26,11 @@ from calque.models.convolutional import (
     PositionedEmbedding,
 )
 from calque.models.gnmt import GnmtConfig
+from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape
 from calque.models.luong import LuongConfig
-from calque.models.mean import MeanEncoderConfig
 from calque.models.model import DecoderConfig, EncoderConfig, Model, build_decoder, build_encoder
 from calque.models.none import NoneEncoder
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig, WordEmbedding
-from calque.models.seam import Decoder, Encoder, Memory, MemoryShape
 from calque.models.transformer import Embedding, TransformerConfig, TransformerDecoderConfig, TransformerEncoderConfig
 from calque.tensors import Padded
 
@@ -42,7 +42,7 @@ PLACES = torch.arange(SIZE).expand(ROWS, -1)
 WITHOUT = {
     Encoder,  # says what its kinds do, as the next two
     Decoder,
-    AttendingDecoder,
+    AttentionalDecoder,
     NoneEncoder,  # no weights, and reads nothing
     Model,  # tests/laws/test_gradients.py
 }
@@ -134,7 +134,7 @@ HARD = AttentionConfig(choice="hard", reach="local-p", window=2, gated=True, cov
 ADDITIVE = AdditiveAttentionConfig(alignment=3, coverage=True)
 SIDES = {
     **{f"encoder {name(each)}": encoder(RecurrentEncoderConfig(**{**STACK, "width": 8}, **each)) for each in READ},
-    "encoder mean": encoder(MeanEncoderConfig(**RECURRENT)),
+    "encoder mean": encoder(BagOfWordsEncoderConfig(**RECURRENT)),
     "encoder convolutional": encoder(ConvolutionalEncoderConfig(kernel=3, **CONVOLVED)),
     **{f"encoder {key}": encoder(TransformerEncoderConfig(**HEADS, **each)) for key, each in TRANSFORMED.items()},
     "decoder recurrent": decoder(RecurrentDecoderConfig(**STACK)),

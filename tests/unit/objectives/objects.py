@@ -6,11 +6,11 @@ from tests.conftest import FAMILIES
 
 from calque.config import override
 from calque.data.batch import Batch, collate
-from calque.data.plan import Planned
-from calque.data.shapes import Shape
+from calque.data.batching import Planned
+from calque.data.buckets import Shape
 from calque.data.store import store_of
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.tasks.translation import Loss, loss_of
+from calque.objectives.cross_entropy import Loss, loss_of
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7]), ([4], [])]
 SHAPES = [Shape(5, 6, 6), Shape(7, 9, 8)]  # exact, and with rows and columns that only fill it up

@@ -6,17 +6,17 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import make_batch, translation_loss
-from tests.unit.tasks.objects import make_model as make_any
+from tests.unit.objectives.objects import make_batch, translation_loss
+from tests.unit.objectives.objects import make_model as make_any
 
 from calque.data.batch import Batch, collate
-from calque.data.plan import BatchConfig, Planned
-from calque.data.shapes import Shape
+from calque.data.batching import BatchConfig, Planned
+from calque.data.buckets import Shape
 from calque.data.store import Store, store_of
+from calque.engine import pad_source
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.tasks.translation import counted, loss_of, mean_loss
+from calque.objectives.cross_entropy import counted, loss_of, mean_loss
 from calque.text import BOS, EOS, PAD
-from calque.translator import pad_source
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7]), ([4], [])]
 

@@ -5,15 +5,15 @@ import math
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
+from tests.unit.objectives.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
 from calque.config import check
 from calque.data.corpora import DataConfig
-from calque.data.subwords import BpeDropoutConfig, FixedConfig
+from calque.data.subword_regularisation import BpeDropoutConfig, FixedConfig
 from calque.errors import ConfigError
 from calque.models.model import ModelConfig
-from calque.tasks.guidance import GuidanceConfig, guidance_loss, guidance_weight
-from calque.tasks.objectives import Objective, ObjectiveConfig, misfits
+from calque.objectives.guided_alignment import GuidanceConfig, guidance_loss, guidance_weight
+from calque.objectives.objective import Objective, ObjectiveConfig, misfits
 
 ATTENDING = [family for family in FAMILIES if family != "plain"]
 LINKS = {0: [(0, 0), (2, 1), (1, 1)], 1: [(0, 0), (0, 1), (0, 4)], 3: [(1, 0), (0, 1), (0, 2), (1, 2)]}

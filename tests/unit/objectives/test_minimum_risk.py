@@ -6,13 +6,12 @@ import pytest
 import torch
 from sacrebleu import sentence_bleu, sentence_chrf
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
+from tests.unit.objectives.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
 from calque.config import check
-from calque.data.shapes import Shape
+from calque.data.buckets import Shape
 from calque.errors import ConfigError
-from calque.tasks.objectives import Objective, ObjectiveConfig
-from calque.tasks.risk import (
+from calque.objectives.minimum_risk import (
     MinimumRiskConfig,
     collect,
     draw_candidates,
@@ -21,6 +20,7 @@ from calque.tasks.risk import (
     sequence_log_probs,
     text_risk,
 )
+from calque.objectives.objective import Objective, ObjectiveConfig
 from calque.text import BOS, EOS, PAD, UNK, WordsConfig, WordsTokenizer
 
 SOURCES = [([4, 5], [4, 3]), ([5, 5, 3], [5]), ([3], [3, 4])]

@@ -3,13 +3,13 @@
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
+from tests.unit.objectives.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
 from calque.config import Values, check, override
 from calque.errors import ConfigError
 from calque.models.model import ModelConfig
-from calque.tasks.guidance import guidance_loss
-from calque.tasks.objectives import Objective, ObjectiveConfig, misfits
+from calque.objectives.guided_alignment import guidance_loss
+from calque.objectives.objective import Objective, ObjectiveConfig, misfits
 from calque.text import WordsConfig, WordsTokenizer
 
 TOKENIZER = WordsTokenizer.train(WordsConfig(), lines=["a b c d"])

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import SHAPES, gradients, make_batch, make_model, translation_loss
+from tests.unit.objectives.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
-from calque.tasks import consistency
-from calque.tasks.consistency import divergence, r_drop_loss, twice
-from calque.tasks.objectives import Objective, ObjectiveConfig
+from calque.objectives import r_drop
+from calque.objectives.objective import Objective, ObjectiveConfig
+from calque.objectives.r_drop import divergence, r_drop_loss, twice
 from calque.text import PAD
 
 R_DROP = ObjectiveConfig.model_validate({"method": {"kind": "r-drop", "alpha": 3.0}})
@@ -69,7 +69,7 @@ def test_padding_costs_nothing_where_it_is_not_left_out(monkeypatch: pytest.Monk
     assert (both.target_output == PAD).any()
     output = model(both.source, both.target_input)
     found = [r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0)]
-    monkeypatch.setattr(consistency, "counted", lambda hidden, targets: (hidden.flatten(0, 1), targets.flatten()))
+    monkeypatch.setattr(r_drop, "counted", lambda hidden, targets: (hidden.flatten(0, 1), targets.flatten()))
     found.append(r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0))
     slopes = [gradients(model, each.objective) for each in found]
     assert found[1].objective.item() == pytest.approx(found[0].objective.item(), abs=1e-9)

@@ -3,8 +3,7 @@
 import pytest
 import torch
 
-from calque.layers.agreement import agreement
-from calque.tasks.consistency import divergence
+from calque.objectives.r_drop import agreement, divergence
 
 POSITIONS, WORDS = 5, 7
 

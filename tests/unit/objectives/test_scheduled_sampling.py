@@ -5,11 +5,12 @@ import math
 import pytest
 import torch
 from tests.conftest import FAMILIES
-from tests.unit.tasks.objects import PAIRS, SHAPES, SIZE, gradients, make_batch, make_model, translation_loss
+from tests.unit.objectives.objects import PAIRS, SHAPES, SIZE, gradients, make_batch, make_model, translation_loss
 
-from calque.data.shapes import Shape
+from calque.data.buckets import Shape
 from calque.models.model import Context
-from calque.tasks.scheduled import (
+from calque.objectives.cross_entropy import loss_of
+from calque.objectives.scheduled_sampling import (
     ExponentialConfig,
     InverseSigmoidConfig,
     LinearConfig,
@@ -20,7 +21,6 @@ from calque.tasks.scheduled import (
     gold_probability,
     read_mixed,
 )
-from calque.tasks.translation import loss_of
 from calque.text import BOS, PAD
 
 COPIED = [([8, 5, 9], [9, 4, 8]), ([4, 9, 8], [8, 9]), ([8], [8, 8, 4, 8])]  # words outside the vocabulary

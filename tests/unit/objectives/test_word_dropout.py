@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from tests.unit.tasks.objects import SHAPES, make_batch
+from tests.unit.objectives.objects import SHAPES, make_batch
 
-from calque.data.shapes import Shape
-from calque.tasks.dropping import WordDropoutConfig, drop_words
+from calque.data.buckets import Shape
+from calque.objectives.word_dropout import WordDropoutConfig, drop_words
 from calque.text import UNK
 
 

@@ -13,12 +13,12 @@ import torch
 from torch import Tensor
 
 import calque
+from calque.engine import MARKS, pad_source
+from calque.engine.ensemble import Begun
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
 from calque.search.step import StepOutput
 from calque.tensors import Padded
-from calque.translator import MARKS, pad_source
-from calque.translator.company import Begun
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "search"
 sys.path.insert(0, str(FOLDER))
@@ -112,7 +112,9 @@ def test_terms_are_pairs_of_linked_words_and_missing_ones_come_first() -> None:
 
 
 def test_failures_are_found() -> None:
-    assert terms.lacking([[Term("dog", "Hund")], []], ["Hunde", ""]) == [{"word": "Hund", "translation": "Hunde"}]
+    assert terms.missing_phrase([[Term("dog", "Hund")], []], ["Hunde", ""]) == [
+        {"word": "Hund", "translation": "Hunde"}
+    ]
     assert terms.holding(["Hund"], ["Hunde", "ein Hund"]) == [{"word": "Hund", "translation": "ein Hund"}]
 
 

@@ -11,7 +11,7 @@ from tests.laws.test_oracle import MARKS, Task, patient, start, tasks, trigram
 from torch import Tensor
 
 from calque.search.beam import Goal, Widest, beam_search
-from calque.search.combine import MeanName, ensemble, fused
+from calque.search.ensemble import MeanName, ensemble, fused
 from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis, Step, StepOutput
 

@@ -7,8 +7,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.search.banned import Ending, Words, added
-from calque.search.forbidden import Forbidden, Said
+from calque.search.forbidden_automaton import Ending, Words, added
+from calque.search.forbidden_words import Forbidden, Said
 
 END = 0
 SURFACES = [
@@ -166,7 +166,7 @@ def test_the_ending_of_a_text_says_as_much_as_all_of_it(tokens: list[int], words
 
 
 def test_texts_share_their_endings_and_each_is_looked_at_once() -> None:
-    """The work grows with the words' beginnings, not with what is said."""
+    """The work grows with the words' truncate, not with what is said."""
     rule = Forbidden(["aba", "bb"], surfaces=SURFACES)
     pieces = torch.Generator().manual_seed(1)
     state = rule.start(200, device=torch.device("cpu"))

@@ -28,9 +28,9 @@ from tests.laws.test_oracle import (
 from tests.laws.test_oracle import allowed as may_come
 from tests.unit.search.test_constraints import Rule, Ruled, Words
 
-from calque.search import matching
+from calque.search import phrase_matching
 from calque.search.beam import Goal, beam_search
-from calque.search.required import NONE, Phrases, Progress, Required, _once, advance
+from calque.search.required_phrases import NONE, Phrases, Progress, Required, _once, advance
 from calque.search.scoring import Scoring
 from calque.search.step import Hypothesis
 
@@ -195,10 +195,10 @@ def answers(sentence: Ruled, *, ended: list[Words], cut: list[Words], score: Sco
 def lacking_last(found: list[Hypothesis], phrases: Said, edges: Edges) -> list[Hypothesis]:
     """What was cut with a phrase missing, behind what was cut with none missing."""
     told = [
-        each._replace(lacking=each.cut and len(matched(each.tokens, phrases, edges).met) < len(phrases))
+        each._replace(missing_phrase=each.cut and len(matched(each.tokens, phrases, edges).met) < len(phrases))
         for each in found
     ]
-    return sorted(told, key=lambda each: each.lacking)
+    return sorted(told, key=lambda each: each.missing_phrase)
 
 
 def required(
@@ -333,7 +333,7 @@ def test_where_there_is_no_room_everything_is_cut(ask: Asked, beams: int) -> Non
     for hypotheses, wanted, maximum in zip(found, ask.phrases, ask.task.maximum, strict=True):
         if maximum <= size(wanted):  # the end counts
             assert all(each.cut and len(each.tokens) == maximum - 1 for each in hypotheses)
-            assert all(each.lacking for each in hypotheses)
+            assert all(each.missing_phrase for each in hypotheses)
 
 
 def uniform(*, maximum: int, **words: float) -> Task:
@@ -460,8 +460,8 @@ def test_advance_is_the_plain_matcher(sentences: list[tuple[Said, list[list[int]
 def test_all_said_is_whether_there_is_a_place_for_each(
     words: Words, wanted: Said, follows: set[int], opens: set[int]
 ) -> None:
-    edges = matching.Edges(follows.__contains__, opens.__contains__)
-    assert matching.all_said(words, wanted, edges=edges) == holds(words, wanted, Edges(follows, opens))
+    edges = phrase_matching.Edges(follows.__contains__, opens.__contains__)
+    assert phrase_matching.all_said(words, wanted, edges=edges) == holds(words, wanted, Edges(follows, opens))
 
 
 @pytest.mark.parametrize(
@@ -476,7 +476,7 @@ def test_all_said_is_whether_there_is_a_place_for_each(
     ],
 )
 def test_phrases_that_can_have_a_word_in_common(wanted: Said, shares: bool) -> None:
-    assert matching.can_share(wanted) == shares
+    assert phrase_matching.can_share(wanted) == shares
 
 
 @pytest.mark.parametrize("wanted", [[(3,), (3, 1)], [(3, 1), (3,)], [(3,), (1, 3), (3, 1)]])

@@ -10,8 +10,8 @@ from calque.text import (
     CharactersTokenizer,
     WordsConfig,
     WordsTokenizer,
-    open_source,
-    open_target,
+    number_source,
+    number_target,
 )
 
 WORDS = WordsTokenizer.train(WordsConfig(), lines=["the cat sat", "on the mat ."])
@@ -20,32 +20,32 @@ TEXTS = st.lists(st.sampled_from(["the", "cat", "Zork", "Quux", "mat", "Blorb"])
 
 
 def test_unknown_words_are_numbered_by_their_first_place() -> None:
-    (opened,) = open_source(WORDS, ["Zork the Quux Zork"])
+    (opened,) = number_source(WORDS, ["Zork the Quux Zork"])
     assert opened.unknown == ("Zork", "Quux")
     assert opened.ids == [SIZE, WORDS.vocabulary.id("the"), SIZE + 1, SIZE]
 
 
 def test_a_target_uses_its_sources_numbers() -> None:
-    sources = open_source(WORDS, ["Quux Zork", "the cat"])
-    targets = open_target(WORDS, ["Zork sat Blorb", "Zork sat"], sources=sources)
+    sources = number_source(WORDS, ["Quux Zork", "the cat"])
+    targets = number_target(WORDS, ["Zork sat Blorb", "Zork sat"], sources=sources)
     assert targets == [[SIZE + 1, WORDS.vocabulary.id("sat"), UNK], [UNK, WORDS.vocabulary.id("sat")]]
 
 
 @given(TEXTS)
 def test_a_source_comes_back_whole(text: str) -> None:
-    (opened,) = open_source(WORDS, [text])
+    (opened,) = number_source(WORDS, [text])
     assert WORDS.decode(opened.ids, unknown=opened.unknown) == text
 
 
 @given(TEXTS)
 def test_with_the_numbers_closed_it_is_the_plain_encoding(text: str) -> None:
-    (opened,) = open_source(WORDS, [text])
+    (opened,) = number_source(WORDS, [text])
     assert [UNK if id >= SIZE else id for id in opened.ids] == WORDS.encode(text)
 
 
 def test_characters_can_be_unknown_too_and_bytes_cannot() -> None:
     characters = CharactersTokenizer.train(CharactersConfig(), lines=["abc"])
-    (opened,) = open_source(characters, ["cab日"])
+    (opened,) = number_source(characters, ["cab日"])
     assert opened.unknown == ("日",)
-    (closed,) = open_source(BytesTokenizer(), ["cab日"])
+    (closed,) = number_source(BytesTokenizer(), ["cab日"])
     assert closed.unknown == ()

@@ -1,7 +1,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from calque.text.escape import Escape
+from calque.text.cleaning import Escape
 
 ESCAPE = Escape("▁▅")
 texts = st.text(st.sampled_from("▁▅␛0123a ")) | st.text()

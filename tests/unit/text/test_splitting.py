@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.text.splitting import Usual, sentences_in, split_long
+from calque.text.splitting import LengthProfile, sentences_in, split_long
 
 
 def short(size: int):
@@ -30,9 +30,9 @@ def test_sentences_are_joined_only_as_far_as_is_usual() -> None:
 
 
 def test_what_is_usual_is_what_all_but_one_in_a_hundred_have() -> None:
-    assert Usual.of(pieces=[*range(1, 100), 5000], sentences=[1] * 98 + [7, 7]) == (99, 7)
-    assert Usual.of(pieces=[3, 5], sentences=[1, 1]) == (5, 1)
-    assert Usual.of(pieces=[], sentences=[]) == (1, 1)
+    assert LengthProfile.of(pieces=[*range(1, 100), 5000], sentences=[1] * 98 + [7, 7]) == (99, 7)
+    assert LengthProfile.of(pieces=[3, 5], sentences=[1, 1]) == (5, 1)
+    assert LengthProfile.of(pieces=[], sentences=[]) == (1, 1)
 
 
 @given(st.text(alphabet='ab. !?。猫\n"', max_size=60), st.integers(1, 12))

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from calque.errors import TextError
 from calque.text import BytesConfig, CharactersConfig, SentencePieceConfig, Tokenizers, WordsConfig, train_tokenizers
-from calque.text.building import spread
+from calque.text.training import spread
 
 SOURCE = ["der Hund", "die Katze sitzt", "ein Haus"]
 TARGET = ["the dog", "the cat sits", "a house: x"]
@@ -54,7 +54,7 @@ def test_learning_uses_no_more_than_the_sample(joint, lines, monkeypatch):
         seen.append(list(lines))
         assert share == pytest.approx(len(seen[-1]) / 1000 / (2 if joint else 1))
 
-    monkeypatch.setattr("calque.text.building.SentencePieceTokenizer.train", train)
+    monkeypatch.setattr("calque.text.training.SentencePieceTokenizer.train", train)
     source, target = ([f"{side} {place}" for place in range(1000)] for side in "st")
     learn(SentencePieceConfig(sample=100, joint=joint), source=source, target=target)
     assert [len(sample) for sample in seen] == ([100] if joint else [100, 100])

@@ -10,6 +10,7 @@ from tests.unit.training.objects import PAIRS
 
 from calque.config import check, override
 from calque.data.store import store_of
+from calque.engine import Translator
 from calque.experiment import Experiment, Run, build
 from calque.models.model import Sizes
 from calque.search.settings import SearchConfig
@@ -21,7 +22,6 @@ from calque.training.records import Records
 from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
 from calque.training.validation import ValidationSet
-from calque.translator import Translator
 
 
 @pytest.fixture(scope="session")

@@ -11,15 +11,15 @@ import torch
 
 from calque.config import Values, check
 from calque.data.batch import Batch, collate
-from calque.data.plan import Planned
-from calque.data.shapes import Shape
+from calque.data.batching import Planned
+from calque.data.buckets import Shape
 from calque.data.store import Store
 from calque.errors import ConfigError
 from calque.experiment import train
 from calque.models.model import Model
 from calque.training.checkpoints import scheduled_steps
-from calque.training.judging import Judge
 from calque.training.loop import Trainer
+from calque.training.model_selection import Judge
 from calque.training.settings import TrainingConfig
 from calque.training.validation import Validation
 

@@ -5,16 +5,16 @@ from typing import Any
 import pytest
 from tests.conftest import FAMILIES, Values
 
-from calque.data.plan import BatchConfig, Plan
+from calque.data.batching import BatchConfig, Plan
 from calque.data.store import Store, store_of
 from calque.models.model import ModelConfig
-from calque.training.following import follow_corpus
+from calque.training.auto_settings import complete_settings
 
 
 def chosen(store: Store, family: str = "luong", *, device: str = "cpu", **given: Any) -> Values:
     """The training section that is made of one with a few settings."""
     model = ModelConfig.model_validate(FAMILIES[family])
-    completed, _ = follow_corpus({"training": given}, store, model=model, device=device, seed=1)
+    completed, _ = complete_settings({"training": given}, store, model=model, device=device, seed=1)
     return dict(completed["training"])
 
 
@@ -69,7 +69,7 @@ def test_every_optimiser_has_its_usual_rate(family: str, kind: str, rate: float)
 def test_wide_layers_of_all_kinds_learn_more_slowly(family: str, rate: float) -> None:
     """0.06 / √width where there is no Transformer, and at most 4e-3."""
     values = {side: FAMILIES[family][side] | {"width": 1024} for side in ("encoder", "decoder")}
-    completed, _ = follow_corpus({}, pairs(400), model=ModelConfig.model_validate(values), device="cpu", seed=1)
+    completed, _ = complete_settings({}, pairs(400), model=ModelConfig.model_validate(values), device="cpu", seed=1)
     assert completed["training"]["optimiser"]["learning_rate"] == rate
 
 
@@ -80,6 +80,6 @@ def test_wide_transformers_learn_more_slowly(width: int, rate: float) -> None:
     model = ModelConfig.model_validate(
         {"encoder": FAMILIES["transformer"]["encoder"] | {"width": width}, "decoder": side}
     )
-    completed, said = follow_corpus({}, pairs(400), model=model, device="cpu", seed=1)
+    completed, said = complete_settings({}, pairs(400), model=model, device="cpu", seed=1)
     assert completed["training"]["optimiser"]["learning_rate"] == pytest.approx(rate, abs=1e-5)
     assert f"  training.optimiser.learning_rate = {completed['training']['optimiser']['learning_rate']}" in said

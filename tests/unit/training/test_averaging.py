@@ -7,11 +7,11 @@ import torch
 from tests.conftest import toy_values
 from tests.unit.training.objects import Killed, digests, kill, score, stop_at, train_until_killed, weights
 
+from calque.engine import load
 from calque.experiment import build, resume, train
 from calque.training.averaging import mean_weights
 from calque.training.checkpoints import load_weights, scheduled_steps
 from calque.training.journal import read_journal
-from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 

@@ -7,18 +7,18 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES, toy_corpus, toy_values
-from tests.unit.tasks.objects import translation_loss
+from tests.unit.objectives.objects import translation_loss
 
 from calque.config import check, read_toml
 from calque.data.batch import Batch
-from calque.data.plan import BatchConfig, Plan
-from calque.data.shapes import Shape
+from calque.data.batching import BatchConfig, Plan
+from calque.data.buckets import Shape
 from calque.data.store import Store, store_of
 from calque.experiment import Experiment, build, resume, running, train
 from calque.models.model import Model, Sizes
-from calque.tasks.translation import Loss
-from calque.training import fitting
-from calque.training.fitting import LEAST, Fit, fit_tokens, free_memory
+from calque.objectives.cross_entropy import Loss
+from calque.training import batch_size
+from calque.training.batch_size import LEAST, Fit, find_batch_size, free_memory
 from calque.training.journal import read_journal
 from calque.training.update import LossOf
 
@@ -48,8 +48,8 @@ def test_twice_the_memory_takes_about_twice_the_batch(
     built, pairs = model(family, tmp_path), store(20_000)
     found = []
     for megabytes in (12, 24):
-        monkeypatch.setattr(fitting, "free_memory", lambda _device, free=megabytes: free << 20)
-        found.append(fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)))
+        monkeypatch.setattr(batch_size, "free_memory", lambda _device, free=megabytes: free << 20)
+        found.append(find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)))
     assert all("fill" in each.reason for each in found)
     assert 1.7 < found[1].tokens / found[0].tokens < 2.3
 
@@ -57,10 +57,10 @@ def test_twice_the_memory_takes_about_twice_the_batch(
 def test_what_the_budget_leads_to_is_what_a_step_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The line through two small batches tells a large one's needs."""
     built, pairs = model("transformer", tmp_path), store(20_000)
-    monkeypatch.setattr(fitting, "free_memory", lambda _device: 100 << 20)
-    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
-    batch = fitting._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
-    kept = fitting._kept_bytes(built, batch, loss_of=plain(built))
+    monkeypatch.setattr(batch_size, "free_memory", lambda _device: 100 << 20)
+    fit = find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
+    batch = batch_size._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
+    kept = batch_size._kept_bytes(built, batch, loss_of=plain(built))
     assert 0.7 < kept / (0.4 * (100 << 20)) < 1.2
 
 
@@ -85,7 +85,7 @@ def test_a_budget_fits_only_where_every_kind_of_batch_does(what: str, tmp_path: 
         return loss_of
 
     found = [
-        fitting._fits(built, pairs, config=BatchConfig(), tokens=2048, loss_of=loss_with(room))
+        batch_size._fits(built, pairs, config=BatchConfig(), tokens=2048, loss_of=loss_with(room))
         for room in (most, most - 1)
     ]
     assert found == [True, False]
@@ -98,10 +98,10 @@ def test_what_an_optimiser_holds_is_left_free(times: int, tmp_path: Path, monkey
     wide = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("width=64", "feed_forward=1024")]
     built, pairs = model("transformer", tmp_path, *wide), store(4000)
     state = 4 * 4 * sum(one.numel() for one in built.parameters())
-    monkeypatch.setattr(fitting, "free_memory", lambda _device: int(times * state / 0.4))
-    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
-    batch = fitting._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
-    assert 0.5 * state < fitting._kept_bytes(built, batch, loss_of=plain(built)) <= (times - 1) * state
+    monkeypatch.setattr(batch_size, "free_memory", lambda _device: int(times * state / 0.4))
+    fit = find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
+    batch = batch_size._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
+    assert 0.5 * state < batch_size._kept_bytes(built, batch, loss_of=plain(built)) <= (times - 1) * state
 
 
 def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it(
@@ -110,8 +110,10 @@ def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it
     built, pairs = model("luong", tmp_path), store(4000)
 
     def fitted(ranks: int, *, free: int) -> int:
-        monkeypatch.setattr(fitting, "free_memory", lambda _device: free)
-        return fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built), ranks=ranks).tokens
+        monkeypatch.setattr(batch_size, "free_memory", lambda _device: free)
+        return find_batch_size(
+            built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built), ranks=ranks
+        ).tokens
 
     one = fitted(1, free=6 << 20)
     assert 0 <= fitted(2, free=12 << 20) - 2 * one < 2 * 64
@@ -121,15 +123,15 @@ def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it
 
 def test_no_budget_is_larger_than_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     built = model("plain", tmp_path)
-    monkeypatch.setattr(fitting, "MOST", 1024)
-    fit = fit_tokens(built, store(2000), config=BatchConfig(tokens="auto"), loss_of=plain(built))
+    monkeypatch.setattr(batch_size, "MOST", 1024)
+    fit = find_batch_size(built, store(2000), config=BatchConfig(tokens="auto"), loss_of=plain(built))
     assert fit == (1024, "the most that is ever taken")
 
 
 def test_what_a_step_keeps_is_counted_once_and_without_the_weights(tmp_path: Path) -> None:
     """y = exp(x) keeps y, y·y keeps it twice more, and w·w keeps a weight."""
     built = model("plain", tmp_path)
-    batch = fitting._largest(store(50), config=BatchConfig(), tokens=256)
+    batch = batch_size._largest(store(50), config=BatchConfig(), tokens=256)
 
     def loss_of(_batch: Batch, _step: int) -> Loss:
         y = torch.ones(1000, requires_grad=True).exp()
@@ -137,19 +139,19 @@ def test_what_a_step_keeps_is_counted_once_and_without_the_weights(tmp_path: Pat
         total = (y * y).sum() + (weight * weight).sum()
         return Loss(total, total)
 
-    assert fitting._kept_bytes(built, batch, loss_of=loss_of) == 4000
+    assert batch_size._kept_bytes(built, batch, loss_of=loss_of) == 4000
 
 
 def test_an_epoch_keeps_enough_updates_and_little_memory_still_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     built, pairs = model("transformer", tmp_path), store(400)
-    fit = fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
+    fit = find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
     assert "20 batches" in fit.reason
     plan = Plan(pairs, config=BatchConfig(tokens=fit.tokens), seed=0)
     assert len(list(plan.batches(0))) >= 20
-    monkeypatch.setattr(fitting, "free_memory", lambda _device: 0)
-    assert fit_tokens(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)).tokens == LEAST
+    monkeypatch.setattr(batch_size, "free_memory", lambda _device: 0)
+    assert find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)).tokens == LEAST
 
 
 def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -160,7 +162,9 @@ def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path, monkeypa
     assert isinstance(tokens, int)
     assert f"training.batch.tokens = {tokens} fits this device" in (run.folder / "log.txt").read_text(encoding="utf-8")
     searches = []
-    monkeypatch.setattr(running, "fit_tokens", lambda *_, **__: searches.append(1) or Fit(tokens // 2, "less is free"))
+    monkeypatch.setattr(
+        running, "find_batch_size", lambda *_, **__: searches.append(1) or Fit(tokens // 2, "less is free")
+    )
     config = run.folder / "config.toml"
     config.write_text(config.read_text(encoding="utf-8").replace("\nsteps = 4\n", "\nsteps = 6\n"), encoding="utf-8")
     resumed = resume(run.folder, quiet=True)
@@ -179,7 +183,7 @@ def test_free_memory_is_not_more_than_there_is() -> None:
 @pytest.mark.parametrize(
     ("files", "free"),
     [
-        ({}, fitting.ASSUMED),
+        ({}, batch_size.ASSUMED),
         ({"proc/meminfo": "MemTotal:  900 kB\nMemAvailable:  500 kB\n"}, 500 * 1024),
         ({"proc/meminfo": "MemAvailable:  500 kB\n", "limit": "max\n", "used": "7\n"}, 500 * 1024),
         ({"proc/meminfo": "MemAvailable:  500 kB\n", "limit": "300000\n", "used": "100000\n"}, 200_000),
@@ -203,4 +207,4 @@ def test_free_memory_is_what_the_system_and_its_container_leave(
 )
 def test_what_was_tried_leaves_room_where_the_first_budget_was_too_large(most: int, found: int) -> None:
     """Budgets of 6,400, 5,440, 4,608 …, each 85 % of the one before in whole 64s."""
-    assert fitting._tried(6400, fits=lambda tokens: tokens <= most) == found
+    assert batch_size._tried(6400, fits=lambda tokens: tokens <= most) == found

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from calque.errors import FolderError
-from calque.folders.litter import held_lock
+from calque.folders.stale import held_lock
 from calque.training.checkpoints import (
     Snapshot,
     load_checkpoint,

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from tests.conftest import Values, toy_corpus, toy_values
 
+from calque.engine import load
 from calque.errors import ConfigError, Interrupted
 from calque.experiment import resume, train
 from calque.training import learner
@@ -19,7 +20,6 @@ from calque.training.compiling import compile_shapes
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 from calque.training.update import Updater
-from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 

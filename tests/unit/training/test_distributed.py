@@ -8,7 +8,7 @@ from tests.conftest import Answer, toy_values
 
 from calque.config import values_to_toml
 from calque.errors import ConfigError
-from calque.training.ranks import joined_ranks, started_ranks
+from calque.training.distributed import joined_ranks, started_ranks
 
 NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 PLACE = "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500"

@@ -16,16 +16,16 @@ from tests.conftest import FAMILIES, toy_values
 from tests.unit.training.objects import Killed, digests, kill, score, stop_at, train_until_killed, weights
 
 from calque.data.store import store_of
+from calque.engine import load
 from calque.errors import ConfigError, FolderError, Interrupted, TrainingError
 from calque.experiment import Run, resume, train
 from calque.training import checkpoints
 from calque.training.checkpoints import load_checkpoint, load_weights, scheduled_steps
 from calque.training.journal import read_journal
-from calque.training.judging import Judge
 from calque.training.loop import Trainer
+from calque.training.model_selection import Judge
 from calque.training.schedules import rate_at
-from calque.training.seeds import stream_seed
-from calque.translator import load
+from calque.training.update import stream_seed
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 

@@ -9,12 +9,12 @@ import torch
 from tests.conftest import toy_values
 from tests.unit.training.objects import digests
 
+from calque.engine import Translator
 from calque.errors import TrainingError
 from calque.experiment import Run, resume, train
 from calque.models.model import Model
 from calque.training.checkpoints import newest_checkpoint
 from calque.training.journal import read_journal
-from calque.translator import Translator
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 

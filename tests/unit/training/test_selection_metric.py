@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from calque.errors import ConfigError
-from calque.training.deciding import deciding_metric, deciding_metric_of
+from calque.training.selection_metric import deciding_metric, deciding_metric_of
 
 
 @pytest.mark.parametrize("asked", ["bleu", "ter", "loss"])
@@ -30,5 +30,5 @@ def test_a_value_in_place_of_a_section_is_named(config: dict[str, object]) -> No
 
 
 def test_it_needs_no_torch_so_that_runs_are_listed_at_once() -> None:
-    code = "import sys, calque.training.deciding; sys.exit('torch' in sys.modules)"
+    code = "import sys, calque.training.selection_metric; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

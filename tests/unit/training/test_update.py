@@ -14,13 +14,13 @@ from calque.data.batch import Batch
 from calque.data.store import store_of
 from calque.errors import TrainingError
 from calque.experiment import Run, resume, train
-from calque.tasks.objectives import Objective
-from calque.tasks.translation import Loss
+from calque.objectives.cross_entropy import Loss
+from calque.objectives.objective import Objective
 from calque.training.averaging import MovingAverage
 from calque.training.checkpoints import load_weights, newest_checkpoint
+from calque.training.distributed import Ranks
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
-from calque.training.ranks import Ranks
 from calque.training.update import Updater
 
 pytestmark = pytest.mark.usefixtures("unplotted")

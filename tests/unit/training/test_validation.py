@@ -5,14 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from calque.data.plan import BatchConfig
+from calque.data.batching import BatchConfig
 from calque.data.store import store_of
+from calque.engine import load
 from calque.evaluation.metrics import bleu
 from calque.search.settings import SearchConfig
 from calque.training.progress import Progress
 from calque.training.settings import TrainingConfig
 from calque.training.validation import Validation, ValidationSet, validate
-from calque.translator import load
 
 LINES = ["a b c", "h g", "d d d d"]
 REFERENCES = ["a b c", "g h", "d d d"]

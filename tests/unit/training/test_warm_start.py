@@ -10,11 +10,11 @@ from tests.conftest import toy_corpus, toy_values, without_plots
 from tests.unit.training.objects import Killed
 
 from calque.config import to_values
+from calque.engine import load
 from calque.errors import CalqueError, ConfigError
 from calque.experiment import Run, build, resume, train
 from calque.models.systems import system_model
 from calque.training.checkpoints import load_weights
-from calque.translator import load
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -182,7 +182,7 @@ def test_a_run_killed_in_its_first_save_still_starts_warm(
 
     settings = (*FROZEN, f"training.warm_start={old.folder}")
     with monkeypatch.context() as patch:
-        patch.setattr("calque.training.keeping.save_checkpoint", killed)
+        patch.setattr("calque.training.checkpointing.save_checkpoint", killed)
         with pytest.raises(Killed):
             make(tmp_path, "luong", *settings)
     (tmp_path / "run" / "checkpoints" / "step-1.tmp-1").mkdir(parents=True)
