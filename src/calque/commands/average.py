@@ -27,7 +27,7 @@ def average(
     """
     from calque.commands.inputs import choice
     from calque.errors import FolderError
-    from calque.training.averaging import average_run
+    from calque.experiment import average_run
 
     chosen = choice(of, ("last", "best"), option="--of")
     if output is not None and output.exists():

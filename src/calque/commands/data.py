@@ -50,7 +50,7 @@ def check(
     from calque.data.corpora import FilesConfig
     from calque.data.prepare import prepare
     from calque.data.report import report_lines
-    from calque.experiment import Experiment, experiment_values
+    from calque.experiment import Experiment, assembly_of, experiment_values
 
     if (test_source is None) != (test_target is None):
         raise ConfigError("--test-source and --test-target go together: one of them is missing")
@@ -62,7 +62,9 @@ def check(
     with TemporaryDirectory(prefix="calque-") as folder, preparing() as progress:
         store = experiment.data.store or Path(folder) / "store"
         try:
-            prepared = prepare(experiment.data, text=experiment.text, folder=store, progress=progress)
+            prepared = prepare(
+                experiment.data, preparation=assembly_of(experiment).preparation, folder=store, progress=progress
+            )
         except DataError as error:
             report = checking.check(experiment.data, test=test)
             typer.echo("\n".join(report_lines(report)))
@@ -97,14 +99,14 @@ def prepare(
     from calque.commands.progress import preparing
     from calque.config import check as check_config
     from calque.data.prepare import prepare as make
-    from calque.experiment import Experiment, experiment_values
+    from calque.experiment import Experiment, assembly_of, experiment_values
 
     values = experiment_values(
         config=config, system=None, corpora=_corpora(source, target, config), assignments=overrides or []
     )
     experiment = check_config(Experiment, values, origin=str(config or "command line"))
     with preparing() as progress:
-        prepared = make(experiment.data, text=experiment.text, folder=out, progress=progress)
+        prepared = make(experiment.data, preparation=assembly_of(experiment).preparation, folder=out, progress=progress)
     for warning in prepared.warnings:
         typer.echo(f"warning: {warning}", err=True)
     typer.echo(f"{out}: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate", err=True)

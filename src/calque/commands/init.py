@@ -41,7 +41,7 @@ def init(
     """
     from calque.config import check, to_toml
     from calque.experiment import Experiment, experiment_values
-    from calque.training.auto_settings import FOLLOWING
+    from calque.training.auto_settings import OPEN
 
     if schema:
         typer.echo(json.dumps(Experiment.model_json_schema(), indent=1))
@@ -53,7 +53,7 @@ def init(
     corpora = {"train": [{"kind": "files", "source": str(source), "target": str(target)}]}
     values = experiment_values(config=None, system=system, corpora=corpora, assignments=overrides or [], scale=scale)
     text = to_toml(check(Experiment, values, origin="init"), comments=True)
-    path.write_text(HEADER + _left_open(text, keys=FOLLOWING), encoding="utf-8")
+    path.write_text(HEADER + _left_open(text, keys=OPEN), encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)
 
 

@@ -161,14 +161,14 @@ def _read(run: Path) -> Row:
     from calque.config import read_toml
     from calque.training.journal import read_journal
     from calque.training.lock import owner
-    from calque.training.selection_metric import deciding_metric_of, section
+    from calque.training.runs import section, selection_metric
 
     metrics, origin = run / "metrics.jsonl", run / "config.toml"
     config: dict[str, Any] = read_toml(origin)
     lines = read_journal(metrics, counts=("step",))
     training = section(config, "training", origin=origin)
     sides = [section(config, f"model.{side}", origin=origin) for side in ("encoder", "decoder")]
-    metric = deciding_metric_of(config, origin=origin)
+    metric, _ = selection_metric(run)
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
     if not isinstance(best.get(metric), float | int | None):
         raise FolderError(f"{metrics}: {metric} of step {best['step']} is {best[metric]!r}, and no number")

@@ -97,15 +97,11 @@ def train(
 
 def _told(done: "Run") -> list[str]:
     """What a person wants to know in the end."""
-    from calque.training.selection_metric import deciding_metric
-
     summary, folder = done.summary, done.folder
     ended = "stopped early, nothing got better" if summary.stopped_early else "done"
     minutes, seconds = divmod(round(summary.seconds), 60)
-    found = summary.best
     is_language_model = done.config.model.encoder.kind == "none"
-    metric = deciding_metric(done.config.training.metric, is_language_model=is_language_model)
-    best = f": {found.described(metric)}" if found else ""
+    best = f": {summary.best.summary}" if summary.best else ""
     lines = [f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}{best} ({minutes} min {seconds} s)"]
     if summary.skipped:
         lines.append(f"{summary.skipped:,} updates were left out, as they were not finite")

@@ -1,11 +1,12 @@
-"""At most sixteen shapes (rows, source width, target width) for a corpus, chosen from its lengths.
+"""Length buckets: at most sixteen batch sizes for a corpus, chosen from its lengths.
 
-Compiled or captured graphs want few shapes; padding wants many. The search minimises the padded positions
+Compiled or captured graphs want few sizes; padding wants many. The search minimises the padded positions
 
-    Σ over pairs of (S + T of the cheapest shape that holds the pair)  +  ½ budget for each shape
+    Σ over rows of (total width of the cheapest size that holds the row)  +  ½ budget per size
 
-where the second term is what a shape's last, partly filled batch costs an epoch. Shapes start as strips of target
-length, each cut at its own source lengths (a dynamic programme), and are then moved one boundary at a time.
+where the second term is what a size's last, partly filled batch costs an epoch. It searches over two padded axes, such
+as source and target; with one, the second is always 0. Sizes start as strips of the second axis, each cut at its own
+boundaries on the first (a dynamic programme), and are then moved one boundary at a time.
 """
 
 from typing import Any, NamedTuple
@@ -18,17 +19,16 @@ Array = NDArray[Any]
 _BOUNDARIES = 48  # candidate widths a side: quantiles of the lengths
 
 
-class Shape(NamedTuple):
-    """A batch's size: rows, source positions, target positions (end of sentence counted)."""
+class Size(NamedTuple):
+    """A batch's size: how many rows, and how wide they are on each padded axis (marks counted)."""
 
     rows: int
-    source: int
-    target: int
+    widths: tuple[int, ...]
 
     @property
     def positions(self) -> int:
-        """How many positions a batch of this shape has, padding counted."""
-        return self.rows * (self.source + self.target)
+        """How many positions a batch of this size has, padding counted; rows where nothing is padded."""
+        return self.rows * (sum(self.widths) if self.widths else 1)
 
 
 class Histogram(NamedTuple):
@@ -39,8 +39,8 @@ class Histogram(NamedTuple):
     counts: Array
 
 
-def find_shapes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Shape, ...]:
-    """At most `limit` shapes that hold every pair of the histogram, cheapest first."""
+def find_sizes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Size, ...]:
+    """At most `limit` sizes of two axes that hold every row of the histogram, cheapest first."""
     if not histogram.counts.any():
         return ()
     strips = _strips(histogram, budget=budget, limit=limit)
@@ -49,8 +49,8 @@ def find_shapes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Shape
     cells = _Cells.of(histogram, budget=budget)
     corners = min((cells.descend(corners) for corners in starts), key=cells.cost)
     widths = {(int(histogram.sources[i]), int(histogram.targets[j])) for i, j in corners}
-    shapes = [Shape(_rows(source + target, budget=budget), source, target) for source, target in widths]
-    return tuple(sorted(shapes, key=lambda shape: (shape.source + shape.target, shape.source)))
+    sizes = [Size(_rows(source + target, budget=budget), (source, target)) for source, target in widths]
+    return tuple(sorted(sizes, key=lambda size: (sum(size.widths), size.widths)))
 
 
 def boundaries(counts: Array) -> Array:

@@ -14,14 +14,15 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calque.data.batching import BatchConfig, Plan, waste
+from calque.data.batching import BatchConfig, Bucketed, waste
 from calque.data.corpora import Block, Corpus, DataConfig, Shifted, paths, read_blocks
 from calque.data.holdout import Hashes, HashFile, text_hashes
 from calque.data.length_statistics import LengthCount, Lengths, RatioCount, Ratios
 from calque.data.misalignment import Doubts, LineLengths, by_line
-from calque.data.pairs import Tally, parse
+from calque.data.pair_batch import pair_widths
 from calque.data.prepare import Prepared
 from calque.data.process_map import ordered_map, workers_for
+from calque.data.rows import Tally, parse
 from calque.data.word_alignments import link_problems
 from calque.errors import DataError
 from calque.text import Tokenizers, load_tokenizers
@@ -120,8 +121,12 @@ def padding(prepared: Prepared, *, batch: BatchConfig) -> dict[str, float]:
     """The share of an epoch's positions that is padding, for exact and for static shapes."""
     shapes: tuple[Literal["exact"], Literal["static"]] = ("exact", "static")
     tokens = BatchConfig().tokens if batch.tokens == "auto" else batch.tokens
-    plans = {kind: Plan(prepared.train, config=BatchConfig(tokens=tokens, shapes=kind), seed=0) for kind in shapes}
-    return {kind: waste(plan, epoch=0) for kind, plan in plans.items()}
+    store = prepared.train
+    orders = {
+        kind: Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(tokens=tokens, shapes=kind), seed=0)
+        for kind in shapes
+    }
+    return {kind: waste(order, epoch=0) for kind, order in orders.items()}
 
 
 class _Looked(NamedTuple):
@@ -149,8 +154,8 @@ def _look(
 ) -> tuple[int, _Looked]:
     number, block = item
     parsed = parse(block, corpus=corpora[number], invalid="skip", limit=limit)
-    sources = [pair.source for pair in parsed.pairs]
-    targets = [pair.target for pair in parsed.pairs]
+    sources = [row.texts[0] for row in parsed.rows]
+    targets = [row.texts[1] for row in parsed.rows]
     unknown: dict[str, Counter[str]] = {}
     if tokenizers:
         unknown["source"] = tokenizers.source.unknown_characters("\n".join(sources))
@@ -160,8 +165,8 @@ def _look(
     return number, _Looked(
         tally=parsed.tally,
         invalid=parsed.invalid[:_SHOWN],
-        malformed=(parsed.malformed + link_problems(corpora[number], block, parsed.pairs))[:_SHOWN],
-        lines=np.array([pair.line for pair in parsed.pairs], dtype=np.int64),
+        malformed=(parsed.malformed + link_problems(corpora[number], parsed.rows))[:_SHOWN],
+        lines=np.array([row.line for row in parsed.rows], dtype=np.int64),
         source_lengths=np.array([min(len(text), _CAP) for text in sources], dtype=np.int64),
         target_lengths=np.array([min(len(text), _CAP) for text in targets], dtype=np.int64),
         sources=text_hashes(sources),

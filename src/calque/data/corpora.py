@@ -1,18 +1,18 @@
-"""Corpora: where pairs come from, read in blocks of raw lines.
+"""Corpora: where text comes from, read in blocks of raw lines; each kind says which columns of text it gives.
 
 Blocks, so that the slow part (decoding, parsing, cutting into pieces) can be done by other processes.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice, zip_longest
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, assert_never
+from typing import Annotated, Literal, NamedTuple, NoReturn, assert_never
 
 from pydantic import Field
 
 from calque.config import Config
 from calque.data.line_counts import refuse_misaligned
-from calque.data.lines import Invalid, file_lines
+from calque.data.lines import Digest, Invalid, file_lines
 from calque.errors import DataError
 
 BLOCK_LINES = 2048
@@ -69,7 +69,18 @@ class JsonlConfig(Config):
     """How often an epoch reads each pair; 0.5 reads every pair once in two epochs."""
 
 
-Corpus = Annotated[FilesConfig | TsvConfig | JsonlConfig, Field(discriminator="kind")]
+class TextFileConfig(Config):
+    """One file of text, for language models."""
+
+    kind: Literal["text"] = "text"
+    path: Path
+    """The text, one sentence per line, plain or gzip."""
+    weight: Weight = 1.0
+    """How often an epoch reads each line; 0.5 reads every line once in two epochs."""
+
+
+PairCorpus = FilesConfig | TsvConfig | JsonlConfig
+Corpus = Annotated[FilesConfig | TsvConfig | JsonlConfig | TextFileConfig, Field(discriminator="kind")]
 
 
 class ValidationConfig(Config):
@@ -107,7 +118,12 @@ class DataConfig(Config):
     @property
     def aligned(self) -> bool:
         """Whether some training corpus has alignments."""
-        return any(corpus.alignments for corpus in self.train)
+        return any(getattr(corpus, "alignments", None) for corpus in self.train)
+
+    @property
+    def longest_row(self) -> int:
+        """The most values that a stored row has; links of words have two values each, and many to many."""
+        return (1 << 31) if self.aligned else self.maximum_length + 1
 
     @property
     def line_limit(self) -> int:
@@ -120,68 +136,72 @@ class Block(NamedTuple):
 
     first: int
     """The number of its first line, from 1."""
-    source: list[bytes]
-    target: list[bytes]
-    """Empty where the source lines hold both."""
-    alignments: Sequence[bytes] = ()
-    """Of each line, where the corpus has some."""
+    files: tuple[list[bytes], ...]
+    """The lines of each of the corpus's files, in the order of `paths`."""
+
+    @property
+    def lines(self) -> int:
+        return len(self.files[0])
 
 
 def paths(corpus: Corpus) -> dict[str, Path]:
     """The files of a corpus, by the name of the config's key."""
-    beside = {"alignments": corpus.alignments} if corpus.alignments else {}
     match corpus:
         case FilesConfig():
-            return {"source": corpus.source, "target": corpus.target, **beside}
-        case TsvConfig() | JsonlConfig():
-            return {"path": corpus.path, **beside}
+            files = {"source": corpus.source, "target": corpus.target}
+        case TsvConfig() | JsonlConfig() | TextFileConfig():
+            files = {"path": corpus.path}
+        case _:
+            assert_never(corpus)
+    alignments = getattr(corpus, "alignments", None)
+    return files if alignments is None else {**files, "alignments": alignments}
+
+
+def gives(corpus: Corpus) -> tuple[str, ...]:
+    """The columns of text that a corpus has."""
+    match corpus:
+        case FilesConfig() | TsvConfig() | JsonlConfig():
+            return ("source", "target", "links") if corpus.alignments else ("source", "target")
+        case TextFileConfig():
+            return ("text",)
         case _:
             assert_never(corpus)
 
 
-def read_blocks(corpus: Corpus, *, limit: int) -> Iterator[Block]:
-    """The lines of a corpus in blocks, in bounded memory; files of different length are refused at their end (P11)."""
-    pairs: Iterable[tuple[bytes | None, bytes | None]]
-    match corpus:
-        case FilesConfig():
-            pairs = zip_longest(file_lines(corpus.source, limit=limit), file_lines(corpus.target, limit=limit))
-        case TsvConfig() | JsonlConfig():
-            pairs = ((line, b"") for line in file_lines(corpus.path, limit=limit))
-        case _:
-            assert_never(corpus)
-    links = file_lines(corpus.alignments, limit=limit) if corpus.alignments else None
+def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | None = None) -> Iterator[Block]:
+    """The lines of a corpus in blocks, in bounded memory; files of different length are rejected at their end (P11).
+
+    Each file is read once; `digests`, by the names of `paths`, take in its bytes.
+    """
+    files = paths(corpus)
+    streams = [file_lines(path, limit=limit, digest=(digests or {}).get(key)) for key, path in files.items()]
     first, size = 1, 0
-    source: list[bytes] = []
-    target: list[bytes] = []
-    for left, right in pairs:
-        if left is None or right is None:
-            assert isinstance(corpus, FilesConfig)
-            if source:  # what else is wrong there is told too
-                yield Block(first, source, target, _beside(links, corpus, first=first, lines=len(source)))
-            refuse_misaligned(corpus.source, target=corpus.target)
-        source.append(left)
-        target.append(right)
-        size += len(left) + len(right)
-        if len(source) == BLOCK_LINES or size >= BLOCK_BYTES:
-            yield Block(first, source, target, _beside(links, corpus, first=first, lines=len(source)))
-            first, size, source, target = first + len(source), 0, [], []
-    if source:
-        yield Block(first, source, target, _beside(links, corpus, first=first, lines=len(source)))
-    if links is not None and next(links, None) is not None:
-        raise DataError(
-            f"{corpus.alignments} has more than the corpus's {first + len(source) - 1:,} lines: "
-            "line n of it must align line n of the corpus"
-        )
+    rows: list[tuple[bytes, ...]] = []
+    for lines in zip_longest(*streams):
+        if None in lines:
+            if rows:  # what else is wrong there is reported too
+                yield _block(first, rows)
+            _refuse_unequal(corpus, lines, read=first + len(rows) - 1)
+        rows.append(lines)
+        size += sum(map(len, lines))
+        if len(rows) == BLOCK_LINES or size >= BLOCK_BYTES:
+            yield _block(first, rows)
+            first, size, rows = first + len(rows), 0, []
+    if rows:
+        yield _block(first, rows)
 
 
-def _beside(links: Iterator[bytes] | None, corpus: Corpus, *, first: int, lines: int) -> list[bytes]:
-    """The alignments of the next lines."""
-    if links is None:
-        return []
-    found = list(islice(links, lines))
-    if len(found) < lines:
-        raise DataError(
-            f"{corpus.alignments} ends after {first + len(found) - 1:,} lines, the corpus goes on: "
-            "line n of it must align line n of the corpus"
-        )
-    return found
+def _block(first: int, rows: list[tuple[bytes, ...]]) -> Block:
+    return Block(first, tuple(list(lines) for lines in zip(*rows, strict=True)))
+
+
+def _refuse_unequal(corpus: Corpus, lines: tuple[bytes | None, ...], *, read: int) -> NoReturn:
+    """Raises a DataError for files of which one ends after `read` lines."""
+    if isinstance(corpus, FilesConfig) and (lines[0] is None) != (lines[1] is None):
+        refuse_misaligned(corpus.source, target=corpus.target)
+    alignments = paths(corpus)["alignments"]
+    if lines[-1] is None:
+        problem = f"{alignments} ends after {read:,} lines, the corpus goes on"
+    else:
+        problem = f"{alignments} has more than the corpus's {read:,} lines"
+    raise DataError(f"{problem}: line n of it must align line n of the corpus")

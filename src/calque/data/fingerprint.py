@@ -5,36 +5,44 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from calque.config import Config
 from calque.data.corpora import DataConfig, paths
+from calque.data.store import FORMAT
 from calque.errors import DataError
 from calque.folders import sha256_of
 from calque.text import GivenConfig, TextConfig
 from calque.text.folder import DESCRIPTION
 
-FORMAT = 2
-_MATTERS_NOT = ("data.store", "data.shifted")
+_WITHOUT_EFFECT = ("data.store", "data.shifted")
 
 
-def fingerprint(data: DataConfig, *, text: TextConfig) -> dict[str, str]:
+def fingerprint(
+    data: DataConfig, *, settings: Mapping[str, str], hashes: Mapping[str, str] | None = None
+) -> dict[str, str]:
     """Every setting that shapes a store, and the SHA-256 of every corpus file under the key that names it.
 
-    Paths are not part of it: files that were moved are the same files.
+    `settings` are the task's own; `hashes` of the files are computed unless they are known. Paths are not part of it:
+    files that were moved are the same files.
     """
     files = corpus_files(data)
-    _refuse_unreadable(files)
-    settings = dict(_flatten("data", data.model_dump(mode="json"))) | dict(_flatten("text", _values(text)))
-    if isinstance(text, GivenConfig):
-        settings["text.path"] = sha256_of(text.folder / DESCRIPTION)  # which names its files by their SHA-256
+    refuse_unreadable(files)
+    shaping = dict(_flatten("data", data.model_dump(mode="json")))
     if data.valid:  # then nothing is held out
-        settings = {key: value for key, value in settings.items() if not key.startswith("data.validation.")}
-    hashes = {key: sha256_of(path) for key, path in files.items()}
-    rest = {
+        shaping = {key: value for key, value in shaping.items() if not key.startswith("data.validation.")}
+    shaping = {
         key: value
-        for key, value in settings.items()
-        if key not in _MATTERS_NOT and not key.endswith("].alignments")  # the file counts, where there is one
+        for key, value in shaping.items()
+        if key not in _WITHOUT_EFFECT and not key.endswith("].alignments")  # the file counts, where there is one
     }
-    return {"format": str(FORMAT), **rest, **hashes}
+    known = {key: sha256_of(path) for key, path in files.items()} if hashes is None else hashes
+    return {"format": str(FORMAT), **shaping, **settings, **known}
+
+
+def text_settings(text: TextConfig, *, name: str = "text") -> dict[str, str]:
+    """The settings of a text section, by key; existing tokenizers count by their content, not by their place."""
+    settings = dict(_flatten(name, text.model_dump(mode="json")))
+    if isinstance(text, GivenConfig):
+        settings[f"{name}.path"] = sha256_of(text.folder / DESCRIPTION)  # which names its files by their SHA-256
+    return settings
 
 
 def digest(fingerprint: Mapping[str, str]) -> str:
@@ -69,7 +77,8 @@ def corpus_files(data: DataConfig) -> dict[str, Path]:
     }
 
 
-def _refuse_unreadable(files: Mapping[str, Path]) -> None:
+def refuse_unreadable(files: Mapping[str, Path]) -> None:
+    """Raises a DataError that names every corpus file that cannot be read, before any work is done."""
     problems = []
     for key, path in files.items():
         if not path.exists():
@@ -77,7 +86,7 @@ def _refuse_unreadable(files: Mapping[str, Path]) -> None:
         elif path.is_dir():
             problems.append(f"{key}: {path}: is a folder, not a file")
         elif not path.is_file():
-            problems.append(f"{key}: {path}: not a plain file, and it must be read more than once")
+            problems.append(f"{key}: {path}: not a plain file; a run reads its corpora again when it is resumed")
         else:
             try:
                 path.open("rb").close()
@@ -85,10 +94,6 @@ def _refuse_unreadable(files: Mapping[str, Path]) -> None:
                 problems.append(f"{key}: {path}: {error.strerror}")
     if problems:
         raise DataError("\n".join(problems))
-
-
-def _values(config: Config) -> object:
-    return config.model_dump(mode="json")
 
 
 def _flatten(name: str, value: object) -> Iterator[tuple[str, str]]:

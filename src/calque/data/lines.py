@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple
+from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
 
 from calque.errors import DataError
 from calque.text.cleaning import strip_bom, strip_return
@@ -103,9 +103,15 @@ def describe(line: int, byte: int, raw: bytes) -> str:
     return f"line {line}, byte {byte}: 0x{raw[byte - 1]:02x} is not UTF-8 here"
 
 
+class Digest(Protocol):
+    """What takes in bytes as they are read; `hashlib.sha256()` is one."""
+
+    def update(self, data: bytes, /) -> None: ...
+
+
 @contextmanager
-def open_text(path: Path) -> Iterator[BinaryIO]:
-    """The bytes of a file or a pipe, unpacked if they are gzip.
+def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]:
+    """The bytes of a file or a pipe, unpacked if they are gzip; `digest` takes in every byte as it is on disk.
 
     It is opened once: what was read of a pipe to know gzip is not there a second time.
     """
@@ -113,30 +119,37 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
         head = b""
         while len(head) < len(_GZIP) and _GZIP.startswith(head) and (byte := file.read(1)):
             head += byte  # one by one, as a pipe that is still open may hold no more
-        stream = io.BufferedReader(_Behind(head, file), 1 << 16)
+        raw = _Behind(head, file, digest)
+        stream = io.BufferedReader(raw, 1 << 16)
         yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
 
 
-def file_lines(path: Path, *, limit: int) -> Iterator[bytes]:
-    """`raw_lines` of a file, plain or gzip; one that cannot be read is a DataError that names it."""
-    with readable(str(path)) as seen, open_text(path) as stream:
+def file_lines(path: Path, *, limit: int, digest: Digest | None = None) -> Iterator[bytes]:
+    """`raw_lines` of a file, plain or gzip; one that cannot be read is a DataError that names it.
+
+    At the end, `digest` has taken in the whole file.
+    """
+    with readable(str(path)) as seen, open_text(path, digest=digest) as stream:
         for seen.line, line in enumerate(raw_lines(stream, limit=limit), start=1):
             yield line
 
 
 class _Behind(io.RawIOBase):
-    """A few bytes, and behind them a stream."""
+    """A few bytes, and behind them a stream; a digest takes in what is read."""
 
-    def __init__(self, head: bytes, stream: io.FileIO) -> None:
-        self.head, self.stream = head, stream
+    def __init__(self, head: bytes, stream: io.FileIO, digest: Digest | None) -> None:
+        self.head, self.stream, self.digest = head, stream, digest
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: "WriteableBuffer") -> int | None:
-        if not self.head:
-            return self.stream.readinto(buffer)
         view = memoryview(buffer)
-        count = min(len(view), len(self.head))
-        view[:count], self.head = self.head[:count], self.head[count:]
+        if self.head:
+            count: int | None = min(len(view), len(self.head))
+            view[:count], self.head = self.head[:count], self.head[count:]
+        else:
+            count = self.stream.readinto(buffer)
+        if self.digest is not None and count:
+            self.digest.update(bytes(view[:count]))
         return count

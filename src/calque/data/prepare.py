@@ -1,14 +1,15 @@
-"""Corpora to a prepared store: looked over first, then tokenizers learnt, then every pair cut into pieces.
+"""Corpora to a prepared store: parsed first, then vocabularies learnt, then every row numericalised.
 
-The store's folder holds `tokenizer/`, `train/` and `valid/` (ids), `valid.jsonl` (text), `store.json` (which rows came
-from which corpus, what was left out) and the manifest, which says what all was made from. The store is opened again
-when nothing changed, and refused with what changed otherwise.
+The store's folder holds `tokenizer/`, `train/` and `valid/` (columns), `valid.jsonl` (text), `store.json` (which rows
+came from which corpus, what was left out) and the manifest, which says what all was made from. The store is opened
+again when nothing changed, and refused with what changed otherwise.
 """
 
+import hashlib
 import json
 from collections import defaultdict
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import accumulate
 from pathlib import Path
@@ -16,17 +17,27 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.data.corpora import DataConfig
-from calque.data.fingerprint import FORMAT, corpus_files, differences, digest, fingerprint
+from calque.data.corpora import DataConfig, gives
+from calque.data.fingerprint import corpus_files, differences, digest, fingerprint, refuse_unreadable
 from calque.data.holdout import Hashes, Holdout
 from calque.data.misalignment import LineLengths
-from calque.data.numericalise import ROLES, Encoded, Role, encoder, scanner, tasks, training_texts
-from calque.data.pairs import Tally, refuse
+from calque.data.numericalise import (
+    ROLES,
+    Encoded,
+    Preparation,
+    Role,
+    encoder,
+    raw_blocks,
+    read_spool,
+    scanner,
+    training_texts,
+)
 from calque.data.process_map import ordered_map, workers_for
-from calque.data.store import Span, Store, StoreWriter, open_store
+from calque.data.rows import Tally, refuse
+from calque.data.store import FORMAT, Span, Store, StoreWriter, open_store
 from calque.errors import DataError
 from calque.folders import MANIFEST, verify_folder, write_folder
-from calque.text import TextConfig, Tokenizers, load_tokenizers, save_tokenizers, train_tokenizers
+from calque.folders.upgrades import STORE_LAYOUTS, upgrade_fingerprint
 
 Progress = Callable[[str, int, int], None]
 """What is being done, how much of it is done, and of how much (0: not known)."""
@@ -41,7 +52,6 @@ class Prepared:
     """A store with all that was learnt to make it."""
 
     folder: Path
-    tokenizers: Tokenizers
     train: Store
     valid: Store
     train_tally: Tally
@@ -56,16 +66,21 @@ class Prepared:
         return digest(self.fingerprint)
 
     @property
-    def valid_text(self) -> list[tuple[str, str]]:
-        """Source and target of every validation pair, in the order of `valid`; read from disk."""
+    def vocabularies(self) -> Path:
+        """The folder of the tokenizers and label sets."""
+        return self.folder / "tokenizer"
+
+    @property
+    def valid_text(self) -> list[tuple[str, ...]]:
+        """The texts of every validation row, in the order of `valid`; read from disk."""
         with (self.folder / "valid.jsonl").open(encoding="utf-8", newline="\n") as file:
-            return [(source, target) for source, target in map(json.loads, file)]
+            return [tuple(json.loads(line)) for line in file]
 
 
 def prepare(
     data: DataConfig,
     *,
-    text: TextConfig,
+    preparation: Preparation,
     folder: Path,
     workers: int | None = None,
     progress: Progress | None = None,
@@ -76,13 +91,17 @@ def prepare(
     A store made from something else is refused with what changed, and with what can be done: where a run has `begun`
     with it, not much.
     """
-    now = fingerprint(data, text=text)
+    refuse_missing_columns(data, reads=preparation.reads)
+    files = corpus_files(data)
+    refuse_unreadable(files)
     if not (folder / MANIFEST).exists():
-        count = workers_for(corpus_files(data).values(), asked=workers)
-        fill = partial(_fill, data=data, text=text, workers=count, progress=progress or _quiet)
-        write_folder(folder, kind=KIND, format=FORMAT, fill=fill, details={"fingerprint": now})
+        count = workers_for(files.values(), asked=workers)
+        fill = partial(_fill, data=data, preparation=preparation, workers=count, progress=progress or _quiet)
+        write_folder(folder, kind=KIND, format=FORMAT, fill=fill)
+        return open_prepared(folder)
     prepared = open_prepared(folder)
-    if changes := differences(prepared.fingerprint, now=now, files=corpus_files(data)):
+    now = fingerprint(data, settings=preparation.settings)
+    if changes := differences(prepared.fingerprint, now=now, files=files):
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(
             f"{folder}: this store was made from something else:\n{listed}\n"
@@ -92,111 +111,168 @@ def prepare(
     return prepared
 
 
+def refuse_missing_columns(data: DataConfig, *, reads: tuple[str, ...]) -> None:
+    """Raises a DataError for every corpus that does not give the columns of text that a task reads."""
+    problems = []
+    for role in ROLES:
+        for number, corpus in enumerate(getattr(data, role), start=1):
+            if missing := [name for name in reads if name not in gives(corpus)]:
+                problems.append(
+                    f"data.{role}[{number}]: kind = {corpus.kind!r} gives {' and '.join(gives(corpus))}, "
+                    f"but this task reads {' and '.join(missing)}"
+                )
+    if problems:
+        raise DataError("\n".join(problems))
+
+
 def open_prepared(folder: Path) -> Prepared:
     """The store in `folder`, after a look at every file's SHA-256."""
-    manifest = verify_folder(folder, kind=KIND, formats=[FORMAT])
+    manifest = verify_folder(folder, kind=KIND, formats=list(STORE_LAYOUTS))
     made = json.loads((folder / "store.json").read_bytes())
-    train, valid = (open_store(folder / role, spans=[Span(*span) for span in made[role]["spans"]]) for role in ROLES)
+    train, valid = (
+        open_store(folder / role, spans=[Span(*span) for span in made[role]["spans"]], format=manifest.format)
+        for role in ROLES
+    )
     return Prepared(
         folder=folder,
-        tokenizers=load_tokenizers(folder / "tokenizer"),
         train=train,
         valid=valid,
         train_tally=Tally(**made["train"]["tally"]),
         valid_tally=Tally(**made["valid"]["tally"]),
-        fingerprint=manifest.details["fingerprint"],
+        fingerprint=upgrade_fingerprint(manifest.details["fingerprint"]),
         warnings=tuple(made.get("warnings", ())),
     )
 
 
 class _Scan(NamedTuple):
-    """What a first look at all corpora found."""
+    """What reading all corpora once gave."""
 
     lines: int
-    pairs: int  # to learn from
+    rows: int  # to learn from
     held_out: Hashes
     warnings: list[str]
+    tallies: dict[Role, Tally]
 
 
-def _fill(folder: Path, *, data: DataConfig, text: TextConfig, workers: int, progress: Progress) -> None:
-    """Writes all parts of a store."""
+def _fill(
+    folder: Path,
+    *,
+    data: DataConfig,
+    preparation: Preparation,
+    workers: int,
+    progress: Progress,
+) -> dict[str, Any]:
+    """Writes all parts of a store; gives what it was made from."""
     states = _states(data)
-    scan = _scan(data, workers=workers, progress=progress)
+    spool = folder / "spool"
+    digests = {key: hashlib.sha256() for key in corpus_files(data)}
+    scan = _scan(data, preparation, spool=spool, digests=digests, workers=workers, progress=progress)
     progress("learning the vocabulary", 0, 0)
-    source, target = (partial(training_texts, data, side=side, held_out=scan.held_out) for side in (0, 1))
-    tokenizers = train_tokenizers(text, source=source, target=target, pairs=scan.pairs)
-    save_tokenizers(tokenizers, folder / "tokenizer")
-    make = partial(encoder, data, tokenizers=folder / "tokenizer", held_out=scan.held_out)
-    encoded = ordered_map(make, items=tasks(data), workers=workers)
+    preparation.learn(
+        lambda column: training_texts(spool, column=preparation.reads.index(column), held_out=scan.held_out),
+        rows=scan.rows,
+        folder=folder / "tokenizer",
+    )
+    make = partial(encoder, preparation, folder=folder / "tokenizer", held_out=scan.held_out)
+    encoded = ordered_map(make, items=read_spool(spool), workers=workers)
     made = _write(
         encoded,
         data=data,
-        tokenizers=tokenizers,
+        preparation=preparation,
         folder=folder,
+        tallies=scan.tallies,
         report=lambda done: progress("encoding", done, scan.lines),
     )
+    spool.unlink()
     if _states(data) != states:
         raise DataError("a corpus file was changed while it was being read; prepare again")
     for role in ROLES:
         if not made[role]["spans"][-1][1]:
-            raise DataError(f"data.{role}: no pair is left; {_left_out(Tally(**made[role]['tally']))}")
+            raise DataError(f"data.{role}: no row is left; {_left_out(Tally(**made[role]['tally']))}")
     made["warnings"] = scan.warnings
     (folder / "store.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+    hashes = {key: value.hexdigest() for key, value in digests.items()}
+    return {"fingerprint": fingerprint(data, settings=preparation.settings, hashes=hashes)}
 
 
-def _scan(data: DataConfig, *, workers: int, progress: Progress) -> _Scan:
-    """Counts, and which sources to hold out; bad text and files that do not line up end here."""
+def _scan(
+    data: DataConfig,
+    preparation: Preparation,
+    *,
+    spool: Path,
+    digests: dict[str, Any],
+    workers: int,
+    progress: Progress,
+) -> _Scan:
+    """Writes the spool; counts, and chooses which rows to hold out; bad text and files that do not line up end here."""
     holdout = Holdout(data.validation)
     problems: list[str] = []
     lengths: dict[tuple[Role, int], LineLengths] = defaultdict(LineLengths)
-    lines = pairs = found = 0
-    for scanned in ordered_map(partial(scanner, data), items=tasks(data), workers=workers):
-        lines += scanned.tally.lines
-        found += len(scanned.problems)
-        problems += scanned.problems[: _KEPT - len(problems)]
-        pairs += scanned.pairs * (scanned.role == "train")
-        holdout.add(scanned.sources)
-        lengths[scanned.role, scanned.corpus].add(scanned.lengths)
-        progress("reading", lines, 0)
-    doubts = [each.doubts(getattr(data, role)[place], shifted=data.shifted) for (role, place), each in lengths.items()]
-    shifted = [problem for each in doubts for problem in each.problems]
+    tallies: dict[Role, Tally] = dict.fromkeys(ROLES, Tally())
+    rows = found = 0
+    make = partial(scanner, data, preparation=preparation)
+    with spool.open("wb") as file:
+        for scanned in ordered_map(make, items=raw_blocks(data, digests=digests), workers=workers):
+            tallies[scanned.role] += scanned.tally
+            found += len(scanned.problems)
+            problems += scanned.problems[: _KEPT - len(problems)]
+            rows += scanned.rows * (scanned.role == "train")
+            holdout.add(scanned.hashes)
+            if preparation.lines_up:
+                lengths[scanned.role, scanned.corpus].add(scanned.lengths)
+            file.write(scanned.spooled)
+            progress("reading", sum(tally.lines for tally in tallies.values()), 0)
+    doubts = [own.doubts(getattr(data, role)[place], shifted=data.shifted) for (role, place), own in lengths.items()]
+    shifted = [problem for doubt in doubts for problem in doubt.problems]
     refuse([*shifted, *problems], more=found - len(problems))
-    warnings = [warning for each in doubts for warning in each.warnings]
-    if not pairs:
-        raise DataError(f"data.train: {lines:,} lines, and not one pair with text on both sides")
+    warnings = [warning for doubt in doubts for warning in doubt.warnings]
+    lines = sum(tally.lines for tally in tallies.values())
+    if not rows:
+        raise DataError(f"data.train: {lines:,} lines, and not one with text in {' and '.join(preparation.reads)}")
     if data.valid:
-        return _Scan(lines, pairs, held_out=np.zeros(0, dtype=np.uint64), warnings=warnings)
+        return _Scan(lines, rows, np.zeros(0, dtype=np.uint64), warnings, tallies)
     held_out, count = holdout.chosen()
-    return _Scan(lines, pairs - count, held_out, warnings)
+    return _Scan(lines, rows - count, held_out, warnings, tallies)
 
 
 def _write(
     blocks: Iterable[Encoded],
     *,
     data: DataConfig,
-    tokenizers: Tokenizers,
+    preparation: Preparation,
     folder: Path,
+    tallies: dict[Role, Tally],
     report: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Writes ids and validation text; where each corpus ends, and the tallies."""
-    beyond = 0 if tokenizers.source.is_closed or not tokenizers.joint else data.maximum_length  # numbered words
-    sizes = len(tokenizers.source.vocabulary) + beyond, len(tokenizers.target.vocabulary) + beyond
-    longest = data.maximum_length
-    train = StoreWriter(folder / "train", sizes=sizes, longest=longest, linked=data.aligned)
-    valid = StoreWriter(folder / "valid", sizes=sizes, longest=longest)
+    """Writes columns and validation text; where each corpus ends, and the tallies."""
+    train, valid = (
+        StoreWriter(
+            folder / role,
+            columns=preparation.columns(folder / "tokenizer", training=role == "train"),
+            longest=data.longest_row,
+        )
+        for role in ROLES
+    )
     rows = [0] * len(data.train)
-    tallies = dict.fromkeys(ROLES, Tally())
+    done = 0
+    left_out = {role: [0, 0] for role in ROLES}
     with train, valid, (folder / "valid.jsonl").open("w", encoding="utf-8", newline="\n") as texts:
         for block in blocks:
-            train.append(block.train[0], target=block.train[1], links=block.links)
-            valid.append(block.valid[0], target=block.valid[1])
-            texts.writelines(json.dumps(pair, ensure_ascii=False) + "\n" for pair in block.text)
-            tallies[block.role] += block.tally
+            train.append(block.train)
+            valid.append(block.valid)
+            texts.writelines(
+                json.dumps(row[: len(preparation.reads)], ensure_ascii=False) + "\n" for row in block.texts
+            )
+            left_out[block.role][0] += block.empty
+            left_out[block.role][1] += block.long
             if block.role == "train":
-                rows[block.corpus] += len(block.train[0].lengths)
-            report(sum(tally.lines for tally in tallies.values()))
+                rows[block.corpus] += block.train_rows
+            done += block.lines
+            report(done)
     ends = list(accumulate(rows))
     spans = [(end - count, end, corpus.weight) for end, count, corpus in zip(ends, rows, data.train, strict=True)]
+    for role, (empty, long) in left_out.items():
+        tallies[role] = replace(tallies[role], empty=tallies[role].empty + empty, long=tallies[role].long + long)
     return {
         "train": {"spans": spans, "tally": asdict(tallies["train"])},
         "valid": {"spans": [(0, valid.rows, 1.0)], "tally": asdict(tallies["valid"])},

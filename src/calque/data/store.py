@@ -1,39 +1,68 @@
-"""Pairs of id sequences on disk, memory-mapped: opening a store costs nothing, however long it is.
+"""Named, ragged columns on disk, memory-mapped: opening a store costs nothing, however long it is.
 
-A store is a folder: for each side a flat file of ids (uint16 where the vocabulary fits, else uint32), where each
-row starts in it, and how long each row is *with* the end-of-sentence piece that batching appends.
+A store is a folder with three files per column: its values, flat; where each row starts in them; and how long each row
+is, without begin or end marks. Values are token ids (uint16 where the vocabulary fits, else uint32), label ids, or
+frames: vectors of floats.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
+from math import prod
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from calque.errors import FolderError
-from calque.text import EOS, UNK
+from calque.folders.upgrades import STORE_LAYOUTS
 
 Array = NDArray[Any]
 
-_SIDES = ("source", "target")
-_LINKS = "links"
-_PARTS = ("ids", "offsets", "lengths")
+FORMAT = 3
 
 
-class Side(NamedTuple):
-    """One language of a store: row i is `ids[offsets[i] : offsets[i] + lengths[i] - 1]`."""
+class ColumnKind(NamedTuple):
+    """What the values of a column are."""
 
-    ids: Array  # without begin or end of sentence
+    dtype: str = "<u4"
+    feature: tuple[int, ...] = ()  # shape of one value: () for ids, (80,) for frames of 80 numbers
+
+
+class Column(NamedTuple):
+    """One column: row i is `values[offsets[i] : offsets[i] + lengths[i]]`."""
+
+    values: Array  # [total, *feature]
     offsets: Array  # uint64
-    lengths: Array  # with the end of sentence
+    lengths: Array  # without begin or end marks
 
     def row(self, index: int) -> Array:
-        """The ids of row `index`, without begin or end of sentence."""
+        """The values of one row."""
         start = int(self.offsets[index])
-        return self.ids[start : start + int(self.lengths[index]) - 1]
+        return self.values[start : start + int(self.lengths[index])]
+
+    def gather(self, indices: Array) -> tuple[Array, Array]:
+        """The values of some rows, one row after the other, and their lengths."""
+        lengths = self.lengths[indices].astype(np.int64)
+        starts = self.offsets[indices].astype(np.int64) - (np.cumsum(lengths) - lengths)
+        return self.values[np.repeat(starts, lengths) + np.arange(lengths.sum())], lengths
+
+
+@dataclass(frozen=True, slots=True)
+class Widths:
+    """How many positions each row of a column takes in a batch, marks counted."""
+
+    lengths: Array
+    marks: int = 0
+
+    def __getitem__(self, rows: Any) -> Array:
+        widths: Array = self.lengths[rows].astype(np.int64) + self.marks
+        return widths
+
+    def total(self) -> int:
+        """Positions of all rows."""
+        return int(self.lengths.sum(dtype=np.int64)) + self.marks * len(self.lengths)
 
 
 class Span(NamedTuple):
@@ -46,170 +75,192 @@ class Span(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Aligned rows of source and target ids."""
+    """Columns with the same number of rows."""
 
-    source: Side
-    target: Side
+    columns: Mapping[str, Column]
     spans: tuple[Span, ...]
-    links: Side | None = None  # where some pairs are aligned: a pair's pieces, source and target in turn
 
     def __len__(self) -> int:
-        return len(self.source.lengths)
+        return len(next(iter(self.columns.values())).lengths)
 
-    @property
-    def source_lengths(self) -> Array:
-        """The length of every source row, with its end of sentence."""
-        return self.source.lengths
+    def __getitem__(self, name: str) -> Column:
+        return self.columns[name]
 
-    @property
-    def target_lengths(self) -> Array:
-        """The length of every target row, with its end of sentence."""
-        return self.target.lengths
+    def __contains__(self, name: object) -> bool:
+        return name in self.columns
 
-    def pair(self, index: int) -> tuple[Array, Array]:
-        """The source and target ids of one pair, without begin or end of sentence."""
-        return self.source.row(index), self.target.row(index)
+    def widths(self, name: str, *, marks: int = 0) -> Widths:
+        """The positions that rows of a column take in a batch."""
+        return Widths(self.columns[name].lengths, marks)
 
 
 class Rows(NamedTuple):
-    """A run of id sequences, flat, as it is written to a store."""
+    """Some rows of a column, flat, as they are written to a store."""
 
-    ids: Array
-    lengths: Array  # with the end of sentence
+    values: Array
+    lengths: Array
 
 
 def pack(sequences: Sequence[Sequence[int]]) -> Rows:
-    """The sequences as one flat array."""
+    """Sequences of ids as one flat array."""
     lengths = np.fromiter(map(len, sequences), dtype=np.uint32, count=len(sequences))
-    ids = np.fromiter(chain.from_iterable(sequences), dtype=np.uint32, count=int(lengths.sum()))
-    return Rows(ids, lengths + 1)
+    return Rows(np.fromiter(chain.from_iterable(sequences), dtype=np.uint32, count=int(lengths.sum())), lengths)
 
 
-def store_of(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, weight: float = 1.0) -> Store:
-    """A store in memory, of one corpus: for tests and small things."""
-    source, target = (_side(pack([pair[side] for pair in pairs])) for side in (0, 1))
-    return Store(source, target, (Span(0, len(pairs), weight),))
+def pack_frames(sequences: Sequence[Array]) -> Rows:
+    """Sequences of vectors [length, feature] as one flat array."""
+    lengths = np.fromiter(map(len, sequences), dtype=np.uint32, count=len(sequences))
+    return Rows(np.concatenate(sequences), lengths)
 
 
-def target_counts(store: Store, *, size: int, block: int = 1 << 22) -> NDArray[np.float64]:
-    """How often each of `size` ids is a target in an epoch, ends of sentence too; reads a block of ids at a time."""
+def store_in_memory(columns: Mapping[str, Rows], *, weight: float = 1.0) -> Store:
+    """A store in memory, of one corpus: for small things, tests and users who bring their own data."""
+    made = {
+        name: Column(rows.values, np.cumsum(rows.lengths.astype(np.uint64)) - rows.lengths, rows.lengths)
+        for name, rows in columns.items()
+    }
+    return Store(made, (Span(0, len(next(iter(columns.values())).lengths), weight),))
+
+
+def store_of_pairs(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, weight: float = 1.0) -> Store:
+    """A store in memory with the columns source and target."""
+    sides = {name: pack([pair[side] for pair in pairs]) for side, name in enumerate(("source", "target"))}
+    return store_in_memory(sides, weight=weight)
+
+
+def id_counts(
+    store: Store, *, column: str, size: int, end: int | None, unknown: int, block: int = 1 << 22
+) -> NDArray[np.float64]:
+    """How often an epoch reads each of `size` ids of a column; `end` is counted once per row, where there is one.
+
+    Ids from `size` on count as `unknown`. Reads one block of ids at a time.
+    """
     counts = np.zeros(size)
-    side = store.target
+    ids = store[column]
     for start, stop, weight in store.spans:
         if start == stop:
             continue
-        begin, end = int(side.offsets[start]), int(side.offsets[stop - 1]) + int(side.lengths[stop - 1]) - 1
-        for at in range(begin, end, block):
-            ids = side.ids[at : min(at + block, end)]
-            counts += weight * np.bincount(np.where(ids < size, ids, UNK), minlength=size)
-        counts[EOS] += weight * (stop - start)
+        first, last = int(ids.offsets[start]), int(ids.offsets[stop - 1]) + int(ids.lengths[stop - 1])
+        for at in range(first, last, block):
+            values = ids.values[at : min(at + block, last)]
+            counts += weight * np.bincount(np.where(values < size, values, unknown), minlength=size)
+        if end is not None:
+            counts[end] += weight * (stop - start)
     return counts
 
 
 def length_counts(store: Store, *, longest: int = 200, block: int = 1 << 22) -> dict[str, list[int]]:
-    """How many rows of each side have 0, 1, … `longest` or more pieces, without the end of sentence."""
-    counts = {name: np.zeros(longest + 1, dtype=np.int64) for name in _SIDES}
-    for name, side in zip(_SIDES, (store.source, store.target), strict=True):
-        for start in range(0, len(side.lengths), block):
-            pieces = np.minimum(side.lengths[start : start + block].astype(np.int64) - 1, longest)
-            counts[name] += np.bincount(pieces, minlength=longest + 1)
-    return {name: found.tolist() for name, found in counts.items()}
+    """How many rows of each column have 0, 1, … `longest` or more values."""
+    counts = {}
+    for name, column in store.columns.items():
+        total = np.zeros(longest + 1, dtype=np.int64)
+        for start in range(0, len(column.lengths), block):
+            lengths = np.minimum(column.lengths[start : start + block].astype(np.int64), longest)
+            total += np.bincount(lengths, minlength=longest + 1)
+        counts[name] = total.tolist()
+    return counts
 
 
-def open_store(folder: Path, *, spans: Sequence[Span]) -> Store:
+def open_store(folder: Path, *, spans: Sequence[Span], format: int = FORMAT) -> Store:
     """The store in `folder`, memory-mapped."""
-    source, target = (Side(*(_map(path) for path in _paths(folder, side))) for side in _SIDES)
-    linked = _paths(folder, _LINKS)
-    links = Side(*map(_map, linked)) if linked[0].exists() else None
-    for side in (source, target, *([links] if links else [])):
-        if not len(side.offsets) == len(side.lengths) == len(source.lengths):
-            raise FolderError(f"{folder}: the parts of the store have different lengths; remove it and prepare again")
-    return Store(source, target, tuple(spans), links)
+    layout = STORE_LAYOUTS[format]
+    names = sorted(path.name.removesuffix(".offsets") for path in folder.glob("*.offsets"))
+    columns = {}
+    for name in names:
+        values, offsets, lengths = (_map(folder / f"{name}.{part}") for part in (layout.values, "offsets", "lengths"))
+        columns[name] = Column(values, offsets, lengths - lengths.dtype.type(1) if layout.counts_end else lengths)
+    if not columns:
+        raise FolderError(f"{folder}: no columns of a store; remove it and prepare again")
+    if len({len(part) for column in columns.values() for part in (column.offsets, column.lengths)}) > 1:
+        raise FolderError(f"{folder}: the columns of the store have different lengths; remove it and prepare again")
+    return Store(columns, tuple(spans))
 
 
 class StoreWriter:
     """Appends rows to a new store; what it writes depends on the rows only, not on how they were grouped."""
 
-    def __init__(self, folder: Path, *, sizes: tuple[int, int], longest: int, linked: bool = False) -> None:
+    def __init__(self, folder: Path, *, columns: Mapping[str, ColumnKind], longest: int) -> None:
         folder.mkdir()
         self.rows = 0
-        lengths = _smallest(longest + 1)
-        self._sides = tuple(
-            _SideWriter(_paths(folder, side), ids=_smallest(size - 1), lengths=lengths)
-            for side, size in zip(_SIDES, sizes, strict=True)
-        )
-        if linked:
-            kinds = {"ids": _smallest(longest), "lengths": np.dtype("<u4")}
-            self._sides = (*self._sides, _SideWriter(_paths(folder, _LINKS), **kinds))
+        self._columns = {
+            name: _ColumnWriter(folder, name, kind=kind, lengths=smallest_unsigned(longest))
+            for name, kind in columns.items()
+        }
 
-    def append(self, source: Rows, *, target: Rows, links: Rows | None = None) -> None:
-        """Adds rows at the end."""
-        assert len(source.lengths) == len(target.lengths)
-        for side, rows in zip(self._sides, (source, target, *([] if links is None else [links])), strict=True):
-            side.append(rows)
-        self.rows += len(source.lengths)
+    def append(self, columns: Mapping[str, Rows]) -> None:
+        """Adds rows at the end of every column."""
+        counts = {len(columns[name].lengths) for name in self._columns}
+        assert len(counts) == 1, "columns of different length"
+        for name, writer in self._columns.items():
+            writer.append(columns[name])
+        self.rows += counts.pop()
 
-    def __enter__(self) -> "StoreWriter":
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for side in self._sides:
-            side.close()
+        for column in self._columns.values():
+            column.close()
 
 
-class _SideWriter:
-    def __init__(self, paths: Sequence[Path], *, ids: np.dtype[Any], lengths: np.dtype[Any]) -> None:
-        kinds = (ids, np.dtype("<u8"), lengths)
-        self._files = [_start(path, kind) for path, kind in zip(paths, kinds, strict=True)]
+class _ColumnWriter:
+    def __init__(self, folder: Path, name: str, *, kind: ColumnKind, lengths: str) -> None:
+        kinds = {"values": kind, "offsets": ColumnKind("<u8"), "lengths": ColumnKind(lengths)}
+        self._files = {part: _start(folder / f"{name}.{part}", of_part) for part, of_part in kinds.items()}
         self._kinds = kinds
         self._next = 0
 
     def append(self, rows: Rows) -> None:
-        without_end = rows.lengths.astype(np.uint64) - 1
-        offsets = self._next + np.cumsum(without_end) - without_end
-        self._next += len(rows.ids)
-        for file, part, kind in zip(self._files, (rows.ids, offsets, rows.lengths), self._kinds, strict=True):
-            file.write(part.astype(kind).tobytes())
+        lengths = rows.lengths.astype(np.uint64)
+        parts = {"values": rows.values, "offsets": self._next + np.cumsum(lengths) - lengths, "lengths": lengths}
+        self._next += len(rows.values)
+        for part, values in parts.items():
+            self._files[part].write(values.astype(self._kinds[part].dtype).tobytes())
 
     def close(self) -> None:
-        for file in self._files:
+        for file in self._files.values():
             file.close()
 
 
-_MAGIC: dict[np.dtype[Any], bytes] = {
-    np.dtype("<u2"): b"calque-u2\n",
-    np.dtype("<u4"): b"calque-u4\n",
-    np.dtype("<u8"): b"calque-u8\n",
-}
+_DTYPES = ("<u1", "<u2", "<u4", "<u8", "<f4", "<f8")
 _HEADER = 16  # bytes, so that the values behind it are aligned
 
 
-def _start(path: Path, kind: np.dtype[Any]) -> BinaryIO:
+def _header(kind: ColumnKind) -> bytes:
+    """`calque-u2`, `calque-f4 80`: the type of the values, and the shape of one of them."""
+    shape = f" {'x'.join(map(str, kind.feature))}" if kind.feature else ""
+    header = f"calque-{kind.dtype.removeprefix('<')}{shape}\n".encode().ljust(_HEADER, b"\0")
+    assert len(header) == _HEADER, "a feature too large for the header"
+    return header
+
+
+def _read_header(header: bytes) -> ColumnKind | None:
+    text, newline, rest = header.decode("ascii", "replace").partition("\n")
+    dtype, _, shape = text.removeprefix("calque-").partition(" ")
+    sizes = shape.split("x") if shape else []
+    is_sound = newline and not rest.strip("\0") and text.startswith("calque-") and all(size.isdigit() for size in sizes)
+    kind = ColumnKind(f"<{dtype}", tuple(map(int, sizes)) if is_sound else ())
+    return kind if is_sound and kind.dtype in _DTYPES and 0 not in kind.feature else None
+
+
+def _start(path: Path, kind: ColumnKind) -> BinaryIO:
     file = path.open("wb")
-    file.write(_MAGIC[kind].ljust(_HEADER, b"\0"))
+    file.write(_header(kind))
     return file
 
 
 def _map(path: Path) -> Array:
     with path.open("rb") as file:
-        header = file.read(_HEADER)
-    kinds = [kind for kind, magic in _MAGIC.items() if magic.ljust(_HEADER, b"\0") == header]
+        kind = _read_header(file.read(_HEADER))
     size = path.stat().st_size - _HEADER
-    if not kinds or size % kinds[0].itemsize:
+    width = np.dtype(kind.dtype).itemsize * prod(kind.feature) if kind else 1
+    if kind is None or size % width:
         raise FolderError(f"{path}: not a part of a Calque store, or cut short; remove the store and prepare again")
-    if size == 0:  # nothing cannot be mapped
-        return np.zeros(0, dtype=kinds[0])
-    return np.memmap(path, dtype=kinds[0], mode="r", offset=_HEADER)
+    if size == 0:  # an empty file cannot be mapped
+        return np.zeros((0, *kind.feature), dtype=kind.dtype)
+    return np.memmap(path, dtype=kind.dtype, mode="r", offset=_HEADER, shape=(size // width, *kind.feature))
 
 
-def _paths(folder: Path, side: str) -> list[Path]:
-    return [folder / f"{side}.{part}" for part in _PARTS]
-
-
-def _smallest(largest: int) -> np.dtype[Any]:
-    return np.dtype("<u2") if largest <= np.iinfo(np.uint16).max else np.dtype("<u4")
-
-
-def _side(rows: Rows) -> Side:
-    without_end = rows.lengths.astype(np.uint64) - 1
-    return Side(rows.ids, np.cumsum(without_end) - without_end, rows.lengths)
+def smallest_unsigned(largest: int) -> str:
+    """The smaller of two types that holds numbers up to `largest`."""
+    return "<u2" if largest <= np.iinfo(np.uint16).max else "<u4"

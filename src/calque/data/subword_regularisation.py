@@ -5,7 +5,6 @@ batches stays that of the store, so that neither workers nor a resume change any
 batch becomes as wide as it must.
 """
 
-from collections.abc import Iterator
 from functools import partial
 from random import Random
 from typing import Annotated, Literal, Protocol, Self, assert_never
@@ -14,10 +13,10 @@ import numpy as np
 from pydantic import Field
 
 from calque.config import Config
-from calque.data.batch import Batch, batches, collate
 from calque.data.batching import WHOLE, BatchConfig, Planned, Shard
-from calque.data.buckets import Shape
-from calque.data.store import Store, store_of
+from calque.data.buckets import Size
+from calque.data.pair_batch import PairBatch, collate_pairs, pair_widths
+from calque.data.store import Store, store_of_pairs
 from calque.errors import ConfigError
 from calque.text import SentencePieceTokenizer, TextConfig, Tokenizer, Tokenizers
 from calque.text.sampling import Cut, MergeDropout, NBestDraws, UnigramDraws
@@ -96,7 +95,7 @@ class Draw(Protocol):
 
 
 class SubwordSampler:
-    """Batches of a store, their pairs cut anew.   Law: a pair's pieces are f(seed, epoch, index) and spell its text."""
+    """Pairs of a store, cut anew per epoch.   Law: a pair's pieces are f(seed, epoch, index) and spell its text."""
 
     def __init__(
         self,
@@ -124,8 +123,8 @@ class SubwordSampler:
         """The ids of both sides in an epoch."""
         random = Random(f"subwords {self.seed} {epoch} {index}")  # which hashes it with SHA-512
         drawn = []
-        for name, tokenizer, draw, ids in zip(_SIDES, self.sides, self.draws, self.store.pair(index), strict=True):
-            stored = ids.tolist()
+        for name, tokenizer, draw in zip(_SIDES, self.sides, self.draws, strict=True):
+            stored = self.store[name].row(index).tolist()
             new = stored
             if self.config.sides in ("both", name):
                 new = draw(tokenizer.decode(stored), random=random)
@@ -133,27 +132,21 @@ class SubwordSampler:
         source, target = drawn
         return source, target
 
-    def batch(self, planned: Planned, *, epoch: int, shard: Shard = WHOLE) -> Batch:
+    def collate(self, planned: Planned, *, epoch: int, shard: Shard = WHOLE) -> PairBatch:
         """The batch a plan over the store asks for, as wide as its pairs are in this epoch, or one rank's rows of it.
 
         Every rank cuts all pairs, as it must know how many tokens they have together.
         """
         pairs = [self.pair(int(index), epoch=epoch) for index in planned.indices]
         width, height = (1 + max(len(pair[side]) for pair in pairs) for side in (0, 1))
-        shape = Shape(planned.shape.rows, width, height)
-        return collate(store_of(pairs), planned=Planned(np.arange(len(pairs)), shape), shard=shard)
-
-    @property
-    def batches(self) -> "partial[Iterator[Batch]]":
-        """`calque.data.batch.batches` of the store, the pairs cut anew."""
-        return partial(batches, self.store, make=self.batch)
+        size = Size(planned.size.rows, (width, height))
+        return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), size), shard=shard)
 
     def growth(self) -> float:
         """How much longer pairs are than in the store, end marks counted: a plan's budget is divided by it."""
         count = len(self.store)
         indices = np.unique(np.linspace(0, count - 1, num=min(count, _SAMPLE)).astype(np.int64))
-        before = int(self.store.source_lengths[indices].sum(dtype=np.int64))
-        before += int(self.store.target_lengths[indices].sum(dtype=np.int64))
+        before = sum(int(widths[indices].sum()) for widths in pair_widths(self.store))
         after = sum(2 + len(source) + len(target) for source, target in (self.pair(int(i), epoch=0) for i in indices))
         return max(1.0, after / before) if before else 1.0
 

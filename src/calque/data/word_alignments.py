@@ -8,11 +8,13 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calque.data.corpora import Block, Corpus
-from calque.data.pairs import Pair
-from calque.data.store import Array, Rows, Side, pack
+from calque.data.corpora import Corpus, gives, paths
+from calque.data.rows import Row
+from calque.data.store import Array, Column
 from calque.text import Tokenizers
 from calque.text.word_index import words_of_pieces
+
+LINKS = "links"  # the column of a store that holds them
 
 _LINK = re.compile(rb"(\d{1,9})-(\d{1,9})")
 
@@ -37,23 +39,42 @@ def parse_links(line: bytes, *, source: int, target: int) -> list[Link]:
     return links
 
 
-def link_problems(corpus: Corpus, block: Block, pairs: Sequence[Pair]) -> list[str]:
-    """File, line and what is wrong with the alignments of a block's pairs."""
+def link_problems(corpus: Corpus, rows: Sequence[Row]) -> list[str]:
+    """File, line and what is wrong with the alignments of a block's rows."""
     problems = []
-    for pair in pairs if corpus.alignments else ():
+    for row in rows if LINKS in gives(corpus) else ():
         try:
-            _links_of(pair, block)
+            links_of(row.texts)
         except ValueError as error:
-            problems.append(f"{corpus.alignments}: line {pair.line}: {error}")
+            problems.append(f"{paths(corpus)['alignments']}: line {row.line}: {error}")
     return problems
 
 
-def piece_links(corpus: Corpus, block: Block, pairs: Sequence[Pair], *, tokenizers: Tokenizers) -> Rows:
-    """The links of each pair between all pieces of linked words: source, target, source, target and so on."""
-    return pack([_flat(pair, block, tokenizers) if corpus.alignments else () for pair in pairs])
+def links_of(texts: Sequence[str]) -> list[Link]:
+    """The links of a row with the texts source, target and links."""
+    source, target, links = texts
+    return parse_links(links.encode(), source=len(source.split()), target=len(target.split()))
 
 
-def guide(links: Side, indices: Array, *, size: tuple[int, int, int]) -> Array:
+def piece_links(texts: Sequence[str], *, tokenizers: Tokenizers) -> list[int]:
+    """The links between all pieces of linked words: source, target, source, target and so on."""
+    positions: list[dict[int, list[int]]] = []
+    for tokenizer, text in zip(tokenizers, texts, strict=False):
+        by_word: dict[int, list[int]] = {}
+        for position, word in enumerate(words_of_pieces(tokenizer, text)):
+            by_word.setdefault(word, []).append(position)
+        positions.append(by_word)
+    sources, targets = positions
+    linked = {
+        (source_piece, target_piece)
+        for source, target in links_of(texts)
+        for source_piece in sources.get(source, ())
+        for target_piece in targets.get(target, ())
+    }
+    return [position for link in sorted(linked) for position in link]
+
+
+def guide(links: Column, indices: Array, *, size: tuple[int, int, int]) -> Array:
     """[B,T,S], for each target piece the shares of the source pieces it is linked to; zeros where there are none."""
     shares = np.zeros(size, dtype=np.float32)
     for row, index in enumerate(indices):
@@ -61,25 +82,3 @@ def guide(links: Side, indices: Array, *, size: tuple[int, int, int]) -> Array:
         shares[row, pairs[:, 1], pairs[:, 0]] = 1
     shares /= np.maximum(shares.sum(axis=2, keepdims=True), 1)
     return shares
-
-
-def _links_of(pair: Pair, block: Block) -> list[Link]:
-    line = block.alignments[pair.line - block.first]
-    return parse_links(line, source=len(pair.source.split()), target=len(pair.target.split()))
-
-
-def _flat(pair: Pair, block: Block, tokenizers: Tokenizers) -> list[int]:
-    places: list[dict[int, list[int]]] = []
-    for tokenizer, text in zip(tokenizers, (pair.source, pair.target), strict=True):
-        by_word: dict[int, list[int]] = {}
-        for place, word in enumerate(words_of_pieces(tokenizer, text)):
-            by_word.setdefault(word, []).append(place)
-        places.append(by_word)
-    sources, targets = places
-    linked = {
-        (one, other)
-        for source, target in _links_of(pair, block)
-        for one in sources.get(source, ())
-        for other in targets.get(target, ())
-    }
-    return [place for link in sorted(linked) for place in link]

@@ -4,7 +4,7 @@ Everything below may enter: models, search, text, the loss of a task, the utilit
 """
 
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
-from calque.engine.folder import KIND, WEIGHTS, load, load_weights_into, refuse_unfit, save_model, weights_of
+from calque.engine.folder import KIND, WEIGHTS, load, save_model
 from calque.engine.translator import Translator
 from calque.engine.types import Candidate, Detail, OutputOptions, Request, Scored, Translation
 from calque.objectives.decoding_step import MARKS, decoding_step, pad_source
@@ -27,9 +27,6 @@ __all__ = [
     "choose_device",
     "decoding_step",
     "load",
-    "load_weights_into",
     "pad_source",
-    "refuse_unfit",
     "save_model",
-    "weights_of",
 ]

@@ -2,63 +2,81 @@
 
 import json
 import math
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
-import torch
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
-from torch import Tensor
+from safetensors.torch import save_file
+from torch import nn
 
 from calque.config import Config, check, read_toml, to_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision
 from calque.engine.translator import Translator
-from calque.errors import ConfigError, FolderError, TextError, first_few
+from calque.errors import ConfigError, FolderError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
+from calque.folders.upgrades import upgrade_model
+from calque.folders.weights import load_weights_into, read_weights, refuse_unfit, weights_of
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.settings import SearchConfig
+from calque.tasks.translation import TranslationConfig
 from calque.tensors import weightless
 from calque.text import UNK, Tokenizers, load_tokenizers, save_tokenizers
 from calque.text.splitting import LengthProfile
 
-KIND, FORMAT = "model", 1
-WEIGHTS, CONFIDENCE, USUAL = "weights.safetensors", "confidence.json", "usual.json"
+KIND, FORMAT, FORMATS = "model", 2, (1, 2)
+WEIGHTS, CONFIDENCE = "weights.safetensors", "confidence.json"
+PROFILE, EARLIER_PROFILE = "length_profile.json", "usual.json"
 
 
 class ModelFolder(Config):
     """What a model folder says of itself, in its config.toml."""
 
-    source_pieces: int
-    target_pieces: int
-    joint: bool
+    task: TranslationConfig
+    vocabularies: dict[str, int]
+    """How many pieces each column has."""
+    joint: bool = False
+    """Whether source and target have the same pieces."""
     model: ModelConfig
     search: SearchConfig
 
 
-def save_model(path: Path, translator: Translator, *, card: str) -> None:
-    """Writes a model folder, whole or not at all: config, tokenizer, weights, manifest and a card for its readers."""
-    source, target = translator.tokenizers
-    sizes = Sizes(len(source.vocabulary), len(target.vocabulary), translator.tokenizers.joint)
+def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
+    """Writes a model folder, whole or not at all: config, tokenizer, weights, manifest and a card for its readers.
+
+    `artefacts` are what a validation learnt about the model, such as its confidence.
+    """
+    tokenizers = translator.tokenizers
     described = ModelFolder(
-        source_pieces=sizes.source,
-        target_pieces=sizes.target,
-        joint=sizes.joint,
+        task=TranslationConfig(),
+        vocabularies={name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()},
+        joint=tokenizers.joint,
         model=translator.config,
         search=translator.search,
     )
 
     def fill(folder: Path) -> None:
-        (folder / "config.toml").write_text(to_toml(described), encoding="utf-8")
-        (folder / "README.md").write_text(card, encoding="utf-8")
-        (folder / "tokenizer").mkdir()
-        save_tokenizers(translator.tokenizers, folder / "tokenizer")
-        save_file(weights_of(translator.model), folder / WEIGHTS)
-        if translator.confidence is not None:
-            (folder / CONFIDENCE).write_text(json.dumps(translator.confidence._asdict()), encoding="ascii")
+        save_tokenizers(tokenizers, folder / "tokenizer")
         if translator.length_profile is not None:
-            (folder / USUAL).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
+            (folder / PROFILE).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
+        write_parts(folder, described, model=translator.model, card=card, artefacts=artefacts or {})
 
+    write_model_folder(path, fill=fill)
+
+
+def write_model_folder(path: Path, *, fill: Callable[[Path], None]) -> None:
+    """A model folder that `fill` writes, whole or not at all."""
     write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
+
+
+def write_parts(
+    folder: Path, described: Config, *, model: nn.Module, card: str, artefacts: Mapping[str, bytes]
+) -> None:
+    """What every model folder holds."""
+    (folder / "config.toml").write_text(to_toml(described), encoding="utf-8")
+    (folder / "README.md").write_text(card, encoding="utf-8")
+    save_file(weights_of(model), folder / WEIGHTS)
+    for name, content in artefacts.items():
+        (folder / name).write_bytes(content)
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Translator:
@@ -92,11 +110,10 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Tran
         raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` goes on until there is one")
     chosen = choose_device(device)
     kind = choose_precision(precision, device=chosen)
-    verify_folder(folder, kind=KIND, formats={FORMAT})
+    manifest = verify_folder(folder, kind=KIND, formats=FORMATS)
     try:
-        described = check(
-            ModelFolder, read_toml(folder / "config.toml"), origin=str(folder / "config.toml"), written=True
-        )
+        values = upgrade_model(read_toml(folder / "config.toml"), format=manifest.format, origin=str(folder))
+        described = check(ModelFolder, values, origin=str(folder / "config.toml"), written=True)
         tokenizers = load_tokenizers(folder / "tokenizer")
         model = _fill(described, tokenizers, folder=folder)
     except (ConfigError, TextError) as error:
@@ -104,61 +121,23 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Tran
     model.to(device=chosen, dtype=kind).eval()
     translator = Translator(model, tokenizers, config=described.model, search=described.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
-    translator.length_profile = _read_usual(folder / USUAL)
+    translator.length_profile = _read_profile(folder / (PROFILE if manifest.format > 1 else EARLIER_PROFILE))
     return translator
 
 
 def _fill(described: ModelFolder, tokenizers: Tokenizers, *, folder: Path) -> Model:
     """The model that a folder describes, with its weights; nothing is allocated before all sizes fit."""
-    sizes = Sizes(described.source_pieces, described.target_pieces, described.joint, UNK)
-    if (len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint) != sizes[:3]:
+    found = {name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()}
+    if (found, tokenizers.joint) != (described.vocabularies, described.joint):
         raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
-    weights = _read_weights(folder / WEIGHTS)
+    sizes = Sizes(found["source"], found["target"], tokenizers.joint, UNK)
     origin = str(folder / WEIGHTS)
-    wild = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
-    if wild:
-        told = "\n  ".join(first_few(sorted(wild)))
-        raise FolderError(f"{origin}: the training that made it went wrong; not all are finite numbers in\n  {told}")
+    weights = read_weights(folder / WEIGHTS)
     with weightless():
         refuse_unfit(Model(described.model, sizes=sizes), weights, origin=origin)
     model = Model(described.model, sizes=sizes)
     load_weights_into(model, weights, origin=origin)
     return model
-
-
-def weights_of(model: Model) -> dict[str, Tensor]:
-    """Every parameter once, by its first name, on the CPU."""
-    return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-
-
-def load_weights_into(model: Model, weights: dict[str, Tensor], *, origin: str) -> None:
-    """Puts weights into a model that has exactly these parameters; otherwise says what differs."""
-    refuse_unfit(model, weights, origin=origin)
-    with torch.no_grad():
-        for name, value in model.named_parameters():
-            value.copy_(weights[name])
-    if fault := model.output.fault():
-        raise FolderError(f"{origin}: the weights do not fit the model: output.{fault}")
-
-
-def refuse_unfit(model: Model, weights: dict[str, Tensor], *, origin: str) -> None:
-    """Raises a FolderError that says where a model's parameters and the weights differ."""
-    expected = dict(model.named_parameters())
-    problems = [f"{name} is missing" for name in expected.keys() - weights.keys()]
-    problems += [f"{name} is unknown" for name in weights.keys() - expected.keys()]
-    problems += [
-        f"{name} has shape {tuple(weights[name].shape)}, expected {tuple(value.shape)}"
-        for name, value in expected.items()
-        if name in weights and weights[name].shape != value.shape
-    ]
-    problems += [
-        f"{name} is of {weights[name].dtype}, expected {value.dtype}"
-        for name, value in expected.items()
-        if name in weights and weights[name].is_floating_point() != value.is_floating_point()
-    ]
-    if problems:
-        told = "\n  ".join(first_few(sorted(problems)))
-        raise FolderError(f"{origin}: the weights do not fit the model:\n  {told}")
 
 
 def _read_confidence(path: Path) -> Confidence | None:
@@ -173,7 +152,7 @@ def _read_confidence(path: Path) -> Confidence | None:
     raise FolderError(f"{path}: damaged: expected knots of growing numbers")
 
 
-def _read_usual(path: Path) -> LengthProfile | None:
+def _read_profile(path: Path) -> LengthProfile | None:
     if not path.exists():
         return None
     try:
@@ -183,10 +162,3 @@ def _read_usual(path: Path) -> LengthProfile | None:
     except (ValueError, TypeError, RecursionError):
         pass
     raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences")
-
-
-def _read_weights(path: Path) -> dict[str, Tensor]:
-    try:
-        return load_file(path)
-    except SafetensorError as error:
-        raise FolderError(f"{path}: not a safetensors file: {error}") from None

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from calque.data.batching import BatchConfig
-from calque.data.store import store_of
+from calque.data.store import store_of_pairs
 from calque.engine.constraints import forbidden_words, refuse_lengths, rules_of
 from calque.engine.ensemble import Ensemble, refuse_other_vocabularies, start_decoding
 from calque.engine.forced_decoding import Answer, Reading, read_along, read_back
@@ -153,7 +153,7 @@ class Translator:
         opened = [each.opened for each in self._begin(sources, limit=self.search.source_limit)]
         theirs = [each.opened for each in self._begin_targets(targets, opened)]
         pairs = [(one.ids, other.ids) for one, other in zip(opened, theirs, strict=True)]
-        return mean_loss(self.model, store_of(pairs), batch=BatchConfig())
+        return mean_loss(self.model, store_of_pairs(pairs), batch=BatchConfig())
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
         """What the model makes of each given translation, in order; it agrees with what search would say of it.

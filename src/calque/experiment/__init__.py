@@ -5,8 +5,19 @@ metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; hist
 tensorboard/ where that was asked for.
 """
 
-from calque.experiment.building import build
+from calque.experiment.averaging import average_run
+from calque.experiment.building import assembly_of
 from calque.experiment.running import Preparing, Run, resume, train
 from calque.experiment.settings import Experiment, differences, experiment_values
 
-__all__ = ["Experiment", "Preparing", "Run", "build", "differences", "experiment_values", "resume", "train"]
+__all__ = [
+    "Experiment",
+    "Preparing",
+    "Run",
+    "assembly_of",
+    "average_run",
+    "differences",
+    "experiment_values",
+    "resume",
+    "train",
+]

@@ -10,19 +10,17 @@ from typing import NamedTuple
 import torch
 
 from calque.config import Values, check, given_values, override, read_toml, to_toml, values_to_toml
-from calque.data.batch import Batch
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
-from calque.engine import choose_device
+from calque.devices import choose_device
 from calque.errors import ConfigError, FolderError, Interrupted, UserError
-from calque.experiment.building import beginning_model, job_of, refuse_unbuildable
+from calque.experiment.assembly import Assembly
+from calque.experiment.building import assembly_of, beginning_model, job_of, refuse_unbuildable
 from calque.experiment.settings import Experiment, absolute
 from calque.folders import MANIFEST
-from calque.objectives.cross_entropy import Loss
-from calque.objectives.objective import Objective
 from calque.training.auto_settings import complete_settings
-from calque.training.batch_size import Fit, find_batch_size
+from calque.training.batch_size import Fit, Trial, find_batch_size
 from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Summary
 from calque.training.lock import LOCK, run_lock
@@ -31,7 +29,6 @@ from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, RECORD, STORE, machine, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
-from calque.training.update import computing
 
 LOG = "log.txt"
 
@@ -148,10 +145,11 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
     """Prepares the data, which goes into `made`, and completes the config; what there is to say about it."""
     values = read_toml(folder / CONFIG)
     experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
+    assembly = assembly_of(experiment)
     with preparing() as progress:
         prepared = prepare(
             experiment.data,
-            text=experiment.text,
+            preparation=assembly.preparation,
             folder=_store(experiment, folder),
             progress=progress,
             begun=(folder / RECORD).exists(),
@@ -163,9 +161,9 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
         values = override(values, [f"training.batch.tokens={fit.tokens}"])
         fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
     device = choose_device(experiment.training.device).type
-    completed, choices = complete_settings(
-        values, prepared.train, model=experiment.model, device=device, seed=experiment.seed
-    )
+    completed, choices = complete_settings(values, assembly.corpus(prepared), device=device)
+    if experiment.training.metric == "auto":
+        completed = override(completed, [f"training.metric={assembly.selects}"])
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
     write_atomically(folder / CONFIG, to_toml(experiment))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(prepared.train)) + "\n")
@@ -175,10 +173,11 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
         "data": prepared.fingerprint,
         "ranks": ranks.count,
         "reproducible": training.device == "cpu" or training.deterministic,
+        "metrics": {name: list(metric) for name, metric in assembly.metrics.items()},
         **_settings(experiment),
     }
     return "\n".join(
-        [*_describe(prepared), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
+        [*_describe(prepared, assembly), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
     )
 
 
@@ -195,17 +194,11 @@ def _store(experiment: Experiment, folder: Path) -> Path:
 
 def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
     """The budget of all ranks together."""
-    training = experiment.training
+    assembly, training = assembly_of(experiment), experiment.training
     model = beginning_model(experiment, prepared, ranks=ranks)
-    objective = Objective(
-        training.objective, model=model, smoothing=training.label_smoothing, tokenizer=prepared.tokenizers.target
-    )
-
-    def loss_of(batch: Batch, step: int) -> Loss:
-        with computing(training.precision, next(model.parameters()).device.type):
-            return objective(batch, step=step)
-
-    return find_batch_size(model, prepared.train, config=training.batch, loss_of=loss_of, ranks=ranks)
+    trial = Trial(model, assembly.task(prepared), prepared.train, training.precision)
+    positions = assembly.corpus(prepared).positions
+    return find_batch_size(trial, config=training.batch, positions=positions, ranks=ranks)
 
 
 @contextmanager
@@ -223,18 +216,15 @@ def _arithmetic(config: TrainingConfig) -> Iterator[None]:
         torch.use_deterministic_algorithms(before)
 
 
-def _describe(prepared: Prepared) -> list[str]:
-    source, target = prepared.tokenizers
+def _describe(prepared: Prepared, assembly: Assembly) -> list[str]:
     tally = prepared.train_tally
     left = {"empty": tally.empty, "too long": tally.long, "not UTF-8": tally.invalid}
-    said = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
-    pieces = f"{len(source.vocabulary):,}"
-    if not prepared.tokenizers.joint:
-        pieces = f"{pieces} source and {len(target.vocabulary):,} target"
+    listed = ", ".join(f"{count:,} {what}" for what, count in left.items() if count)
+    unit = assembly.corpus(prepared).unit
     return [
-        f"data: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate"
-        + (f"; left out: {said}" if said else ""),
-        f"text: {pieces} pieces",
+        f"data: {len(prepared.train):,} {unit} to train on, {len(prepared.valid):,} to validate"
+        + (f"; left out: {listed}" if listed else ""),
+        *assembly.describe(prepared),
         *(f"warning: {warning}" for warning in prepared.warnings),
     ]
 

@@ -27,11 +27,13 @@ def write_folder(
     *,
     kind: str,
     format: int,
-    fill: Callable[[Path], None],
+    fill: Callable[[Path], Mapping[str, Any] | None],
     details: Mapping[str, Any] | None = None,
     replace: bool = False,
 ) -> Manifest:
     """The manifest of a new folder whose files `fill(folder)` wrote; on any failure nothing has changed.
+
+    The manifest has the `details`, and those that `fill` gives back.
 
     With `replace`, an older folder of the same kind is exchanged for the new one in one step.
     """
@@ -45,8 +47,8 @@ def write_folder(
             with held_lock(unfinished) as held:
                 if held is False:
                     raise FolderError(f"{path} is being written by another process")
-                fill(unfinished)
-                manifest = _seal(unfinished, kind=kind, format=format, details=dict(details or {}))
+                learnt = fill(unfinished)
+                manifest = _seal(unfinished, kind=kind, format=format, details={**(details or {}), **(learnt or {})})
                 _publish(unfinished, path=path)
         finally:
             shutil.rmtree(unfinished, ignore_errors=True)  # after an exchange this is the old one

@@ -13,9 +13,9 @@ from sacrebleu.metrics.chrf import CHRF
 from torch import Tensor
 
 from calque.config import Config
-from calque.data.batch import Batch
+from calque.data.pair_batch import PairBatch
 from calque.models.model import Context, Model
-from calque.objectives.cross_entropy import Loss, loss_of
+from calque.objectives.cross_entropy import TokenLoss, loss_of
 from calque.objectives.decoding_step import MARKS, decoding_step
 from calque.search.sampling import Sampling, sample_search
 from calque.search.step import Limits
@@ -59,8 +59,8 @@ Risk = Callable[[Sentence, Sentence], float]
 
 
 def minimum_risk_loss(
-    model: Model, batch: Batch, *, config: MinimumRiskConfig, risk: Risk, smoothing: float, attention: bool = False
-) -> tuple[Loss, Tensor | None]:
+    model: Model, batch: PairBatch, *, config: MinimumRiskConfig, risk: Risk, smoothing: float, attention: bool = False
+) -> tuple[TokenLoss, Tensor | None]:
     """(1 − λ)·cross-entropy + λ·Σ T·R, T the reference's length and R its sentence's expected risk, and attention.
 
     The paper counts every sentence once; here each counts by its tokens, as it does in cross-entropy, so that λ means
@@ -74,7 +74,7 @@ def minimum_risk_loss(
     risks = expected_risk(said, candidates.risks, candidates.there, sharpness=config.sharpness)
     lengths = batch.target_lengths.to(risks.device, non_blocking=True)
     objective = (1 - config.weight) * usual.objective + config.weight * (lengths * risks).sum()
-    return Loss(objective, usual.cross_entropy), output.attention
+    return TokenLoss(objective, usual.cross_entropy), output.attention
 
 
 def expected_risk(log_probs: Tensor, risks: Tensor, there: Tensor, *, sharpness: float) -> Tensor:
@@ -94,7 +94,7 @@ def sequence_log_probs(model: Model, context: Context, source: Tensor, candidate
 
 
 @torch.no_grad()
-def draw_candidates(model: Model, batch: Batch, *, config: MinimumRiskConfig, risk: Risk) -> Candidates:
+def draw_candidates(model: Model, batch: PairBatch, *, config: MinimumRiskConfig, risk: Risk) -> Candidates:
     """Translations drawn without dropout, each once, with the reference before them if asked (Algorithm 1)."""
     device = batch.target_input.device
     references = [

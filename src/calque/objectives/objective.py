@@ -9,12 +9,12 @@ from pydantic import Field
 from torch import Tensor
 
 from calque.config import Config
-from calque.data.batch import Batch
 from calque.data.corpora import DataConfig
+from calque.data.pair_batch import PairBatch
 from calque.data.subword_regularisation import SubwordsConfig
 from calque.errors import ConfigError
 from calque.models.model import Model, ModelConfig
-from calque.objectives.cross_entropy import Loss, loss_of
+from calque.objectives.cross_entropy import TokenLoss, loss_of
 from calque.objectives.guided_alignment import GuidanceConfig, guidance_loss, guidance_weight
 from calque.objectives.minimum_risk import MinimumRiskConfig, minimum_risk_loss, text_risk
 from calque.objectives.r_drop import RDropConfig, r_drop_loss, twice
@@ -100,12 +100,9 @@ def misfits(
 class Objective:
     """The loss of a batch at a step, summed over its target tokens."""
 
-    def __init__(
-        self, config: ObjectiveConfig, *, model: Model, smoothing: float, tokenizer: Tokenizer | None = None
-    ) -> None:
+    def __init__(self, config: ObjectiveConfig, *, smoothing: float, tokenizer: Tokenizer | None = None) -> None:
         """`tokenizer` is the target's; minimum risk scores text with it."""
         self.config = config
-        self.model = model
         self.smoothing = smoothing
         self.risk = None
         if isinstance(config.method, MinimumRiskConfig):
@@ -113,11 +110,11 @@ class Objective:
                 raise ConfigError("training.objective.method.kind = 'minimum-risk' needs the target's tokenizer")
             self.risk = text_risk(config.method, tokenizer=tokenizer)
 
-    def __call__(self, batch: Batch, *, step: int) -> Loss:
-        """What to make small, and the cross-entropy to report."""
+    def __call__(self, model: Model, batch: PairBatch, *, step: int) -> TokenLoss:
+        """What to minimise, and the cross-entropy to report."""
         batch = drop_words(batch, self.config.word_dropout)
         weight = guidance_weight(self.config.guidance, step=step) if batch.guide is not None else 0.0
-        loss, attention = self._loss(batch, step=step, attention=weight > 0)
+        loss, attention = self._loss(model, batch, step=step, attention=weight > 0)
         if batch.guide is None or attention is None or weight == 0:
             return loss
         guide = batch.guide if len(attention) == len(batch.guide) else twice(batch).guide
@@ -125,9 +122,9 @@ class Objective:
         guided = guidance_loss(attention, guide) * (len(batch.guide) / len(attention))
         return loss._replace(objective=loss.objective + weight * guided)
 
-    def _loss(self, batch: Batch, *, step: int, attention: bool) -> tuple[Loss, Tensor | None]:
+    def _loss(self, model: Model, batch: PairBatch, *, step: int, attention: bool) -> tuple[TokenLoss, Tensor | None]:
         """The loss without guidance, and attention where it is asked for: [B,T,S], or [2B,T,S] of two readings."""
-        method, model, smoothing = self.config.method, self.model, self.smoothing
+        method, smoothing = self.config.method, self.smoothing
         match method:
             case CrossEntropyConfig():
                 output = model(batch.source, batch.target_input, attention=attention)

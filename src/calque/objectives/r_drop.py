@@ -8,12 +8,12 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from calque.config import Config
-from calque.data.batch import Batch
+from calque.data.pair_batch import PairBatch
 from calque.layers.copying import mixture_loss
 from calque.layers.output import FullOutput
 from calque.models.interfaces import Output
 from calque.models.model import Context, Model
-from calque.objectives.cross_entropy import Loss, counted
+from calque.objectives.cross_entropy import TokenLoss, counted
 from calque.tensors import Padded
 from calque.text import PAD
 
@@ -26,24 +26,24 @@ class RDropConfig(Config):
     """α: how much the distance of the two counts; 5 in the paper's translation models."""
 
 
-def twice(batch: Batch) -> Batch:
+def twice(batch: PairBatch) -> PairBatch:
     """The batch with all its rows a second time behind them."""
 
     def doubled(values: Tensor) -> Tensor:
         return torch.cat([values, values])
 
-    return Batch(
+    return PairBatch(
         source=Padded(doubled(batch.source.values), doubled(batch.source.lengths)),
         target_input=doubled(batch.target_input),
         target_output=doubled(batch.target_output),
         target_lengths=doubled(batch.target_lengths),
-        tokens=2 * batch.tokens,
-        shared_tokens=2 * batch.shared_tokens,
+        weight=2 * batch.weight,
+        shared_weight=2 * batch.shared_weight,
         guide=None if batch.guide is None else doubled(batch.guide),
     )
 
 
-def r_drop_loss(model: Model, output: Output, batch: Batch, *, smoothing: float, alpha: float) -> Loss:
+def r_drop_loss(model: Model, output: Output, batch: PairBatch, *, smoothing: float, alpha: float) -> TokenLoss:
     """Of what was made of a batch and of its copy behind it, half of the paper's
 
         L = −log P₁(y|x) − log P₂(y|x) + α/2 (KL(P₁‖P₂) + KL(P₂‖P₁))   (§2.1)
@@ -59,10 +59,10 @@ def r_drop_loss(model: Model, output: Output, batch: Batch, *, smoothing: float,
     losses = mixture_loss(log_probs, said, smoothing=smoothing, vocabulary=vocabulary) * counts
     apart = divergence(*log_probs.chunk(2)) * counts.chunk(2)[0]
     cross_entropy = losses.sum() / 2
-    return Loss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * apart.sum(), cross_entropy)
+    return TokenLoss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * apart.sum(), cross_entropy)
 
 
-def _from_logits(model: Model, output: Output, batch: Batch, *, smoothing: float, alpha: float) -> Loss:
+def _from_logits(model: Model, output: Output, batch: PairBatch, *, smoothing: float, alpha: float) -> TokenLoss:
     """The same of a full softmax, in fewer passes over the vocabulary."""
     hidden, targets = output.hidden.flatten(0, 1), batch.target_output.flatten()
     if targets.device.type == "cpu":
@@ -71,7 +71,7 @@ def _from_logits(model: Model, output: Output, batch: Batch, *, smoothing: float
     said = targets.where(targets < model.sizes.target, model.sizes.unknown)
     found = agreement(model.logits(hidden), said, counts=targets != PAD, smoothing=smoothing)
     cross_entropy = found.cross_entropy / 2
-    return Loss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * found.apart, cross_entropy)
+    return TokenLoss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * found.apart, cross_entropy)
 
 
 def divergence(one: Tensor, other: Tensor) -> Tensor:
@@ -81,7 +81,7 @@ def divergence(one: Tensor, other: Tensor) -> Tensor:
     return 0.5 * ((one.exp() - other.exp()) * apart).sum(dim=-1)
 
 
-def _log_probs(model: Model, output: Output, batch: Batch) -> tuple[Tensor, Tensor]:
+def _log_probs(model: Model, output: Output, batch: PairBatch) -> tuple[Tensor, Tensor]:
     """Log-probabilities […,V] and the targets […]; where that is cheap to know, of the places that count alone."""
     targets = batch.target_output
     if model.copies or targets.device.type != "cpu":
@@ -90,7 +90,7 @@ def _log_probs(model: Model, output: Output, batch: Batch) -> tuple[Tensor, Tens
     return model.log_probs(output._replace(hidden=hidden), Context(None, None)), said
 
 
-def _extra(output: Output, batch: Batch) -> Tensor:
+def _extra(output: Output, batch: PairBatch) -> Tensor:
     """What else costs, where it counts."""
     counts = batch.target_output != PAD
     return sum(((each * counts).sum() for each in output.losses.values()), torch.zeros((), device=counts.device))

@@ -9,7 +9,7 @@ from pydantic import Field, field_validator
 from torch import Tensor
 
 from calque.config import Config
-from calque.data.batch import Batch
+from calque.data.pair_batch import PairBatch
 from calque.layers.attention import draw
 from calque.models.interfaces import Output
 from calque.models.model import Context, Model
@@ -81,14 +81,14 @@ def gold_probability(config: ScheduledSamplingConfig, *, step: int) -> float:
     return max(config.minimum, probability)
 
 
-def draw_gold(batch: Batch, *, probability: float) -> Tensor:
+def draw_gold(batch: PairBatch, *, probability: float) -> Tensor:
     """[B,T], on the host: which target inputs stay as they are; begin marks and padding always do."""
     gold = torch.rand(batch.target_input.shape) < probability
     gold[:, 0] = True
     return gold | ~length_mask(batch.target_lengths, size=gold.shape[1])
 
 
-def read_mixed(model: Model, batch: Batch, *, gold: Tensor, choice: Choice, attention: bool = False) -> Output:
+def read_mixed(model: Model, batch: PairBatch, *, gold: Tensor, choice: Choice, attention: bool = False) -> Output:
     """What the decoder makes of the target inputs where gold [B,T] is true, elsewhere of what it said just before.
 
     Decoders that read one token after the other read what they just said. Those that read all at once do so twice:
@@ -102,7 +102,7 @@ def read_mixed(model: Model, batch: Batch, *, gold: Tensor, choice: Choice, atte
     return read(model, batch, gold, choice, attention)
 
 
-def _word_by_word(model: Model, batch: Batch, gold: Tensor, choice: Choice, attention: bool) -> Output:
+def _word_by_word(model: Model, batch: PairBatch, gold: Tensor, choice: Choice, attention: bool) -> Output:
     context = model.prepare(batch.source)
     state = model.start(context)
     outputs: list[Output] = []
@@ -117,7 +117,7 @@ def _word_by_word(model: Model, batch: Batch, gold: Tensor, choice: Choice, atte
     return joined(outputs)
 
 
-def _in_two_passes(model: Model, batch: Batch, gold: Tensor, choice: Choice, attention: bool) -> Output:
+def _in_two_passes(model: Model, batch: PairBatch, gold: Tensor, choice: Choice, attention: bool) -> Output:
     context = model.prepare(batch.source)
     with torch.no_grad():
         first, _ = model.read(batch.target_input, model.start(context), context)

@@ -5,7 +5,7 @@ from pydantic import Field
 from torch import Tensor
 
 from calque.config import Config
-from calque.data.batch import Batch
+from calque.data.pair_batch import PairBatch
 from calque.text import BOS, EOS, PAD, UNK
 
 
@@ -18,7 +18,7 @@ class WordDropoutConfig(Config):
     """The share of target words that the decoder reads; never the begin mark."""
 
 
-def drop_words(batch: Batch, config: WordDropoutConfig) -> Batch:
+def drop_words(batch: PairBatch, config: WordDropoutConfig) -> PairBatch:
     """The batch with words of its source and target inputs replaced by UNK, drawn one by one."""
     source = batch.source._replace(values=_dropped(batch.source.values, config.source))
     return batch._replace(source=source, target_input=_dropped(batch.target_input, config.target))

@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from calque.data.batch import Batch, collate
-from calque.data.batching import BatchConfig, Plan
+from calque.data.batch import Batch
+from calque.data.batching import WHOLE, BatchConfig
 from calque.data.store import Store
-from calque.models.model import Model
-from calque.training.update import LossOf, is_out_of_memory
+from calque.tasks.interfaces import Task
+from calque.training.settings import Precision
+from calque.training.update import computing, is_out_of_memory
 
 SHARES = {"cpu": 0.4, "cuda": 0.8, "mps": 0.4}  # of free memory; other processes use a CPU's too
 PROBES = (512, 2048)  # positions
@@ -33,17 +34,53 @@ class Fit(NamedTuple):
     reason: str
 
 
-def find_batch_size(model: Model, store: Store, *, config: BatchConfig, loss_of: LossOf, ranks: int = 1) -> Fit:
-    """The largest number of positions of a batch that a training step can take on devices like this model's."""
-    device = next(model.parameters()).device
-    state = 4 * sum(one.numel() * one.element_size() for one in model.parameters())  # weights, gradients, Adam's two
+class Trial(NamedTuple):
+    """Steps that are tried, and with what."""
+
+    model: nn.Module
+    task: Task
+    store: Store
+    precision: Precision = "float32"
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    def objective(self, batch: Batch) -> Tensor:
+        """What is minimised in the first step of a batch."""
+        with computing(self.precision, self.device.type):
+            return self.task.loss(self.model, batch.to(self.device), step=1).objective
+
+    def extremes(self, config: BatchConfig, *, tokens: int) -> Iterator[Batch]:
+        """Of the first batches with that budget the fullest, that of the most and that of the longest rows.
+
+        Kernels take room of their own: on a GPU a batch of many short sentences needed more than the fullest one.
+        """
+        order = self.task.order(self.store, config=config.model_copy(update={"tokens": tokens}), seed=0)
+        first = [*islice(order.batches(0), 200)]
+        largest = (
+            max(first, key=lambda planned: planned.size.positions),
+            max(first, key=lambda planned: planned.size.rows),
+            max(first, key=lambda planned: sum(planned.size.widths)),
+        )
+        for planned in largest:
+            yield self.task.collate(self.store, planned, epoch=0, shard=WHOLE)
+
+
+def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks: int = 1) -> Fit:
+    """The largest number of positions of a batch that a training step can take on devices like this model's.
+
+    An epoch has `positions` in all.
+    """
+    device = trial.device
+    parameters = list(trial.model.parameters())
+    state = 4 * sum(value.numel() * value.element_size() for value in parameters)  # weights, gradients, Adam's two
     sharing = 1 if device.type == "cuda" else int(os.environ.get("LOCAL_WORLD_SIZE", ranks))  # one machine's memory
     free = free_memory(device) * SHARES[device.type] / sharing - state
-    small, large = (_largest(store, config=config, tokens=tokens) for tokens in PROBES)
-    needs = [_kept_bytes(model, batch.to(device), loss_of=loss_of) for batch in (small, large)]
+    small, large = (next(trial.extremes(config, tokens=tokens)) for tokens in PROBES)
+    needs = [_kept_bytes(trial, batch) for batch in (small, large)]
     slope = max(1.0, (needs[1] - needs[0]) / max(1, large.positions - small.positions))
     fitting = ranks * max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
-    positions = int(store.source_lengths.sum()) + int(store.target_lengths.sum())
     bounds = {
         "with more, an epoch would have fewer than 20 batches": positions // BATCHES_AN_EPOCH,
         "the most that is ever taken": MOST,
@@ -53,7 +90,7 @@ def find_batch_size(model: Model, store: Store, *, config: BatchConfig, loss_of:
     tokens = max(LEAST, tokens // 64 * 64)
     if device.type != "cuda":
         return Fit(tokens, reason)
-    tried = _tried(tokens, fits=lambda most: _fits(model, store, config=config, tokens=most // ranks, loss_of=loss_of))
+    tried = _tried(tokens, fits=lambda most: _fits(trial, config=config, tokens=most // ranks))
     return Fit(tokens, reason) if tried == tokens else Fit(tried, "tried on the device")
 
 
@@ -90,26 +127,9 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
     return max(0, min(free))
 
 
-def _largest(store: Store, *, config: BatchConfig, tokens: int) -> Batch:
-    """The fullest batch of the first that a plan with that budget gives."""
-    return next(_extremes(store, config=config, tokens=tokens))
-
-
-def _extremes(store: Store, *, config: BatchConfig, tokens: int) -> Iterator[Batch]:
-    """Of the first batches of a plan with that budget the fullest, that of the most and that of the longest sentences.
-
-    Kernels take room of their own: on a GPU a batch of many short sentences needed more than the fullest one.
-    """
-    plan = Plan(store, config=config.model_copy(update={"tokens": tokens}), seed=0)
-    first = [*islice(plan.batches(0), 200)]
-    yield collate(store, planned=max(first, key=lambda one: one.shape.positions))
-    yield collate(store, planned=max(first, key=lambda one: one.shape.rows))
-    yield collate(store, planned=max(first, key=lambda one: one.shape.source + one.shape.target))
-
-
-def _kept_bytes(model: Model, batch: Batch, *, loss_of: LossOf) -> int:
+def _kept_bytes(trial: Trial, batch: Batch) -> int:
     """What autograd keeps of a forward pass, each storage once; weights are not counted."""
-    weights = {one.untyped_storage().data_ptr() for one in model.parameters()}
+    weights = {value.untyped_storage().data_ptr() for value in trial.model.parameters()}
     kept: dict[int, int] = {}
 
     def note(tensor: Tensor) -> Tensor:
@@ -118,12 +138,12 @@ def _kept_bytes(model: Model, batch: Batch, *, loss_of: LossOf) -> int:
             kept[storage.data_ptr()] = storage.nbytes()
         return tensor
 
-    was_training = model.training
-    model.train()
+    was_training = trial.model.training
+    trial.model.train()
     with torch.autograd.graph.saved_tensors_hooks(note, _same):
-        loss = loss_of(batch, 1)
-    del loss
-    model.train(was_training)
+        objective = trial.objective(batch)
+    del objective
+    trial.model.train(was_training)
     return sum(kept.values())
 
 
@@ -131,20 +151,21 @@ def _same(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _fits(model: Model, store: Store, *, config: BatchConfig, tokens: int, loss_of: LossOf) -> bool:
+def _fits(trial: Trial, *, config: BatchConfig, tokens: int) -> bool:
     """Whether a step with that budget goes through, beside what an optimiser will hold."""
-    device = next(model.parameters()).device
     held: list[Tensor] = []
     try:
-        held += [torch.empty(2, *one.shape, dtype=one.dtype, device=device) for one in model.parameters()]
-        for batch in _extremes(store, config=config, tokens=tokens):
-            torch.autograd.backward(loss_of(batch.to(device), 1).objective)
+        held += [
+            torch.empty(2, *value.shape, dtype=value.dtype, device=trial.device) for value in trial.model.parameters()
+        ]
+        for batch in trial.extremes(config, tokens=tokens):
+            torch.autograd.backward(trial.objective(batch))
     except (RuntimeError, MemoryError) as error:
         if not is_out_of_memory(error):
             raise
         return False
     finally:
         held.clear()
-        model.zero_grad(set_to_none=True)
+        trial.model.zero_grad(set_to_none=True)
         torch.cuda.empty_cache()
     return True

@@ -21,7 +21,6 @@ from calque.training.journal import read_journal
 from calque.training.learner import Learner
 from calque.training.records import Records
 from calque.training.runs import note_interval, saved_every
-from calque.training.selection_metric import deciding_metric
 
 
 class Checkpointer:
@@ -38,7 +37,8 @@ class Checkpointer:
         with self.records.watch.paused():
             progress, ranks = self.learner.progress, self.job.ranks
             progress.metrics, progress.samples = self.records.sync()
-            snapshot = self.learner.snapshot() if ranks.leads or self.learner.is_sharded else None
+            is_shared = self.learner.is_sharded or self.learner.updater.carry is not None
+            snapshot = self.learner.snapshot() if ranks.leads or is_shared else None
             if ranks.leads and snapshot is not None:
                 save_checkpoint(self.folder, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent)
                 self._prune()
@@ -69,12 +69,13 @@ class Checkpointer:
     def _follow_metric(self) -> None:
         """Where another metric decides than before, what the kept models are worth by that one counts from now on."""
         progress, ranks = self.learner.progress, self.job.ranks
-        metric = deciding_metric(self.job.config.metric, is_language_model=self.job.translator.is_language_model)
+        metric = self.job.metric
         if progress.metric in (None, metric):
             progress.metric = metric
             return
         validations = {line["step"]: line for line in json.loads(ranks.led(self._kept_validations))}
-        self.job.reporter.say(progress.turn_to(metric, validations=validations))
+        kind = self.job.judge.metrics[metric]
+        self.job.reporter.say(progress.turn_to(metric, kind=kind, validations=validations))
 
     def _kept_validations(self) -> str:
         """The lines of the validations in which the kept models were found, as JSON."""

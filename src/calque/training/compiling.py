@@ -7,14 +7,13 @@ import shutil
 import tempfile
 
 import torch
-
-from calque.models.model import Model
+from torch import nn
 
 SAID = "compiling: the first step of every shape takes longer"
 GRAPHS = 64  # more than a plan has shapes, in the modes there are
 
 
-def compile_shapes(model: Model, *, backend: str = "inductor") -> None:
+def compile_shapes(model: nn.Module, *, backend: str = "inductor") -> None:
     """Compiles a model's forward pass, and so its backward pass; each shape of a batch has its own graph.
 
     Nothing is timed to choose among kernels, so that a resume computes what the run did. Another backend than the

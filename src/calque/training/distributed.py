@@ -21,7 +21,6 @@ from torch.distributed.tensor import DTensor, distribute_tensor
 
 from calque.errors import CalqueError, ConfigError, Interrupted, RankError, ToldElsewhere, TrainingError, exit_code
 from calque.layers.transformer import DecoderBlock, EncoderBlock
-from calque.models.model import Model
 
 PATIENCE = timedelta(minutes=60)  # rank 0 validates while the others wait
 BUCKET = 1 << 25  # bytes of gradients that travel together
@@ -203,7 +202,7 @@ def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
 METHODS = ("encode", "prepare", "start", "read", "logits", "log_probs", "losses")
 
 
-def shard(model: Model, *, device: torch.device, ranks: int) -> None:
+def shard(model: nn.Module, *, device: torch.device, ranks: int) -> None:
     """Leaves each rank its part of the weights; they come together while a layer, or the model's methods, compute."""
     warnings.filterwarnings("ignore", message=".*returned a view tensor.*", category=UserWarning)
     mesh = init_device_mesh(device.type, (ranks,))
@@ -217,7 +216,8 @@ def shard(model: Model, *, device: torch.device, ranks: int) -> None:
             fully_shard(module.feed_forward, mesh=mesh)
     fully_shard(model, mesh=mesh, ignored_params=single)
     for name in METHODS:
-        register_fsdp_forward_method(model, name)
+        if hasattr(model, name):
+            register_fsdp_forward_method(model, name)
 
 
 def whole(tensor: Tensor) -> Tensor:

@@ -1,14 +1,19 @@
 """What a training run works with, and how it ends."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from torch import nn
+
 from calque.data.store import Store
-from calque.engine import Translator
+from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import Ranks
 from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
-from calque.training.validation import Validation, ValidationSet
+
+SaveModel = Callable[[Path, nn.Module, Judgement], None]
+"""Writes a model that was judged as a folder of its own, whole or not at all."""
 
 
 class Job(NamedTuple):
@@ -16,13 +21,19 @@ class Job(NamedTuple):
 
     config: TrainingConfig
     seed: int
-    translator: Translator
+    task: Task
+    model: nn.Module
     store: Store
-    held_out: ValidationSet
+    judge: Judge
+    save_model: SaveModel
     folder: Path
     reporter: Reporter
-    card: str  # the model folder's README
     ranks: Ranks = Ranks()
+
+    @property
+    def metric(self) -> str:
+        """The metric that selects models."""
+        return self.judge.selects if self.config.metric == "auto" else self.config.metric
 
 
 class Summary(NamedTuple):
@@ -30,7 +41,7 @@ class Summary(NamedTuple):
 
     step: int
     best_step: int
-    best: Validation | None  # None when the best validation was before a resume
+    best: Judgement | None  # None when the best validation was before a resume
     best_value: float
     stopped_early: bool
     skipped: int  # updates left out, as they were not finite

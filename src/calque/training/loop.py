@@ -7,12 +7,10 @@ f(seed, epoch), dropout is f(seed, step, rank), so no random state has to be kep
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import NamedTuple
 
-from calque.data.batch import Batch, batches
-from calque.data.batching import Plan, Shard
-from calque.data.subword_regularisation import SubwordSampler
+from calque.data.batch import Batch, prefetch
+from calque.data.batching import Planned, Shard
 from calque.errors import Interrupted, RankError, TrainingError
 from calque.training.checkpointing import Checkpointer
 from calque.training.compiling import SAID, compile_afresh, is_compiler_error
@@ -20,7 +18,7 @@ from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
-from calque.training.model_selection import Judge
+from calque.training.model_selection import ModelSelection
 from calque.training.progress import Progress
 from calque.training.records import Records
 from calque.training.reporting import Pace
@@ -32,6 +30,9 @@ def train(job: Job) -> Summary:
     """Trains until the last step, until nothing gets better, or until asked to stop (then raises Interrupted)."""
     with Records(job.folder, writes=job.ranks.leads, tensorboard=job.config.tensorboard) as records:
         return Trainer(job, records).run()
+
+
+AHEAD = 4  # batches that are made early
 
 
 class Place(NamedTuple):
@@ -60,14 +61,8 @@ class Trainer:
         self.records = records
         self.learner = Learner(job)
         self.checkpointer = Checkpointer(job, self.learner, records)
-        self.judge = Judge(job, self.learner, records)
-        tokenizers = job.translator.tokenizers
-        self.subwords = SubwordSampler.of(job.config.subwords, store=job.store, tokenizers=tokenizers, seed=job.seed)
-        budget = job.config.batch
-        if self.subwords is not None:  # what is drawn is longer
-            assert isinstance(budget.tokens, int)  # fitted before
-            budget = budget.model_copy(update={"tokens": max(2, int(budget.tokens / self.subwords.growth()))})
-        self.plan = Plan(job.store, config=budget, seed=job.seed)
+        self.selection = ModelSelection(job, self.learner, records)
+        self.order = job.task.order(job.store, config=job.config.batch, seed=job.seed)
         config = job.config
         unseen = min(config.log_every, config.validate_every, config.checkpoint_every)  # a GPU is not asked in between
         self.stop_asked: Callable[[], bool] = lambda: False
@@ -101,7 +96,7 @@ class Trainer:
                     self._interrupt()
         averaged = self.checkpointer.averaged()
         if averaged:
-            self.judge.keep_mean(averaged)
+            self.selection.keep_mean(averaged)
         self.records.sync()
         reporter.note(f"done: {self.progress.step} steps, best at step {self.progress.best_step}")
         best = self.progress.best_value
@@ -110,7 +105,7 @@ class Trainer:
         return Summary(
             self.progress.step,
             self.progress.best_step,
-            self.judge.best,
+            self.selection.best,
             best,
             self.progress.stopped_early,
             int(self.learner.updater.sums.skipped),
@@ -125,11 +120,15 @@ class Trainer:
         progress, ranks = self.progress, self.job.ranks
         if len(self.job.store) == 0:
             raise TrainingError("there is no batch to train on: the corpus is empty after cleaning")
-        shard = Shard(ranks.rank, ranks.count)
-        place = Batch.pin if self.learner.updater.device.type == "cuda" else None
-        read = partial(batches, self.job.store) if self.subwords is None else self.subwords.batches
+        shard, is_pinned = Shard(ranks.rank, ranks.count), self.learner.updater.device.type == "cuda"
         while True:  # an epoch of a corpus with a small weight may be empty
-            for batch in read(plan=self.plan, epoch=progress.epoch, start=progress.batch, shard=shard, place=place):
+
+            def collate(planned: Planned, epoch: int = progress.epoch) -> Batch:
+                batch = self.job.task.collate(self.job.store, planned, epoch=epoch, shard=shard)
+                return batch.pin() if is_pinned else batch
+
+            planned = self.order.batches(progress.epoch, start=progress.batch)
+            for batch in prefetch(planned, make=collate, workers=self.config.batch.workers, ahead=AHEAD):
                 progress.batch += 1
                 yield batch
             progress.epoch, progress.batch = progress.epoch + 1, 0
@@ -139,7 +138,7 @@ class Trainer:
         found = [next(stream)]
         first = self._place()
         found += [next(stream) for _ in range(self.config.accumulate - 1)]
-        while sum(batch.shared_tokens for batch in found) < self.config.accumulate_tokens:
+        while sum(batch.shared_weight for batch in found) < self.config.accumulate_tokens:
             found.append(next(stream))
         self.spans.append(Span(first, self._place()))
         return found
@@ -189,7 +188,7 @@ class Trainer:
         """Validates and saves where it is time to; a stop that is asked for meanwhile leaves both to the resume."""
         step, config = self.progress.step, self.config
         is_validated, is_saved = self._is_due(config.validate_every), self._is_due(config.checkpoint_every)
-        if is_validated and not self.judge.validate(stop_asked=self.stop_asked):
+        if is_validated and not self.selection.validate(stop_asked=self.stop_asked):
             self._interrupt()
         if is_saved or self._is_over() or (is_validated and self.progress.best_steps):
             self.checkpointer.save(scheduled=True)
@@ -224,8 +223,9 @@ class Trainer:
 
     def _write_metrics(self) -> None:
         progress, sums = self.progress, self.learner.updater.sums
-        counted, steps = max(1.0, float(sums.tokens)), max(1.0, float(sums.steps))
-        loss, objective, norm = float(sums.loss) / counted, float(sums.objective) / counted, float(sums.norm) / steps
+        weight, steps = max(1.0, float(sums.weight)), max(1.0, float(sums.steps))
+        parts = {name: float(total) / weight for name, total in sums.parts.items()}
+        objective, norm = float(sums.objective) / weight, float(sums.norm) / steps
         rate = self._rate(progress.step)
         padding, skipped = round(1 - progress.filled / max(1, progress.positions), 6), int(sums.skipped)
         seconds = self.records.watch.restart()
@@ -235,7 +235,7 @@ class Trainer:
                 "kind": "train",
                 "step": progress.step,
                 "epoch": progress.epoch + 1,  # as people count
-                "loss": loss,
+                **parts,
                 "objective": objective,
                 "gradient_norm": norm,
                 "learning_rate": rate,
@@ -245,7 +245,9 @@ class Trainer:
             }
         )
         self.records.add_timing(step=progress.step, seconds=seconds, tokens_per_second=speed)
-        self.job.reporter.pace(Pace(progress.step, progress.epoch, loss, rate, speed, padding, skipped))
+        self.job.reporter.pace(
+            Pace(progress.step, progress.epoch, parts[self.job.task.parts[0]], rate, speed, padding, skipped)
+        )
         sums.clear()
         progress.tokens = progress.positions = progress.filled = 0
 

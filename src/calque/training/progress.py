@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from calque.tasks.interfaces import Metric
 from calque.training.settings import TrainingConfig
-from calque.training.validation import worth
 
 
 def rank(value: float, *, loss: float, step: int) -> tuple[float, float, int]:
@@ -21,7 +21,7 @@ class Progress:
     step: int = 0
     epoch: int = 0
     batch: int = 0  # of the epoch, the next one to read
-    tokens: int = 0  # target tokens since the last line of metrics
+    tokens: float = 0  # what the loss is a sum over, since the last line of metrics
     positions: int = 0  # since then, with padding
     filled: int = 0  # of those, the ones that are not padding
     metric: str | None = None  # that values are of; checkpoints made before did not say
@@ -56,18 +56,20 @@ class Progress:
             self._note_best_steps(value, loss=loss, count=config.average)
         return is_best
 
-    def turn_to(self, metric: str, *, validations: Mapping[int, Mapping[str, Any]]) -> str:
+    def turn_to(self, metric: str, *, kind: Metric, validations: Mapping[int, Mapping[str, Any]]) -> str:
         """From now on another metric decides; what there is to say of it.
 
         Values become those of the new metric, as the lines of `validations`, by step, have them. Where a line lacks it,
         anything is better. Patience starts anew.
         """
         self.metric, self.since_best, self.since_drop, self.stopped_early = metric, 0, 0, False
-        self.best_steps = [(_value(validations.get(step, {}), metric=metric), step) for _, step in self.best_steps]
+        self.best_steps = [
+            (_value(validations.get(step, {}), metric=metric, kind=kind), step) for _, step in self.best_steps
+        ]
         if self.best_value is None:
             return f"training.metric is now {metric}"
         found = validations.get(self.best_step, {})
-        self.best_value = _value(found, metric=metric)
+        self.best_value = _value(found, metric=metric, kind=kind)
         kept = f"training.metric is now {metric}: the kept model of step {self.best_step}"
         if self.best_value == -math.inf:
             return f"{kept} was not measured by it, so the next validation is the best so far"
@@ -81,7 +83,7 @@ class Progress:
         self.best_steps_losses = [its_loss for _, _, its_loss in ranked[:count]]
 
 
-def _value(line: Mapping[str, Any], *, metric: str) -> float:
+def _value(line: Mapping[str, Any], *, metric: str, kind: Metric) -> float:
     """What the line of a validation is worth; -inf where it does not say."""
-    value = worth(float(line.get(metric, math.nan)), metric=metric)
+    value = kind.worth(float(line.get(metric, math.nan)))
     return -math.inf if math.isnan(value) else value

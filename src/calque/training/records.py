@@ -12,7 +12,6 @@ from types import TracebackType
 from typing import Any, Self
 
 from calque.training.journal import Journal
-from calque.training.reporting import samples_text
 from calque.training.tensorboard import TensorBoard
 
 
@@ -47,11 +46,11 @@ class Records:
             line = {"step": step, "seconds": seconds, "tokens_per_second": tokens_per_second, "at": time.time()}
             self._timing.append(line)
 
-    def add_samples(self, step: int, rows: Sequence[tuple[str, str, str]]) -> None:
-        """Sources, references and translations of a validation."""
-        if self._metrics and rows:
+    def add_samples(self, step: int, samples: Sequence[str]) -> None:
+        """What a validation showed for people to read: blocks of lines."""
+        if self._metrics and samples:
             with self._samples.open("a", encoding="utf-8") as file:
-                file.write(samples_text(step, rows))
+                file.write(f"step {step}\n\n" + "\n".join(samples) + "\n")
 
     def sync(self) -> tuple[int, int]:
         """Bytes of metrics and of samples, once the metrics have reached the disk: what a checkpoint keeps."""

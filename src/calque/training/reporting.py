@@ -4,7 +4,7 @@ import errno
 import os
 import sys
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
@@ -125,9 +125,3 @@ class Reporter:
         text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s · padding {pace.padding:.0%}{skipped}"
         self._bar.update(self._task, completed=pace.step, pace=f" · {text}")
         self.note(f"step {pace.step} · epoch {pace.epoch + 1} · {text} · rate {pace.learning_rate:.2e}")
-
-
-def samples_text(step: int, rows: Sequence[tuple[str, str, str]]) -> str:
-    """Some translations of a validation, for samples.txt."""
-    blocks = (f"source       {source}\nreference    {wanted}\ntranslation  {found}\n" for source, wanted, found in rows)
-    return f"step {step}\n\n" + "\n".join(blocks) + "\n"

@@ -10,9 +10,12 @@ from typing import Any
 import torch
 
 from calque import __version__
+from calque.config import read_toml
 from calque.data.fingerprint import differences
-from calque.errors import DataError, FolderError
+from calque.errors import ConfigError, DataError, FolderError
 from calque.folders import MANIFEST, sync
+from calque.folders.upgrades import EARLIER_METRICS, upgrade_fingerprint
+from calque.tasks.interfaces import Metric
 
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
@@ -69,15 +72,44 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
         write_atomically(folder / RECORD, json.dumps(now, indent=1) + "\n")
         return []
     data = before.get("data")
-    if changes := differences(data if isinstance(data, dict) else {}, now=now["data"], files=files):
+    if changes := differences(
+        upgrade_fingerprint(data) if isinstance(data, dict) else {}, now=now["data"], files=files
+    ):
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(f"{folder}: the data is not what this run was begun with:\n{listed}")
     then, today = dict(_flat(before)), dict(_flat({key: now[key] for key in now if key in before}))
     return [
         f"note: {key} was {then.get(key)!r} when the run began and is {today.get(key)!r} now; results may differ"
-        for key in dict.fromkeys([*then, *today])
+        for key in then  # a setting that is new since then has its default
         if then.get(key) != today.get(key) and key != INTERVAL
     ]
+
+
+def section(config: dict[str, Any], name: str, *, origin: Path | str = CONFIG) -> dict[str, Any]:
+    """A section of a config that nothing has checked, such as "model.encoder"; an empty one where there is none."""
+    values, so_far = config, ""
+    for key in name.split("."):
+        values, so_far = values.get(key, {}), f"{so_far}.{key}".lstrip(".")
+        if not isinstance(values, dict):
+            raise ConfigError(f"{origin}: {so_far}: expected a section, not {values!r}")
+    return values
+
+
+def selection_metric(run: Path) -> tuple[str, Metric]:
+    """The metric by which a run selects models, and what is better by it."""
+    config, origin = read_toml(run / CONFIG), run / CONFIG
+    name = section(config, "training", origin=origin).get("metric", "bleu")
+    if section(config, "model.encoder", origin=origin).get("kind") == "none":
+        name = "loss"  # a language model of an earlier version
+    if not isinstance(name, str):
+        raise ConfigError(f"{origin}: training.metric: expected a name, not {name!r}")
+    recorded = (_read_record(run) or {}).get("metrics")
+    known = recorded if isinstance(recorded, dict) else EARLIER_METRICS
+    match known.get(name):
+        case ["higher" | "lower" as better, int() | float() as chance]:
+            return name, Metric(better, chance)
+        case _:
+            return name, Metric("higher")
 
 
 def saved_every(folder: Path) -> int | None:

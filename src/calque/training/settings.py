@@ -11,7 +11,6 @@ from calque.data.subword_regularisation import FixedConfig, SubwordsConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.training.optimisers import OptimiserConfig
 from calque.training.schedules import ScheduleConfig
-from calque.training.validation import Metric
 
 Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
 
@@ -43,9 +42,9 @@ class TrainingConfig(Config):
     """How many checkpoints stay on disk."""
     patience: int = Field(default=0, ge=0)
     """Stop after so many validations in which neither the metric nor the loss got better; 0 never does."""
-    metric: Metric = "bleu"
-    """What makes a model better, on the validation pairs: bleu, chrf, ter or exact_match of greedy translations, or
-    loss or perplexity."""
+    metric: str = "auto"
+    """What makes a model better, on the validation data. auto is bleu for translation (chrf, ter, exact_match of greedy
+    translations, loss and perplexity are others), perplexity for language models."""
     average: int = Field(default=0, ge=0)
     """The model is the mean of so many checkpoints; 0 or 1 keeps the best validated one instead."""
     average_of: Literal["last", "best"] = "last"

@@ -1,4 +1,4 @@
-r"""Pairs of text out of blocks of raw lines, and a tally of what could not be used."""
+r"""Rows of text out of blocks of raw lines, and a tally of what could not be used."""
 
 import json
 import re
@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple, assert_never
 
-from calque.data.corpora import Block, Corpus, FilesConfig, JsonlConfig, TsvConfig
+from calque.data.corpora import Block, Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, paths
 from calque.data.lines import Invalid, decode, describe
 from calque.errors import DataError
 from calque.text.cleaning import strip_bom, strip_return
@@ -16,11 +16,10 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 _SHOWN = 10
 
 
-class Pair(NamedTuple):
-    """A source text, its target, and the line they stand in."""
+class Row(NamedTuple):
+    """The texts of a row, one per column of its corpus (see `corpora.gives`), and its line."""
 
-    source: str
-    target: str
+    texts: tuple[str, ...]
     line: int
 
 
@@ -30,11 +29,11 @@ class Tally:
 
     lines: int = 0
     empty: int = 0
-    """Pairs with nothing on a side."""
+    """Rows with a text that is empty."""
     long: int = 0
-    """Pairs with a side that is too long."""
+    """Rows with a text that is too long."""
     invalid: int = 0
-    """Pairs with a side that is not UTF-8: left out, or mended where that was asked."""
+    """Rows with a text that is not UTF-8: left out, or repaired where that was asked for."""
     returns: int = 0
     r"""Lines that ended in "\r\n"."""
     marks: int = 0
@@ -47,7 +46,7 @@ class Tally:
 class Parsed(NamedTuple):
     """What a block holds."""
 
-    pairs: list[Pair]
+    rows: list[Row]
     tally: Tally
     malformed: list[str]
     """File, line and what is wrong with the TSV or JSON there."""
@@ -64,24 +63,27 @@ def refuse(problems: Sequence[str], *, more: int = 0) -> None:
 
 
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:
-    """The usable pairs of a block, and what was wrong with the others; one of more than `limit` bytes is too long."""
+    """The usable rows of a block, and what was wrong with the others; one of more than `limit` bytes is too long."""
+    files = {
+        key: _decode(lines, path=path, first=block.first, limit=limit)
+        for (key, path), lines in zip(paths(corpus).items(), block.files, strict=True)
+    }
     match corpus:
         case FilesConfig():
-            source = _decode(block.source, path=corpus.source, first=block.first, limit=limit)
-            target = _decode(block.target, path=corpus.target, first=block.first, limit=limit)
-            sides = _Sides(source.texts, target.texts, {}, source.invalid | target.invalid)
-            read, long = [source, target], source.long | target.long
-        case TsvConfig() | JsonlConfig():
-            lines = _decode(block.source, path=corpus.path, first=block.first, limit=limit)
-            sides = (
-                _columns(lines, corpus, block.first)
-                if isinstance(corpus, TsvConfig)
-                else _objects(lines, corpus, block.first)
-            )
-            read, long = [lines], lines.long
+            texts = _Texts([files["source"].texts, files["target"].texts], {}, {})
+        case TsvConfig():
+            texts = _columns(files["path"], corpus, block.first)
+        case JsonlConfig():
+            texts = _objects(files["path"], corpus, block.first)
+        case TextFileConfig():
+            texts = _Texts([files["path"].texts], {}, {})
         case _:
             assert_never(corpus)
-    return _join(sides, read=read, long=long, first=block.first, skip=invalid != "replace")
+    for decoded in files.values():
+        texts.invalid.update(decoded.invalid)
+    beside = [files["alignments"].texts] if "alignments" in files else []
+    long = {index for decoded in files.values() for index in decoded.long}
+    return _join(texts, beside, read=list(files.values()), long=long, first=block.first, skip=invalid != "replace")
 
 
 class _Decoded(NamedTuple):
@@ -94,9 +96,10 @@ class _Decoded(NamedTuple):
     marks: int
 
 
-class _Sides(NamedTuple):
-    sources: list[str]
-    targets: list[str]
+class _Texts(NamedTuple):
+    """The texts of every line, by column, and which lines cannot be used."""
+
+    columns: list[list[str]]
     malformed: dict[int, str]
     invalid: dict[int, str]
 
@@ -125,40 +128,38 @@ def _decode(lines: list[bytes], *, path: Path, first: int, limit: int) -> _Decod
     return _Decoded([text for text, _ in stripped], long, invalid, sum(cut for _, cut in stripped), int(marked))
 
 
-def _columns(lines: _Decoded, corpus: TsvConfig, first: int) -> _Sides:
-    sides = _Sides([], [], {}, dict(lines.invalid))
+def _columns(lines: _Decoded, corpus: TsvConfig, first: int) -> _Texts:
+    texts = _Texts([[], []], {}, {})
     most = max(corpus.source_column, corpus.target_column)
     for index, text in enumerate(lines.texts):
         cells = text.split("\t")
         if len(cells) < most:
             if text.strip():
-                sides.malformed[index] = (
+                texts.malformed[index] = (
                     f"{corpus.path}: line {first + index}: {len(cells)} columns between tabs, expected at least {most}"
                 )
             cells = [""] * most
-        sides.sources.append(cells[corpus.source_column - 1])
-        sides.targets.append(cells[corpus.target_column - 1])
-    return sides
+        texts.columns[0].append(cells[corpus.source_column - 1])
+        texts.columns[1].append(cells[corpus.target_column - 1])
+    return texts
 
 
-def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Sides:
-    sides = _Sides([], [], {}, dict(lines.invalid))
+def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Texts:
+    texts = _Texts([[], []], {}, {})
     for index, text in enumerate(lines.texts):
-        texts = ["", ""]
+        values = ["", ""]
         if text.strip():
             try:
-                texts = _object(text, keys=(corpus.source_key, corpus.target_key))
+                values = _object(text, keys=(corpus.source_key, corpus.target_key))
             except (ValueError, RecursionError) as error:
-                sides.malformed[index] = f"{corpus.path}: line {first + index}: {error}"
-        for place, value in enumerate(texts):
-            if found := _SURROGATE.search(value):
-                sides.invalid.setdefault(
-                    index, f"{corpus.path}: line {first + index}: U+{ord(found[0]):04X} is half a character"
+                texts.malformed[index] = f"{corpus.path}: line {first + index}: {error}"
+        for column, value in zip(texts.columns, values, strict=True):
+            if surrogate := _SURROGATE.search(value):
+                texts.invalid.setdefault(
+                    index, f"{corpus.path}: line {first + index}: U+{ord(surrogate[0]):04X} is half a character"
                 )
-                texts[place] = _SURROGATE.sub("\ufffd", value)
-        sides.sources.append(texts[0])
-        sides.targets.append(texts[1])
-    return sides
+            column.append(_SURROGATE.sub("\ufffd", value))
+    return texts
 
 
 def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
@@ -176,23 +177,27 @@ def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
     return [values[key] for key in keys]
 
 
-def _join(sides: _Sides, *, read: Sequence[_Decoded], long: set[int], first: int, skip: bool) -> Parsed:
-    pairs: list[Pair] = []
+def _join(
+    texts: _Texts, beside: list[list[str]], *, read: Sequence[_Decoded], long: set[int], first: int, skip: bool
+) -> Parsed:
+    """The rows that can be used; columns `beside` may be empty."""
+    rows: list[Row] = []
     empty = 0
-    unusable = long | sides.malformed.keys() | (sides.invalid.keys() if skip else set())
-    for index, (source, target) in enumerate(zip(sides.sources, sides.targets, strict=True)):
+    unusable = long | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
+    required = len(texts.columns)
+    for index, row in enumerate(zip(*texts.columns, *beside, strict=True)):
         if index in unusable:
             continue
-        if not source or not target or source.isspace() or target.isspace():
+        if any(not text or text.isspace() for text in row[:required]):
             empty += 1
         else:
-            pairs.append(Pair(source, target, first + index))
+            rows.append(Row(row, first + index))
     tally = Tally(
-        lines=len(sides.sources),
+        lines=len(texts.columns[0]),
         empty=empty,
         long=len(long),
-        invalid=len(sides.invalid.keys() - long),
-        returns=sum(side.returns for side in read),
-        marks=sum(side.marks for side in read),
+        invalid=len(texts.invalid.keys() - long),
+        returns=sum(decoded.returns for decoded in read),
+        marks=sum(decoded.marks for decoded in read),
     )
-    return Parsed(pairs, tally, list(sides.malformed.values()), list(sides.invalid.values()))
+    return Parsed(rows, tally, list(texts.malformed.values()), list(texts.invalid.values()))

@@ -1,0 +1,127 @@
+"""Batches of sentence pairs.
+
+Letters: B rows, S source, T target. A source row is its pieces and EOS; the decoder reads BOS and the pieces and
+should predict the pieces and EOS. Rows that only fill a static shape hold EOS against nothing and weigh nothing.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from calque.data.batch import row_slices
+from calque.data.batching import WHOLE, Planned, Shard
+from calque.data.store import Column, Store, Widths
+from calque.data.word_alignments import LINKS, guide
+from calque.tensors import Padded
+from calque.text import BOS, EOS, PAD
+
+Array = NDArray[Any]
+
+
+class PairBatch(NamedTuple):
+    """Pairs of sentences, padded."""
+
+    source: Padded  # values [B,S]
+    target_input: Tensor  # [B,T]
+    target_output: Tensor  # [B,T], PAD where there is nothing to predict
+    target_lengths: Tensor  # [B], 0 for a row that only fills a shape
+    weight: int  # target tokens to be predicted
+    shared_weight: int  # those of all ranks that share this batch; `weight` where no others do
+    guide: Tensor | None = None  # [B,T,S], shares of the aligned source positions, where they are known
+
+    @property
+    def rows(self) -> int:
+        return len(self.target_lengths)
+
+    @property
+    def positions(self) -> int:
+        """Source and target positions, padding included."""
+        return self.source.values.numel() + self.target_input.numel()
+
+    @property
+    def filled(self) -> int:
+        """Those that are not padding."""
+        return int(self.source.lengths.sum()) + self.weight
+
+    def to(self, device: torch.device) -> "PairBatch":
+        """The same batch on `device`; lengths stay on the host."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> "PairBatch":
+        """The same batch in pinned memory, from where a copy to a GPU does not wait."""
+        return self._map(Tensor.pin_memory)
+
+    def split(self, parts: int) -> "list[PairBatch]":
+        """The same rows in that many batches, or in as many as there are rows."""
+        return [self] if parts == 1 else [self._rows(at) for at in row_slices(self.rows, parts=parts)]
+
+    def _rows(self, at: slice) -> "PairBatch":
+        lengths = self.target_lengths[at]
+        return PairBatch(
+            source=Padded(self.source.values[at], self.source.lengths[at]),
+            target_input=self.target_input[at],
+            target_output=self.target_output[at],
+            target_lengths=lengths,
+            weight=int(lengths.sum()),
+            shared_weight=self.shared_weight,
+            guide=None if self.guide is None else self.guide[at],
+        )
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "PairBatch":
+        return self._replace(
+            source=self.source._replace(values=function(self.source.values)),
+            target_input=function(self.target_input),
+            target_output=function(self.target_output),
+            guide=None if self.guide is None else function(self.guide),
+        )
+
+
+def pair_widths(store: Store) -> tuple[Widths, Widths]:
+    """The positions that source and target take in a batch, with their marks."""
+    return store.widths("source", marks=1), store.widths("target", marks=1)
+
+
+def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> PairBatch:
+    """The batch that is planned, or one rank's rows of it."""
+    shared_weight = int(store.widths("target", marks=1)[planned.indices].sum())
+    planned = planned.shard(shard)
+    rows, (source_width, target_width) = planned.size
+    source, source_lengths = pad_ids(store["source"], planned.indices, size=(rows, source_width))
+    target, target_lengths = pad_ids(store["target"], planned.indices, size=(rows, target_width))
+    source[np.arange(rows), source_lengths] = EOS  # rows that fill a shape too: attention over nothing would be NaN
+    real = np.arange(len(planned.indices))
+    target_input, target_output = shifted(target, target_lengths, real=real)
+    target_lengths[real] += 1
+    size = (rows, target_width, source_width)
+    shares = guide(store[LINKS], planned.indices, size=size) if LINKS in store else None
+    return PairBatch(
+        source=Padded(torch.from_numpy(source), torch.from_numpy(source_lengths + 1)),
+        target_input=torch.from_numpy(target_input),
+        target_output=torch.from_numpy(target_output),
+        target_lengths=torch.from_numpy(target_lengths),
+        weight=int(target_lengths.sum()),
+        shared_weight=shared_weight,
+        guide=None if shares is None else torch.from_numpy(shares),
+    )
+
+
+def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
+    """What is read, BOS and the ids, and what should be predicted, the ids and EOS; `ids` becomes the latter."""
+    inputs = np.full_like(ids, PAD)
+    inputs[:, 0] = BOS
+    inputs[:, 1:] = ids[:, :-1]
+    ids[real, lengths[real]] = EOS
+    return inputs, ids
+
+
+def pad_ids(column: Column, indices: Array, *, size: tuple[int, int]) -> tuple[Array, Array]:
+    """[B,width] ids with PAD behind them, and [B] lengths; 0 for rows beyond the indices."""
+    values = np.full(size, PAD, dtype=np.int64)
+    lengths = np.zeros(size[0], dtype=np.int64)
+    flat, lengths[: len(indices)] = column.gather(indices)
+    values[np.arange(size[1]) < lengths[:, None]] = flat
+    return values, lengths

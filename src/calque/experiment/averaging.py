@@ -1,0 +1,66 @@
+"""`calque average`: a model folder that is the mean of a run's checkpoints."""
+
+import math
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Literal
+
+from safetensors.torch import save_file
+
+from calque.engine.folder import CONFIDENCE, WEIGHTS, load, write_model_folder
+from calque.errors import FolderError
+from calque.folders import MANIFEST
+from calque.folders.weights import refuse_unfit
+from calque.training.averaging import mean_weights
+from calque.training.checkpoints import load_weights, scheduled_steps
+from calque.training.journal import read_journal
+from calque.training.lock import owner
+from calque.training.progress import rank
+from calque.training.runs import CONFIG, selection_metric
+
+
+def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, output: Path) -> list[int]:
+    """Writes the mean of a run's checkpoints as a model folder; the steps it is of.
+
+    `count` checkpoints, or all there are: the last ones, or those that validated best. What the run's own model knew of
+    its confidence is left out, as it was measured with other weights.
+    """
+    if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
+        raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` made")
+    if owner(run) is not None:
+        raise FolderError(f"{run} is being trained: wait for it or stop it, as checkpoints come and go")
+    folder = run / "checkpoints"
+    there = scheduled_steps(folder)
+    steps = there if of == "last" else _best_first(run, steps=there)[::-1]
+    if not steps or len(steps) < (count or 1):
+        validated = "validated " if of == "best" else ""
+        listed = f", of steps {', '.join(map(str, sorted(steps)))}" if steps else ""
+        raise FolderError(
+            f"{run}: it has {len(steps)} {validated}checkpoints{listed}; {count or 'at least 1'} are needed. "
+            "training.keep says how many stay on disk; training.average_of = 'best' keeps the best ones"
+        )
+    chosen = sorted(steps[-count:] if count else steps)
+    mean = mean_weights([load_weights(folder / f"step-{step}") for step in chosen])
+    refuse_unfit(load(run / "model", device="cpu").model, mean, origin=f"the mean of checkpoints in {folder}")
+
+    def fill(new: Path) -> None:
+        shutil.copytree(run / "model", new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST, CONFIDENCE))
+        save_file(mean, new / WEIGHTS)
+        card = (new / "README.md").read_text(encoding="utf-8")
+        steps = f"\nThe weights are the mean of the checkpoints of steps {', '.join(map(str, chosen))}.\n"
+        (new / "README.md").write_text(card + steps, encoding="utf-8")
+
+    write_model_folder(output, fill=fill)
+    return chosen
+
+
+def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
+    """Those of the steps that were validated."""
+    metric, kind = selection_metric(run)
+    values = {
+        line["step"]: (kind.worth(line[metric]) if metric in line else -math.inf, line["loss"])
+        for line in read_journal(run / "metrics.jsonl")
+        if line["kind"] == "valid" and "averaged" not in line and line["step"] in steps
+    }
+    return sorted(values, key=lambda step: rank(values[step][0], loss=values[step][1], step=step))

@@ -1,0 +1,124 @@
+"""Judges: how a run's models are measured on held-out data, one for each task."""
+
+import json
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from torch import nn
+
+from calque.data.batching import BatchConfig
+from calque.data.store import Store
+from calque.engine import Translator
+from calque.engine.folder import CONFIDENCE
+from calque.evaluation.confidence import calibrate
+from calque.evaluation.metrics import bleu, chrf, exact_match, ter
+from calque.objectives.cross_entropy import mean_loss
+from calque.search.settings import SearchConfig
+from calque.tasks.interfaces import Judgement, Metric, StoppedError
+
+LOWER, HIGHER = Metric("lower"), Metric("higher")
+
+TRANSLATION_METRICS: Mapping[str, Metric] = {
+    "loss": LOWER,
+    "perplexity": LOWER,
+    "bleu": Metric("higher", chance=1.0),  # below, a word here and there
+    "chrf": HIGHER,
+    "exact_match": HIGHER,
+    "ter": LOWER,
+}
+
+
+class HeldOutPairs(NamedTuple):
+    """Held-out pairs, as ids and as text."""
+
+    store: Store
+    sources: Sequence[str]
+    references: Sequence[str]
+
+
+class TranslationJudge:
+    """Loss with every token given, then translations with none given, searched greedily."""
+
+    metrics = TRANSLATION_METRICS
+    selects = "bleu"
+
+    def __init__(self, translator: Translator, held_out: HeldOutPairs, *, batch: BatchConfig, metric: str) -> None:
+        self.translator = translator
+        self.held_out = held_out
+        self.batch = batch
+        self.metric = metric  # that selects; TER takes long, and is measured for nothing else
+
+    @property
+    def reports(self) -> tuple[str, ...]:
+        names = ("loss", "perplexity", "bleu", "chrf", "exact_match", "length")
+        return (*names, "ter") if self.metric == "ter" else names
+
+    @property
+    def positions(self) -> int:
+        return max(self.batch.budget, self.translator.search.batch_tokens)
+
+    def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
+        assert model is self.translator.model
+        watch = self.translator.model.encoder.register_forward_pre_hook(_stop_where(stop))  # once per batch
+        try:
+            return self._judge(parts)
+        finally:
+            watch.remove()
+
+    def _judge(self, parts: int) -> Judgement:
+        references = self.held_out.references
+        greedy = _greedy(self.translator.search, parts=parts)
+        candidates = [
+            translation.candidates[0] for translation in self.translator.stream(self.held_out.sources, search=greedy)
+        ]
+        translations = [candidate.text for candidate in candidates]
+        per_piece = [candidate.log_prob / max(candidate.pieces, 1) for candidate in candidates]
+        confidence = calibrate(per_piece, translations, references)
+        batch = self.batch.model_copy(update={"tokens": max(2, self.batch.budget // parts)})
+        loss = mean_loss(self.translator.model, self.held_out.store, batch=batch)
+        values = {
+            "loss": loss,
+            "perplexity": perplexity(loss),
+            "bleu": bleu(translations, references),
+            "chrf": chrf(translations, references),
+            "exact_match": exact_match(translations, references).value,
+            "length": sum(map(len, translations)) / max(1, sum(map(len, references))),
+        }
+        if self.metric == "ter":
+            values["ter"] = ter(translations, references)
+        artefacts = {} if confidence is None else {CONFIDENCE: json.dumps(confidence._asdict()).encode("ascii")}
+        return Judgement(values, self._samples(translations), artefacts, self._summary(values))
+
+    def _samples(self, translations: Sequence[str]) -> list[str]:
+        rows = zip(self.held_out.sources, self.held_out.references, translations, strict=True)
+        return [
+            f"source       {source}\nreference    {reference}\ntranslation  {translation}\n"
+            for source, reference, translation in rows
+        ]
+
+    def _summary(self, values: Mapping[str, float]) -> str:
+        names = {"chrf": "chrF", "ter": "TER"}
+        also = f", {names[self.metric]} {values[self.metric]:.1f}" if self.metric in names else ""
+        scores = f"BLEU {values['bleu']:.1f}{also}, exact {values['exact_match']:.1f} %"
+        return f"validation loss {values['loss']:.3f}, {scores}"
+
+
+def perplexity(loss: float) -> float:
+    """The exponential of nats per token."""
+    return math.exp(min(loss, 700.0))
+
+
+def _greedy(search: SearchConfig, *, parts: int) -> SearchConfig:
+    """Greedy search with a search's limits, in batches 1/`parts` as large."""
+    keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
+    limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
+    return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=max(1, search.batch_tokens // parts), **limits)
+
+
+def _stop_where(stop: Callable[[], bool]) -> Callable[[nn.Module, object], None]:
+    def ask(_module: nn.Module, _inputs: object) -> None:
+        if stop():
+            raise StoppedError
+
+    return ask

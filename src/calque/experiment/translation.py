@@ -1,0 +1,167 @@
+"""Translation as an experiment: from its config to a task, a model and a judge."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from calque import __version__
+from calque.config import flat, to_values
+from calque.data.batching import BatchConfig, Bucketed
+from calque.data.pair_batch import pair_widths
+from calque.data.pair_preparation import PairPreparation
+from calque.data.prepare import Prepared
+from calque.data.store import id_counts
+from calque.data.subword_regularisation import refuse_unfit_tokenizers
+from calque.engine import Translator, save_model
+from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge
+from calque.experiment.settings import Experiment
+from calque.experiment.warm_start import refuse_unfit_start, warm_start
+from calque.models.model import Model, Sizes
+from calque.models.transformer import TransformerConfig
+from calque.tasks.interfaces import Judgement, Metric
+from calque.tasks.translation import Translation
+from calque.tensors import weightless
+from calque.text import EOS, UNK, GivenConfig, TextConfig, Tokenizers, load_tokenizers
+from calque.text.splitting import LengthProfile, sentences_in
+from calque.training.auto_settings import Corpus, adam_rate
+from calque.training.job import SaveModel
+from calque.training.update import stream_seed
+
+
+class TranslationAssembly:
+    """Sentence pairs, an encoder-decoder, and a translator that is judged by its translations."""
+
+    metrics: Mapping[str, Metric] = TRANSLATION_METRICS
+    selects = TranslationJudge.selects
+
+    def __init__(self, experiment: Experiment) -> None:
+        self.experiment = experiment
+
+    @property
+    def preparation(self) -> PairPreparation:
+        data = self.experiment.data
+        return PairPreparation(self.experiment.text, data.maximum_length, data.aligned)
+
+    def refuse_unbuildable(self) -> None:
+        experiment, training = self.experiment, self.experiment.training
+        given = experiment.text.load() if isinstance(experiment.text, GivenConfig) else None
+        with weightless():
+            model = Model(experiment.model, sizes=_sizes(given) if given else _largest_sizes(experiment.text))
+        refuse_uncomputable(model, training)
+        if given is not None:
+            refuse_unfit_tokenizers(training.subwords, given)
+        if training.warm_start is not None:
+            refuse_unfit_start(model, given, config=experiment.model, path=training.warm_start)
+
+    def build(self, prepared: Prepared) -> Model:
+        sizes = _sizes(load_tokenizers(prepared.vocabularies))
+        torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
+        model = Model(self.experiment.model, sizes=sizes)
+        if self.experiment.training.precision == "float64":
+            model = model.double()
+        if self.experiment.model.output.kind != "full":
+            counts = id_counts(prepared.train, column="target", size=sizes.target, end=EOS, unknown=UNK)
+            model.output.learn_frequencies(torch.from_numpy(counts))
+        return model
+
+    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
+        assert isinstance(model, Model)
+        return warm_start(model, load_tokenizers(prepared.vocabularies), config=self.experiment.model, path=path)
+
+    def task(self, prepared: Prepared) -> Translation:
+        training = self.experiment.training
+        return Translation(
+            training.objective,
+            smoothing=training.label_smoothing,
+            tokenizers=load_tokenizers(prepared.vocabularies),
+            subwords=training.subwords,
+        )
+
+    def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> TranslationJudge:
+        training, texts = self.experiment.training, prepared.valid_text
+        held_out = HeldOutPairs(prepared.valid, [row[0] for row in texts], [row[1] for row in texts])
+        batch = training.batch.model_copy(update={"tokens": max(2, training.batch.budget // ranks)})
+        return TranslationJudge(self._translator(model, prepared), held_out, batch=batch, metric=training.metric)
+
+    def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
+        profile = _length_profile(prepared, [row[0] for row in prepared.valid_text])
+        card = self._card(prepared, parameters=parameters)
+
+        def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
+            translator = self._translator(model, prepared)
+            translator.length_profile = profile
+            save_model(path, translator, card=card, artefacts=judgement.artefacts)
+
+        return save
+
+    def corpus(self, prepared: Prepared) -> Corpus:
+        store, seed, decoder = prepared.train, self.experiment.seed, self.experiment.model.decoder
+        widths = pair_widths(store)
+
+        def order(config: BatchConfig) -> Bucketed:
+            return Bucketed(widths, spans=store.spans, config=config, seed=seed)
+
+        rate = adam_rate(transformer=isinstance(decoder, TransformerConfig), width=decoder.width)
+        positions = sum(axis.total() for axis in widths)
+        return Corpus(len(store), positions, weight=widths[1].total(), order=order, rate=rate)
+
+    def describe(self, prepared: Prepared) -> list[str]:
+        tokenizers = load_tokenizers(prepared.vocabularies)
+        pieces = f"{len(tokenizers.source.vocabulary):,}"
+        if not tokenizers.joint:
+            pieces = f"{pieces} source and {len(tokenizers.target.vocabulary):,} target"
+        return [f"text: {pieces} pieces"]
+
+    def remarks(self) -> list[str]:
+        if self.experiment.training.objective.method.kind == "r-drop" and not self._is_disturbed():
+            return ["r-drop: nothing is dropped, so both readings are the same: twice the work of cross-entropy"]
+        return []
+
+    def _translator(self, model: nn.Module, prepared: Prepared) -> Translator:
+        assert isinstance(model, Model)
+        tokenizers = load_tokenizers(prepared.vocabularies)
+        return Translator(model, tokenizers, config=self.experiment.model, search=self.experiment.search)
+
+    def _is_disturbed(self) -> bool:
+        """Whether a sentence that is read twice is read differently."""
+        words = self.experiment.training.objective.word_dropout
+        settings = flat(to_values(self.experiment.model))
+        return any(
+            [words.source, words.target, *(value for key, value in settings if key.endswith(("dropout", "noise")))]
+        )
+
+    def _card(self, prepared: Prepared, *, parameters: int) -> str:
+        encoder, decoder = self.experiment.model.encoder, self.experiment.model.decoder
+        return "\n".join(
+            [
+                "# A translation model",
+                "",
+                f"- encoder: {encoder.kind}, decoder: {decoder.kind}; {parameters:,} parameters",
+                f"- trained on {len(prepared.train):,} pairs with Calque {__version__}, seed {self.experiment.seed}",
+                f"- data fingerprint: {prepared.digest}",
+                "",
+                "Use it: `calque translate FOLDER --input FILE`, or in Python",
+                '`calque.load("FOLDER").translate("...")`. `manifest.json` holds the SHA-256 of every file here.',
+                "",
+            ]
+        )
+
+
+def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
+    """How long sources are; sentences are counted in those held out, as of the others only ids are kept."""
+    return LengthProfile.of(
+        pieces=prepared.valid["source"].lengths.tolist(), sentences=[sentences_in(text) for text in sources]
+    )
+
+
+def _sizes(tokenizers: Tokenizers) -> Sizes:
+    return Sizes(len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint, UNK)
+
+
+def _largest_sizes(text: TextConfig) -> Sizes:
+    """The largest vocabularies that a text section can come to: more pieces than any cutoff where it does not say."""
+    pieces = getattr(text, "vocabulary_size", 1 << 24)  # weightless, they take no room
+    return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

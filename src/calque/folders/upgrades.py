@@ -1,0 +1,52 @@
+"""Formats of earlier versions, and how what they wrote is read today: one function or table per format that changed.
+
+| what | format | changed |
+|---|---|---|
+| store | 2 → 3 | columns by name; `ids` became `values`; lengths no longer count the end mark |
+| model | 1 → 2 | the folder says its task; vocabularies by column |
+
+`tests/formats` holds a folder of each earlier format.
+"""
+
+from typing import Any, NamedTuple
+
+from calque.errors import FolderError
+
+Values = dict[str, Any]
+
+
+class StoreLayout(NamedTuple):
+    """How the files of a store's columns are laid out."""
+
+    values: str  # the suffix of the file with the values
+    counts_end: bool  # whether lengths count an end mark that is not stored
+
+
+STORE_LAYOUTS = {2: StoreLayout("ids", counts_end=True), 3: StoreLayout("values", counts_end=False)}
+
+
+EARLIER_METRICS = {
+    **dict.fromkeys(("loss", "perplexity", "ter"), ("lower", 0.0)),
+    **dict.fromkeys(("chrf", "exact_match"), ("higher", 0.0)),
+    "bleu": ("higher", 1.0),
+}
+"""What is better, and where chance ends, in runs whose run.json does not say so."""
+
+
+def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
+    """What a store was made from, in today's terms: format 3 names the same settings as format 2."""
+    return {**fingerprint, "format": "3"} if fingerprint.get("format") == "2" else fingerprint
+
+
+def upgrade_model(values: Values, *, format: int, origin: str) -> Values:
+    """The config of a model folder of format 1 in today's form; language models of that day are refused."""
+    if format > 1:
+        return values
+    if values.get("model", {}).get("encoder", {}).get("kind") == "none":
+        raise FolderError(
+            f"{origin}: a language model of an earlier version, which attends to an empty source; "
+            "train it again: calque train --text FILE"
+        )
+    sizes = {"source": values.get("source_pieces"), "target": values.get("target_pieces")}
+    rest = {key: value for key, value in values.items() if key not in ("source_pieces", "target_pieces")}
+    return {"task": {"kind": "translation"}, "vocabularies": sizes, **rest}

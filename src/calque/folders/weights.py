@@ -1,0 +1,61 @@
+"""Weights in files and in models; every parameter once, by its first name."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor, nn
+
+from calque.errors import FolderError, first_few
+
+
+def weights_of(model: nn.Module) -> dict[str, Tensor]:
+    """Every parameter once, by its first name, on the CPU."""
+    return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """The weights in a file; those that are not finite numbers are rejected."""
+    try:
+        weights = load_file(path)
+    except SafetensorError as error:
+        raise FolderError(f"{path}: not a safetensors file: {error}") from None
+    broken = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
+    if broken:
+        listed = "\n  ".join(first_few(sorted(broken)))
+        raise FolderError(f"{path}: the training that made it went wrong; not all are finite numbers in\n  {listed}")
+    return weights
+
+
+def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
+    """Puts weights into a model that has exactly these parameters; otherwise says what differs."""
+    refuse_unfit(model, weights, origin=origin)
+    with torch.no_grad():
+        for name, value in model.named_parameters():
+            value.copy_(weights[name])
+    for name, module in model.named_modules():
+        fault = module.fault() if hasattr(module, "fault") else None
+        if fault:
+            raise FolderError(f"{origin}: the weights do not fit the model: {name}.{fault}")
+
+
+def refuse_unfit(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
+    """Raises a FolderError that says where a model's parameters and the weights differ."""
+    expected = dict(model.named_parameters())
+    problems = [f"{name} is missing" for name in expected.keys() - weights.keys()]
+    problems += [f"{name} is unknown" for name in weights.keys() - expected.keys()]
+    problems += [
+        f"{name} has shape {tuple(weights[name].shape)}, expected {tuple(value.shape)}"
+        for name, value in expected.items()
+        if name in weights and weights[name].shape != value.shape
+    ]
+    problems += [
+        f"{name} is of {weights[name].dtype}, expected {value.dtype}"
+        for name, value in expected.items()
+        if name in weights and weights[name].is_floating_point() != value.is_floating_point()
+    ]
+    if problems:
+        listed = "\n  ".join(first_few(sorted(problems)))
+        raise FolderError(f"{origin}: the weights do not fit the model:\n  {listed}")

@@ -1,0 +1,61 @@
+"""Translation: from a source sentence to a target sentence, and every other pair of texts."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from torch import Tensor, nn
+
+from calque.config import Config
+from calque.data.batching import BatchConfig, Bucketed, Planned, Shard
+from calque.data.pair_batch import PairBatch, collate_pairs, pair_widths
+from calque.data.store import ColumnKind, Store
+from calque.data.subword_regularisation import SubwordSampler, SubwordsConfig
+from calque.models.model import Model
+from calque.objectives.objective import Objective, ObjectiveConfig
+from calque.tasks.interfaces import Carry, Loss
+from calque.text import Tokenizers
+
+
+class TranslationConfig(Config):
+    """Pairs of texts: a model reads the source and writes the target."""
+
+    kind: Literal["translation"] = "translation"
+
+
+class Translation:
+    """The task of an encoder-decoder: the objective of sentence pairs, padded by length."""
+
+    reads: Mapping[str, ColumnKind] = {"source": ColumnKind(), "target": ColumnKind()}
+    parts = ("loss",)
+    divisible = True
+
+    def __init__(
+        self, objective: ObjectiveConfig, *, smoothing: float, tokenizers: Tokenizers, subwords: SubwordsConfig
+    ) -> None:
+        self.objective = Objective(objective, smoothing=smoothing, tokenizer=tokenizers.target)
+        self.tokenizers = tokenizers
+        self.subwords = subwords
+        self._sampler: SubwordSampler | None = None
+
+    def order(self, store: Store, *, config: BatchConfig, seed: int) -> Bucketed:
+        """Pairs of similar length; where words are cut anew, which makes them longer, fewer to a batch."""
+        self._sampler = SubwordSampler.of(self.subwords, store=store, tokenizers=self.tokenizers, seed=seed)
+        if self._sampler is not None:
+            tokens = max(2, int(config.budget / self._sampler.growth()))
+            config = config.model_copy(update={"tokens": tokens})
+        return Bucketed(pair_widths(store), spans=store.spans, config=config, seed=seed)
+
+    def collate(self, store: Store, planned: Planned, *, epoch: int, shard: Shard) -> PairBatch:
+        if self._sampler is not None and self._sampler.store is store:
+            return self._sampler.collate(planned, epoch=epoch, shard=shard)
+        return collate_pairs(store, planned=planned, shard=shard)
+
+    def loss(self, model: nn.Module, batch: PairBatch, *, step: int, carry: Carry | None = None) -> Loss:
+        assert isinstance(model, Model)
+        loss = self.objective(model, batch, step=step)
+        return Loss(loss.objective, {"loss": loss.cross_entropy.detach()}, statistics=loss.rewards)
+
+    def follow(self, model: nn.Module, statistics: Tensor) -> None:
+        """The baseline of hard attention follows the rewards of what was drawn."""
+        assert isinstance(model, Model) and model.baseline is not None
+        model.baseline.follow(*statistics)
