@@ -6,6 +6,7 @@ from pydantic import ValidationError
 from tests.laws.models import SIZES, SOURCE, loud, source
 from torch import nn
 
+from calque.layers.recurrent import Recurrence
 from calque.models.recurrent import RecurrentEncoder, RecurrentEncoderConfig
 from calque.tensors import Padded
 
@@ -14,6 +15,7 @@ RANDOM = {
     "noise": {"noise": 0.1, "dropout": 0.0},
     "dropout": {"dropout": 0.5},
     "variational": {"dropout": 0.5, "variational": True},
+    "weights": {"dropout": 0.0, "weight_dropout": 0.5},
 }
 
 
@@ -81,6 +83,36 @@ def test_variational_masks_are_one_a_sentence_on_what_enters_and_on_what_recurs(
         assert recurring.mean().item() == pytest.approx(1, abs=0.3)
         for t in range(2, SOURCE):
             assert torch.equal(y[t], entering * x[t] + recurring * y[t - 1])
+
+
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("cell", ["rnn", "rnn-relu", "lstm", "gru", "gru-original"])
+@torch.no_grad()
+def test_dropped_weights_are_one_mask_a_direction_for_all_sentences(
+    cell: str, layer_norm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder in training is one in evaluation that has only the weights which are kept."""
+    config = RecurrentEncoderConfig(
+        cell=cell, layers=2, width=6, embedding=5, dropout=0.0, weight_dropout=0.4, layer_norm=layer_norm
+    )
+    encoder = loud(RecurrentEncoder(config, vocabulary_size=SIZES.source)).train()
+    masks: dict[Recurrence, torch.Tensor] = {}
+
+    def draw(layer: Recurrence, *, dropout: float) -> torch.Tensor:
+        assert dropout == 0.4 and layer not in masks
+        masks[layer] = real(layer, dropout=dropout)
+        return masks[layer]
+
+    real = Recurrence.weight_mask
+    monkeypatch.setattr(Recurrence, "weight_mask", draw)
+    trained = encoder(source())
+    assert len({tuple(mask.flatten().tolist()) for mask in masks.values()}) == 4, "two layers, each with two directions"
+    for layer, mask in masks.items():
+        layer.kernel.weight_hh_l0.mul_(mask)
+    rested = encoder.eval()(source())
+    for row, size in enumerate(source().lengths.tolist()):
+        torch.testing.assert_close(trained.values[row, :size], rested.values[row, :size], rtol=0, atol=1e-12)
+    torch.testing.assert_close(trained.final, rested.final, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("options", RANDOM)
