@@ -54,7 +54,7 @@ class Recurrence(nn.Module):
         return F.dropout(torch.ones(weight.shape, dtype=weight.dtype, device=weight.device), dropout)
 
     def dropped(self, mask: Tensor) -> Tensor:
-        """M ∘ U, the recurrent weights under a mask (DropConnect: Wan 2013, §3; on U alone: Merity 2018, §2)."""
+        """M ∘ U, the recurrent weights under a mask (DropConnect: Wan 2013; on U alone: Merity 2018, §2)."""
         weight: Tensor = self.kernel.all_weights[0][1]
         return (weight * mask).to(weight.dtype)
 

@@ -161,17 +161,26 @@ class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
 
 
 class WordEmbedding(nn.Module):
-    """A vector a token, dropped out."""
+    """A vector per token, dropped out.
 
-    def __init__(self, vocabulary_size: int, *, width: int, dropout: float) -> None:
+    With `type_dropout`, a call in training also drops whole rows of the matrix, and so all occurrences of a word
+    together (Gal and Ghahramani 2016, §4.2; Merity 2018, §4.3).
+    """
+
+    def __init__(self, vocabulary_size: int, *, width: int, dropout: float, type_dropout: float = 0.0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.dropout = dropout
+        self.type_dropout = type_dropout
         nn.init.uniform_(self.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[N,T,E] from [N,T]."""
-        return F.dropout(F.embedding(tokens, self.weight), self.dropout, self.training)
+        vectors = F.embedding(tokens, self.weight)
+        if self.training and self.type_dropout:
+            types = F.dropout(vectors.new_ones(len(self.weight)), self.type_dropout)  # [V], 1 / (1 − p) or 0
+            vectors = vectors * types[tokens][..., None]
+        return F.dropout(vectors, self.dropout, self.training)
 
 
 def _read(

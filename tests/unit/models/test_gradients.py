@@ -78,6 +78,11 @@ LAYERS = {
     "word embedding": Case(
         partial(WordEmbedding, WORDS, width=WIDTH, dropout=DROPOUT), lambda layer: layer(TOKENS), []
     ),
+    "word embedding, types": Case(
+        partial(WordEmbedding, WORDS, width=WIDTH, dropout=DROPOUT, type_dropout=DROPOUT),
+        lambda layer: layer(TOKENS),
+        [],
+    ),
     "embedding": embedding(Embedding, SIDE, size=SIZE),
     "positioned embedding": embedding(PositionedEmbedding, CONVOLUTIONS),
     "convolutional layer": Case(  # two hypotheses a sentence
