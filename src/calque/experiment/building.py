@@ -157,5 +157,5 @@ def _sizes(tokenizers: Tokenizers) -> Sizes:
 
 def _largest_sizes(text: TextConfig) -> Sizes:
     """What a corpus can make of a text section at the most: more pieces than any cutoff where that is not said."""
-    pieces = getattr(text, "vocabulary_size", 1 << 24)  # weightless, they take no room
+    pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless, they take no room
     return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

@@ -2,11 +2,11 @@
 
 Letters: N rows, T positions, D width.
 
-The paper adds α · L2(m ∘ hₜ) and β · L2(hₜ − hₜ₊₁) to the loss, h being the outputs of the top layer and m their dropout
-mask; its authors' code takes the mean of the squares over all N·T·D elements, or N·(T − 1)·D. Here each token has a term
-of its own, the mean of the squares over the width, to be weighted by α or β and summed over tokens as the cross-entropy
-is. Per token, the first sum is the authors' mean, and the second (T − 1) / T of it, where the first position has nothing
-before it.
+The paper adds α · L2(m ∘ hₜ) and β · L2(hₜ − hₜ₊₁) to the loss, h being the outputs of the top layer and m their
+dropout mask; its authors' code takes the mean of the squares over all N·T·D elements, or N·(T − 1)·D. Here each token
+has a term of its own, the mean of the squares over the width, to be weighted by α or β and summed over tokens as the
+cross-entropy is. Per token, the first sum is the authors' mean; the second is (T − 1) / T of theirs where the first
+position has nothing before it.
 """
 
 import torch

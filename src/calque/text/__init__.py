@@ -12,6 +12,7 @@ from calque.text.given import GivenConfig
 from calque.text.opening import Opened, open_source, open_target
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
+from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
 from calque.text.words import WordsConfig, WordsTokenizer
 
@@ -32,6 +33,8 @@ __all__ = [
     "TextConfig",
     "Tokenizer",
     "Tokenizers",
+    "TokensConfig",
+    "TokensTokenizer",
     "Vocabulary",
     "WordsConfig",
     "WordsTokenizer",

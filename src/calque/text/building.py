@@ -11,10 +11,12 @@ from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.given import GivenConfig
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers
+from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
 
 TextConfig = Annotated[
-    SentencePieceConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig, Field(discriminator="kind")
+    SentencePieceConfig | TokensConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig,
+    Field(discriminator="kind"),
 ]
 Lines = Callable[[], Iterator[str]]
 
@@ -26,7 +28,7 @@ def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs:
             take = config.sample // 2 if config.joint else config.sample
             share = min(1.0, take / max(pairs, 1))
             sides = [spread(lines(), of=pairs, take=take) for lines in (source, target)]
-        case WordsConfig() | CharactersConfig():
+        case TokensConfig() | WordsConfig() | CharactersConfig():
             share = 1.0
             sides = [source(), target()]
         case BytesConfig():
@@ -46,11 +48,13 @@ def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
 
 
 def _train(
-    config: SentencePieceConfig | WordsConfig | CharactersConfig, *, lines: Iterable[str], share: float
+    config: SentencePieceConfig | TokensConfig | WordsConfig | CharactersConfig, *, lines: Iterable[str], share: float
 ) -> Tokenizer:
     match config:
         case SentencePieceConfig():
             return SentencePieceTokenizer.train(config, lines=lines, share=share)
+        case TokensConfig():
+            return TokensTokenizer.train(config, lines=lines)
         case WordsConfig():
             return WordsTokenizer.train(config, lines=lines)
         case CharactersConfig():

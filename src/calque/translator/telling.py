@@ -13,7 +13,7 @@ from calque.evaluation.risk import minimum_risk
 from calque.search.forbidden import Forbidden
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
-from calque.text import UNK, Opened, Tokenizer, Tokenizers, normalise
+from calque.text import UNK, Opened, Tokenizer, Tokenizers
 from calque.translator.answers import Candidate, Detail, Wishes
 from calque.translator.reading import Answer, Reading
 
@@ -102,7 +102,8 @@ class Telling(NamedTuple):
             if token == UNK and theirs:
                 word = theirs[int(looked[place, : len(theirs)].argmax())]
                 before, replaced[place] = replaced[place], dictionary.get(word, word)
-                if self.forbidden is not None and self.forbidden.words.found_in(normalise(self._text(replaced))):
+                text = self.tokenizers.target.normalised(self._text(replaced))
+                if self.forbidden is not None and self.forbidden.words.found_in(text):
                     replaced[place] = before
         return replaced
 

@@ -16,6 +16,7 @@ from calque.text import Opened, Tokenizer, Tokenizers, open_source
 from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
 from calque.translator import Translator
 from calque.translator.beginnings import FIRST, MOST, beginnings
@@ -31,6 +32,7 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
     "unigram": lambda: SentencePieceTokenizer.train(
         SentencePieceConfig(vocabulary_size=400, algorithm="unigram"), lines=LINES
     ),
+    "tokens": lambda: TokensTokenizer.train(TokensConfig(), lines=LINES),
     "words": lambda: WordsTokenizer.train(WordsConfig(), lines=LINES),
     "characters": lambda: CharactersTokenizer.train(CharactersConfig(), lines=LINES),
     "bytes": BytesTokenizer,
