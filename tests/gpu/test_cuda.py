@@ -17,9 +17,10 @@ from torch import nn
 import calque
 from calque.config import read_toml
 from calque.experiment import Run, resume, train
+from calque.layers.recurrent import Recurrence
 from calque.training.journal import read_journal
 from tests.conftest import FAMILIES, learning, still_and, toy_corpus, toy_values
-from tests.laws.models import MODELS, build, source, target
+from tests.laws.models import MODELS, build, loud, source, target
 from tests.unit.training.objects import digests, train_until_killed
 from tests.unit.training.test_update import poison
 
@@ -70,6 +71,28 @@ def test_models_say_and_learn_the_same_as_on_a_cpu(name: str) -> None:
         found[device] = [each.detach().cpu() for each in (output.hidden, losses, *gradients)]
     for one, other in zip(found["cpu"], found[DEVICE], strict=True):
         torch.testing.assert_close(other, one, rtol=1e-8, atol=1e-8)
+
+
+@pytest.mark.parametrize("precision", ["float64", *(() if DEVICE == "cpu" else ("bfloat16",))])
+@pytest.mark.parametrize("cell", ["rnn", "rnn-relu", "lstm", "gru", "gru-original"])
+def test_recurrent_weights_are_dropped_as_on_a_cpu(cell: str, precision: str) -> None:
+    """At once and packed, with gradients; cuDNN has nothing to warn of, as warnings are errors."""
+    layer = loud(Recurrence(cell, input_width=7, width=6)).train()
+    inputs, lengths, mask = torch.randn(3, 5, 7).double(), torch.tensor([5, 1, 3]), layer.weight_mask(dropout=0.4)
+    found = []
+    for device, half in (("cpu", False), (DEVICE, precision == "bfloat16")):
+        there, kept, read = (each.to(device) for each in (copy.deepcopy(layer), mask, inputs))
+        there, kept, read = (each.float() if half else each for each in (there, kept, read))
+        with torch.autocast(device, torch.bfloat16, enabled=half):
+            weight = there.dropped(kept)
+            outputs = [there(read, there.zero_state(3, like=read), weight=weight)[0]]
+            if cell == "lstm":
+                outputs += there.packed(read, lengths, weight=weight)[1]
+        gradients = torch.autograd.grad(sum(each.double().square().sum() for each in outputs), list(there.parameters()))
+        found.append([each.detach().cpu().double() for each in (*outputs, *gradients)])
+    tolerance = 1e-8 if precision == "float64" else 0.05
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(other, one, rtol=0, atol=tolerance * one.abs().max().item())
 
 
 def takes_smoothing(name: str) -> bool:

@@ -222,7 +222,7 @@ def attempt(both: Choice) -> ModelConfig | None:
 
 def test_every_decoder_and_every_setting_is_counted() -> None:
     assert {decoder.model_fields["kind"].default for decoder in DECODERS.values()} == set(kinds(DecoderConfig))
-    in_training = {"dropout", "variational", "noise"}
+    in_training = {"dropout", "variational", "weight_dropout", "noise"}
     sizes = {"width", "embedding"}
     assert set(StackConfig.model_fields) - in_training - sizes == {"cell", "layers", "connection", "layer_norm"}
 

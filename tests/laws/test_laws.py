@@ -24,12 +24,20 @@ def test_law_in_float32(name: str, law: str) -> None:
     LAWS[law](build(name, dtype=torch.float32), tolerance=1e-4)
 
 
+DROPPED = {
+    "variational": {"variational": True, "dropout": 0.4},
+    "weights": {"dropout": 0.0, "weight_dropout": 0.4},
+    "both": {"variational": True, "dropout": 0.4, "weight_dropout": 0.4},
+}
+
+
 @pytest.mark.parametrize("connection", ["none", "dense"])
 @pytest.mark.parametrize("decoder", ["recurrent", "luong", "feeding"])
+@pytest.mark.parametrize("dropped", DROPPED)
 @torch.no_grad()
-def test_chunks_drop_the_same_when_dropout_is_variational(decoder: str, connection: str) -> None:
-    """The chunk law in training mode: the masks are part of the state."""
-    options = {"layers": 2, "width": 6, "embedding": 7, "variational": True, "dropout": 0.4, "connection": connection}
+def test_chunks_drop_the_same_where_masks_are_in_the_state(dropped: str, decoder: str, connection: str) -> None:
+    """The chunk law in training mode."""
+    options = {"layers": 2, "width": 6, "embedding": 7, "connection": connection, **DROPPED[dropped]}
     config = RecurrentDecoderConfig(**options)
     if decoder != "recurrent":
         config = LuongConfig(**options, input_feeding=decoder == "feeding")

@@ -12,7 +12,7 @@ from calque.errors import TextError
 from calque.search.decode import Rules, piece_limits
 from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
-from calque.text import EOS, UNK, NumberedText, Tokenizer, normalise, number_target
+from calque.text import EOS, UNK, NumberedText, Tokenizer, number_target
 from calque.text.scripts import as_bytes, begins_apart, ends_apart, is_unspaced
 
 _SHOWN = 40  # characters of a source in a message
@@ -22,7 +22,7 @@ def forbidden_words(words: Sequence[str], *, target: Tokenizer) -> Forbidden | N
     """Words that no translation has; None for none."""
     if not words:
         return None
-    return Forbidden([normalise(word) for word in words], surfaces=target.surfaces())
+    return Forbidden([target.normalised(word) for word in words], surfaces=target.surfaces())
 
 
 def rules_of(
@@ -45,7 +45,7 @@ def rules_of(
         return found
 
     if forbidden is not None:
-        _refuse_contradictions(requests, forbidden)
+        _refuse_contradictions(requests, forbidden, target=target)
     both = list(zip(requests, sources, strict=True))
     prefixes = [ids(each.prefix, each, source) if each.prefix else [] for each, source in both]
     required = [[ids(phrase, each, source) for phrase in each.required] for each, source in both]
@@ -94,11 +94,11 @@ def _apart(target: Tokenizer, side: Callable[[bytes], bool]) -> Tensor:
     return apart
 
 
-def _refuse_contradictions(requests: Sequence[Request], forbidden: Forbidden) -> None:
+def _refuse_contradictions(requests: Sequence[Request], forbidden: Forbidden, *, target: Tokenizer) -> None:
     """Raises an error for what must be said and must not: no translation could be right."""
     for request in requests:
         for phrase in (request.prefix, *request.required):
-            if word := forbidden.words.found_in(normalise(phrase)):
+            if word := forbidden.words.found_in(target.normalised(phrase)):
                 raise _refused(f"{phrase!r} must be said and {word!r} must not; take one of them off", request)
 
 

@@ -15,7 +15,7 @@ from calque.evaluation.minimum_bayes_risk import minimum_bayes_risk
 from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
-from calque.text import UNK, NumberedText, Tokenizer, Tokenizers, normalise
+from calque.text import UNK, NumberedText, Tokenizer, Tokenizers
 
 Read = Callable[[Sequence[Sequence[int]], Sequence[Sequence[Answer]]], list[list[Reading]]]
 """Answers to each of some sources, read again by who gave them."""
@@ -111,7 +111,8 @@ class Postprocessor(NamedTuple):
             if token == UNK and theirs:
                 word = theirs[int(looked[place, : len(theirs)].argmax())]
                 before, replaced[place] = replaced[place], dictionary.get(word, word)
-                if self.forbidden is not None and self.forbidden.words.found_in(normalise(self._text(replaced))):
+                text = self.tokenizers.target.normalised(self._text(replaced))
+                if self.forbidden is not None and self.forbidden.words.found_in(text):
                     replaced[place] = before
         return replaced
 

@@ -21,8 +21,8 @@ from calque.experiment.settings import Experiment
 from calque.experiment.warm_start import refuse_unfit_start, warm_start
 from calque.models.model import Model, Sizes
 from calque.models.transformer import TransformerConfig
-from calque.tasks.interfaces import Judgement, Metric
-from calque.tasks.translation import Translation
+from calque.objectives.cross_entropy import Translation
+from calque.objectives.interfaces import Judgement, Metric
 from calque.tensors import weightless
 from calque.text import EOS, UNK, GivenConfig, TextConfig, Tokenizers, load_tokenizers
 from calque.text.splitting import LengthProfile, sentences_in
@@ -163,5 +163,5 @@ def _sizes(tokenizers: Tokenizers) -> Sizes:
 
 def _largest_sizes(text: TextConfig) -> Sizes:
     """The largest vocabularies that a text section can come to: more pieces than any cutoff where it does not say."""
-    pieces = getattr(text, "vocabulary_size", 1 << 24)  # weightless, they take no room
+    pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless, they take no room
     return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

@@ -4,12 +4,14 @@ Letters: N rows, T positions, E input width, D width, G gates. A state is (h,) o
 """
 
 from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Literal, assert_never
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 State = tuple[Tensor, ...]
@@ -28,6 +30,7 @@ class Recurrence(nn.Module):
     `forward` calls, except for the original GRU, which has none: it resets before the product (Cho 2014, eq. 8).
     With layer norm, the inputs' and the state's shares of the gates are normalised apart, and so is an LSTM's cell
     before it leaves; an RNN normalises their sum (Ba 2016, §3.1 and supplement). No fused kernel does that.
+    Where a `weight` [G·D,D] is given, it stands for the layer's own recurrent weights: `dropped` makes one.
     """
 
     def __init__(self, cell: CellName, *, input_width: int, width: int, layer_norm: bool = False) -> None:
@@ -45,21 +48,47 @@ class Recurrence(nn.Module):
         """Whether a kernel of PyTorch's computes the layer; none drops what recurs."""
         return self.cell != "gru-original" and not self.norms and keep is None
 
-    def forward(self, inputs: Tensor, state: State, *, keep: Tensor | None = None) -> tuple[Tensor, State]:
+    def weight_mask(self, *, dropout: float) -> Tensor:
+        """[G·D,D] of 1 / (1 − dropout), and 0 with that probability: which recurrent weights a pass keeps."""
+        weight = self.kernel.all_weights[0][1]
+        return F.dropout(torch.ones(weight.shape, dtype=weight.dtype, device=weight.device), dropout)
+
+    def dropped(self, mask: Tensor) -> Tensor:
+        """M ∘ U, the recurrent weights under a mask (DropConnect: Wan 2013; on U alone: Merity 2018, §2)."""
+        weight: Tensor = self.kernel.all_weights[0][1]
+        return (weight * mask).to(weight.dtype)
+
+    def forward(
+        self, inputs: Tensor, state: State, *, keep: Tensor | None = None, weight: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """[N,T,D] outputs and the state after them, from [N,T,E] inputs and a state of [N,D] tensors."""
         if not self.is_fused(keep):
-            return self.unrolled(inputs, state, keep=keep)
+            return self.unrolled(inputs, state, keep=keep, weight=weight)
         first = tuple(part[None].contiguous() for part in state)  # PyTorch has layers first
-        outputs, after = self.kernel(inputs, first if self.cell == "lstm" else first[0])
+        outputs, after = self._with(weight)(inputs, first if self.cell == "lstm" else first[0])
         return outputs, tuple(part[0] for part in (after if self.cell == "lstm" else (after,)))
 
+    def packed(self, inputs: Tensor, lengths: Tensor, *, weight: Tensor | None = None) -> tuple[Tensor, State]:
+        """`forward` of an LSTM from zeros, fused; each row's state is the one after its last position."""
+        assert self.cell == "lstm"
+        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        outputs, final = self._with(weight)(packed)
+        padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.shape[1])
+        return padded, tuple(part[0] for part in final)
+
     def unrolled(
-        self, inputs: Tensor, state: State, *, keep: Tensor | None = None, lengths: Tensor | None = None
+        self,
+        inputs: Tensor,
+        state: State,
+        *,
+        keep: Tensor | None = None,
+        weight: Tensor | None = None,
+        lengths: Tensor | None = None,
     ) -> tuple[Tensor, State]:
         """`forward` step by step; with lengths [N], each row's state is the one after its last position."""
         outputs = []
         for place, projected in enumerate(self.project(inputs).unbind(1)):
-            output, after = self.step(projected, state, keep=keep)
+            output, after = self.step(projected, state, keep=keep, weight=weight)
             if lengths is not None:
                 going = (place < lengths)[:, None]
                 after = tuple(torch.where(going, new, old) for new, old in zip(after, state, strict=True))
@@ -81,7 +110,9 @@ class Recurrence(nn.Module):
         weight, *_ = self.kernel.all_weights[0]
         return partial(F.linear, weight=weight[:, start:])
 
-    def step(self, projected: Tensor, state: State, *, keep: Tensor | None = None) -> tuple[Tensor, State]:
+    def step(
+        self, projected: Tensor, state: State, *, keep: Tensor | None = None, weight: Tensor | None = None
+    ) -> tuple[Tensor, State]:
         """[N,D] output and the next state, from the projected inputs [N,G·D] of one position.
 
         `keep` [N,D] multiplies the hidden state where it enters products (variational dropout: Gal 2016, eq. 7).
@@ -90,33 +121,34 @@ class Recurrence(nn.Module):
         recurring = before if keep is None else before * keep
         match self.cell:
             case "rnn" | "rnn-relu":
-                total = self._norm("total", projected + self._recurrent(recurring))
+                total = self._norm("total", projected + self._recurrent(recurring, weight))
                 hidden = total.tanh() if self.cell == "rnn" else total.relu()
                 return hidden, (hidden,)
             case "lstm":
-                gates = self._norm("inputs", projected) + self._norm("hidden", self._recurrent(recurring))
+                gates = self._norm("inputs", projected) + self._norm("hidden", self._recurrent(recurring, weight))
                 enter, forget, candidate, leave = gates.chunk(4, dim=-1)
                 memory = forget.sigmoid() * state[1] + enter.sigmoid() * candidate.tanh()
                 hidden = leave.sigmoid() * self._norm("cell", memory).tanh()
                 return hidden, (hidden, memory)
             case "gru" | "gru-original":
-                update, candidate = self._update(projected, recurring)
+                update, candidate = self._update(projected, recurring, weight)
                 hidden = update * before + (1 - update) * candidate
                 return hidden, (hidden,)
             case _:
                 assert_never(self.cell)
 
-    def _update(self, projected: Tensor, recurring: Tensor) -> tuple[Tensor, Tensor]:
+    def _update(self, projected: Tensor, recurring: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
         """A GRU's update gate and the state it would have."""
         cut = [2 * self.width, self.width]
         entering, candidate = torch.split(projected, cut, dim=-1)
         if self.cell == "gru":
-            shares, inner = torch.split(self._recurrent(recurring), cut, dim=-1)
+            shares, inner = torch.split(self._recurrent(recurring, weight), cut, dim=-1)
             reset, update = self._gates(entering, shares)
             inner = reset * self._norm("candidate_hidden", inner)
         else:
-            _, weight, *bias = self.kernel.all_weights[0]
-            weights, biases = torch.split(weight, cut), torch.split(bias[1], cut) if bias else (None, None)
+            _, own, *bias = self.kernel.all_weights[0]
+            weights = torch.split(own if weight is None else weight, cut)
+            biases = torch.split(bias[1], cut) if bias else (None, None)
             reset, update = self._gates(entering, F.linear(recurring, weights[0], biases[0]))
             inner = self._norm("candidate_hidden", F.linear(reset * recurring, weights[1], biases[1]))
         return update, (self._norm("candidate_inputs", candidate) + inner).tanh()
@@ -126,10 +158,21 @@ class Recurrence(nn.Module):
         reset, update = (self._norm("inputs", inputs) + self._norm("hidden", hidden)).sigmoid().chunk(2, dim=-1)
         return reset, update
 
-    def _recurrent(self, hidden: Tensor) -> Tensor:
+    def _recurrent(self, hidden: Tensor, weight: Tensor | None) -> Tensor:
         """The hidden state's share of the gates."""
-        _, weight, *bias = self.kernel.all_weights[0]
-        return F.linear(hidden, weight, bias[1] if bias else None)
+        _, own, *bias = self.kernel.all_weights[0]
+        return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
+
+    def _with(self, weight: Tensor | None) -> nn.RNNBase:
+        """The fused kernel; where the recurrent weights are not its own, a copy that reads these.
+
+        Not the bare operation, which torch.compile would take apart step by step; it leaves PyTorch's modules whole.
+        """
+        if weight is None:
+            return self.kernel
+        kernel, (entering, _, *biases) = copy(self.kernel), self.kernel.all_weights[0]
+        kernel._flat_weights = _side_by_side([entering, weight, *biases])  # type: ignore[assignment]
+        return kernel
 
     def _norm(self, name: str, values: Tensor) -> Tensor:
         return self.norms[name](values) if self.norms else values
@@ -147,6 +190,15 @@ def _kernel(cell: CellName, *, input_width: int, width: int, bias: bool) -> nn.R
             return nn.GRU(input_width, width, batch_first=True, bias=bias)
         case _:
             assert_never(cell)
+
+
+def _side_by_side(weights: list[Tensor]) -> list[Tensor]:
+    """The same weights, on a GPU in one piece of memory: cuDNN would copy them itself, and warn each time."""
+    if not weights[0].is_cuda:
+        return weights
+    flat = torch.cat([weight.flatten() for weight in weights])
+    parts = torch.split(flat, [weight.numel() for weight in weights])
+    return [part.view_as(weight) for part, weight in zip(parts, weights, strict=True)]
 
 
 def _norms(cell: CellName, *, width: int) -> dict[str, nn.Module]:

@@ -4,7 +4,7 @@ Letters: N rows, T positions, E input width, D width, L layers, G gates. A state
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import torch
 from pydantic import Field
@@ -32,6 +32,8 @@ class StackConfig(Config):
     """On the embeddings, between layers and on what the decoder gives out."""
     variational: bool = False
     """One mask of dropout for all positions of a sentence, on what recurs too (Gal 2016); slower to train."""
+    weight_dropout: float = Field(default=0.0, ge=0, lt=1)
+    """On the recurrent weights: one mask for all positions and sentences of a batch (DropConnect, Merity 2018)."""
     layer_norm: bool = False
     """Normalise the gates inside each cell (Ba 2016); slower: no fused kernel does it."""
     noise: float = Field(default=0.0, ge=0)
@@ -51,14 +53,25 @@ class Masks(NamedTuple):
     output: Tensor  # [N,D]
 
 
+class WeightMasks(NamedTuple):
+    """DropConnect of one pass: which recurrent weights are kept, scaled up. All rows share them."""
+
+    layers: tuple[Tensor, ...]  # a layer, [G·D,D]
+
+    def select(self, rows: Tensor) -> Self:
+        return self
+
+
 class StackState(NamedTuple):
     """What a stack remembers."""
 
     parts: State  # (h,) or (h, c), each [N,L,D]
     masks: Masks | None = None  # in training with variational dropout
+    weight_masks: WeightMasks | None = None  # in training with dropout of recurrent weights
 
 
 Levels = tuple[State, ...]  # a state of [N,D] tensors a layer
+Weights = tuple[Tensor, ...]  # the recurrent weights of each layer, [G·D,D]
 
 
 class RecurrentStack(nn.Module):
@@ -82,22 +95,16 @@ class RecurrentStack(nn.Module):
         return layer
 
     def start(self, parts: State) -> StackState:
-        """The state that begins with these parts, its masks drawn."""
-        if not (self.training and self.config.variational and self.config.dropout):
-            return StackState(parts)
-        rows = parts[0][:, 0]
-        inputs = tuple(kept(rows, width=each, dropout=self.config.dropout) for each in self.widths)
-        hidden = tuple(kept(rows, width=self.config.width, dropout=self.config.dropout) for _ in self.widths)
-        return StackState(
-            parts, Masks(inputs, hidden, kept(rows, width=self.config.width, dropout=self.config.dropout))
-        )
+        """The state that begins with these parts, its masks drawn: a pass over a batch begins here."""
+        return StackState(parts, self._draw_masks(parts[0][:, 0]), self._draw_weight_masks())
 
     def forward(self, inputs: Tensor, state: StackState) -> tuple[Tensor, StackState]:
         """[N,T,D] outputs of the top layer and the state after them."""
-        levels, after = apart(state.parts), []
+        levels, weights, after = apart(state.parts), self.weights(state), []
         for number, (layer, connection) in enumerate(self._levels()):
             entering = self._drop(inputs, number, state.masks)
-            outputs, final = layer(entering, levels[number], keep=_keep(state.masks, number))
+            weight = weights[number] if weights else None
+            outputs, final = layer(entering, levels[number], keep=_keep(state.masks, number), weight=weight)
             inputs = connection(inputs, self._disturb(outputs))
             after.append(final)
         return inputs, state._replace(parts=together(after))
@@ -116,8 +123,21 @@ class RecurrentStack(nn.Module):
         mask = state.masks.inputs[0][:, start:]
         return lambda inputs: project(inputs * mask)
 
+    def weights(self, state: StackState) -> Weights | None:
+        """The recurrent weights of a pass for `step`, where they are not the layers' own; a loop asks for them once."""
+        if state.weight_masks is None:
+            return None
+        layers = (layer for layer, _ in self._levels())
+        return tuple(layer.dropped(mask) for layer, mask in zip(layers, state.weight_masks.layers, strict=True))
+
     def step(
-        self, entered: Tensor, levels: Levels, *, inputs: Tensor, masks: Masks | None = None
+        self,
+        entered: Tensor,
+        levels: Levels,
+        *,
+        inputs: Tensor,
+        masks: Masks | None = None,
+        weights: Weights | None = None,
     ) -> tuple[Tensor, Levels]:
         """[N,D] output of the top layer and the next states, from what enters the first layer's gates [N,G·D].
 
@@ -126,7 +146,8 @@ class RecurrentStack(nn.Module):
         after = []
         for number, (layer, connection) in enumerate(self._levels()):
             gates = entered if number == 0 else layer.project(self._drop(inputs, number, masks))
-            outputs, final = layer.step(gates, levels[number], keep=_keep(masks, number))
+            weight = weights[number] if weights else None
+            outputs, final = layer.step(gates, levels[number], keep=_keep(masks, number), weight=weight)
             inputs = connection(inputs, self._disturb(outputs))
             after.append(final)
         return inputs, tuple(after)
@@ -136,6 +157,21 @@ class RecurrentStack(nn.Module):
         if state.masks is not None:
             return outputs * state.masks.output[:, None]
         return F.dropout(outputs, self.config.dropout if not self.config.variational else 0.0, self.training)
+
+    def _draw_masks(self, rows: Tensor) -> Masks | None:
+        """Of variational dropout, for rows [N,...]."""
+        width, dropout = self.config.width, self.config.dropout
+        if not (self.training and self.config.variational and dropout):
+            return None
+        inputs = tuple(kept(rows, width=each, dropout=dropout) for each in self.widths)
+        hidden = tuple(kept(rows, width=width, dropout=dropout) for _ in self.widths)
+        return Masks(inputs, hidden, kept(rows, width=width, dropout=dropout))
+
+    def _draw_weight_masks(self) -> WeightMasks | None:
+        dropout = self.config.weight_dropout
+        if not (self.training and dropout):
+            return None
+        return WeightMasks(tuple(layer.weight_mask(dropout=dropout) for layer, _ in self._levels()))
 
     def _levels(self) -> Iterator[tuple[Recurrence, Connection]]:
         for layer, connection in zip(self.layers, self.connections, strict=True):

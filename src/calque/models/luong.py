@@ -93,11 +93,11 @@ class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
         assert feed is not None
         steps: list[tuple[Tensor, Tensor, Attended]] = []
         levels, fed = apart(recurrent.parts), self.stack.entering(recurrent, start=embedded.shape[-1])
-        entered = self.stack.enter(embedded, recurrent).unbind(1)
+        entered, weights = self.stack.enter(embedded, recurrent).unbind(1), self.stack.weights(recurrent)
         for share, word in zip(entered, embedded.unbind(1), strict=True):
             gates = share + fed(feed)
             inputs = torch.cat([word, feed], dim=-1) if self.stack.config.connection == "dense" else word
-            hidden, levels = self.stack.step(gates, levels, inputs=inputs, masks=recurrent.masks)
+            hidden, levels = self.stack.step(gates, levels, inputs=inputs, masks=recurrent.masks, weights=weights)
             found, looked = self.attention(hidden[:, None], looked, context.attention)
             feed = self._attentional(found, hidden[:, None]).squeeze(1)
             steps.append((feed, hidden, found))

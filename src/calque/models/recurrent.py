@@ -12,7 +12,6 @@ import torch
 from pydantic import model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
 from calque.layers.bounds import Width
 from calque.layers.connections import Connection
@@ -89,7 +88,14 @@ class RecurrentEncoder(Encoder):
     def _layer(self, directions: nn.ModuleList, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
         """[B,S,D] outputs and the last states [B,D], both directions side by side."""
         read = [
-            _read(layer, inputs, lengths, backward=place == 1, keep=self._keep(layer, inputs))
+            _read(
+                layer,
+                inputs,
+                lengths,
+                backward=place == 1,
+                keep=self._keep(layer, inputs),
+                weight=self._weight(layer),
+            )
             for place, layer in enumerate(directions)
             if isinstance(layer, Recurrence)
         ]
@@ -104,6 +110,11 @@ class RecurrentEncoder(Encoder):
 
     def _keep(self, layer: Recurrence, inputs: Tensor) -> Tensor | None:
         return kept(inputs, width=layer.width, dropout=self._variational) if self._variational else None
+
+    def _weight(self, layer: Recurrence) -> Tensor | None:
+        """The recurrent weights of this pass, where some are dropped."""
+        dropout = self.config.weight_dropout if self.training else 0.0
+        return layer.dropped(layer.weight_mask(dropout=dropout)) if dropout else None
 
     @property
     def _variational(self) -> float:
@@ -150,21 +161,36 @@ class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
 
 
 class WordEmbedding(nn.Module):
-    """A vector a token, dropped out."""
+    """A vector per token, dropped out.
 
-    def __init__(self, vocabulary_size: int, *, width: int, dropout: float) -> None:
+    With `type_dropout`, a call in training also drops whole rows of the matrix, and so all occurrences of a word
+    together (Gal and Ghahramani 2016, §4.2; Merity 2018, §4.3).
+    """
+
+    def __init__(self, vocabulary_size: int, *, width: int, dropout: float, type_dropout: float = 0.0) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.dropout = dropout
+        self.type_dropout = type_dropout
         nn.init.uniform_(self.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[N,T,E] from [N,T]."""
-        return F.dropout(F.embedding(tokens, self.weight), self.dropout, self.training)
+        vectors = F.embedding(tokens, self.weight)
+        if self.training and self.type_dropout:
+            types = F.dropout(vectors.new_ones(len(self.weight)), self.type_dropout)  # [V], 1 / (1 − p) or 0
+            vectors = vectors * types[tokens][..., None]
+        return F.dropout(vectors, self.dropout, self.training)
 
 
 def _read(
-    layer: Recurrence, inputs: Tensor, lengths: Tensor, *, backward: bool, keep: Tensor | None
+    layer: Recurrence,
+    inputs: Tensor,
+    lengths: Tensor,
+    *,
+    backward: bool,
+    keep: Tensor | None,
+    weight: Tensor | None,
 ) -> tuple[Tensor, State]:
     """[B,S,D] outputs in source order, and the state after the last token read (the first one, when backward).
 
@@ -175,17 +201,10 @@ def _read(
     ordered = reverse_within(inputs, lengths_here) if backward else inputs
     zero = layer.zero_state(inputs.shape[0], like=inputs)
     if not layer.is_fused(keep):
-        outputs, final = layer.unrolled(ordered, zero, keep=keep, lengths=lengths_here)
+        outputs, final = layer.unrolled(ordered, zero, keep=keep, weight=weight, lengths=lengths_here)
     elif layer.cell == "lstm":  # outputs hold h alone; the cell at each row's end comes from the packed kernel
-        outputs, final = _packed(layer, ordered, lengths)
+        outputs, final = layer.packed(ordered, lengths, weight=weight)
     else:
-        outputs, _ = layer(ordered, zero)
+        outputs, _ = layer(ordered, zero, weight=weight)
         final = (at_last(outputs, lengths_here),)
     return (reverse_within(outputs, lengths_here) if backward else outputs), final
-
-
-def _packed(layer: Recurrence, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, tuple[Tensor, ...]]:
-    packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
-    outputs, final = layer.kernel(packed)
-    padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.shape[1])
-    return padded, tuple(part[0] for part in final)

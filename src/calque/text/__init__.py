@@ -10,6 +10,7 @@ from calque.text.copy_ids import NumberedText, number_source, number_target
 from calque.text.folder import load_tokenizers, save_tokenizers
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
+from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.training import GivenConfig, TextConfig, train_tokenizers
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
 from calque.text.words import WordsConfig, WordsTokenizer
@@ -31,6 +32,8 @@ __all__ = [
     "TextConfig",
     "Tokenizer",
     "Tokenizers",
+    "TokensConfig",
+    "TokensTokenizer",
     "Vocabulary",
     "WordsConfig",
     "WordsTokenizer",

@@ -18,18 +18,20 @@ from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersTokenizer
 from calque.text.sentencepiece import SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers
+from calque.text.tokens import TokensTokenizer
 from calque.text.words import WordsTokenizer
 
 FORMAT = 1
 DESCRIPTION = "tokenizer.json"
 _KINDS: dict[str, type[Tokenizer]] = {
-    kind.kind: kind for kind in (SentencePieceTokenizer, WordsTokenizer, CharactersTokenizer, BytesTokenizer)
+    kind.kind: kind
+    for kind in (SentencePieceTokenizer, TokensTokenizer, WordsTokenizer, CharactersTokenizer, BytesTokenizer)
 }
 
 
 class _Description(Config):
     format: int
-    kind: Literal["sentencepiece", "words", "characters", "bytes"]
+    kind: Literal["sentencepiece", "tokens", "words", "characters", "bytes"]
     joint: bool
     files: dict[str, str]
 

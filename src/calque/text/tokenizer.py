@@ -15,7 +15,12 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def normalise(text: str) -> str:
-    """The text in Unicode's NFC; text with a lone surrogate, which no file can hold, is refused."""
+    """The text in Unicode's NFC; text with a lone surrogate is refused."""
+    return text if text.isascii() else normalize("NFC", refuse_surrogates(text))
+
+
+def refuse_surrogates(text: str) -> str:
+    """The text as it is; a TextError where it has a lone surrogate, which no file can hold."""
     if text.isascii():
         return text
     if found := _SURROGATE.search(text):
@@ -23,11 +28,14 @@ def normalise(text: str) -> str:
             f"character {found.start() + 1} is half a character (the lone surrogate U+{ord(found[0]):04X}), "
             "which is not Unicode text; read the text as UTF-8 and choose what to do with its errors"
         )
-    return normalize("NFC", text)
+    return text
 
 
 class Tokenizer(ABC):
-    """Cuts text into the pieces of a vocabulary.   Law: detokenise(tokenise(s)) == NFC(s); words keep single spaces."""
+    """Cuts text into the pieces of a vocabulary.   Law: detokenise(tokenise(s)) == normalised(s).
+
+    Words and tokens keep single spaces.
+    """
 
     kind: ClassVar[str]
     suffix: ClassVar[str] = "vocabulary"
@@ -35,9 +43,13 @@ class Tokenizer(ABC):
     """Whether every text has only pieces of the vocabulary."""
     vocabulary: Vocabulary
 
+    def normalised(self, text: str) -> str:
+        """The text as it is read, in NFC unless said otherwise; text with a lone surrogate is refused."""
+        return normalise(text)
+
     @abstractmethod
     def tokenise(self, text: str) -> list[str]:
-        """The pieces of the text's NFC."""
+        """The pieces of the text as it is read."""
 
     @abstractmethod
     def detokenise(self, pieces: Sequence[str]) -> str:
@@ -81,7 +93,7 @@ class Tokenizer(ABC):
 
     def unknown_characters(self, text: str) -> Counter[str]:
         """How often each character occurs that no piece has: lost, or spelled in bytes where there is byte fallback."""
-        characters = normalise(text)
+        characters = self.normalised(text)
         unknown = {character for character in set(characters) if not self.represents(character)}
         return Counter(character for character in characters if character in unknown) if unknown else Counter()
 

@@ -14,6 +14,7 @@ from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.folder import DESCRIPTION, load_tokenizers
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers
+from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
 
 
@@ -42,7 +43,8 @@ class GivenConfig(Config):
 
 
 TextConfig = Annotated[
-    SentencePieceConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig, Field(discriminator="kind")
+    SentencePieceConfig | TokensConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig,
+    Field(discriminator="kind"),
 ]
 
 
@@ -56,7 +58,7 @@ def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs:
             take = config.sample // 2 if config.joint else config.sample
             share = min(1.0, take / max(pairs, 1))
             sides = [spread(lines(), of=pairs, take=take) for lines in (source, target)]
-        case WordsConfig() | CharactersConfig():
+        case TokensConfig() | WordsConfig() | CharactersConfig():
             share = 1.0
             sides = [source(), target()]
         case BytesConfig():
@@ -76,11 +78,13 @@ def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
 
 
 def _train(
-    config: SentencePieceConfig | WordsConfig | CharactersConfig, *, lines: Iterable[str], share: float
+    config: SentencePieceConfig | TokensConfig | WordsConfig | CharactersConfig, *, lines: Iterable[str], share: float
 ) -> Tokenizer:
     match config:
         case SentencePieceConfig():
             return SentencePieceTokenizer.train(config, lines=lines, share=share)
+        case TokensConfig():
+            return TokensTokenizer.train(config, lines=lines)
         case WordsConfig():
             return WordsTokenizer.train(config, lines=lines)
         case CharactersConfig():

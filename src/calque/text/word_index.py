@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from calque.text.scripts import as_bytes
-from calque.text.tokenizer import Tokenizer, normalise
+from calque.text.tokenizer import Tokenizer
 
 
 def words_of_pieces(tokenizer: Tokenizer, text: str) -> list[int]:
     """The number of each piece's word, counted from 0; a piece that is a space belongs to the word behind it."""
-    words = normalise(text).split()
+    words = tokenizer.normalised(text).split()
     pieces = tokenizer.tokenise(text)
     sizes = [len(b"".join(as_bytes(tokenizer.surface(piece)).split())) for piece in pieces]
     ends = list(accumulate(len(word.encode()) for word in words))

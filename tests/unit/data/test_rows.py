@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from calque.data.pairs import Pair, Tally, parse, refuse
 from hypothesis import given
 from hypothesis import strategies as st
 
 from calque.data import corpora
 from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TsvConfig, read_blocks
 from calque.data.lines import Invalid
-from calque.data.pairs import Pair, Tally, parse, refuse
 from calque.errors import DataError
 
 LIMIT = 1000

@@ -23,11 +23,13 @@ from calque.text import UNK, Tokenizer, Tokenizers
 from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
 
 LINES = ["a cat sat in the tree", "the house is a zip away", "cats and trees run", "evil, ran the cat"] * 30
 TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
     "bpe": lambda: SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=300), lines=LINES),
+    "tokens": lambda: TokensTokenizer.train(TokensConfig(), lines=LINES),
     "words": lambda: WordsTokenizer.train(WordsConfig(), lines=LINES),
     "characters": lambda: CharactersTokenizer.train(CharactersConfig(), lines=LINES),
     "bytes": BytesTokenizer,

@@ -18,6 +18,7 @@ from calque.text import NumberedText, Tokenizer, Tokenizers, number_source
 from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
+from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
 
 LINES = [
@@ -31,6 +32,7 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
     "unigram": lambda: SentencePieceTokenizer.train(
         SentencePieceConfig(vocabulary_size=400, algorithm="unigram"), lines=LINES
     ),
+    "tokens": lambda: TokensTokenizer.train(TokensConfig(), lines=LINES),
     "words": lambda: WordsTokenizer.train(WordsConfig(), lines=LINES),
     "characters": lambda: CharactersTokenizer.train(CharactersConfig(), lines=LINES),
     "bytes": BytesTokenizer,

@@ -232,9 +232,10 @@ def stack(options: dict[str, Any]) -> Case:
 
     def call(layer: RecurrentStack, inputs: Tensor, *parts: Tensor) -> Any:
         state, outputs = layer.start(parts), []
-        levels, rest = apart(state.parts), layer.entering(state, start=2)
+        levels, rest, weights = apart(state.parts), layer.entering(state, start=2), layer.weights(state)
         for entered, word in zip(layer.enter(inputs[..., :2], state).unbind(1), inputs.unbind(1), strict=True):
-            output, levels = layer.step(entered + rest(word[:, 2:]), levels, inputs=word, masks=state.masks)
+            gates = entered + rest(word[:, 2:])
+            output, levels = layer.step(gates, levels, inputs=word, masks=state.masks, weights=weights)
             outputs.append(output)
         return layer.leave(torch.stack(outputs, dim=1), state), levels, layer(inputs, state)
 
@@ -259,7 +260,15 @@ def decoder_block(mixer: str, **options: Any) -> Case:
     return Case(lambda: DecoderBlock(shape(**options), memory_width=3, mixer=mixer), call, [WHOLE, (ROWS, SIZE, 3)])
 
 
-STACKS = pairwise({"cell": CELLS, "connection": CONNECTIONS, "layer_norm": [False, True], "variational": [False, True]})
+STACKS = pairwise(
+    {
+        "cell": CELLS,
+        "connection": CONNECTIONS,
+        "layer_norm": [False, True],
+        "variational": [False, True],
+        "weight_dropout": [0.0, DROPOUT],
+    }
+)
 MADE = {
     **{f"stack {name(options)}": stack(options) for options in STACKS},
     "encoder block": encoder_block(),

@@ -78,6 +78,11 @@ LAYERS = {
     "word embedding": Case(
         partial(WordEmbedding, WORDS, width=WIDTH, dropout=DROPOUT), lambda layer: layer(TOKENS), []
     ),
+    "word embedding, types": Case(
+        partial(WordEmbedding, WORDS, width=WIDTH, dropout=DROPOUT, type_dropout=DROPOUT),
+        lambda layer: layer(TOKENS),
+        [],
+    ),
     "embedding": embedding(Embedding, SIDE, size=SIZE),
     "positioned embedding": embedding(PositionedEmbedding, CONVOLUTIONS),
     "convolutional layer": Case(  # two hypotheses a sentence
@@ -123,6 +128,7 @@ READ = pairwise(
         "reverse": [False, True],
         "variational": [False, True],
         "layer_norm": [False, True],
+        "weight_dropout": [0.0, DROPOUT],
     }
 )
 TRANSFORMED = {
@@ -139,6 +145,8 @@ SIDES = {
     **{f"encoder {key}": encoder(TransformerEncoderConfig(**HEADS, **each)) for key, each in TRANSFORMED.items()},
     "decoder recurrent": decoder(RecurrentDecoderConfig(**STACK)),
     "decoder recurrent, variational": decoder(RecurrentDecoderConfig(variational=True, bridge="tanh", **STACK)),
+    "decoder recurrent, weights": decoder(RecurrentDecoderConfig(weight_dropout=DROPOUT, **STACK)),
+    "decoder luong, weights": decoder(LuongConfig(weight_dropout=DROPOUT, **STACK)),
     "decoder cho": decoder(ChoConfig(readout=3, **RECURRENT)),
     "decoder luong": decoder(LuongConfig(copies=True, variational=True, connection="dense", **STACK)),
     "decoder luong, not fed": decoder(LuongConfig(cell="gru", input_feeding=False, layer_norm=True, **STACK)),

@@ -6,7 +6,8 @@ from pydantic import ValidationError
 from tests.laws.models import SIZES, SOURCE, loud, source
 from torch import nn
 
-from calque.models.recurrent import RecurrentEncoder, RecurrentEncoderConfig
+from calque.layers.recurrent import Recurrence
+from calque.models.recurrent import RecurrentEncoder, RecurrentEncoderConfig, WordEmbedding
 from calque.tensors import Padded
 
 ROWS = 60
@@ -14,6 +15,7 @@ RANDOM = {
     "noise": {"noise": 0.1, "dropout": 0.0},
     "dropout": {"dropout": 0.5},
     "variational": {"dropout": 0.5, "variational": True},
+    "weights": {"dropout": 0.0, "weight_dropout": 0.5},
 }
 
 
@@ -83,6 +85,36 @@ def test_variational_masks_are_one_a_sentence_on_what_enters_and_on_what_recurs(
             assert torch.equal(y[t], entering * x[t] + recurring * y[t - 1])
 
 
+@pytest.mark.parametrize("layer_norm", [False, True])
+@pytest.mark.parametrize("cell", ["rnn", "rnn-relu", "lstm", "gru", "gru-original"])
+@torch.no_grad()
+def test_dropped_weights_are_one_mask_a_direction_for_all_sentences(
+    cell: str, layer_norm: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An encoder in training is one in evaluation that has only the weights which are kept."""
+    config = RecurrentEncoderConfig(
+        cell=cell, layers=2, width=6, embedding=5, dropout=0.0, weight_dropout=0.4, layer_norm=layer_norm
+    )
+    encoder = loud(RecurrentEncoder(config, vocabulary_size=SIZES.source)).train()
+    masks: dict[Recurrence, torch.Tensor] = {}
+
+    def draw(layer: Recurrence, *, dropout: float) -> torch.Tensor:
+        assert dropout == 0.4 and layer not in masks
+        masks[layer] = real(layer, dropout=dropout)
+        return masks[layer]
+
+    real = Recurrence.weight_mask
+    monkeypatch.setattr(Recurrence, "weight_mask", draw)
+    trained = encoder(source())
+    assert len({tuple(mask.flatten().tolist()) for mask in masks.values()}) == 4, "two layers, each with two directions"
+    for layer, mask in masks.items():
+        layer.kernel.weight_hh_l0.mul_(mask)
+    rested = encoder.eval()(source())
+    for row, size in enumerate(source().lengths.tolist()):
+        torch.testing.assert_close(trained.values[row, :size], rested.values[row, :size], rtol=0, atol=1e-12)
+    torch.testing.assert_close(trained.final, rested.final, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("options", RANDOM)
 @torch.no_grad()
 def test_what_is_random_in_training_rests_in_evaluation(options: str) -> None:
@@ -94,6 +126,42 @@ def test_what_is_random_in_training_rests_in_evaluation(options: str) -> None:
     rested, trained = encoder(source()), encoder.train()(source())
     assert torch.equal(rested.values, still.values) and all(map(torch.equal, rested.final, still.final))
     assert not torch.allclose(trained.values, still.values)
+
+
+# --- Embeddings ---
+
+
+def test_all_occurrences_of_a_word_are_dropped_together() -> None:
+    """As a mask on the rows of the whole matrix drops them, with its gradient; the rest is scaled up."""
+    embedding = loud(WordEmbedding(50, width=6, dropout=0.0, type_dropout=0.4)).train()
+    tokens = torch.randint(50, (8, 30))
+    vectors = embedding(tokens)
+    kept = torch.ones(50, dtype=torch.float64).index_fill(0, tokens[(vectors == 0).all(-1)], 0) / 0.6
+    matrix = embedding.weight.detach().clone().requires_grad_()
+    expected = (kept[:, None] * matrix)[tokens]
+    torch.testing.assert_close(vectors, expected, rtol=1e-12, atol=0)
+    (gradient,) = torch.autograd.grad(vectors.square().sum(), embedding.weight)
+    torch.testing.assert_close(gradient, torch.autograd.grad(expected.square().sum(), matrix)[0], rtol=1e-12, atol=0)
+    assert not torch.equal(embedding(tokens), vectors), "another call draws other words"
+
+
+@torch.no_grad()
+def test_the_share_of_words_asked_for_is_dropped_in_training_only() -> None:
+    embedding = loud(WordEmbedding(20_000, width=1, dropout=0.0, type_dropout=0.1))
+    tokens = torch.arange(20_000)[None]
+    assert torch.equal(embedding(tokens)[0], embedding.weight)
+    dropped = embedding.train()(tokens)[0]
+    assert (dropped == 0).double().mean().item() == pytest.approx(0.1, abs=0.01)
+    assert (dropped / embedding.weight).mean().item() == pytest.approx(1, abs=0.01)
+
+
+@torch.no_grad()
+def test_nothing_is_drawn_where_no_words_are_dropped() -> None:
+    embedding, tokens = loud(WordEmbedding(5, width=3, dropout=0.5)).train(), torch.tensor([[1, 4, 1]])
+    torch.manual_seed(7)
+    vectors = embedding(tokens)
+    torch.manual_seed(7)
+    assert torch.equal(vectors, torch.nn.functional.dropout(embedding.weight[tokens], 0.5))
 
 
 def test_two_directions_need_an_even_width() -> None:

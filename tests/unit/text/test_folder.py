@@ -9,16 +9,19 @@ from calque.text import (
     CharactersConfig,
     SentencePieceConfig,
     Tokenizers,
+    TokensConfig,
     WordsConfig,
     load_tokenizers,
     save_tokenizers,
     train_tokenizers,
 )
 
-LINES = ["the cat sat\u2028", "größer, \x85 \u2581 als ␛", "a\tb\r", "你好 👩‍👩‍👧"]
+LINES = ["the cat sat\u2028", "<unk> <s>", "größer, \x85 \u2581 als ␛", "a\tb\r", "你好 👩‍👩‍👧"]
 CONFIGS = [
     SentencePieceConfig(),
     SentencePieceConfig(algorithm="unigram", joint=False),
+    TokensConfig(),
+    TokensConfig(joint=True, vocabulary_size=9),
     WordsConfig(),
     WordsConfig(joint=True),
     CharactersConfig(),
@@ -63,6 +66,7 @@ def test_the_names_of_the_files(tmp_path):
     for config, names in [
         (SentencePieceConfig(), ["joint.model"]),
         (SentencePieceConfig(joint=False), ["source.model", "target.model"]),
+        (TokensConfig(joint=True), ["joint.vocabulary"]),
         (WordsConfig(), ["source.vocabulary", "target.vocabulary"]),
     ]:
         folder = tmp_path / f"{config.kind}-{config.joint}"

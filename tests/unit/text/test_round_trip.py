@@ -18,6 +18,7 @@ from calque.text import (
     SentencePieceConfig,
     TextConfig,
     Tokenizer,
+    TokensConfig,
     WordsConfig,
     train_tokenizers,
 )
@@ -161,8 +162,22 @@ def test_words_spell_the_text_up_to_runs_of_spaces(corpus: str, text: str) -> No
     assert not any(" " in piece or piece in ("", "<pad>", "<s>", "</s>", "<unk>") for piece in pieces)
 
 
+@pytest.mark.parametrize("corpus", CORPORA)
+@given(text=texts)
+@example("the <unk> of N <s> 's ␛<s> ␛␛</s> ␛ <pad>")
+@example("a\xa0b\u2028c\x85d")
+@settings(deadline=None)
+def test_tokens_spell_the_text_up_to_white_space(corpus: str, text: str) -> None:
+    tokens = learn(TokensConfig(), CORPORA[corpus])
+    pieces = tokens.tokenise(text)
+    assert tokens.detokenise(pieces) == " ".join(text.split())
+    assert not any(piece in ("", "<pad>", "<s>", "</s>") or len(piece.split()) > 1 for piece in pieces)
+    known = learn(TokensConfig(), [text, "a"])
+    assert known.decode(known.encode(text)) == " ".join(text.split())
+
+
 def everyone() -> list[TextConfig]:
-    return [*EXACT.values(), WordsConfig()]
+    return [*EXACT.values(), TokensConfig(), WordsConfig()]
 
 
 def test_every_kind_is_tested() -> None:

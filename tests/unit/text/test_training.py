@@ -7,7 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calque.errors import TextError
-from calque.text import BytesConfig, CharactersConfig, SentencePieceConfig, Tokenizers, WordsConfig, train_tokenizers
+from calque.text import (
+    BytesConfig,
+    CharactersConfig,
+    SentencePieceConfig,
+    Tokenizers,
+    TokensConfig,
+    WordsConfig,
+    train_tokenizers,
+)
 from calque.text.training import spread
 
 SOURCE = ["der Hund", "die Katze sitzt", "ein Haus"]
@@ -27,14 +35,18 @@ def test_a_sample_is_spread_evenly(of, take):
     assert max(gaps) - min(gaps) <= 1
 
 
-@pytest.mark.parametrize("config", [SentencePieceConfig(), WordsConfig(joint=True), CharactersConfig(joint=True)])
+@pytest.mark.parametrize(
+    "config", [SentencePieceConfig(), *(kind(joint=True) for kind in (TokensConfig, WordsConfig, CharactersConfig))]
+)
 def test_joint_is_one_object_that_knows_both_sides(config):
     tokenizers = learn(config)
     assert tokenizers.joint and tokenizers.source is tokenizers.target
     assert not tokenizers.source.unknown_characters("".join(SOURCE + TARGET))
 
 
-@pytest.mark.parametrize("config", [SentencePieceConfig(joint=False), WordsConfig(), CharactersConfig()])
+@pytest.mark.parametrize(
+    "config", [SentencePieceConfig(joint=False), TokensConfig(), WordsConfig(), CharactersConfig()]
+)
 def test_separate_sides_know_their_own(config):
     tokenizers = learn(config)
     assert not tokenizers.joint
@@ -62,7 +74,7 @@ def test_learning_uses_no_more_than_the_sample(joint, lines, monkeypatch):
     assert seen[0][1] == f"s {1000 // lines}"
 
 
-@pytest.mark.parametrize("config", [SentencePieceConfig(), WordsConfig(), CharactersConfig()])
+@pytest.mark.parametrize("config", [SentencePieceConfig(), TokensConfig(), WordsConfig(), CharactersConfig()])
 def test_nothing_to_learn_from_is_refused(config):
     for lines in ([], ["", ""]):
         with pytest.raises(TextError, match="nothing to learn"):
@@ -71,9 +83,10 @@ def test_nothing_to_learn_from_is_refused(config):
 
 SCRIPT = """
 import hashlib, sys
-from calque.text import SentencePieceConfig, WordsConfig, CharactersConfig, train_tokenizers
+from calque.text import SentencePieceConfig, TokensConfig, WordsConfig, CharactersConfig, train_tokenizers
 lines = [f"line {n} of the corpus, {n * 7919 % 101} änd more" for n in range(200)]
-for config in (SentencePieceConfig(), SentencePieceConfig(algorithm="unigram"), WordsConfig(), CharactersConfig()):
+learnt = (TokensConfig(), WordsConfig(), CharactersConfig())
+for config in (SentencePieceConfig(), SentencePieceConfig(algorithm="unigram"), *learnt):
     tokenizers = train_tokenizers(config, source=lambda: iter(lines), target=lambda: iter(lines), pairs=200)
     print(hashlib.sha256(tokenizers.source.to_bytes()).hexdigest())
 print("torch" in sys.modules)
@@ -90,4 +103,4 @@ def test_another_process_learns_the_same_bytes_and_never_loads_torch():
         assert done.stderr == ""
         runs.append(done.stdout.split())
     assert runs[0] == runs[1]
-    assert len(runs[0]) == 5 and runs[0][-1] == "False"
+    assert len(runs[0]) == 6 and runs[0][-1] == "False"

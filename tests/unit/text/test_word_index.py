@@ -9,9 +9,10 @@ from calque.text import (
     SentencePieceConfig,
     SentencePieceTokenizer,
     Tokenizer,
+    TokensConfig,
+    TokensTokenizer,
     WordsConfig,
     WordsTokenizer,
-    normalise,
 )
 from calque.text.scripts import _by_prefixes
 from calque.text.word_index import words_of_pieces
@@ -28,6 +29,7 @@ def tokenizers() -> dict[str, Tokenizer]:
     return {
         "bpe": SentencePieceTokenizer.train(SentencePieceConfig(**small), lines=LINES * 3),
         "unigram": SentencePieceTokenizer.train(SentencePieceConfig(algorithm="unigram", **small), lines=LINES * 3),
+        "tokens": TokensTokenizer.train(TokensConfig(), lines=LINES),
         "words": WordsTokenizer.train(WordsConfig(), lines=LINES),
         "characters": CharactersTokenizer.train(CharactersConfig(), lines=LINES),
         "bytes": BytesTokenizer(),
@@ -41,7 +43,7 @@ TOKENIZERS = tokenizers()
 @pytest.mark.parametrize("text", [*LINES, *ODD])
 def test_every_piece_has_its_word(name: str, text: str) -> None:
     tokenizer = TOKENIZERS[name]
-    pieces, words = tokenizer.tokenise(text), normalise(text).split()
+    pieces, words = tokenizer.tokenise(text), tokenizer.normalised(text).split()
     found = words_of_pieces(tokenizer, text)
     assert len(found) == len(pieces)
     assert found == sorted(found)

@@ -121,6 +121,17 @@ def test_a_config_that_makes_another_state_is_refused(
         resume(tmp_path / "run", quiet=True)
 
 
+@pytest.mark.parametrize("family", ["plain", "luong"])
+def test_a_killed_run_that_drops_recurrent_weights_ends_with_the_same_bytes(
+    family: str, corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = ("model.encoder.weight_dropout=0.4", "model.decoder.weight_dropout=0.4", "text.kind=tokens")
+    train_until_killed(toy_values(corpus, family, *settings), run=tmp_path / "stopped", step=6, monkeypatch=monkeypatch)
+    found = digests(resume(tmp_path / "stopped", quiet=True).folder)
+    assert found == digests(whole(family, *settings).folder)
+    assert found != digests(whole(family, *settings[2:]).folder)
+
+
 OUTPUTS = {
     "sampled": ("model.output.kind=sampled", "model.output.samples=5", "training.label_smoothing=0"),
     "adaptive": ("model.output.kind=adaptive", "training.label_smoothing=0"),
