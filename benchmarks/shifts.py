@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from calque.data.pairs import parse
 from numpy.typing import NDArray
 
 from calque.data.corpora import FilesConfig, TsvConfig, read_blocks
 from calque.data.misalignment import Shift, by_line, find_shifts
-from calque.data.pairs import parse
 
 Array = NDArray[Any]
 

@@ -39,6 +39,7 @@ def write_store(folder: Path, *, pairs: int) -> None:
 def train_on(store: Store, *, folder: Path, steps: int) -> None:
     """Trains a small model on a store."""
     import torch
+    from calque.training.validation import ValidationSet
 
     from calque.engine import Translator
     from calque.models.model import Model, Sizes
@@ -50,7 +51,6 @@ def train_on(store: Store, *, folder: Path, steps: int) -> None:
     from calque.training.loop import train
     from calque.training.reporting import Reporter
     from calque.training.settings import TrainingConfig
-    from calque.training.validation import ValidationSet
 
     torch.set_num_threads(1)
     words = WordsTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(PIECES - len(SPECIAL)))]))

@@ -17,8 +17,8 @@ from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
 from calque.folders.weights import load_weights_into, read_weights, refuse_unfit, weights_of
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.objectives.cross_entropy import TranslationConfig
 from calque.search.settings import SearchConfig
+from calque.tasks.translation import TranslationConfig
 from calque.tensors import weightless
 from calque.text import UNK, Tokenizers, load_tokenizers, save_tokenizers
 from calque.text.splitting import LengthProfile

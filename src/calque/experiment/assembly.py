@@ -12,7 +12,7 @@ from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.errors import ConfigError
 from calque.layers.recurrent import Recurrence
-from calque.objectives.interfaces import Judge, Metric, Task
+from calque.tasks.interfaces import Judge, Metric, Task
 from calque.training.auto_settings import Corpus
 from calque.training.job import SaveModel
 from calque.training.settings import TrainingConfig

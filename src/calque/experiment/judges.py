@@ -14,8 +14,8 @@ from calque.engine.folder import CONFIDENCE
 from calque.evaluation.confidence import calibrate
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
 from calque.objectives.cross_entropy import mean_loss
-from calque.objectives.interfaces import Judgement, Metric, StoppedError
 from calque.search.settings import SearchConfig
+from calque.tasks.interfaces import Judgement, Metric, StoppedError
 
 LOWER, HIGHER = Metric("lower"), Metric("higher")
 

@@ -21,8 +21,8 @@ from calque.experiment.settings import Experiment
 from calque.experiment.warm_start import refuse_unfit_start, warm_start
 from calque.models.model import Model, Sizes
 from calque.models.transformer import TransformerConfig
-from calque.objectives.cross_entropy import Translation
-from calque.objectives.interfaces import Judgement, Metric
+from calque.tasks.interfaces import Judgement, Metric
+from calque.tasks.translation import Translation
 from calque.tensors import weightless
 from calque.text import EOS, UNK, GivenConfig, TextConfig, Tokenizers, load_tokenizers
 from calque.text.splitting import LengthProfile, sentences_in

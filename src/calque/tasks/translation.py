@@ -11,8 +11,8 @@ from calque.data.pair_batch import PairBatch, collate_pairs, pair_widths
 from calque.data.store import ColumnKind, Store
 from calque.data.subword_regularisation import SubwordSampler, SubwordsConfig
 from calque.models.model import Model
-from calque.objectives.interfaces import Carry, Loss
 from calque.objectives.objective import Objective, ObjectiveConfig
+from calque.tasks.interfaces import Carry, Loss
 from calque.text import Tokenizers
 
 

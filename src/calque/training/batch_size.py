@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from calque.data.batch import Batch
 from calque.data.batching import WHOLE, BatchConfig
 from calque.data.store import Store
-from calque.objectives.interfaces import Task
+from calque.tasks.interfaces import Task
 from calque.training.settings import Precision
 from calque.training.update import computing, is_out_of_memory
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import nn
 
 from calque.data.store import Store
-from calque.objectives.interfaces import Judge, Judgement, Task
+from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import Ranks
 from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig

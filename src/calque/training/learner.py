@@ -11,7 +11,7 @@ from calque.data.batch import Batch
 from calque.devices import choose_device
 from calque.errors import ConfigError
 from calque.folders.weights import load_weights_into
-from calque.objectives.interfaces import Carry
+from calque.tasks.interfaces import Carry
 from calque.training.averaging import MovingAverage
 from calque.training.checkpoints import Snapshot
 from calque.training.compiling import compile_shapes

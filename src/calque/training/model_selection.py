@@ -8,7 +8,7 @@ from torch import Tensor
 
 from calque.errors import RankError
 from calque.folders.weights import load_weights_into
-from calque.objectives.interfaces import Judgement, StoppedError
+from calque.tasks.interfaces import Judgement, StoppedError
 from calque.training.averaging import mean_weights
 from calque.training.job import Job
 from calque.training.learner import Learner

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from calque.objectives.interfaces import Metric
+from calque.tasks.interfaces import Metric
 from calque.training.settings import TrainingConfig
 
 

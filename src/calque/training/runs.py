@@ -15,7 +15,7 @@ from calque.data.fingerprint import differences
 from calque.errors import ConfigError, DataError, FolderError
 from calque.folders import MANIFEST, sync
 from calque.folders.upgrades import EARLIER_METRICS, upgrade_fingerprint
-from calque.objectives.interfaces import Metric
+from calque.tasks.interfaces import Metric
 
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1

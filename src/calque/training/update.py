@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from calque.data.batch import Batch, row_slices
 from calque.errors import RankError, ToldElsewhere, TrainingError
-from calque.objectives.interfaces import Carry, Task
+from calque.tasks.interfaces import Carry, Task
 from calque.training.distributed import Ranks, is_broken_connection, whole
 from calque.training.journal import Journal, read_journal
 from calque.training.optimisers import build_optimiser, set_learning_rate

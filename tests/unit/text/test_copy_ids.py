@@ -55,7 +55,7 @@ def test_characters_can_be_unknown_too_and_bytes_cannot() -> None:
 
 def test_a_token_that_says_it_is_unknown_has_no_number() -> None:
     tokens = TokensTokenizer.train(TokensConfig(), lines=["the cat"])
-    (opened,) = open_source(tokens, ["the <unk> Zork <unk> <s>"])
+    (opened,) = number_source(tokens, ["the <unk> Zork <unk> <s>"])
     size = len(tokens.vocabulary)
     assert opened.ids == [tokens.vocabulary.id("the"), UNK, size, UNK, size + 1]
     assert tokens.decode(opened.ids, unknown=opened.unknown) == "the <unk> Zork <unk> <s>"
