@@ -7,8 +7,9 @@ from typing import Annotated
 
 import typer
 
-from calque.commands.inputs import input_lines, refuse_unreadable
+from calque.commands.inputs import choice, input_lines, refuse_unreadable
 from calque.commands.rendering import one_line
+from calque.errors import ConfigError
 
 
 def evaluate(
@@ -17,22 +18,35 @@ def evaluate(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. length_penalty=1")
     ] = None,
     *,
-    source: Annotated[Path, typer.Option(help="Sentences, one a line (plain or .gz).")],
-    reference: Annotated[Path, typer.Option(help="Their reference translations, line by line.")],
+    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or .gz).")] = None,
+    reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step.")] = None,
     output: Annotated[Path | None, typer.Option(help="Keep the translations here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
-    """Translate a test set and score it: BLEU, chrF, TER (sacreBLEU, with signatures), exact match, perplexity.
+    """Score a model on a test set.
+
+    A translation model by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; a language model
+    by its perplexity per piece, word and byte.
 
     Examples:
 
         calque evaluate runs/1 --source test.de --reference test.en
 
         calque evaluate runs/1 length_penalty=1 coverage=0.2 --source test.de --reference test.en
+
+        calque evaluate runs/english --text test.txt
     """
+    if text is not None:
+        if source or reference or settings or beam or output:
+            raise ConfigError("--text is for a language model, and stands alone")
+        _evaluate_text(model, text, as_json=as_json, device=device, precision=precision)
+        return
+    if source is None or reference is None:
+        raise ConfigError("give --source and --reference, or, for a language model, --text")
     from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
     from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting
@@ -75,3 +89,26 @@ def evaluate(
 def _lines(path: Path) -> list[str]:
     """Every line of a file, up to 1 MiB of each: far more than a model reads."""
     return [line.text for line in input_lines(path, limit=1 << 20, invalid="fail")]
+
+
+def _evaluate_text(model: Path, text: Path, *, as_json: bool, device: str, precision: str) -> None:
+    from calque.devices import DEVICES, PRECISIONS
+    from calque.engine import TextGenerator, load
+
+    where = choice(device, DEVICES, option="--device")
+    fine = choice(precision, PRECISIONS, option="--precision")
+    refuse_unreadable(text)
+    generator = load(model, device=where, precision=fine)
+    if not isinstance(generator, TextGenerator):
+        raise ConfigError(f"--text: {model} is no language model; give --source and --reference")
+    found = generator.perplexity(_lines(text))
+    values = {"per piece": found.per_token, "per word": found.per_word, "per byte": found.per_byte}
+    counts = {"per piece": found.tokens, "per word": found.words, "per byte": found.bytes}
+    if as_json:
+        perplexities = {name.replace("per ", "perplexity_"): value for name, value in values.items()}
+        typer.echo(json.dumps({**perplexities, "nats": found.nats, **found._asdict()}, indent=1))
+        return
+    for name, value in values.items():
+        typer.echo(
+            f"perplexity {name:10} {value:9.3f}   {counts[name]:,} {name.removeprefix('per ')}s, ends of lines counted"
+        )

@@ -9,7 +9,7 @@ import typer
 from calque.commands.inputs import choice
 from calque.config import check, override, to_values
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName
-from calque.engine import OutputOptions, Translator, load
+from calque.engine import OutputOptions, TextGenerator, Translator, load, load_translator
 from calque.engine.constraint_files import read_pairs, read_whole_lines
 from calque.engine.noisy_channel import Direction
 from calque.engine.pipeline import Channel
@@ -54,28 +54,21 @@ class ModelPaths(NamedTuple):
 
     def load(self) -> tuple[Translator, Channel | None]:
         """One translator of all, and what ranks its beam again where that was asked for."""
-        loaded = {path: load(path, device=self.device, precision=self.precision) for path in self.folders}
-        prior = loaded[self.language] if self.language else None
-        if prior is not None and not prior.is_language_model:
-            raise DataError(
-                f"{self.language}: reads a source, so it is no language model; train one with --system language"
-            )
-        for path in (self.model, *self.ensemble, *((self.reverse,) if self.reverse else ())):
-            refuse_sourceless(loaded[path], path=path)
-        translator, others = loaded[self.model], [loaded[each] for each in self.ensemble]
+        translator, *others = (self._translator(path) for path in (self.model, *self.ensemble))
+        prior = self._language_model(self.language) if self.language else None
         if self.reverse is not None:
-            back = loaded[self.reverse]
+            back = self._translator(self.reverse)
             return translator.with_ensemble(others) if others else translator, Channel(back, prior, Direction(back))
         return translator.with_ensemble(others, language=prior) if others or prior else translator, None
 
+    def _translator(self, path: Path) -> Translator:
+        return load_translator(path, device=self.device, precision=self.precision)
 
-def refuse_sourceless(translator: Translator, *, path: Path) -> None:
-    """Raises a DataError for a language model where there is something to translate."""
-    if translator.is_language_model:
-        raise DataError(
-            f"{path}: is a language model, which translates nothing; `calque score {path} --target FILE` tells how "
-            f"likely a text is, and `calque translate RUN --language {path}` lets it help a translator"
-        )
+    def _language_model(self, path: Path) -> TextGenerator:
+        loaded = load(path, device=self.device, precision=self.precision)
+        if not isinstance(loaded, TextGenerator):
+            raise DataError(f"{path}: reads a source, so it is no language model; train one with --text FILE")
+        return loaded
 
 
 def search_of(

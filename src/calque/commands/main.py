@@ -13,7 +13,20 @@ from typing import NoReturn
 import typer
 
 from calque import __version__
-from calque.commands import average, data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
+from calque.commands import (
+    average,
+    data,
+    doctor,
+    evaluate,
+    generate,
+    init,
+    quickstart,
+    runs,
+    score,
+    systems,
+    train,
+    translate,
+)
 from calque.errors import CalqueError, ToldElsewhere, exit_code
 from calque.training.reporting import outliving
 
@@ -35,6 +48,7 @@ app.command()(train.train)
 app.command()(runs.runs)
 app.command()(average.average)
 app.command()(translate.translate)
+app.command()(generate.generate)
 app.command()(score.score)
 app.command()(evaluate.evaluate)
 app.add_typer(data.app, name="data")

@@ -13,7 +13,7 @@ from calque.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
     from calque.data.phrasebook import Phrasebook
-    from calque.engine import Translator
+    from calque.engine import Translator, load_translator
     from calque.evaluation.metrics import Scores
 
 # Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread:
@@ -54,7 +54,6 @@ def quickstart(
     """
     from calque.commands.inputs import choice
     from calque.data.phrasebook import baselines, phrasebook
-    from calque.engine import load
     from calque.evaluation.metrics import score_translations
     from calque.evaluation.plots import draw_scores
 
@@ -68,7 +67,7 @@ def quickstart(
     _say("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves)")
     _interruptible(lambda: _train(out, languages=(one, other), overrides=overrides or []), out=out)
     _say("3/4  Translating sentences it has not seen")
-    translator = load(out / "run")
+    translator = load_translator(out / "run")
     sources, references = [pair.source for pair in book.test], [pair.target for pair in book.test]
     systems = {
         "model": [found.text for found in translator.stream(sources)],

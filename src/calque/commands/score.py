@@ -40,7 +40,7 @@ def score(
     from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting
     from calque.commands.streaming import LineWarnings
-    from calque.engine import DEVICES, PRECISIONS, load
+    from calque.engine import DEVICES, PRECISIONS, TextGenerator, Translator, load
     from calque.engine.translator import WINDOW
 
     chosen = choice(format, ("tsv", "jsonl"), option="--format")
@@ -49,17 +49,18 @@ def score(
     refuse_unreadable(source, target)
     refuse_output(output, source, target)
     count = _count(source, target)
-    translator = load(model, device=where, precision=fine)
-    if translator.is_language_model and source is not None:
+    scorer = load(model, device=where, precision=fine)
+    if isinstance(scorer, TextGenerator) and source is not None:
         raise DataError(f"--source: {model} is a language model and reads none; leave it out")
-    if not translator.is_language_model and source is None:
+    if isinstance(scorer, Translator) and source is None:
         raise DataError(f"--source is missing: {model} translates, so what it is given to score are translations of it")
     done, pieces, total = 0, 0, 0.0
     pairs, warnings = _pairs(source, target), LineWarnings(str(source or target))
     with sink(output) as out, counting("scoring", total=count) as more:
         while window := list(islice(pairs, WINDOW)):
-            given = ([line.text for line in side] for side in zip(*window, strict=True))
-            for pair, found in zip(window, translator.score(*given), strict=True):
+            sources, targets = ([line.text for line in side] for side in zip(*window, strict=True))
+            scores = scorer.score(targets) if isinstance(scorer, TextGenerator) else scorer.score(sources, targets)
+            for pair, found in zip(window, scores, strict=True):
                 total, pieces = total + found.log_prob, pieces + len(found.log_probs)
                 done = pair[0].number
                 if found.cut or any(line.cut for line in pair):

@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from calque.experiment import Run
 
 
+NEXT = {"translation": "translate {run} --input FILE", "language-modelling": "generate {run}"}
+"""What a model of each task is used with."""
+
+
 def train(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. training.steps=500 seed=7")
@@ -22,6 +26,7 @@ def train(
     target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
     alignments: Annotated[Path | None, typer.Option(help="Links of their words (Pharaoh), for guidance.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text alone, for a language model (--system language).")] = None,
+    valid_text: Annotated[Path | None, typer.Option(help="Validation text, with --text.")] = None,
     valid_source: Annotated[
         Path | None, typer.Option(help="Validation sources; else 1 % is held out (50 to 2,000 pairs).")
     ] = None,
@@ -42,13 +47,28 @@ def train(
 
         calque train --source train.de --target train.en --system gnmt2016 --scale 0.25
 
-        calque train --text news.en --system language --run runs/english
+        calque train --text news.en --run runs/english
+
+        calque train --text train.txt --valid-text valid.txt --system merity2018 text.kind=tokens task.reading=running
 
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --resume runs/first
     """
-    given = (overrides, config, source, target, alignments, text, valid_source, valid_target, system, scale, run)
+    given = (
+        overrides,
+        config,
+        source,
+        target,
+        alignments,
+        text,
+        valid_text,
+        valid_source,
+        valid_target,
+        system,
+        scale,
+        run,
+    )
     if resume is not None and any(given):
         raise ConfigError(
             "--resume takes no other setting: a run goes on as it was begun; to train longer, raise "
@@ -58,9 +78,9 @@ def train(
         raise ConfigError("--scale is for --system: a config says its own sizes")
     if text is not None and (source or target):
         raise ConfigError("--text is for a language model, and stands alone; --source and --target are for translation")
-    refuse_unreadable(text, source, target, alignments, valid_source, valid_target)
-    corpora = _corpora(text or source, text or target, role="train", alignments=alignments)
-    corpora |= _corpora(valid_source, valid_target, role="valid")
+    refuse_unreadable(text, valid_text, source, target, alignments, valid_source, valid_target)
+    corpora = _corpora(source, target, role="train", alignments=alignments)
+    corpora |= _corpora(valid_source, valid_target, role="valid") | _text_corpora(text, valid_text)
     is_named = any(each.startswith(("data.train=", "data.store=")) for each in overrides or [])
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
@@ -80,7 +100,7 @@ def train(
             assignments=overrides or [],
             scale=1.0 if scale is None else scale,
         )
-        _refuse_other_side(values, text=text is not None, pairs=source is not None)
+        _refuse_other_corpora(values, text=text is not None, pairs=source is not None)
         if alignments is not None:
             _refuse_idle_alignments(values)
         if started_ranks().leads:
@@ -100,7 +120,6 @@ def _told(done: "Run") -> list[str]:
     summary, folder = done.summary, done.folder
     ended = "stopped early, nothing got better" if summary.stopped_early else "done"
     minutes, seconds = divmod(round(summary.seconds), 60)
-    is_language_model = done.config.model.encoder.kind == "none"
     best = f": {summary.best.summary}" if summary.best else ""
     lines = [f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}{best} ({minutes} min {seconds} s)"]
     if summary.skipped:
@@ -109,8 +128,7 @@ def _told(done: "Run") -> list[str]:
         name for name in ("model", "plots/training.png", "samples.txt", "metrics.jsonl") if (folder / name).exists()
     ]
     lines.append(f"made: {', '.join(f'{folder}/{name}' for name in made)}")
-    use = f"score {folder} --target FILE" if is_language_model else f"translate {folder} --input FILE"
-    lines.append(f"next: calque {use}")
+    lines.append(f"next: calque {NEXT[done.config.task.kind].format(run=folder)}")
     return lines
 
 
@@ -134,14 +152,21 @@ def _refuse_idle_alignments(values: dict[str, Any]) -> None:
         )
 
 
-def _refuse_other_side(values: dict[str, Any], *, text: bool, pairs: bool) -> None:
+def _refuse_other_corpora(values: dict[str, Any], *, text: bool, pairs: bool) -> None:
     """Raises a ConfigError where a language model is given a source, or another model text alone."""
-    encoder = values.get("model", {}).get("encoder", {})
-    is_language_model = isinstance(encoder, dict) and encoder.get("kind") == "none"
+    task = values.get("task", {})
+    is_language_model = isinstance(task, dict) and task.get("kind") == "language-modelling"
     if text and not is_language_model:
         raise ConfigError("--text is for a language model (--system language); this one reads a source: give --source")
     if pairs and is_language_model:
         raise ConfigError("--source: a language model reads none; give --text, or a --system that translates")
+
+
+def _text_corpora(text: Path | None, valid: Path | None) -> dict[str, list[dict[str, Any]]]:
+    if valid is not None and text is None:
+        raise ConfigError("--valid-text goes with --text")
+    paths = {"train": text, "valid": valid}
+    return {role: [{"kind": "text", "path": str(path)}] for role, path in paths.items() if path is not None}
 
 
 def _corpora(

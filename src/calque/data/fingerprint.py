@@ -9,7 +9,7 @@ from calque.data.corpora import DataConfig, paths
 from calque.data.store import FORMAT
 from calque.errors import DataError
 from calque.folders import sha256_of
-from calque.text import GivenConfig, TextConfig
+from calque.text import ColumnsConfig, GivenConfig, TextConfig
 from calque.text.folder import DESCRIPTION
 
 _WITHOUT_EFFECT = ("data.store", "data.shifted")
@@ -42,6 +42,10 @@ def text_settings(text: TextConfig, *, name: str = "text") -> dict[str, str]:
     settings = dict(_flatten(name, text.model_dump(mode="json")))
     if isinstance(text, GivenConfig):
         settings[f"{name}.path"] = sha256_of(text.folder / DESCRIPTION)  # which names its files by their SHA-256
+    if isinstance(text, ColumnsConfig):
+        settings |= text_settings(text.source, name=f"{name}.source") | text_settings(
+            text.target, name=f"{name}.target"
+        )
     return settings
 
 

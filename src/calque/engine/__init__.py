@@ -4,7 +4,16 @@ Everything below may enter: models, search, text, the loss of a task, the utilit
 """
 
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
-from calque.engine.folder import KIND, WEIGHTS, load, save_model
+from calque.engine.folder import (
+    KIND,
+    WEIGHTS,
+    Loaded,
+    load,
+    load_translator,
+    save_language_model,
+    save_model,
+)
+from calque.engine.text_generator import TextGenerator, TextPerplexity
 from calque.engine.translator import Translator
 from calque.engine.types import Candidate, Detail, OutputOptions, Request, Scored, Translation
 from calque.objectives.decoding_step import MARKS, decoding_step, pad_source
@@ -18,15 +27,20 @@ __all__ = [
     "Candidate",
     "Detail",
     "DeviceName",
+    "Loaded",
     "OutputOptions",
     "PrecisionName",
     "Request",
     "Scored",
+    "TextGenerator",
+    "TextPerplexity",
     "Translation",
     "Translator",
     "choose_device",
     "decoding_step",
     "load",
+    "load_translator",
     "pad_source",
+    "save_language_model",
     "save_model",
 ]

@@ -4,21 +4,22 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from calque.errors import ConfigError, FolderError
+from calque.models.language_model import LanguageModel
 from calque.models.model import Model
-from calque.objectives.decoding_step import decoding_step, pad_source
+from calque.objectives.decoding_step import decoding_step, language_step
 from calque.search.ensemble import ensemble as ensemble_step
 from calque.search.ensemble import fused
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
 from calque.tensors import Padded
-from calque.text import UNK, Tokenizers
+from calque.text import UNK, Tokenizer, Tokenizers
 
 
 class Ensemble(NamedTuple):
     """Who else has a say in a step."""
 
     models: tuple[Model, ...] = ()
-    language: Model | None = None
+    language: LanguageModel | None = None
 
     def joined(self, other: "Ensemble") -> "Ensemble":
         """Both; there is one language model at the most."""
@@ -49,15 +50,14 @@ def start_decoding(
     if ensemble.language is None or not search.language_weight:
         return decoding
     language = ensemble.language
-    nothing = language.prepare(pad_source([[]] * len(source.lengths)).to(source.values.device))
-    step = fused([decoding.step, decoding_step(language)], weights=[1.0, search.language_weight], unknown=UNK)
-    return Decoding(step, (decoding.state, language.start(nothing)), (decoding.context, nothing))
+    step = fused([decoding.step, language_step(language)], weights=[1.0, search.language_weight], unknown=UNK)
+    return Decoding(step, (decoding.state, language.start(len(source.lengths))), (decoding.context, ()))
 
 
-def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers], language: Tokenizers | None) -> None:
+def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers], language: Tokenizer | None) -> None:
     """Raises a FolderError for a model whose pieces are not the model's own: of the target, or an ensemble's source."""
     targets = [("a model of the ensemble", theirs.target) for theirs in ensemble]
-    targets += [("the language model", language.target)] if language else []
+    targets += [("the language model", language)] if language else []
     sources = [("a model of the ensemble", theirs.source) for theirs in ensemble]
     for mine, others in ((own.target, targets), (own.source, sources)):
         for name, theirs in others:

@@ -3,33 +3,40 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 from safetensors.torch import save_file
 from torch import nn
 
-from calque.config import Config, check, read_toml, to_toml
+from calque.config import Config, Values, check, read_toml, to_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision
+from calque.engine.text_generator import TextGenerator
 from calque.engine.translator import Translator
 from calque.errors import ConfigError, FolderError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
 from calque.folders.weights import load_weights_into, read_weights, refuse_unfit, weights_of
+from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.settings import SearchConfig
+from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.tensors import weightless
-from calque.text import UNK, Tokenizers, load_tokenizers, save_tokenizers
+from calque.text import load_tokenizer, load_tokenizers, save_columns, save_tokenizers
 from calque.text.splitting import LengthProfile
+
+AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
 KIND, FORMAT, FORMATS = "model", 2, (1, 2)
 WEIGHTS, CONFIDENCE = "weights.safetensors", "confidence.json"
 PROFILE, EARLIER_PROFILE = "length_profile.json", "usual.json"
 
 
-class ModelFolder(Config):
-    """What a model folder says of itself, in its config.toml."""
+class TranslationFolder(Config):
+    """What the folder of a translation model says of itself, in its config.toml."""
 
     task: TranslationConfig
     vocabularies: dict[str, int]
@@ -40,13 +47,27 @@ class ModelFolder(Config):
     search: SearchConfig
 
 
+class LanguageModelFolder(Config):
+    """What the folder of a language model says of itself."""
+
+    task: LanguageModellingConfig
+    vocabularies: dict[str, int]
+    """How many pieces each column has."""
+    model: LanguageModelConfig
+    search: SearchConfig
+
+
+Loaded = Translator | TextGenerator
+"""What `calque.load` gives: by the task that the model was trained for."""
+
+
 def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
     """Writes a model folder, whole or not at all: config, tokenizer, weights, manifest and a card for its readers.
 
     `artefacts` are what a validation learnt about the model, such as its confidence.
     """
     tokenizers = translator.tokenizers
-    described = ModelFolder(
+    described = TranslationFolder(
         task=TranslationConfig(),
         vocabularies={name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()},
         joint=tokenizers.joint,
@@ -59,6 +80,24 @@ def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapp
         if translator.length_profile is not None:
             (folder / PROFILE).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
         write_parts(folder, described, model=translator.model, card=card, artefacts=artefacts or {})
+
+    write_model_folder(path, fill=fill)
+
+
+def save_language_model(
+    path: Path, generator: TextGenerator, *, card: str, artefacts: Mapping[str, bytes] | None = None
+) -> None:
+    """Writes the folder of a language model, whole or not at all."""
+    described = LanguageModelFolder(
+        task=generator.task,
+        vocabularies={"text": len(generator.tokenizer.vocabulary)},
+        model=generator.config,
+        search=generator.search,
+    )
+
+    def fill(folder: Path) -> None:
+        save_columns({"text": generator.tokenizer}, folder / "tokenizer")
+        write_parts(folder, described, model=generator.model, card=card, artefacts=artefacts or {})
 
     write_model_folder(path, fill=fill)
 
@@ -79,10 +118,11 @@ def write_parts(
         (folder / name).write_bytes(content)
 
 
-def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Translator:
-    """The translator in a run folder (its `model/`) or a model folder; checked before anything in it is used.
+def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Loaded:
+    """The model in a run folder (its `model/`) or a model folder; checked before anything in it is used.
 
-    `precision` is what its weights are kept and multiplied in; probabilities are in float32 at least.
+    A translator, or a text generator, by its task. `precision` is what its weights are kept and multiplied in;
+    probabilities are in float32 at least.
     """
     folder = Path(path)
     for _ in range(5):
@@ -95,12 +135,26 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
     return _load(folder, device=device, precision=precision)
 
 
+def load_translator(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
+) -> Translator:
+    """`load` of a translation model; any other is refused with what it can do."""
+    loaded = load(path, device=device, precision=precision)
+    if isinstance(loaded, Translator):
+        return loaded
+    raise FolderError(
+        f"{path}: is a language model, which translates nothing; `calque score {path} --target FILE` tells how "
+        f"likely a text is, `calque generate {path}` writes text, and `calque translate RUN --language {path}` lets it "
+        "help a translator"
+    )
+
+
 def _identity(folder: Path) -> tuple[int, ...]:
     """Changes when another folder takes the place of a run's model."""
     return tuple(one.stat().st_ino for one in (folder, folder / "model") if one.exists())
 
 
-def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Translator:
+def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Loaded:
     if (folder / "model").is_dir():
         folder = folder / "model"
     if not folder.is_dir():
@@ -113,29 +167,56 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Tran
     manifest = verify_folder(folder, kind=KIND, formats=FORMATS)
     try:
         values = upgrade_model(read_toml(folder / "config.toml"), format=manifest.format, origin=str(folder))
-        described = check(ModelFolder, values, origin=str(folder / "config.toml"), written=True)
-        tokenizers = load_tokenizers(folder / "tokenizer")
-        model = _fill(described, tokenizers, folder=folder)
+        loaded = _read_folder(folder, values, format=manifest.format)
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
-    model.to(device=chosen, dtype=kind).eval()
+    loaded.model.to(device=chosen, dtype=kind).eval()
+    return loaded
+
+
+def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
+    origin = str(folder / "config.toml")
+    task = values.get("task")
+    match task.get("kind") if isinstance(task, dict) else None:
+        case "language-modelling":
+            return _read_language_model(folder, check(LanguageModelFolder, values, origin=origin, written=True))
+        case _:
+            described = check(TranslationFolder, values, origin=origin, written=True)
+            return _read_translator(folder, described, format=format)
+
+
+def _read_translator(folder: Path, described: TranslationFolder, *, format: int) -> Translator:
+    tokenizers = load_tokenizers(folder / "tokenizer")
+    sizes = {name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()}
+    _refuse_other_pieces(folder, sizes, described.vocabularies, agree=tokenizers.joint == described.joint)
+    shape = Sizes(sizes["source"], sizes["target"], tokenizers.joint)
+    model = _filled(partial(Model, described.model, sizes=shape), folder=folder)
     translator = Translator(model, tokenizers, config=described.model, search=described.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
-    translator.length_profile = _read_profile(folder / (PROFILE if manifest.format > 1 else EARLIER_PROFILE))
+    translator.length_profile = _read_profile(folder / (PROFILE if format > 1 else EARLIER_PROFILE))
     return translator
 
 
-def _fill(described: ModelFolder, tokenizers: Tokenizers, *, folder: Path) -> Model:
-    """The model that a folder describes, with its weights; nothing is allocated before all sizes fit."""
-    found = {name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()}
-    if (found, tokenizers.joint) != (described.vocabularies, described.joint):
+def _read_language_model(folder: Path, described: LanguageModelFolder) -> TextGenerator:
+    tokenizer = load_tokenizer(folder / "tokenizer", column="text")
+    size = len(tokenizer.vocabulary)
+    _refuse_other_pieces(folder, {"text": size}, described.vocabularies, agree=True)
+    model = _filled(partial(LanguageModel, described.model, vocabulary_size=size), folder=folder)
+    return TextGenerator(model, tokenizer, config=described.model, task=described.task, search=described.search)
+
+
+def _refuse_other_pieces(folder: Path, found: dict[str, int], described: dict[str, int], *, agree: bool) -> None:
+    if found != described or not agree:
         raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
-    sizes = Sizes(found["source"], found["target"], tokenizers.joint, UNK)
+
+
+def _filled(build: Callable[[], AnyModel], *, folder: Path) -> AnyModel:
+    """The model that a folder describes, with its weights; nothing is allocated before all sizes fit."""
     origin = str(folder / WEIGHTS)
     weights = read_weights(folder / WEIGHTS)
     with weightless():
-        refuse_unfit(Model(described.model, sizes=sizes), weights, origin=origin)
-    model = Model(described.model, sizes=sizes)
+        refuse_unfit(build(), weights, origin=origin)
+    model = build()
     load_weights_into(model, weights, origin=origin)
     return model
 

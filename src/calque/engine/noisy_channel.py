@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from calque.engine.text_generator import TextGenerator
 from calque.engine.translator import Translator
 from calque.engine.types import Candidate, Translation
 from calque.search.settings import SearchConfig
@@ -17,7 +18,7 @@ def rerank(
     sources: Sequence[str],
     *,
     reverse: Translator,
-    language: Translator | None,
+    language: TextGenerator | None,
     search: SearchConfig,
 ) -> Iterator[Translation]:
     """Each translation's candidates by log P(y|x) + λ log P(x|y) + μ log P(y), which is their new score.
@@ -33,7 +34,7 @@ def rerank(
     ]
     texts = [text for _, text in rows]
     channel = iter(reverse.score(texts, [source for source, _ in rows]))
-    prior = iter(language.score(texts, texts)) if language is not None else None
+    prior = iter(language.score(texts)) if language is not None else None
     for translation, source in zip(translations, sources, strict=True):
         scored: list[Candidate] = []
         for candidate in translation.candidates:

@@ -8,6 +8,7 @@ from calque.engine import OutputOptions, Translation, Translator
 from calque.engine.constraint_files import Requests
 from calque.engine.noisy_channel import Direction, rerank
 from calque.engine.splitting import split_requests
+from calque.engine.text_generator import TextGenerator
 from calque.search.settings import SearchConfig
 
 DOUBT = (
@@ -20,7 +21,7 @@ class Channel(NamedTuple):
     """Who ranks n-best lists again."""
 
     reverse: Translator
-    language: Translator | None
+    language: TextGenerator | None
     direction: Direction
 
 

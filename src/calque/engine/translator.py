@@ -15,6 +15,7 @@ from calque.engine.ensemble import Ensemble, refuse_other_vocabularies, start_de
 from calque.engine.forced_decoding import Answer, Reading, read_along, read_back
 from calque.engine.postprocessing import Postprocessor, pieces_of
 from calque.engine.sampling_seeds import NumberedRequest, placed, streams
+from calque.engine.text_generator import TextGenerator
 from calque.engine.truncation import Truncated, truncate
 from calque.engine.types import NOTHING, OutputOptions, Request, Scored, Translation, answer_to_nothing
 from calque.errors import ConfigError, TextError
@@ -62,32 +63,26 @@ class Translator:
         """How long the lines are that it has learnt from; not known of a model that was kept without it."""
 
     def with_ensemble(
-        self, ensemble: Sequence["Translator"] = (), *, language: "Translator | None" = None
+        self, ensemble: Sequence["Translator"] = (), *, language: TextGenerator | None = None
     ) -> "Translator":
-        """The same translator with others at its side: their probabilities are averaged, a language model is added.
+        """The same translator in an ensemble: the models' probabilities are averaged, a language model's are added.
 
-        Who is at its side already stays there. All must have the same target pieces, and an ensemble the same source
+        Members that it has already stay. All must have the same target pieces, and the translators the same source
         pieces too.
         """
-        guests = [*ensemble, *([language] if language else [])]
-        if any(each.ensemble != Ensemble() for each in guests):
-            raise ConfigError("a model that has others at its side cannot stand at another's; name all of them at once")
+        if any(translator.ensemble != Ensemble() for translator in ensemble):
+            raise ConfigError("a model that is an ensemble already cannot join another; name all members at once")
         refuse_other_vocabularies(
             self.tokenizers,
-            ensemble=[each.tokenizers for each in ensemble],
-            language=language.tokenizers if language else None,
+            ensemble=[translator.tokenizers for translator in ensemble],
+            language=language.tokenizer if language else None,
         )
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
-        more = Ensemble(tuple(each.model for each in ensemble), language.model if language else None)
+        more = Ensemble(tuple(translator.model for translator in ensemble), language.model if language else None)
         joined.ensemble = self.ensemble.joined(more)
         joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
         joined.length_profile = self.length_profile
         return joined
-
-    @property
-    def is_language_model(self) -> bool:
-        """Whether it knows no source."""
-        return self.config.encoder.kind == "none"
 
     @property
     def attends(self) -> bool:

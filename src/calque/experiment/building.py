@@ -1,14 +1,18 @@
 """What a run begins with: its model, drawn from the seed, and the job that the training loop is given."""
 
 from pathlib import Path
+from typing import assert_never
 
 from torch import nn
 
 from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.experiment.assembly import Assembly, refuse_uncomputable
+from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.translation import TranslationAssembly
+from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.translation import TranslationConfig
 from calque.training.checkpoints import saved_steps
 from calque.training.distributed import Ranks
 from calque.training.job import Job
@@ -18,7 +22,13 @@ from calque.training.tensorboard import refuse_without_tensorboard
 
 def assembly_of(experiment: Experiment) -> Assembly:
     """The task of an experiment, put together."""
-    return TranslationAssembly(experiment)
+    match experiment.task:
+        case TranslationConfig():
+            return TranslationAssembly(experiment)
+        case LanguageModellingConfig():
+            return LanguageModellingAssembly(experiment)
+        case _:
+            assert_never(experiment.task)
 
 
 def beginning_model(experiment: Experiment, prepared: Prepared, *, ranks: int) -> nn.Module:

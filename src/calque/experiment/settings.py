@@ -2,20 +2,29 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
 from calque.config import Config, Values, check, flat, override, read_toml, to_values
 from calque.data.corpora import DataConfig
+from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
 from calque.models.model import ModelConfig
-from calque.models.systems import SYSTEMS, system_model
+from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
+from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
+from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.translation import TranslationConfig
 from calque.text import GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
+
+TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig, Field(discriminator="kind")]
+
+MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model"}
+"""The kind of model that each task trains."""
 
 
 class Experiment(Config):
@@ -23,54 +32,99 @@ class Experiment(Config):
 
     seed: int = Field(default=1, ge=0)
     """The same seed, data and machine give the same bytes."""
+    task: TaskConfig = TranslationConfig()
     data: DataConfig
     text: TextConfig = SentencePieceConfig()
-    model: ModelConfig = SYSTEMS["tiny"].model
+    model: Annotated[AnyModelConfig, Field(discriminator="kind")] = SYSTEMS["tiny"].model
     training: TrainingConfig = TrainingConfig()
     search: SearchConfig = SearchConfig()
 
     @model_validator(mode="before")
     @classmethod
-    def _usual_text(cls, values: Any) -> Any:
-        """A text section that does not say its kind is sentencepiece, so that text.vocabulary_size=4000 is enough."""
-        text = values.get("text") if isinstance(values, dict) else None
-        return {**values, "text": {"kind": "sentencepiece", **text}} if isinstance(text, dict) else values
+    def _usual_kinds(cls, values: Any) -> Any:
+        """Sections that do not say their kind have the usual one, so that text.vocabulary_size=4000 is enough.
+
+        The kind of model says the task, and the task the kind of model.
+        """
+        return with_kinds(values) if isinstance(values, dict) else values
 
     @model_validator(mode="after")
-    def _coverage_has_attention(self) -> "Experiment":
-        coverage, kind = self.search.coverage, self.model.decoder.kind
-        if coverage > 0 and kind in ("recurrent", "cho"):
+    def _fitting_parts(self) -> "Experiment":
+        if self.model.kind != MODELS[self.task.kind]:
+            task, kind = self.task.kind, MODELS[self.task.kind]
+            raise ValueError(f"task.kind = {task!r} trains model.kind = {kind!r}, not {self.model.kind!r}")
+        smoothing, output = self.training.label_smoothing, self.model.output.kind
+        if smoothing > 0 and output != "full":
             raise ValueError(
-                f"search.coverage = {coverage} and model.decoder.kind = {kind!r} do not go together, as that decoder "
-                "does not look at the source; set search.coverage = 0"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _smoothed_output(self) -> "Experiment":
-        smoothing, kind = self.training.label_smoothing, self.model.output.kind
-        if smoothing > 0 and kind != "full":
-            raise ValueError(
-                f"training.label_smoothing = {smoothing} and model.output.kind = {kind!r} do not go together, as "
+                f"training.label_smoothing = {smoothing} and model.output.kind = {output!r} do not go together, as "
                 "smoothing needs the probabilities of all words; set training.label_smoothing = 0"
             )
+        problems = translation_misfits(self) if isinstance(self.model, ModelConfig) else language_misfits(self)
+        if problems:
+            raise ValueError("; ".join(problems))
         return self
 
-    @model_validator(mode="after")
-    def _fitting_objective(self) -> "Experiment":
-        training = self.training
-        found = objective_misfits(
-            training.objective,
-            model=self.model,
-            data=self.data,
-            subwords=training.subwords,
-            sharded=training.sharded,
-            compiled=training.compile,
+
+def with_kinds(values: Values) -> Values:
+    """The values of an experiment with the kinds of its text, model and task sections."""
+    task, model, text = (values.get(name) for name in ("task", "model", "text"))
+    kinds = {model: task for task, model in MODELS.items()}
+    if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
+        kind = kinds.get(model.get("kind", MODELS["translation"]), "translation")
+        task = {"kind": kind, **(task or {})}
+    if isinstance(task, dict):
+        task = {"kind": "translation", **task}
+        values = {**values, "task": task}
+        if isinstance(model, dict) and task["kind"] in MODELS:
+            values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
+        elif model is None and task["kind"] == "language-modelling":
+            values = {**values, "model": to_values(SYSTEMS["language"].model)}
+    if isinstance(text, dict) and "kind" not in text:
+        kind = "columns" if {"source", "target"} & text.keys() else "sentencepiece"
+        values = {**values, "text": {"kind": kind, **text}}
+    return values
+
+
+def translation_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a translation do not go together, a sentence each."""
+    model, training = experiment.model, experiment.training
+    assert isinstance(model, ModelConfig)
+    problems = objective_misfits(
+        training.objective,
+        model=model,
+        data=experiment.data,
+        subwords=training.subwords,
+        sharded=training.sharded,
+        compiled=training.compile,
+    )
+    problems += subword_misfits(training.subwords, text=experiment.text, batch=training.batch)
+    coverage, kind = experiment.search.coverage, model.decoder.kind
+    if coverage > 0 and kind in ("recurrent", "cho"):
+        problems.append(
+            f"search.coverage = {coverage} and model.decoder.kind = {kind!r} do not go together, as that decoder "
+            "does not look at the source; set search.coverage = 0"
         )
-        found += subword_misfits(training.subwords, text=self.text, batch=training.batch)
-        if found:
-            raise ValueError("; ".join(found))
-        return self
+    return problems
+
+
+def language_misfits(experiment: Experiment) -> list[str]:
+    """Why settings of a language model do not go together, a sentence each."""
+    training, task = experiment.training, experiment.task
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append(
+            "training.objective is for translation; a language model minimises the cross-entropy of its text"
+        )
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if experiment.text.kind == "columns":
+        problems.append("text.kind = 'columns' is for source and target; a language model has one text")
+    if isinstance(task, LanguageModellingConfig) and task.reading == "running":
+        if training.batch.shapes == "static" and task.jitter:
+            problems.append("task.jitter and training.batch.shapes = 'static' do not go together; set one of them off")
+        if task.stride > task.context:
+            problems.append(f"task.stride = {task.stride} is more than task.context = {task.context}")
+    return problems
 
 
 def experiment_values(
@@ -80,6 +134,10 @@ def experiment_values(
     values = read_toml(config) if config else {}
     if system is not None:
         values = {**values, "model": to_values(system_model(system, scale=scale))}
+        assigned_task = any(text.partition("=")[0].strip() == "task.kind" for text in assignments)
+        if "task" not in values and not assigned_task:
+            kinds = {model: task for task, model in MODELS.items()}
+            values = {**values, "task": {"kind": kinds[values["model"]["kind"]]}}
     values = {**values, "data": {**values.get("data", {}), **corpora}} if corpora else values
     return override(values, assignments, of=Experiment)
 

@@ -19,7 +19,7 @@ from calque.experiment.assembly import refuse_uncomputable
 from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge
 from calque.experiment.settings import Experiment
 from calque.experiment.warm_start import refuse_unfit_start, warm_start
-from calque.models.model import Model, Sizes
+from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.transformer import TransformerConfig
 from calque.tasks.interfaces import Judgement, Metric
 from calque.tasks.translation import Translation
@@ -38,7 +38,9 @@ class TranslationAssembly:
     selects = TranslationJudge.selects
 
     def __init__(self, experiment: Experiment) -> None:
+        assert isinstance(experiment.model, ModelConfig)
         self.experiment = experiment
+        self.model = experiment.model
 
     @property
     def preparation(self) -> PairPreparation:
@@ -49,27 +51,27 @@ class TranslationAssembly:
         experiment, training = self.experiment, self.experiment.training
         given = experiment.text.load() if isinstance(experiment.text, GivenConfig) else None
         with weightless():
-            model = Model(experiment.model, sizes=_sizes(given) if given else _largest_sizes(experiment.text))
+            model = Model(self.model, sizes=_sizes(given) if given else _largest_sizes(experiment.text))
         refuse_uncomputable(model, training)
         if given is not None:
             refuse_unfit_tokenizers(training.subwords, given)
         if training.warm_start is not None:
-            refuse_unfit_start(model, given, config=experiment.model, path=training.warm_start)
+            refuse_unfit_start(model, given, config=self.model, path=training.warm_start)
 
     def build(self, prepared: Prepared) -> Model:
         sizes = _sizes(load_tokenizers(prepared.vocabularies))
         torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
-        model = Model(self.experiment.model, sizes=sizes)
+        model = Model(self.model, sizes=sizes)
         if self.experiment.training.precision == "float64":
             model = model.double()
-        if self.experiment.model.output.kind != "full":
+        if self.model.output.kind != "full":
             counts = id_counts(prepared.train, column="target", size=sizes.target, end=EOS, unknown=UNK)
             model.output.learn_frequencies(torch.from_numpy(counts))
         return model
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
         assert isinstance(model, Model)
-        return warm_start(model, load_tokenizers(prepared.vocabularies), config=self.experiment.model, path=path)
+        return warm_start(model, load_tokenizers(prepared.vocabularies), config=self.model, path=path)
 
     def task(self, prepared: Prepared) -> Translation:
         training = self.experiment.training
@@ -98,7 +100,7 @@ class TranslationAssembly:
         return save
 
     def corpus(self, prepared: Prepared) -> Corpus:
-        store, seed, decoder = prepared.train, self.experiment.seed, self.experiment.model.decoder
+        store, seed, decoder = prepared.train, self.experiment.seed, self.model.decoder
         widths = pair_widths(store)
 
         def order(config: BatchConfig) -> Bucketed:
@@ -123,18 +125,18 @@ class TranslationAssembly:
     def _translator(self, model: nn.Module, prepared: Prepared) -> Translator:
         assert isinstance(model, Model)
         tokenizers = load_tokenizers(prepared.vocabularies)
-        return Translator(model, tokenizers, config=self.experiment.model, search=self.experiment.search)
+        return Translator(model, tokenizers, config=self.model, search=self.experiment.search)
 
     def _is_disturbed(self) -> bool:
         """Whether a sentence that is read twice is read differently."""
         words = self.experiment.training.objective.word_dropout
-        settings = flat(to_values(self.experiment.model))
+        settings = flat(to_values(self.model))
         return any(
             [words.source, words.target, *(value for key, value in settings if key.endswith(("dropout", "noise")))]
         )
 
     def _card(self, prepared: Prepared, *, parameters: int) -> str:
-        encoder, decoder = self.experiment.model.encoder, self.experiment.model.decoder
+        encoder, decoder = self.model.encoder, self.model.decoder
         return "\n".join(
             [
                 "# A translation model",
@@ -158,7 +160,7 @@ def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile
 
 
 def _sizes(tokenizers: Tokenizers) -> Sizes:
-    return Sizes(len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint, UNK)
+    return Sizes(len(tokenizers.source.vocabulary), len(tokenizers.target.vocabulary), tokenizers.joint)
 
 
 def _largest_sizes(text: TextConfig) -> Sizes:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from calque.config import flat, to_values
-from calque.engine import Translator, load
+from calque.engine import Translator, load_translator
 from calque.errors import ConfigError, first_few
 from calque.layers.adaptive import AdaptiveOutput
 from calque.models.model import Model, ModelConfig
@@ -21,7 +21,7 @@ def refuse_unfit_start(model: Model, tokenizers: Tokenizers | None, *, config: M
 
     Without `tokenizers`, which that corpus will make, `model` may have any number of pieces.
     """
-    old = load(path, device="cpu")
+    old = load_translator(path, device="cpu")
     rows = None if tokenizers is None else _all_rows(old.tokenizers, tokenizers)
     _refuse(_misfits(model, old, rows=rows, config=config, path=path), path=path)
 
@@ -32,7 +32,7 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
     Rows of pieces that both vocabularies have are carried over; the rows of new pieces stay as they were drawn.
     Anything else that does not fit is refused.
     """
-    old = load(path, device="cpu")
+    old = load_translator(path, device="cpu")
     rows = _all_rows(old.tokenizers, tokenizers)
     _refuse(_misfits(model, old, rows=rows, config=config, path=path), path=path)
     same = _same(old.tokenizers, rows)

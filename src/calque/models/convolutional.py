@@ -19,6 +19,7 @@ from calque.config import Config
 from calque.layers.attention import fold, masked_softmax, unfold
 from calque.layers.bounds import Kernel, Layers, Places, Width
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
+from calque.layers.embedding import embed
 from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded
 
@@ -190,7 +191,7 @@ class PositionedEmbedding(nn.Module):
     def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
         """[N,T,E] from [N,T] tokens at [N,T] places; those past the table take its last vector."""
         there = F.embedding(places.clamp(max=self.positions.shape[0] - 1), self.positions)
-        return F.dropout(F.embedding(tokens, self.weight) + there, self.dropout, self.training)
+        return F.dropout(embed(tokens, self.weight) + there, self.dropout, self.training)
 
 
 def zero_behind(values: Tensor, mask: Tensor) -> Tensor:

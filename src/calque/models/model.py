@@ -12,12 +12,12 @@ from torch import Tensor, nn
 
 from calque.config import Config
 from calque.errors import ConfigError
-from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
+from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.connections import Connection
 from calque.layers.copying import mixture, mixture_loss
-from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer, wide
+from calque.layers.embedding import known
+from calque.layers.output import FullOutput, FullOutputConfig, wide
 from calque.layers.reinforce import MovingBaseline
-from calque.layers.sampled import SampledOutput, SampledOutputConfig
 from calque.models.bag_of_words import BagOfWordsEncoder, BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig, BahdanauDecoder
 from calque.models.cho import ChoConfig, ChoDecoder
@@ -30,7 +30,7 @@ from calque.models.convolutional import (
 from calque.models.gnmt import GnmtConfig, GnmtDecoder
 from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.models.luong import LuongConfig, LuongDecoder
-from calque.models.none import NoneEncoder, NoneEncoderConfig
+from calque.models.outputs import OutputConfig, build_output
 from calque.models.recurrent import (
     RecurrentDecoder,
     RecurrentDecoderConfig,
@@ -46,11 +46,7 @@ from calque.models.transformer import (
 from calque.tensors import Padded
 
 EncoderConfig = Annotated[
-    RecurrentEncoderConfig
-    | ConvolutionalEncoderConfig
-    | BagOfWordsEncoderConfig
-    | NoneEncoderConfig
-    | TransformerEncoderConfig,
+    RecurrentEncoderConfig | ConvolutionalEncoderConfig | BagOfWordsEncoderConfig | TransformerEncoderConfig,
     Field(discriminator="kind"),
 ]
 DecoderConfig = Annotated[
@@ -63,12 +59,12 @@ DecoderConfig = Annotated[
     | TransformerDecoderConfig,
     Field(discriminator="kind"),
 ]
-OutputConfig = Annotated[FullOutputConfig | SampledOutputConfig | AdaptiveOutputConfig, Field(discriminator="kind")]
 
 
 class ModelConfig(Config):
     """An encoder, a decoder, an output layer, and which of the three word matrices are one."""
 
+    kind: Literal["encoder-decoder"] = "encoder-decoder"
     tie: Literal["none", "target", "embeddings", "all"] = "none"
     """Which are one: the output layer and the target embedding; both embeddings; all three (the last two need a joint
     vocabulary)."""
@@ -86,18 +82,11 @@ class ModelConfig(Config):
                 f"tie = {self.tie!r} and output.kind = 'adaptive' do not go together, as rare words have "
                 "narrower vectors there; set model.tie = 'none'"
             )
-        if self.tie == "embeddings" and self.encoder.kind == "none":
-            raise ValueError(
-                "tie = 'embeddings' and encoder.kind = 'none' do not go together: there is one embedding only; "
-                "set model.tie = 'target' or 'none'"
-            )
         if self.spread is not None and not self.is_recurrent(self.encoder) and not self.is_recurrent(self.decoder):
             raise ValueError(
                 f"spread = {self.spread} is for recurrent models: Transformers and convolutions have initial weights "
                 "of their own; leave model.spread out"
             )
-        if self.copies and self.encoder.kind == "none":
-            raise ValueError("decoder.copies and encoder.kind = 'none' do not go together: there is nothing to copy")
         if self.copies and self.output.kind != "full":
             raise ValueError(
                 f"decoder.copies and output.kind = {self.output.kind!r} do not go together, as copying mixes the "
@@ -123,7 +112,6 @@ class Sizes(NamedTuple):
     source: int
     target: int
     joint: bool
-    unknown: int = 3  # the piece that ids from there on are read as: words that can only be copied
 
 
 class Context(NamedTuple):
@@ -148,7 +136,7 @@ class Model(nn.Module):
             raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
         if config.tie in ("target", "all"):
             self._tie(self.output, self.decoder.embedding, key=config.tie)
-        if config.tie in ("embeddings", "all") and not isinstance(config.encoder, NoneEncoderConfig):
+        if config.tie in ("embeddings", "all"):
             if not sizes.joint:
                 raise ConfigError(
                     f"model.tie = {config.tie!r} needs one vocabulary for both sides: "
@@ -169,8 +157,8 @@ class Model(nn.Module):
         return output
 
     def encode(self, source: Padded) -> Memory:
-        """The memory of [B,S] source ids."""
-        memory: Memory = self.encoder(source._replace(values=self._known(source.values, size=self.sizes.source)))
+        """The memory of a source: [B,S] ids, or what else its encoder reads."""
+        memory: Memory = self.encoder(source)
         return memory
 
     def prepare(self, source: Padded) -> Context:
@@ -183,9 +171,8 @@ class Model(nn.Module):
 
     def read(self, tokens: Tensor, state: Any, context: Context, *, attention: bool = False) -> tuple[Output, Any]:
         """What the decoder makes of tokens [N,T], and the state after them."""
-        known = self._known(tokens, size=self.sizes.target)
         output: Output
-        output, state = self.decoder(known, state, context.decoder, attention=attention)
+        output, state = self.decoder(tokens, state, context.decoder, attention=attention)
         return output, state
 
     def logits(self, hidden: Tensor) -> Tensor:
@@ -211,7 +198,7 @@ class Model(nn.Module):
                 vocabulary=self.sizes.target,
             )
             return losses.masked_fill(targets == ignored, 0)
-        hidden, flat = output.hidden.flatten(0, 1), self._known(targets, size=self.sizes.target).flatten()
+        hidden, flat = output.hidden.flatten(0, 1), known(targets, size=self.sizes.target).flatten()
         return self.output.loss(hidden, flat, smoothing=smoothing, ignored=ignored).view_as(targets)
 
     @contextmanager
@@ -223,9 +210,6 @@ class Model(nn.Module):
             yield
         finally:
             self.train(was_training)
-
-    def _known(self, tokens: Tensor, *, size: int) -> Tensor:
-        return tokens.where(tokens < size, self.sizes.unknown)
 
     def _tie(self, one: Any, other: Any, *, key: str) -> None:
         if one.weight.shape != other.weight.shape:
@@ -256,8 +240,6 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:
             return ConvolutionalEncoder(config, vocabulary_size=vocabulary_size)
         case BagOfWordsEncoderConfig():
             return BagOfWordsEncoder(config, vocabulary_size=vocabulary_size)
-        case NoneEncoderConfig():
-            return NoneEncoder(config)
         case TransformerEncoderConfig():
             return TransformerEncoder(config, vocabulary_size=vocabulary_size)
         case _:
@@ -286,19 +268,3 @@ def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: Memory
                 assert_never(config)
     except ValueError as error:
         raise ConfigError(f"model.decoder: {error}") from None
-
-
-def build_output(config: OutputConfig, *, vocabulary_size: int, width: int) -> OutputLayer:
-    """The output layer a config describes, over hidden vectors of that width."""
-    try:
-        match config:
-            case FullOutputConfig():
-                return FullOutput(vocabulary_size, width=width)
-            case SampledOutputConfig():
-                return SampledOutput(config, vocabulary_size=vocabulary_size, width=width)
-            case AdaptiveOutputConfig():
-                return AdaptiveOutput(config, vocabulary_size=vocabulary_size, width=width)
-            case _:
-                assert_never(config)
-    except ValueError as error:
-        raise ConfigError(f"model.output: {error}") from None

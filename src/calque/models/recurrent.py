@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from calque.layers.bounds import Width
 from calque.layers.connections import Connection
+from calque.layers.embedding import known
 from calque.layers.recurrent import Recurrence, State, state_parts
 from calque.layers.stack import RecurrentStack, StackConfig, StackState, connections, disturbed, kept, layer_widths
 from calque.models.bridge import Bridge, BridgeName
@@ -176,6 +177,7 @@ class WordEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor) -> Tensor:
         """[N,T,E] from [N,T]."""
+        tokens = known(tokens, size=len(self.weight))
         vectors = F.embedding(tokens, self.weight)
         if self.training and self.type_dropout:
             types = F.dropout(vectors.new_ones(len(self.weight)), self.type_dropout)  # [V], 1 / (1 − p) or 0

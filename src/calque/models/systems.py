@@ -10,17 +10,19 @@ from calque.models.bahdanau import BahdanauConfig
 from calque.models.cho import ChoConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from calque.models.gnmt import GnmtConfig
+from calque.models.language_model import LanguageModelConfig, RecurrentLanguageConfig, TransformerLanguageConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
-from calque.models.none import NoneEncoderConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
+
+AnyModelConfig = ModelConfig | LanguageModelConfig
 
 
 class System(NamedTuple):
     """A model to train by name."""
 
-    model: ModelConfig
+    model: AnyModelConfig
     summary: str
     paper: str
     departures: str = ""  # where it is not what the paper has
@@ -172,18 +174,58 @@ SYSTEMS: dict[str, System] = {
     ),
 }
 
-_LANGUAGE = TransformerDecoderConfig(layers=4, width=256, feed_forward=1024, heads=4)
-SYSTEMS["language"] = System(
-    ModelConfig(tie="target", encoder=NoneEncoderConfig(width=256), decoder=_LANGUAGE),
-    "a language model: a Transformer's decoder that knows no source, width 256; train it with --text",
-    "Vaswani et al. 2017, §3; used as in Gulcehre et al. 2015, §4.1",
-    "our own size; its attention over the source sees one zero",
-)
+LANGUAGE_MODELS: dict[str, System] = {
+    "language": System(
+        LanguageModelConfig(network=TransformerLanguageConfig(layers=4, width=256, feed_forward=1024, heads=4)),
+        "a language model: causal Transformer, 4 layers, width 256; train it with --text",
+        "Vaswani et al. 2017, §3",
+        "our own size; self-attention alone",
+    ),
+    "mikolov2010": System(
+        LanguageModelConfig(
+            tie=False,
+            network=RecurrentLanguageConfig(cell="rnn", layers=1, width=300, embedding=300, dropout=0.0),
+        ),
+        "a language model: plain RNN of 300",
+        "Mikolov et al. 2010, §2",
+        "tanh instead of the logistic function; one matrix for each word instead of word classes",
+    ),
+    "zaremba2014-medium": System(
+        LanguageModelConfig(
+            tie=False,
+            spread=0.05,
+            network=RecurrentLanguageConfig(layers=2, width=650, embedding=650, dropout=0.5),
+        ),
+        "a language model: LSTM, 2 layers of 650, dropout between layers",
+        "Zaremba et al. 2014, §4.1",
+    ),
+    "merity2018": System(
+        LanguageModelConfig(
+            network=RecurrentLanguageConfig(
+                layers=3,
+                width=1150,
+                top_width=400,
+                embedding=400,
+                dropout=0.25,
+                input_dropout=0.4,
+                output_dropout=0.4,
+                variational=True,
+                weight_dropout=0.5,
+                type_dropout=0.1,
+                activation_penalty=2.0,
+                temporal_penalty=1.0,
+            ),
+        ),
+        "a language model: AWD-LSTM, 3 layers of 1,150, 1,150 and 400, DropConnect, tied weights",
+        "Merity et al. 2018, §2-5",
+    ),
+}
+SYSTEMS |= LANGUAGE_MODELS
 
-_WIDTHS = ("width", "embedding", "feed_forward", "alignment", "readout")
+_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout")
 
 
-def system_model(name: str, *, scale: float = 1.0) -> ModelConfig:
+def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:
     """The model of a named system, made smaller or larger."""
     if name not in SYSTEMS:
         close = difflib.get_close_matches(name, SYSTEMS, n=1)
@@ -194,20 +236,20 @@ def system_model(name: str, *, scale: float = 1.0) -> ModelConfig:
     return scaled(SYSTEMS[name].model, scale=scale)
 
 
-def scaled(model: ModelConfig, *, scale: float) -> ModelConfig:
+def scaled(model: AnyModelConfig, *, scale: float) -> AnyModelConfig:
     """The model with its widths, heads and layers multiplied by `scale`.
 
     Widths come out as multiples of 8, what was equal stays equal; two layers stay two, and heads divide the width. The
     spread of initial weights grows as the root of what the widths shrink by: sums over a width stay as large.
     """
-    return model if scale == 1 else check(ModelConfig, _scaled(to_values(model), scale=scale), origin="scale")
+    return model if scale == 1 else check(type(model), _scaled(to_values(model), scale=scale), origin="scale")
 
 
 def changed_sizes(name: str, *, scale: float) -> list[str]:
     """What scaling changes in a system, a line for each part: its sizes, and those at full size."""
     now, full = to_values(system_model(name, scale=scale)), to_values(SYSTEMS[name].model)
     spread = [f"spread {now['spread']} ({full['spread']})"] if now.get("spread") != full.get("spread") else []
-    parts = (_differences(now[part], full[part], part) for part in ("encoder", "decoder"))
+    parts = (_differences(now[part], full[part], part) for part in ("encoder", "decoder", "network") if part in now)
     return [", ".join(sizes) for sizes in (*parts, spread) if sizes]
 
 
@@ -226,7 +268,9 @@ def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
         key: _scaled(value, scale=scale) if isinstance(value, dict) else value for key, value in values.items()
     }
     for key in _WIDTHS:
-        if key in values and (key != "alignment" or values["score"] == "additive"):  # which no other score reads
+        if values.get(key) is not None and (
+            key != "alignment" or values["score"] == "additive"
+        ):  # which no other score reads
             changed[key] = max(8, 8 * round(values[key] * scale / 8))
     if values.get("spread") is not None:
         changed["spread"] = round(values["spread"] / scale**0.5, 4)

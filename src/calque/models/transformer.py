@@ -15,6 +15,7 @@ from calque.config import Config, refuse_idle
 from calque.layers.attention import fold, unfold
 from calque.layers.bounds import Heads, Layers, Places, Width
 from calque.layers.copying import CopyGate
+from calque.layers.embedding import embed
 from calque.layers.feed_forward import ActivationName
 from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.normalisation import NormName, build_norm
@@ -249,7 +250,7 @@ class Embedding(nn.Module):
 
     def forward(self, tokens: Tensor, places: Tensor, *, size: int | None) -> Tensor:
         """[N,T,D] from [N,T] tokens at [N,T] places, all of them below `size` where that is known."""
-        vectors = F.embedding(tokens, self.weight) * self.weight.shape[1] ** 0.5
+        vectors = embed(tokens, self.weight) * self.weight.shape[1] ** 0.5
         if self.positions is not None:
             vectors = vectors + self.positions(places, size=size, like=vectors)
         return F.dropout(vectors, self.dropout, self.training)

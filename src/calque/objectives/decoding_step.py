@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from calque.layers.output import wide
+from calque.models.language_model import LanguageModel
 from calque.models.model import Model
 from calque.search.step import Marks, Step, StepOutput
 from calque.tensors import Padded
@@ -22,6 +23,16 @@ def decoding_step(model: Model, *, attention: bool = False) -> Step:
         output, state = model.read(tokens[:, None], state, context, attention=attention)
         looked = None if output.attention is None else wide(output.attention[:, -1])
         return StepOutput(model.log_probs(output, context)[:, -1], looked), state
+
+    return step
+
+
+def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
+    """The language model as search sees it; `start` is what it reads in place of the begin mark."""
+
+    def step(tokens: Tensor, state: Any, _context: Any) -> tuple[StepOutput, Any]:
+        read, state = model.read(tokens.masked_fill(tokens == BOS, start)[:, None], state)
+        return StepOutput(model.log_probs(read.hidden)[:, -1]), state
 
     return step
 

@@ -67,9 +67,6 @@ def misfits(
     if method in ("r-drop", "minimum-risk") and model.output.kind == "sampled":
         reason = "it needs the probabilities of all words"
         refuse(f"method.kind = {method!r}", "model.output.kind = 'sampled'", reason)
-    if method == "minimum-risk" and model.encoder.kind == "none":
-        reason = "a language model has no source whose translation could be better or worse"
-        refuse("method.kind = 'minimum-risk'", "model.encoder.kind = 'none'", reason)
     if method in ("scheduled-sampling", "minimum-risk") and sharded:
         reason = "ranks that read more or fewer words than others would wait for each other's weights for ever"
         refuse(f"method.kind = {method!r}", "training.sharded", reason)
@@ -83,8 +80,6 @@ def misfits(
         name = f"guidance.weight = {config.guidance.weight}"
         if kind in ("recurrent", "cho"):
             refuse(name, f"model.decoder.kind = {kind!r}", "that decoder does not look at the source")
-        if model.encoder.kind == "none":
-            refuse(name, "model.encoder.kind = 'none'", "there is no source to look at")
         if is_hard:
             refuse(name, "model.decoder.attention.choice = 'hard'", "it looks at one drawn position alone")
         if data is not None and not data.aligned:

@@ -10,6 +10,7 @@ from torch.autograd.function import once_differentiable
 from calque.config import Config
 from calque.data.pair_batch import PairBatch
 from calque.layers.copying import mixture_loss
+from calque.layers.embedding import known
 from calque.layers.output import FullOutput
 from calque.models.interfaces import Output
 from calque.models.model import Context, Model
@@ -54,7 +55,7 @@ def r_drop_loss(model: Model, output: Output, batch: PairBatch, *, smoothing: fl
         return _from_logits(model, output, batch, smoothing=smoothing, alpha=alpha)
     log_probs, targets = _log_probs(model, output, batch)
     vocabulary = model.sizes.target
-    said = targets if model.copies else targets.where(targets < vocabulary, model.sizes.unknown)
+    said = targets if model.copies else known(targets, size=vocabulary)
     counts = targets != PAD
     losses = mixture_loss(log_probs, said, smoothing=smoothing, vocabulary=vocabulary) * counts
     apart = divergence(*log_probs.chunk(2)) * counts.chunk(2)[0]
@@ -68,7 +69,7 @@ def _from_logits(model: Model, output: Output, batch: PairBatch, *, smoothing: f
     if targets.device.type == "cpu":
         hidden, targets = counted(output.hidden, batch.target_output)
     targets = targets.chunk(2)[0]
-    said = targets.where(targets < model.sizes.target, model.sizes.unknown)
+    said = known(targets, size=model.sizes.target)
     found = agreement(model.logits(hidden), said, counts=targets != PAD, smoothing=smoothing)
     cross_entropy = found.cross_entropy / 2
     return TokenLoss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * found.apart, cross_entropy)

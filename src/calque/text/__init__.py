@@ -7,11 +7,11 @@ from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.cleaning import strip_bom, strip_return
 from calque.text.copy_ids import NumberedText, number_source, number_target
-from calque.text.folder import load_tokenizers, save_tokenizers
+from calque.text.folder import load_columns, load_tokenizer, load_tokenizers, save_columns, save_tokenizers
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
 from calque.text.tokens import TokensConfig, TokensTokenizer
-from calque.text.training import GivenConfig, TextConfig, train_tokenizers
+from calque.text.training import ColumnsConfig, GivenConfig, TextConfig, train_tokenizer, train_tokenizers
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
 from calque.text.words import WordsConfig, WordsTokenizer
 
@@ -25,6 +25,7 @@ __all__ = [
     "BytesTokenizer",
     "CharactersConfig",
     "CharactersTokenizer",
+    "ColumnsConfig",
     "GivenConfig",
     "NumberedText",
     "SentencePieceConfig",
@@ -37,12 +38,16 @@ __all__ = [
     "Vocabulary",
     "WordsConfig",
     "WordsTokenizer",
+    "load_columns",
+    "load_tokenizer",
     "load_tokenizers",
     "normalise",
     "number_source",
     "number_target",
+    "save_columns",
     "save_tokenizers",
     "strip_bom",
     "strip_return",
+    "train_tokenizer",
     "train_tokenizers",
 ]

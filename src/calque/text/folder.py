@@ -1,12 +1,13 @@
 """Tokenizers on disk, as plain files.
 
-`tokenizer.json` says format, kind, whether joint, and the SHA-256 of each file beside it: `joint.model`, or
-`source.model` and `target.model`, for sentencepiece; for all other kinds the same names with `.vocabulary`, which
-holds one JSON string a line.
+`tokenizer.json` says for each column of text the kind of its tokenizer and its file, and the SHA-256 of each file:
+`source.model` and `target.model` for sentencepiece, or `joint.model` where they share one; for all other kinds the
+same names with `.vocabulary`, which holds one JSON string per line. Format 1 knew source and target of one kind.
 """
 
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
@@ -21,7 +22,7 @@ from calque.text.tokenizer import Tokenizer, Tokenizers
 from calque.text.tokens import TokensTokenizer
 from calque.text.words import WordsTokenizer
 
-FORMAT = 1
+FORMAT = 2
 DESCRIPTION = "tokenizer.json"
 _KINDS: dict[str, type[Tokenizer]] = {
     kind.kind: kind
@@ -29,37 +30,85 @@ _KINDS: dict[str, type[Tokenizer]] = {
 }
 
 
+KindName = Literal["sentencepiece", "tokens", "words", "characters", "bytes"]
+
+
+class _Column(Config):
+    kind: KindName
+    file: str
+
+
 class _Description(Config):
     format: int
-    kind: Literal["sentencepiece", "tokens", "words", "characters", "bytes"]
-    joint: bool
+    columns: dict[str, _Column]
     files: dict[str, str]
 
 
-def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
-    """Writes the tokenizers into the folder, which is made where it is missing."""
-    kind = type(tokenizers.source)
-    if type(tokenizers.target) is not kind:
-        raise TypeError("both sides have the same kind of tokenizer")
+class _EarlierDescription(Config):
+    format: int
+    kind: KindName
+    joint: bool
+    files: dict[str, str]
+
+    def upgraded(self) -> _Description:
+        """What format 1 says, in today's form."""
+        suffix = _KINDS[self.kind].suffix
+        names = {side: f"{'joint' if self.joint else side}.{suffix}" for side in ("source", "target")}
+        columns = {side: _Column(kind=self.kind, file=name) for side, name in names.items()}
+        return _Description(format=FORMAT, columns=columns, files=self.files)
+
+
+def save_columns(tokenizers: Mapping[str, Tokenizer], folder: Path) -> None:
+    """Writes the tokenizer of each column into the folder, which is made where it is missing; a shared one once."""
     folder.mkdir(parents=True, exist_ok=True)
-    files = {}
-    for name, tokenizer in zip(_names(kind, joint=tokenizers.joint), tokenizers, strict=False):
-        content = tokenizer.to_bytes()
-        (folder / name).write_bytes(content)
-        files[name] = _hash(content)
-    values = {"format": FORMAT, "kind": kind.kind, "joint": tokenizers.joint, "files": files}
+    names: dict[int, str] = {}
+    columns, files = {}, {}
+    for column, tokenizer in tokenizers.items():
+        is_shared = sum(other is tokenizer for other in tokenizers.values()) > 1
+        name = names.setdefault(id(tokenizer), f"{'joint' if is_shared else column}.{tokenizer.suffix}")
+        columns[column] = {"kind": tokenizer.kind, "file": name}
+        if name not in files:
+            content = tokenizer.to_bytes()
+            (folder / name).write_bytes(content)
+            files[name] = _hash(content)
+    values = {"format": FORMAT, "columns": columns, "files": files}
     (folder / DESCRIPTION).write_text(json.dumps(values, indent=2) + "\n", encoding="ascii", newline="\n")
 
 
-def load_tokenizers(folder: Path) -> Tokenizers:
-    """The tokenizers saved in the folder; a TextError names the file that is missing, damaged or of another format."""
+def load_columns(folder: Path) -> dict[str, Tokenizer]:
+    """The tokenizer of each column; a TextError names the file that is missing, damaged or of another format."""
     description = _describe(folder / DESCRIPTION)
-    kind = _KINDS[description.kind]
-    names = _names(kind, joint=description.joint)
-    if sorted(description.files) != sorted(names):
-        raise TextError(f"{folder / DESCRIPTION}: damaged: it should list {' and '.join(names)}")
-    loaded = [_load(kind, path=folder / name, expected=description.files[name]) for name in names]
-    return Tokenizers(source=loaded[0], target=loaded[-1])
+    named = {column.file for column in description.columns.values()}
+    if named != set(description.files) or any(Path(name).name != name for name in named):
+        raise TextError(f"{folder / DESCRIPTION}: damaged: it should list {' and '.join(sorted(named))}")
+    loaded: dict[str, Tokenizer] = {}
+    for column in description.columns.values():
+        if column.file not in loaded:
+            kind, expected = _KINDS[column.kind], description.files[column.file]
+            loaded[column.file] = _load(kind, path=folder / column.file, expected=expected)
+    return {name: loaded[column.file] for name, column in description.columns.items()}
+
+
+def save_tokenizers(tokenizers: Tokenizers, folder: Path) -> None:
+    """Writes the tokenizers of source and target."""
+    save_columns(tokenizers._asdict(), folder)
+
+
+def load_tokenizers(folder: Path) -> Tokenizers:
+    """The tokenizers of source and target."""
+    columns = load_columns(folder)
+    if set(columns) != {"source", "target"}:
+        raise TextError(f"{folder}: has tokenizers for {' and '.join(sorted(columns))}; expected source and target")
+    return Tokenizers(**columns)
+
+
+def load_tokenizer(folder: Path, *, column: str) -> Tokenizer:
+    """The tokenizer of one column; text that stands alone may take a translation's target."""
+    columns = load_columns(folder)
+    for name in (column, "target") if column == "text" else (column,):
+        if name in columns:
+            return columns[name]
+    raise TextError(f"{folder}: has tokenizers for {' and '.join(sorted(columns))}, not for {column}")
 
 
 def _describe(path: Path) -> _Description:
@@ -68,10 +117,12 @@ def _describe(path: Path) -> _Description:
         found = values["format"]
         if found == FORMAT:
             return _Description.model_validate(values)
+        if found == 1:
+            return _EarlierDescription.model_validate(values).upgraded()
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise TextError(f"{path}: damaged: {reason}") from None
-    raise TextError(f"{path}: format {found!r}, but this version of Calque reads format {FORMAT}")
+    raise TextError(f"{path}: format {found!r}, but this version of Calque reads formats 1 to {FORMAT}")
 
 
 def _load(kind: type[Tokenizer], *, path: Path, expected: str) -> Tokenizer:
@@ -82,10 +133,6 @@ def _load(kind: type[Tokenizer], *, path: Path, expected: str) -> Tokenizer:
         return kind.from_bytes(content)
     except TextError as error:
         raise TextError(f"{path}: {error}") from None
-
-
-def _names(kind: type[Tokenizer], *, joint: bool) -> list[str]:
-    return [f"{side}.{kind.suffix}" for side in (["joint"] if joint else ["source", "target"])]
 
 
 def _read(path: Path) -> bytes:

@@ -14,7 +14,7 @@ from pydantic import Field
 
 from calque.config import Config
 from calque.errors import TextError
-from calque.text.escape import ESCAPE
+from calque.text.cleaning import ESCAPE
 from calque.text.tokenizer import Tokenizer, refuse_surrogates
 from calque.text.vocabulary import PIECES, UNK, Vocabulary
 

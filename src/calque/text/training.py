@@ -1,4 +1,4 @@
-"""Learning the tokenizers of both sides from a corpus."""
+"""Learning the tokenizers of a corpus, column by column or several columns together."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -11,7 +11,7 @@ from calque.config import Config
 from calque.errors import TextError
 from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
-from calque.text.folder import DESCRIPTION, load_tokenizers
+from calque.text.folder import DESCRIPTION, load_tokenizer, load_tokenizers
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers
 from calque.text.tokens import TokensConfig, TokensTokenizer
@@ -42,18 +42,39 @@ class GivenConfig(Config):
         return load_tokenizers(self.folder)
 
 
-TextConfig = Annotated[
+ColumnTextConfig = Annotated[
     SentencePieceConfig | TokensConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig,
     Field(discriminator="kind"),
 ]
 
 
+class ColumnsConfig(Config):
+    """Source and target with settings of their own, such as characters to words."""
+
+    kind: Literal["columns"] = "columns"
+    source: ColumnTextConfig
+    target: ColumnTextConfig
+
+    @property
+    def joint(self) -> bool:
+        return False
+
+
+TextConfig = Annotated[
+    SentencePieceConfig | TokensConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig | ColumnsConfig,
+    Field(discriminator="kind"),
+]
 Lines = Callable[[], Iterator[str]]
 
 
 def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs: int) -> Tokenizers:
-    """The tokenizers learnt from a corpus of `pairs` lines a side; calling `source` or `target` reads it afresh."""
+    """The tokenizers learnt from a corpus of `pairs` lines per side; calling `source` or `target` reads it afresh."""
     match config:
+        case ColumnsConfig():
+            return Tokenizers(
+                train_tokenizer(config.source, lines=source, count=pairs, column="source"),
+                train_tokenizer(config.target, lines=target, count=pairs, column="target"),
+            )
         case SentencePieceConfig():
             take = config.sample // 2 if config.joint else config.sample
             share = min(1.0, take / max(pairs, 1))
@@ -70,6 +91,24 @@ def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs:
     if config.joint:
         return _shared(_train(config, lines=chain(*sides), share=share))
     return Tokenizers(*(_train(config, lines=lines, share=share) for lines in sides))
+
+
+def train_tokenizer(config: TextConfig, *, lines: Lines, count: int, column: str = "text") -> Tokenizer:
+    """The tokenizer of one column, learnt from `count` lines."""
+    match config:
+        case SentencePieceConfig():
+            share = min(1.0, config.sample / max(count, 1))
+            return _train(config, lines=spread(lines(), of=count, take=config.sample), share=share)
+        case TokensConfig() | WordsConfig() | CharactersConfig():
+            return _train(config, lines=lines(), share=1.0)
+        case BytesConfig():
+            return BytesTokenizer()
+        case GivenConfig():
+            return load_tokenizer(config.folder, column=column)
+        case ColumnsConfig():
+            raise TextError('text.kind = "columns" is for source and target; text that stands alone has one setting')
+        case _:
+            assert_never(config)
 
 
 def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:

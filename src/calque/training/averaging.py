@@ -18,6 +18,42 @@ def mean_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tenso
     }
 
 
+class TriggeredAverage:
+    """The mean of the weights of all steps since it was begun (averaged SGD: Polyak and Juditsky 1992)."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
+        self.weights: dict[str, Tensor] = {}
+        self.steps = 0
+
+    @property
+    def is_begun(self) -> bool:
+        return self.steps > 0
+
+    @torch.no_grad()
+    def begin(self) -> None:
+        """The weights as they are now are the first."""
+        self.weights = {name: value.detach().clone() for name, value in self._trained.items()}
+        self.steps = 1
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Takes in the weights as they are after a step, once begun."""
+        if self.is_begun:
+            self.steps += 1
+            torch._foreach_lerp_(list(self.weights.values()), list(self._trained.values()), 1 / self.steps)
+
+    def whole_weights(self) -> dict[str, Tensor]:
+        """The mean, whole and on the CPU."""
+        return {name: whole(value).cpu() for name, value in self.weights.items()}
+
+    @torch.no_grad()
+    def restore(self, weights: Mapping[str, Tensor], *, steps: int) -> None:
+        """Puts the mean of a checkpoint back."""
+        self.weights = {name: part_of(weights[name], like=value.detach()) for name, value in self._trained.items()}
+        self.steps = steps
+
+
 class MovingAverage:
     """w̄ ← d w̄ + (1 − d) w after each step, with d = min(decay, (1 + step) / (10 + step)), which forgets the start."""
 

@@ -12,7 +12,7 @@ from calque.devices import choose_device
 from calque.errors import ConfigError
 from calque.folders.weights import load_weights_into
 from calque.tasks.interfaces import Carry
-from calque.training.averaging import MovingAverage
+from calque.training.averaging import MovingAverage, TriggeredAverage
 from calque.training.checkpoints import Snapshot
 from calque.training.compiling import compile_shapes
 from calque.training.distributed import Ranks, put_weights, shard, whole_weights
@@ -31,11 +31,12 @@ class Learner:
         self.ranks = ranks
         self.device = choose_device(config.device)
         self.is_sharded = config.divides(ranks.count)
-        self._has_copy = bool(config.ema) or self.is_sharded or config.compile
+        self._has_copy = bool(config.ema) or bool(config.averaged_sgd) or self.is_sharded or config.compile
         self.model = copy.deepcopy(job.model) if self._has_copy else job.model
         if self.is_sharded:
             shard(self.model, device=self.device, ranks=ranks.count)
         self.average = MovingAverage(self.model, decay=config.ema) if config.ema else None
+        self.triggered = TriggeredAverage(self.model) if config.averaged_sgd else None
         splits = MemorySplits(job.folder / "history.jsonl", writes=ranks.leads)
         self.updater = Updater(self.model, task=job.task, config=config, seed=job.seed, ranks=ranks, splits=splits)
         if config.compile:
@@ -58,6 +59,9 @@ class Learner:
         self.updater.update(parts, step=step, rate=rate)
         if self.average:
             self.average.follow(step=step)
+        if self.triggered:
+            self.triggered.follow()
+            progress.averaged_steps = self.triggered.steps
         progress.tokens += sum(part.shared_weight for part in parts)
         progress.positions += sum(part.positions for part in parts)
         progress.filled += sum(part.filled for part in parts)
@@ -66,8 +70,14 @@ class Learner:
     def show(self) -> None:
         """What has been learnt so far, or its mean, is in `judged` from now on."""
         if self._has_copy:
-            weights = whole_weights(self.model) | (self.average.whole_weights() if self.average else {})
+            weights = whole_weights(self.model) | self._mean()
             load_weights_into(self.judged, weights, origin="the model that is trained")
+
+    def _mean(self) -> dict[str, Tensor]:
+        """The mean of the weights over time that is judged; nothing where there is none, or none yet."""
+        if self.average:
+            return self.average.whole_weights()
+        return self.triggered.whole_weights() if self.triggered and self.triggered.is_begun else {}
 
     def weights(self) -> dict[str, Tensor]:
         """The weights that are trained, whole and on the CPU; of sharded ones all ranks must ask."""
@@ -81,8 +91,8 @@ class Learner:
             "optimiser": optimiser_tensors(updater.optimiser, self.model),
             "sums": {name: value.cpu() for name, value in updater.sums.tensors().items()},
         }
-        if self.average:
-            tensors["average"] = self.average.whole_weights()
+        if mean := self._mean():
+            tensors["average"] = mean
         if updater.carry is not None:
             carry = whole_carry(updater.carry, ranks=self.ranks)
             tensors["carry"] = {str(place): state.cpu() for place, state in enumerate(carry)}
@@ -107,6 +117,8 @@ class Learner:
             self.updater.carry = tuple(state[self.ranks.rank :: self.ranks.count].contiguous() for state in carry)
         if self.average:
             self.average.restore(tensors["average"])
+        if self.triggered and values.get("averaged_steps"):
+            self.triggered.restore(tensors["average"], steps=values["averaged_steps"])
         self.updater.scaler.load_state_dict(values.pop("scaler"))
         best = [(value, step) for value, step in values.pop("best_steps")]
         order = values.pop("ordered_by", self._ordered_by)

@@ -43,9 +43,20 @@ class ModelSelection:
             self._record(judgement, best=is_best)
             if is_best:
                 self._keep(judgement)
+            self._trigger_averaging(judgement.loss)
             by_loss = ", by its loss" if self.kind.is_chance(judgement.values[self.metric]) else ""
             self._say(f"{judgement.summary}{f' (best so far{by_loss})' if is_best else ''}")
             return True
+
+    def _trigger_averaging(self, loss: float) -> None:
+        """Begins to average the weights where validations have stopped getting better."""
+        learner, patience = self.learner, self.job.config.averaged_sgd
+        if learner.triggered is None or learner.triggered.is_begun:
+            return
+        if learner.progress.triggers_averaging(loss, patience=patience):
+            learner.triggered.begin()
+            learner.progress.averaged_steps = learner.triggered.steps
+            self._say("validations have stopped getting better: the weights are averaged from here on")
 
     def keep_mean(self, weights: Sequence[dict[str, Tensor]]) -> None:
         """Keeps the mean of weights, however good it is; a run ends with it."""

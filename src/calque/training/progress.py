@@ -34,6 +34,8 @@ class Progress:
     since_drop: int = 0  # validations on that plateau
     best_steps: list[tuple[float, int]] = field(default_factory=list)  # values and steps whose mean is asked for
     best_steps_losses: list[float] = field(default_factory=list)  # one each; checkpoints made before did not have them
+    losses: list[float] = field(default_factory=list)  # of all validations, where averaging waits for a trigger
+    averaged_steps: int = 0  # that the mean is of, once it was triggered
     stopped_early: bool = False
     metrics: int = 0  # bytes of metrics.jsonl
     samples: int = 0  # bytes of samples.txt
@@ -55,6 +57,12 @@ class Progress:
         if config.average > 1 and config.average_of == "best":
             self._note_best_steps(value, loss=loss, count=config.average)
         return is_best
+
+    def triggers_averaging(self, loss: float, *, patience: int) -> bool:
+        """Whether this validation, and the last ones before it, were not better than the best before those."""
+        before = self.losses[: len(self.losses) - patience + 1]
+        self.losses.append(loss)
+        return bool(before) and loss > min(before)
 
     def turn_to(self, metric: str, *, kind: Metric, validations: Mapping[int, Mapping[str, Any]]) -> str:
         """From now on another metric decides; what there is to say of it.

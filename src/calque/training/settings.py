@@ -51,8 +51,11 @@ class TrainingConfig(Config):
     """Which checkpoints: the last ones, or those that validated best (then one is saved at each validation)."""
     ema: float = Field(default=0.0, ge=0, lt=1)
     """The model is a moving average of the weights, which keeps this share of itself at each step; 0 takes none."""
+    averaged_sgd: int = Field(default=0, ge=0)
+    """Once so many validations were not better than the best before them, the model is the mean of the weights of all
+    steps from then on (non-monotonically triggered averaging: Merity 2018, §3, with 5); 0 never averages so."""
     samples: int = Field(default=4, ge=0)
-    """Translations written to samples.txt at each validation."""
+    """Samples, such as translations, written to samples.txt at each validation."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too, to RUN/tensorboard."""
     warm_start: Path | None = None
@@ -86,8 +89,10 @@ class TrainingConfig(Config):
 
     @model_validator(mode="after")
     def _one_mean(self) -> "TrainingConfig":
-        if self.average > 1 and self.ema:
-            raise ValueError("average and ema are both means of the weights over time: set one of them to 0")
+        means = {"average": self.average > 1, "ema": self.ema > 0, "averaged_sgd": self.averaged_sgd > 0}
+        if sum(means.values()) > 1:
+            names = " and ".join(name for name, is_asked in means.items() if is_asked)
+            raise ValueError(f"{names} are both means of the weights over time: set one of them to 0")
         return self
 
     @model_validator(mode="after")

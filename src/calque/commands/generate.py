@@ -1,0 +1,131 @@
+"""`calque generate`."""
+
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from calque.commands.inputs import choice, input_lines, refuse_unreadable
+from calque.commands.rendering import json_line, one_line
+from calque.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from calque.engine import Candidate, TextGenerator
+    from calque.search.settings import SearchConfig
+
+FORMATS = ("text", "jsonl")
+
+
+def generate(
+    model: Annotated[Path, typer.Argument(help="A run or model folder of a language model.")],
+    settings: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. temperature=0.7 top_p=0.9 seed=3"),
+    ] = None,
+    prompt: Annotated[str | None, typer.Option(help="How the text begins; else each line of standard input.")] = None,
+    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or .gz).")] = None,
+    maximum: Annotated[int, typer.Option(min=1, help="Pieces to write at most, the prompt not counted.")] = 100,
+    nbest: Annotated[int, typer.Option(min=1, help="Give N texts for each prompt.")] = 1,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Beam search with so many hypotheses, instead of drawing.")
+    ] = None,
+    stop: Annotated[
+        list[str] | None, typer.Option(help="End the text before this string; may be given several times.")
+    ] = None,
+    format: Annotated[str, typer.Option(help="text, or jsonl with scores.")] = "text",
+    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
+    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
+) -> None:
+    """Write text with a language model: drawn at random, or the likeliest by beam search.
+
+    Text appears as it is written where one text is drawn. Without a prompt the text begins as a line does. Settings
+    are those of the config's search section; the same seed and prompt number give the same text.
+
+    Examples:
+
+        calque generate runs/english --prompt "The weather"
+
+        calque generate runs/english --prompt "The weather" temperature=0.7 top_k=40 --nbest 5
+
+        calque generate runs/english --beam 5 --maximum 30 --stop "." < prompts.txt
+    """
+    from calque.commands.loading import search_of
+    from calque.devices import DEVICES, PRECISIONS
+    from calque.engine import TextGenerator, load
+
+    chosen = choice(format, FORMATS, option="--format")
+    where = choice(device, DEVICES, option="--device")
+    fine = choice(precision, PRECISIONS, option="--precision")
+    if prompt is not None and input is not None:
+        raise ConfigError("--prompt and --input are both prompts: give one of them")
+    if any(not string for string in stop or []):
+        raise ConfigError("--stop: an empty string would end every text before it begins")
+    refuse_unreadable(input)
+    generator = load(model, device=where, precision=fine)
+    if not isinstance(generator, TextGenerator):
+        raise DataError(f"{model}: is no language model; `calque translate {model}` translates with it")
+    is_drawn = beam is None and not any(
+        text.replace(" ", "").startswith(("beam=", "method=")) for text in settings or []
+    )
+    asked = [*(["method=sample"] if is_drawn else []), *(settings or [])]
+    search = search_of(generator.search, asked, beam=beam, nbest=nbest, batch_tokens=None)
+    prompts = iter([prompt]) if prompt is not None else _prompts(input)
+    for number, text in enumerate(prompts):
+        if nbest == 1 and chosen == "text" and (search.method == "sample" or search.is_greedy):
+            _stream(generator, text, search=search, maximum=maximum, stops=stop or [], number=number)
+            continue
+        found = generator.candidates([text], maximum=maximum, search=search, nbest=nbest, first=number)[0]
+        _write(found, prompt=text, stops=stop or [], format=chosen)
+
+
+def _prompts(path: Path | None) -> Iterator[str]:
+    if path is None and sys.stdin.isatty():
+        yield ""
+        return
+    yield from (line.text for line in input_lines(path, invalid="fail"))
+
+
+def _stream(
+    generator: "TextGenerator",
+    prompt: str,
+    *,
+    search: "SearchConfig",
+    maximum: int,
+    stops: Sequence[str],
+    number: int,
+) -> None:
+    """Writes pieces as they come; as much as might begin a stop string waits until it is known not to."""
+    text, shown = "", 0
+    longest = max(map(len, stops), default=1) - 1
+    for piece in generator.stream(prompt, maximum=maximum, search=search, number=number):
+        text += piece
+        end = cut(text, stops, behind=len(prompt))
+        if end < len(text):
+            typer.echo(one_line(text[shown:end]), nl=False)
+            shown = end
+            break
+        ready = max(shown, len(text) - longest)
+        typer.echo(one_line(text[shown:ready]), nl=False)
+        sys.stdout.flush()
+        shown = ready
+    else:
+        typer.echo(one_line(text[shown:]), nl=False)
+    typer.echo()
+
+
+def _write(candidates: Sequence["Candidate"], *, prompt: str, stops: Sequence[str], format: str) -> None:
+    for candidate in candidates:
+        text = candidate.text[: cut(candidate.text, stops, behind=len(prompt))]
+        if format == "text":
+            typer.echo(one_line(text))
+        else:
+            values = {"prompt": prompt, "text": text, "score": candidate.score, "log_prob": candidate.log_prob}
+            typer.echo(json_line({**values, "cut": candidate.cut}), nl=False)
+
+
+def cut(text: str, stops: Sequence[str], *, behind: int) -> int:
+    """Where a text ends: before the first stop string behind the prompt, else at its end."""
+    places = [place for string in stops if (place := text.find(string, behind)) >= 0]
+    return min(places, default=len(text))

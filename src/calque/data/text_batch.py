@@ -1,0 +1,100 @@
+"""Batches of text alone: lines, padded, or stretches of running text.
+
+Letters: B rows, T tokens. Of a line, BOS and its pieces are read, and its pieces and EOS should be predicted.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.data.batch import row_slices
+from calque.data.batching import WHOLE, Planned, Shard
+from calque.data.pair_batch import pad_ids, shifted
+from calque.data.store import Store
+
+COLUMN = "text"
+
+
+class TextBatch(NamedTuple):
+    """Lines, padded, or a stretch of running text."""
+
+    inputs: Tensor  # [B,T]
+    outputs: Tensor  # [B,T], PAD where there is nothing to predict
+    lengths: Tensor  # [B], on the CPU; 0 for a row that only fills a shape
+    weight: int  # tokens to be predicted
+    shared_weight: int  # those of all ranks that share this batch
+    begins: bool = True  # whether what came before does not matter
+
+    @property
+    def rows(self) -> int:
+        return len(self.lengths)
+
+    @property
+    def positions(self) -> int:
+        return self.inputs.numel()
+
+    @property
+    def filled(self) -> int:
+        return self.weight
+
+    def to(self, device: torch.device) -> "TextBatch":
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin(self) -> "TextBatch":
+        return self._map(Tensor.pin_memory)
+
+    def split(self, parts: int) -> "list[TextBatch]":
+        if parts == 1:
+            return [self]
+        return [
+            self._replace(
+                inputs=self.inputs[at],
+                outputs=self.outputs[at],
+                lengths=self.lengths[at],
+                weight=int(self.lengths[at].sum()),
+            )
+            for at in row_slices(self.rows, parts=parts)
+        ]
+
+    def _map(self, function: Callable[[Tensor], Tensor]) -> "TextBatch":
+        return self._replace(inputs=function(self.inputs), outputs=function(self.outputs))
+
+
+def collate_lines(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
+    """Lines with their marks, padded."""
+    shared_weight = int(store.widths(COLUMN, marks=1)[planned.indices].sum())
+    planned = planned.shard(shard)
+    rows, (width,) = planned.size
+    ids, lengths = pad_ids(store[COLUMN], planned.indices, size=(rows, width))
+    real = np.arange(len(planned.indices))
+    inputs, outputs = shifted(ids, lengths, real=real)
+    lengths[real] += 1
+    return TextBatch(
+        torch.from_numpy(inputs),
+        torch.from_numpy(outputs),
+        torch.from_numpy(lengths),
+        weight=int(lengths.sum()),
+        shared_weight=shared_weight,
+    )
+
+
+def collate_streams(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
+    """The next stretch of every stream; the text has its end marks in it."""
+    (width,) = planned.size.widths
+    shared_weight = width * len(planned.indices)
+    begins = bool(planned.indices[0] == 0)
+    planned = planned.shard(shard)
+    at = planned.indices[:, None] + np.arange(width + 1)
+    tokens = store[COLUMN].values[at].astype(np.int64)
+    lengths = np.full(len(tokens), width, dtype=np.int64)
+    return TextBatch(
+        torch.from_numpy(tokens[:, :-1].copy()),
+        torch.from_numpy(tokens[:, 1:].copy()),
+        torch.from_numpy(lengths),
+        weight=int(lengths.sum()),
+        shared_weight=shared_weight,
+        begins=begins,
+    )

@@ -1,0 +1,63 @@
+"""Text alone as a column of a store, for language models: lines, or running text with its end marks in it."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from calque.data.fingerprint import text_settings
+from calque.data.numericalise import Numericalised, Texts
+from calque.data.store import ColumnKind, pack, smallest_unsigned
+from calque.text import EOS, TextConfig, Tokenizer, load_tokenizer, save_columns, train_tokenizer
+
+
+class TextPreparation(NamedTuple):
+    """How language modelling reads its corpora."""
+
+    text: TextConfig
+    maximum_length: int = 256
+    running: bool = False
+    """Whether lines follow each other: then every line is stored with its end mark, and none is too long."""
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return ("text",)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return {**text_settings(self.text), "task.reading": "running" if self.running else "lines"}
+
+    @property
+    def lines_up(self) -> bool:
+        return False
+
+    def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
+        save_columns({"text": train_tokenizer(self.text, lines=lambda: texts("text"), count=rows)}, folder)
+
+    def columns(self, folder: Path, *, training: bool) -> Mapping[str, ColumnKind]:
+        size = len(load_tokenizer(folder, column="text").vocabulary)
+        return {"text": ColumnKind(smallest_unsigned(size - 1))}
+
+    def numericaliser(self, folder: Path) -> "TextNumericaliser":
+        return TextNumericaliser(load_tokenizer(folder, column="text"), self.maximum_length, self.running)
+
+
+class TextNumericaliser(NamedTuple):
+    """Lines of text to ids."""
+
+    tokenizer: Tokenizer
+    maximum_length: int
+    running: bool
+
+    def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
+        kept: list[int] = []
+        lines: list[list[int]] = []
+        empty = long = 0
+        for place, ids in enumerate(self.tokenizer.encode_many([text for (text,) in rows])):
+            if not ids:
+                empty += 1
+            elif len(ids) > self.maximum_length and not self.running:
+                long += 1
+            else:
+                kept.append(place)
+                lines.append([*ids, EOS] if self.running else ids)
+        return Numericalised({"text": pack(lines)}, kept, empty, long)

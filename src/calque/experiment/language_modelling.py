@@ -1,0 +1,186 @@
+"""Language modelling as an experiment: from its config to a task, a model and a judge."""
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from calque import __version__
+from calque.data.batching import BatchConfig, Order
+from calque.data.prepare import Prepared
+from calque.data.store import Store, id_counts
+from calque.data.text_batch import COLUMN
+from calque.data.text_preparation import TextPreparation
+from calque.engine import TextGenerator, save_language_model
+from calque.errors import ConfigError
+from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.judges import LOWER, perplexity
+from calque.experiment.settings import Experiment
+from calque.models.language_model import LanguageModel, LanguageModelConfig, TransformerLanguageConfig
+from calque.objectives.language_model import lines_loss, running_loss
+from calque.search.settings import SearchConfig
+from calque.tasks.interfaces import Judgement, Metric, StoppedError
+from calque.tasks.language_modelling import LanguageModelling, LanguageModellingConfig
+from calque.tensors import weightless
+from calque.text import EOS, UNK, load_tokenizer
+from calque.training.auto_settings import Corpus, adam_rate
+from calque.training.job import SaveModel
+from calque.training.update import stream_seed
+
+STREAMS = 10  # parts of running text that are validated side by side
+SAMPLE = 40  # pieces of each sample
+
+METRICS: Mapping[str, Metric] = {"loss": LOWER, "perplexity": LOWER, "word_perplexity": LOWER}
+
+
+class LanguageModelJudge:
+    """The loss of held-out text, per token and per word; samples are drawn from the model."""
+
+    metrics = METRICS
+    reports = ("loss", "perplexity", "word_perplexity")
+    selects = "perplexity"
+
+    def __init__(self, generator: TextGenerator, store: Store, *, words: int, batch: BatchConfig) -> None:
+        self.generator = generator
+        self.store = store
+        self.words = words  # of the text, ends of lines counted
+        self.batch = batch
+
+    @property
+    def positions(self) -> int:
+        return self.batch.budget
+
+    def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
+        assert model is self.generator.model
+
+        def ask() -> None:
+            if stop():
+                raise StoppedError
+
+        task = self.generator.task
+        tokens = max(2, self.batch.budget // parts)
+        if task.reading == "lines":
+            batch = self.batch.model_copy(update={"tokens": tokens})
+            loss = lines_loss(self.generator.model, self.store, batch=batch, stop=ask)
+        else:
+            loss = running_loss(
+                self.generator.model,
+                self.store[COLUMN].values,
+                rows=max(1, STREAMS // parts),
+                context=task.context,
+                stride=task.stride,
+                stop=ask,
+            )
+        values = {
+            "loss": loss.per_token,
+            "perplexity": perplexity(loss.per_token),
+            "word_perplexity": perplexity(loss.nats / max(1, self.words)),
+        }
+        summary = f"validation loss {values['loss']:.3f}, perplexity {values['perplexity']:.2f}"
+        if values["word_perplexity"] != values["perplexity"]:
+            summary += f" (per word {values['word_perplexity']:.2f})"
+        return Judgement(values, self._samples(), summary=summary)
+
+    def _samples(self) -> list[str]:
+        search = SearchConfig(method="sample")
+        drawn = self.generator.candidates([""], maximum=SAMPLE, search=search, nbest=4)[0]
+        return [f"{candidate.text}\n" for candidate in drawn]
+
+
+class LanguageModellingAssembly:
+    """Text, a language model, and a judge of its perplexity."""
+
+    metrics = METRICS
+    selects = LanguageModelJudge.selects
+
+    def __init__(self, experiment: Experiment) -> None:
+        assert isinstance(experiment.task, LanguageModellingConfig)
+        assert isinstance(experiment.model, LanguageModelConfig)
+        self.experiment = experiment
+        self.config, self.model = experiment.task, experiment.model
+
+    @property
+    def preparation(self) -> TextPreparation:
+        running = self.config.reading == "running"
+        return TextPreparation(self.experiment.text, self.experiment.data.maximum_length, running)
+
+    def refuse_unbuildable(self) -> None:
+        size = getattr(self.experiment.text, "vocabulary_size", None) or 1 << 24
+        with weightless():
+            model = LanguageModel(self.model, vocabulary_size=size)
+        refuse_uncomputable(model, self.experiment.training)
+        if self.experiment.training.warm_start is not None:
+            raise ConfigError("training.warm_start is for translation models; a language model begins anew")
+
+    def build(self, prepared: Prepared) -> LanguageModel:
+        size = len(load_tokenizer(prepared.vocabularies, column=COLUMN).vocabulary)
+        torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
+        model = LanguageModel(self.model, vocabulary_size=size)
+        if self.experiment.training.precision == "float64":
+            model = model.double()
+        if self.model.output.kind != "full":
+            end = None if self.config.reading == "running" else EOS
+            counts = id_counts(prepared.train, column=COLUMN, size=size, end=end, unknown=UNK)
+            model.output.learn_frequencies(torch.from_numpy(counts))
+        return model
+
+    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
+        raise ConfigError("training.warm_start is for translation models")
+
+    def task(self, prepared: Prepared) -> LanguageModelling:
+        return LanguageModelling(self.config, smoothing=self.experiment.training.label_smoothing)
+
+    def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> LanguageModelJudge:
+        batch = self.experiment.training.batch
+        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        words = sum(len(text.split()) + 1 for (text,) in prepared.valid_text)
+        return LanguageModelJudge(self._generator(model, prepared), prepared.valid, words=words, batch=batch)
+
+    def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
+        card = self._card(prepared, parameters=parameters)
+
+        def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
+            save_language_model(path, self._generator(model, prepared), card=card, artefacts=judgement.artefacts)
+
+        return save
+
+    def corpus(self, prepared: Prepared) -> Corpus:
+        store, network = prepared.train, self.model.network
+        running = self.config.reading == "running"
+        total = store.widths(COLUMN, marks=0 if running else 1).total()
+        task = self.task(prepared)
+
+        def order(config: BatchConfig) -> Order:
+            return task.order(store, config=config, seed=self.experiment.seed)
+
+        rate = adam_rate(transformer=isinstance(network, TransformerLanguageConfig), width=network.width)
+        return Corpus(len(store), total, weight=total, order=order, rate=rate, unit="lines")
+
+    def describe(self, prepared: Prepared) -> list[str]:
+        size = len(load_tokenizer(prepared.vocabularies, column=COLUMN).vocabulary)
+        tokens = prepared.train.widths(COLUMN).total()
+        return [f"text: {size:,} pieces, {tokens:,} tokens to train on"]
+
+    def remarks(self) -> list[str]:
+        return []
+
+    def _generator(self, model: nn.Module, prepared: Prepared) -> TextGenerator:
+        assert isinstance(model, LanguageModel)
+        tokenizer = load_tokenizer(prepared.vocabularies, column=COLUMN)
+        return TextGenerator(model, tokenizer, config=self.model, task=self.config, search=self.experiment.search)
+
+    def _card(self, prepared: Prepared, *, parameters: int) -> str:
+        return "\n".join(
+            [
+                "# A language model",
+                "",
+                f"- network: {self.model.network.kind}; {parameters:,} parameters",
+                f"- trained on {len(prepared.train):,} lines with Calque {__version__}, seed {self.experiment.seed}",
+                f"- data fingerprint: {prepared.digest}",
+                "",
+                "Use it: `calque score FOLDER --target FILE`, `calque generate FOLDER`, or in Python",
+                '`calque.load("FOLDER").score(["..."])`. `manifest.json` holds the SHA-256 of every file here.',
+                "",
+            ]
+        )

@@ -1,0 +1,132 @@
+"""The loss of a language model: of a batch in training, and of a whole text in evaluation.
+
+Letters: B rows, T tokens, E width.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from calque.data.batching import BatchConfig, Bucketed
+from calque.data.store import Store
+from calque.data.text_batch import COLUMN, collate_lines
+from calque.models.language_model import LanguageModel
+from calque.tensors import exact
+from calque.text import EOS, PAD
+
+Array = NDArray[Any]
+
+
+class TextLoss(NamedTuple):
+    """The negative log-probability of a text."""
+
+    nats: float
+    tokens: int  # ends of lines counted
+
+    @property
+    def per_token(self) -> float:
+        return self.nats / max(1, self.tokens)
+
+
+def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
+    """The sum over all targets [B,T] that are not padding, under hidden [B,T,E].
+
+    On a CPU padding is left out before the vocabulary layer; a device would have to wait to learn how much is left.
+    """
+    flat, words = hidden.flatten(0, 1), targets.flatten()
+    if words.device.type == "cpu":
+        counted = (words != PAD).nonzero().squeeze(1)
+        flat, words = flat.index_select(0, counted), words.index_select(0, counted)
+    return model.losses(flat, words, smoothing=smoothing, ignored=PAD).sum()
+
+
+@torch.inference_mode()
+def lines_loss(
+    model: LanguageModel, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None
+) -> TextLoss:
+    """The loss of every line by itself, ends counted; the model is in evaluation mode. `stop` is asked per batch."""
+    device = next(model.parameters()).device
+    total, tokens = exact(torch.zeros((), device=device)), 0  # the same however lines are put into batches
+    config = batch.model_copy(update={"shapes": "exact"})
+    order = Bucketed([store.widths(COLUMN, marks=1)], spans=store.spans, config=config, seed=0)
+    for planned in order.batches(0):
+        if stop is not None:
+            stop()
+        lines = collate_lines(store, planned)
+        placed = lines.to(device)
+        read, _ = model.read(placed.inputs, model.start(lines.rows))
+        total += token_loss(model, read.hidden, placed.outputs)
+        tokens += lines.weight
+    return TextLoss(float(total), tokens)
+
+
+@torch.inference_mode()
+def running_loss(
+    model: LanguageModel,
+    text: Array,
+    *,
+    rows: int = 1,
+    steps: int = 512,
+    context: int = 256,
+    stride: int = 128,
+    stop: Callable[[], None] | None = None,
+) -> TextLoss:
+    """The loss of a running text [tokens], read after an end of line; the model is in evaluation mode.
+
+    A recurrent model carries its state over the whole text, or over each of `rows` equal parts of it, which is faster.
+    A Transformer sees windows of `context` tokens, of which the last `stride` are predicted.
+    """
+    device = next(model.parameters()).device
+    total, tokens = exact(torch.zeros((), device=device)), 0
+    stretches = _streams(text, rows=rows, steps=steps) if model.carries else _windows(text, context, stride, rows=rows)
+    state: Any = None
+    for inputs, outputs in stretches:
+        if stop is not None:
+            stop()
+        if state is None or not model.carries or len(inputs) != rows:
+            state = model.start(len(inputs))
+        read, state = model.read(torch.from_numpy(inputs).to(device), state)
+        total += token_loss(model, read.hidden, torch.from_numpy(outputs).to(device))
+        tokens += int((outputs != PAD).sum())
+    return TextLoss(float(total), tokens)
+
+
+def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Array]]:
+    """(inputs, outputs) [B,T]: the text in equal parts, read side by side; what is left over comes last, alone."""
+    length = len(text) // rows
+    if length == 0:
+        rows, length = 1, len(text)
+    outputs = text[: rows * length].astype(np.int64).reshape(rows, length)
+    inputs = np.concatenate([np.full((1, 1), EOS), outputs[:-1, -1:]]).reshape(rows, 1)
+    inputs = np.concatenate([inputs, outputs[:, :-1]], axis=1)
+    for at in range(0, length, steps):
+        yield inputs[:, at : at + steps].copy(), outputs[:, at : at + steps].copy()
+    if rest := len(text) - rows * length:
+        tail = text[-rest - 1 :].astype(np.int64)
+        yield tail[None, :-1].copy(), tail[None, 1:].copy()
+
+
+def _windows(text: Array, context: int, stride: int, *, rows: int) -> Iterator[tuple[Array, Array]]:
+    """(inputs, outputs) [B,T]: windows of `context` tokens; only their last `stride` are to be predicted."""
+    stride = min(stride, context)
+    whole = np.concatenate([[EOS], text.astype(np.int64)])
+    ends = list(range(min(context, len(text)), len(text) + 1, stride)) if len(text) else []
+    if ends and ends[-1] < len(text):
+        ends.append(len(text))
+    windows: list[tuple[Array, Array]] = []
+    done = 0
+    for end in ends:
+        start = max(0, end - context)
+        outputs = whole[start + 1 : end + 1].copy()
+        outputs[: done - start] = PAD
+        windows.append((whole[start:end], outputs))
+        done = end
+    for at in range(0, len(windows), rows):
+        group = windows[at : at + rows]
+        width = max(len(inputs) for inputs, _ in group)
+        padded = [[np.pad(part, (0, width - len(part)), constant_values=PAD) for part in pair] for pair in group]
+        yield np.stack([inputs for inputs, _ in padded]), np.stack([outputs for _, outputs in padded])

@@ -1,0 +1,81 @@
+"""Language modelling: lines as sentences, or running text with the state carried over.
+
+Letters: B rows, T tokens, E width.
+"""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+from torch import Tensor, nn
+
+from calque.config import Config
+from calque.data.batching import BatchConfig, Bucketed, Order, Planned, Shard, Streams
+from calque.data.store import ColumnKind, Store
+from calque.data.text_batch import COLUMN, TextBatch, collate_lines, collate_streams
+from calque.models.language_model import LanguageModel, RecurrentLanguageState
+from calque.objectives.language_model import token_loss
+from calque.tasks.interfaces import Carry, Loss
+from calque.text import PAD
+
+
+class LanguageModellingConfig(Config):
+    """Text alone: a model predicts each token from those before it."""
+
+    kind: Literal["language-modelling"] = "language-modelling"
+    reading: Literal["lines", "running"] = "lines"
+    """lines: each line is a sentence of its own. running: lines follow each other, and a recurrent model's state is
+    carried from batch to batch (truncated back-propagation through time)."""
+    steps: int = Field(default=35, ge=2, le=1 << 16)
+    """running: tokens that are read, and back-propagated through, at a time."""
+    jitter: bool = False
+    """running: the steps vary around that number from batch to batch (Merity 2018, §4.1)."""
+    context: int = Field(default=256, ge=1, le=1 << 16)
+    """running: how many tokens a Transformer sees in evaluation; a recurrent model sees all."""
+    stride: int = Field(default=128, ge=1, le=1 << 16)
+    """running: of each such window, how many tokens are predicted; the others are context."""
+
+
+class LanguageModelling:
+    """The cross-entropy of every token, and what regularises a recurrent network."""
+
+    reads: Mapping[str, ColumnKind] = {COLUMN: ColumnKind()}
+    parts = ("loss",)
+    divisible = True
+
+    def __init__(self, config: LanguageModellingConfig, *, smoothing: float = 0.0) -> None:
+        self.config = config
+        self.smoothing = smoothing
+
+    def order(self, store: Store, *, config: BatchConfig, seed: int) -> Order:
+        if self.config.reading == "lines":
+            return Bucketed([store.widths(COLUMN, marks=1)], spans=store.spans, config=config, seed=seed)
+        rows = max(1, config.budget // self.config.steps)
+        length = len(store[COLUMN].values)
+        return Streams(length, rows=rows, steps=self.config.steps, seed=seed, jitter=self.config.jitter)
+
+    def collate(self, store: Store, planned: Planned, *, epoch: int, shard: Shard) -> TextBatch:
+        if self.config.reading == "lines":
+            return collate_lines(store, planned, shard=shard)
+        return collate_streams(store, planned, shard=shard)
+
+    def loss(self, model: nn.Module, batch: TextBatch, *, step: int, carry: Carry | None = None) -> Loss:
+        assert isinstance(model, LanguageModel)
+        state = model.start(batch.rows)
+        if carry is not None and not batch.begins and isinstance(state, RecurrentLanguageState):
+            *parts, last = carry
+            state = state._replace(parts=tuple(parts), last=last)
+        read, state = model.read(batch.inputs, state)
+        total = token_loss(model, read.hidden, batch.outputs, smoothing=self.smoothing)
+        objective = total
+        if read.penalties is not None:
+            objective = total + (read.penalties * (batch.outputs != PAD)).sum()
+        if self.config.jitter:  # a short stretch moves the weights less (Merity 2018, §4.1)
+            objective = objective * (batch.inputs.shape[1] / self.config.steps)
+        handed = None
+        if self.config.reading == "running" and isinstance(state, RecurrentLanguageState):
+            handed = tuple(part.detach() for part in (*state.parts, state.last))
+        return Loss(objective, {"loss": total.detach()}, carry=handed)
+
+    def follow(self, model: nn.Module, statistics: Tensor) -> None:
+        """There are none."""
