@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from calque.models.model import Context, Model
-from calque.search.beam import Goal, Widest, beam_search
+from calque.search.beam import BestK, Goal, beam_search
 from calque.search.ensemble import ensemble
 from calque.search.greedy import greedy_search
 from calque.search.scoring import Scoring
@@ -193,7 +193,7 @@ def decode(step, state, context, *, beams=BEAMS, nbest=BEAMS, alpha=0.7):
         step,
         state,
         context,
-        expansion=Widest(beams),
+        expansion=BestK(beams),
         goal=Goal(Scoring(alpha), nbest),
         limits=limits(),
         marks=MARKS,
@@ -263,7 +263,7 @@ def batch(model: Model, *, tolerance: float) -> None:
             step_of(model),
             model.start(own),
             own,
-            expansion=Widest(BEAMS),
+            expansion=BestK(BEAMS),
             goal=Goal(Scoring(0.7), BEAMS),
             limits=one,
             marks=MARKS,
