@@ -19,7 +19,7 @@ from calque.layers.convolution import GatedConvolution, NormalisedLinear, normal
 from calque.layers.copying import CopyGate
 from calque.layers.feed_forward import build_feed_forward
 from calque.layers.maxout import Maxout
-from calque.layers.mixers import SSRU, AverageAttention, Carrying, recur
+from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
 from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import build_norm
 from calque.layers.output import FullOutput, OutputLayer
@@ -39,7 +39,7 @@ MASK = torch.arange(SIZE) < LENGTHS[:, None]
 CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 CONNECTIONS = ["none", "residual", "dense", "highway"]
 WITHOUT = {
-    Carrying,  # says what its kinds do, as the next two
+    RecurrentMixer,  # says what its kinds do, as the next two
     OutputLayer,
     Score,
     MovingBaseline,  # follows rewards, not a gradient
@@ -103,7 +103,7 @@ def chunk(*, turn: Tensor | None = None, mask: Tensor | None = None) -> Chunk:
     return Chunk(2 + torch.arange(SIZE).expand(ROWS, -1), mask, turn)
 
 
-def carrying(build: Callable[[], Carrying]) -> Case:
+def carrying(build: Callable[[], RecurrentMixer]) -> Case:
     return Case(build, lambda layer, inputs, carried: layer.read(inputs, carried, chunk()), [WHOLE, (ROWS, WIDTH)])
 
 
@@ -253,7 +253,7 @@ def encoder_block(**options: Any) -> Case:
 def decoder_block(mixer: str, **options: Any) -> Case:
     def call(layer: DecoderBlock, stream: Tensor, memory: Tensor) -> Any:
         read, after = layer.read(stream, layer.self_attention.start(ROWS, like=stream), chunk())
-        looked = layer.look(read, layer.cross_attention.remember(memory), MASK[:, None, None], attention=True)
+        looked = layer.cross_attend(read, layer.cross_attention.remember(memory), MASK[:, None, None], attention=True)
         return layer.feed(looked.stream), looked, after
 
     return Case(lambda: DecoderBlock(shape(**options), memory_width=3, mixer=mixer), call, [WHOLE, (ROWS, SIZE, 3)])
