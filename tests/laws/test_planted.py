@@ -315,9 +315,9 @@ BUGS: dict[str, Bug] = {
     "mask: reversal": Bug(replace(recurrent, "reverse_within", flips), "luong-dot", UNMASKED),
     "convolution: tail one short": Bug(tails_are(short), "conv", {"chunk", "search"}),
     "convolution: tail shifted": Bug(tails_are(shifted), "conv-kernel-5-beyond-its-positions", {"chunk", "search"}),
-    "convolution: padding read": Bug(replace(convolutional, "zero_behind", reads_padding), "conv", UNMASKED),
+    "convolution: padding read": Bug(replace(convolutional, "zero_padding", reads_padding), "conv", UNMASKED),
     "convolution: padding read at the top": Bug(
-        replace(convolutional, "zero_behind", reads_padding), "conv-encoder-lstm-decoder", UNMASKED
+        replace(convolutional, "zero_padding", reads_padding), "conv-encoder-lstm-decoder", UNMASKED
     ),
     "convolution: scaled by padded length": Bug(
         replace(ConvolutionalDecoder, "prepare", scales_by_padded_length), "conv", UNMASKED
