@@ -64,7 +64,8 @@ class Sentence(NamedTuple):
         """The log-probability of every prefix, shortest first."""
         history = (MARKS.start, MARKS.start, *tokens)
         steps = (
-            self.table[one][two][three] for one, two, three in zip(history, history[1:], history[2:], strict=False)
+            self.table[first][second][third]
+            for first, second, third in zip(history, history[1:], history[2:], strict=False)
         )
         return list(itertools.accumulate(steps))
 
@@ -186,21 +187,21 @@ def plain_beam(sentence: Sentence, *, beams: int, nbest: int, score: Scoring) ->
     return (finished + cut)[:nbest]
 
 
-def same(found: list[Hypothesis], expected: list[Hypothesis], *, sentence: Sentence, score: Scoring) -> None:
+def same(hypotheses: list[Hypothesis], expected: list[Hypothesis], *, sentence: Sentence, score: Scoring) -> None:
     """The same hypotheses in the same order.
 
     With scores of several terms, two hypotheses that are equal up to rounding may swap places.
     """
-    assert [hypothesis.cut for hypothesis in found] == [hypothesis.cut for hypothesis in expected]
-    for actual, expected_one in zip(found, expected, strict=True):
-        assert actual.score == pytest.approx(expected_one.score, rel=1e-9, abs=1e-9)
-        if score[1:4] == (0, 0, 0) or actual.tokens == expected_one.tokens:
-            assert actual.tokens == expected_one.tokens
-            assert actual.log_prob == pytest.approx(expected_one.log_prob, rel=1e-12, abs=1e-12)
+    assert [hypothesis.cut for hypothesis in hypotheses] == [hypothesis.cut for hypothesis in expected]
+    for actual, reference in zip(hypotheses, expected, strict=True):
+        assert actual.score == pytest.approx(reference.score, rel=1e-9, abs=1e-9)
+        if score[1:4] == (0, 0, 0) or actual.tokens == reference.tokens:
+            assert actual.tokens == reference.tokens
+            assert actual.log_prob == pytest.approx(reference.log_prob, rel=1e-12, abs=1e-12)
         else:
             tokens = actual.tokens if actual.cut else (*actual.tokens, MARKS.end)
             assert actual.score == pytest.approx(rank(sentence, tokens, score), rel=1e-9, abs=1e-9)
-    assert len(set(found)) == len(found)
+    assert len(set(hypotheses)) == len(hypotheses)
 
 
 def wide(longest: int) -> int:

@@ -173,9 +173,9 @@ def select_candidates(live: Live, values: Tensor, *, parents: Tensor, tokens: Te
         None if covered is None else covered[:, :beams],
     )
     chosen = is_end.long().sort(dim=1, stable=True).indices[:, :beams]  # the first K that do not end
-    going = values.masked_fill(is_end, -torch.inf).gather(1, chosen)
+    continuing = values.masked_fill(is_end, -torch.inf).gather(1, chosen)
     after = Live(
-        going, gather_candidates(grown, chosen), None if covered is None else gather_candidates(covered, chosen)
+        continuing, gather_candidates(grown, chosen), None if covered is None else gather_candidates(covered, chosen)
     )
     return Extended(after, parents.gather(1, chosen), ended)
 

@@ -73,7 +73,7 @@ def repeats_nothing(size: int) -> Rule:
     return may
 
 
-def both(first: Rule, second: Rule) -> Rule:
+def all_of(first: Rule, second: Rule) -> Rule:
     return lambda tokens: first(tokens) and second(tokens)
 
 
@@ -182,7 +182,7 @@ def test_constraints_together_all_hold_in_any_order(
     rules: list[Constraint] = [NoRepeat(size), Prefix(prefixes)]
     results = beam(task, rules[::-1] if is_reversed else rules, beams=beams, nbest=nbest, score=score)
     for hypotheses, sentence, prefix in zip(results, task.sentences, prefixes, strict=True):
-        ruled = Ruled(sentence, both(begins_with(prefix), repeats_nothing(size)))
+        ruled = Ruled(sentence, all_of(begins_with(prefix), repeats_nothing(size)))
         same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
 
 
@@ -206,14 +206,14 @@ def test_greedy_search_keeps_constraints_too(problem: tuple[Task, list[Words]], 
     task, prefixes = problem
     rules: list[Constraint] = [Prefix(prefixes), NoRepeat(size)]
     expected = [
-        plain_greedy(Ruled(sentence, both(begins_with(prefix), repeats_nothing(size))))
+        plain_greedy(Ruled(sentence, all_of(begins_with(prefix), repeats_nothing(size))))
         for sentence, prefix in zip(task.sentences, prefixes, strict=True)
     ]
     assume(any(expected))
     for hypotheses, plain in zip(greedy(task, rules), expected, strict=True):
-        for actual, wanted in zip(hypotheses, plain, strict=True):
-            assert (actual.tokens, actual.cut) == (wanted.tokens, wanted.cut)
-            assert actual.score == actual.log_prob == pytest.approx(wanted.log_prob, rel=1e-12)
+        for actual, reference in zip(hypotheses, plain, strict=True):
+            assert (actual.tokens, actual.cut) == (reference.tokens, reference.cut)
+            assert actual.score == actual.log_prob == pytest.approx(reference.log_prob, rel=1e-12)
 
 
 @thorough
@@ -240,4 +240,4 @@ def test_a_prefix_with_a_forbidden_token_has_no_hypotheses_and_does_not_affect_o
     task = Task(tables, [4, 4], [0, 0], torch.zeros(2, VOCABULARY, VOCABULARY, 1), [1, 1])
     none, some = beam(task, [Prefix([(MARKS.never[0],), (3,)])], beams=2, nbest=2, score=Scoring())
     assert none == []
-    assert [each.tokens for each in some] == [(3,), (3, 1)]
+    assert [hypothesis.tokens for hypothesis in some] == [(3,), (3, 1)]

@@ -90,14 +90,14 @@ def rescored(sentence: Sentence, tokens: tuple[int, ...], score: Scoring) -> Hyp
 def assert_same(actual: list[Hypothesis], expected: list[Hypothesis], *, sentence: Sentence, score: Scoring) -> None:
     """The same hypotheses in the same order, except for ties up to rounding in scores of several terms."""
     assert [hypothesis.cut for hypothesis in actual] == [hypothesis.cut for hypothesis in expected]
-    for hypothesis, wanted in zip(actual, expected, strict=True):
-        assert hypothesis.score == pytest.approx(wanted.score, rel=1e-9, abs=1e-9)
+    for hypothesis, reference in zip(actual, expected, strict=True):
+        assert hypothesis.score == pytest.approx(reference.score, rel=1e-9, abs=1e-9)
         if score[1:4] == (0, 0, 0):
-            assert hypothesis.tokens == wanted.tokens
+            assert hypothesis.tokens == reference.tokens
         tokens = hypothesis.tokens if hypothesis.cut else (*hypothesis.tokens, MARKS.end)
-        again = rescored(sentence, tokens, score)
-        assert hypothesis.log_prob == pytest.approx(again.log_prob, rel=1e-12, abs=1e-12)
-        assert hypothesis.score == pytest.approx(again.score, rel=1e-9, abs=1e-9)
+        expected_hypothesis = rescored(sentence, tokens, score)
+        assert hypothesis.log_prob == pytest.approx(expected_hypothesis.log_prob, rel=1e-12, abs=1e-12)
+        assert hypothesis.score == pytest.approx(expected_hypothesis.score, rel=1e-9, abs=1e-9)
 
 
 @thorough

@@ -146,11 +146,11 @@ def test_an_ensemble_means_probabilities_and_gives_each_step_its_own_state() -> 
 
     tokens, states = torch.tensor([3, 4]), (torch.tensor([0.5, 1.0]), torch.tensor([-2.0, 0.0]))
     contexts = (torch.randn(2, 5), torch.randn(2, 5))
-    both, after = ensemble([member(1), member(2)])(tokens, states, contexts)
-    alone = [member(n + 1)(tokens, states[n], contexts[n]) for n in range(2)]
-    mean = sum(output.log_probs.exp() for output, _ in alone) / 2
-    torch.testing.assert_close(both.log_probs.exp(), mean)
-    assert all(torch.equal(state_after, state) for state_after, (_, state) in zip(after, alone, strict=True))
+    joint, after = ensemble([member(1), member(2)])(tokens, states, contexts)
+    separate = [member(n + 1)(tokens, states[n], contexts[n]) for n in range(2)]
+    mean = sum(output.log_probs.exp() for output, _ in separate) / 2
+    torch.testing.assert_close(joint.log_probs.exp(), mean)
+    assert all(torch.equal(state_after, state) for state_after, (_, state) in zip(after, separate, strict=True))
 
 
 @thorough
@@ -203,18 +203,18 @@ def test_a_search_of_an_ensemble_is_a_search_of_the_mean_tables(
     mean: MeanName, pair: tuple[Task, Tensor, Tensor], beams: int
 ) -> None:
     task, tables, looks = pair
-    both = torch.stack([task.tables, tables])
-    noise = torch.rand(both.shape, generator=torch.Generator().manual_seed(1), dtype=both.dtype)
-    both = (both + noise).log_softmax(dim=-1)  # no two hypotheses are equal up to rounding
-    arithmetic, geometric = both.exp().mean(dim=0).log(), both.mean(dim=0).log_softmax(dim=-1)
+    model_tables = torch.stack([task.tables, tables])
+    noise = torch.rand(model_tables.shape, generator=torch.Generator().manual_seed(1), dtype=model_tables.dtype)
+    model_tables = (model_tables + noise).log_softmax(dim=-1)  # no two hypotheses are equal up to rounding
+    arithmetic, geometric = model_tables.exp().mean(dim=0).log(), model_tables.mean(dim=0).log_softmax(dim=-1)
     joined = arithmetic if mean == "probabilities" else geometric
     score, attention = Scoring(0.6, 0.2), torch.stack([task.looks, looks]).mean(dim=0)
     expected = search(trigram, task, states=start(task), contexts=(joined, attention), score=score, beams=beams)
-    states, contexts = (start(task), start(task)), ((both[0], task.looks), (both[1], looks))
+    states, contexts = (start(task), start(task)), ((model_tables[0], task.looks), (model_tables[1], looks))
     step = ensemble([trigram, mirrored], mean=mean)
     results = search(step, task, states=states, contexts=contexts, score=score, beams=beams)
-    for actual, wanted in zip(results, expected, strict=True):
-        assert [hypothesis.cut for hypothesis in actual] == [hypothesis.cut for hypothesis in wanted]
+    for actual, reference in zip(results, expected, strict=True):
+        assert [hypothesis.cut for hypothesis in actual] == [hypothesis.cut for hypothesis in reference]
         assert [hypothesis.score for hypothesis in actual] == pytest.approx(
-            [hypothesis.score for hypothesis in wanted], rel=1e-9, abs=1e-9
+            [hypothesis.score for hypothesis in reference], rel=1e-9, abs=1e-9
         )

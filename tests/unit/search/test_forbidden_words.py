@@ -188,8 +188,8 @@ def test_copied_words_are_matched_too(tokens: list[int], word: str) -> None:
     if is_over(text, word):
         return
     state = state_after(rule, [[1] * len(tokens), tokens])
-    found = rule.allow(torch.zeros(2, 16), state, sentence=torch.tensor([0, 1]))[1] == 0
+    may_follow = rule.allow(torch.zeros(2, 16), state, sentence=torch.tensor([0, 1]))[1] == 0
     for token in (14, 15):
         copied = texts[token].decode()
-        assert bool(found[token]) == (not is_over(text + copied, word) and copied.strip() != word), (text, copied)
-    assert found[END] == (not has(text, word))
+        assert bool(may_follow[token]) == (not is_over(text + copied, word) and copied.strip() != word), (text, copied)
+    assert may_follow[END] == (not has(text, word))

@@ -472,10 +472,13 @@ def test_advance_is_the_plain_matcher(sentences: list[tuple[PhraseList, list[lis
         for number, (required_phrases, rows) in enumerate(sentences):
             for beam, row in enumerate(rows):
                 expected = matched(row[:length], required_phrases, exact=False)
-                met, active, said, complete, _ = (part[number, beam].tolist() for part in progress)
+                met, active, length_matched, complete, _ = (part[number, beam].tolist() for part in progress)
                 assert {place for place in range(len(required_phrases)) if met[place]} == expected.met
                 assert all(met[len(required_phrases) :])
-                assert (active, said) == (NONE if expected.active is None else expected.active, expected.length)
+                assert (active, length_matched) == (
+                    NONE if expected.active is None else expected.active,
+                    expected.length,
+                )
                 assert complete == expected.complete
         if length < words.shape[2]:
             progress = advance(progress, words[..., length], memory)

@@ -61,12 +61,12 @@ def plain_filtered(log_probs: list[float], sampling: Sampling) -> list[float]:
     probs = share(probs, [token for token in tokens if probs[token] >= sampling.min_p * max(probs)])
     order = sorted(tokens, key=lambda token: -probs[token])
     before = [math.fsum(probs[token] for token in order[:rank]) for rank in tokens]
-    kept = [
+    selected = [
         token
         for rank, token in enumerate(order)
         if rank == 0 or (before[rank] < sampling.top_p and (sampling.top_k == 0 or rank < sampling.top_k))
     ]
-    return share(probs, kept)
+    return share(probs, selected)
 
 
 def is_clear(log_probs: list[float], sampling: Sampling) -> bool:
