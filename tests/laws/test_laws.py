@@ -1,4 +1,4 @@
-"""Every law over every model, in float64 to 1e-9, and once in float32 to 1e-4."""
+"""Every law on every model, in float64 to 1e-9, and in float32 to 1e-4."""
 
 import pytest
 import torch
@@ -27,7 +27,7 @@ def test_law_in_float32(name: str, law: str) -> None:
 @pytest.mark.parametrize("connection", ["none", "dense"])
 @pytest.mark.parametrize("decoder", ["recurrent", "luong", "feeding"])
 @torch.no_grad()
-def test_chunks_drop_the_same_when_dropout_is_variational(decoder: str, connection: str) -> None:
+def test_chunks_share_the_masks_of_variational_dropout(decoder: str, connection: str) -> None:
     """The chunk law in training mode: the masks are part of the state."""
     options = {"layers": 2, "width": 6, "embedding": 7, "variational": True, "dropout": 0.4, "connection": connection}
     config = RecurrentDecoderConfig(**options)
@@ -36,5 +36,5 @@ def test_chunks_drop_the_same_when_dropout_is_variational(decoder: str, connecti
     model = loud(Model(ModelConfig(encoder=RecurrentEncoderConfig(width=6), decoder=config), sizes=SIZES)).train()
     chunk(model, tolerance=1e-9)
     context, start = begin(model)
-    (one, _), (other, _) = (read(model, target(), state, context) for state in (start, model.start(context)))
-    assert not torch.equal(one.hidden, other.hidden), "two starts draw two sets of masks"
+    (first, _), (second, _) = (read(model, target(), state, context) for state in (start, model.start(context)))
+    assert not torch.equal(first.hidden, second.hidden), "two initial states have different masks"
