@@ -31,7 +31,7 @@ import calque
 from calque.engine import DEVICES, MARKS, PRECISIONS, Translator, pad_source
 from calque.engine.ensemble import begin
 from calque.engine.forced_decoding import Answer, read_back
-from calque.search.beam import Expansion, Extended, Goal, Live, Widest, beam_search
+from calque.search.beam import BestK, Expansion, Extended, Goal, Live, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
@@ -119,7 +119,7 @@ def search_batch(translator: Translator, batch: Sequence[Ids], *, search: Search
     source = pad_source(batch).to(translator.device)
     lengths = source.lengths.to(translator.device)
     begun = begin(translator.model, source, company=translator.company, search=search, attention=search.coverage > 0)
-    traced = Traced(Widest(search.beam))
+    traced = Traced(BestK(search.beam))
     answers = beam_search(
         *begun,
         expansion=traced,

@@ -13,9 +13,9 @@ from torch import Tensor
 
 from calque.engine import MARKS, Translator, pad_source
 from calque.engine.ensemble import Begun, begin
-from calque.search.beam import Extended, Goal, Live, Widest, beam_search
+from calque.search.beam import BestK, Extended, Goal, Live, beam_search
 from calque.search.decode import limits_of, scoring_of
-from calque.search.scoring import Known, Score
+from calque.search.scoring import Score, SentenceLengths
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
 
@@ -30,7 +30,7 @@ class Together:
     """
 
     def __init__(self, beams: int, scores: Sequence[Score]) -> None:
-        self.widest, self.scores = Widest(beams), scores
+        self.best_k, self.scores = BestK(beams), scores
         self.best: list[dict[int, Tokens]] = [{} for _ in scores]
 
     @property
@@ -43,17 +43,17 @@ class Together:
         return torch.arange(len(sentences))
 
     def extend(self, live: Live, log_probs: Tensor, memory: Tensor, *, end: int) -> tuple[Extended, Tensor]:
-        grown, _ = self.widest.extend(live, log_probs, None, end=end)
+        grown, _ = self.best_k.extend(live, log_probs, None, end=end)
         self.rows, self.ended = memory, grown.ended
         return grown, memory
 
     def missing_phrase(self, memory: Tensor) -> None:
         return None
 
-    def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, known: Known) -> Tensor:
+    def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> Tensor:
         if log_probs is self.ended.log_probs:  # and not hypotheses that are closed at their maximum length
             for number, score in enumerate(self.scores):
-                values = score.finished(log_probs, length=length, covered=covered, known=known)
+                values = score.finished(log_probs, length=length, covered=covered, lengths=lengths)
                 ordered = values.sort(dim=1, descending=True, stable=True)  # equal ones as the search has them
                 best, places = ordered.values[:, 0], ordered.indices[:, 0]
                 for row in (best > self.values[number, self.rows]).nonzero().squeeze(1).tolist():
@@ -62,8 +62,8 @@ class Together:
                     self.best[number][sentence] = tuple(self.ended.tokens[row, places[row]].tolist()[:-1])
         return log_probs
 
-    def bound(self, log_probs: Tensor, *, length: int, known: Known) -> Tensor:
-        bounds = torch.stack([score.bound(log_probs, length=length, known=known) for score in self.scores])
+    def bound(self, log_probs: Tensor, *, length: int, lengths: SentenceLengths) -> Tensor:
+        bounds = torch.stack([score.bound(log_probs, length=length, lengths=lengths) for score in self.scores])
         goes_on = (bounds > self.values[:, self.rows]).any(dim=0)
         return torch.where(goes_on, torch.inf, -torch.inf)
 

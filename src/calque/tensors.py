@@ -1,4 +1,4 @@
-"""Padded rows, masks, and trees of tensors whose rows can be chosen.
+"""Padded rows, masks, and trees of tensors with selectable rows.
 
 Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), S source, T target, D width.
 """
@@ -15,9 +15,9 @@ Tree = TypeVar("Tree")
 
 
 class Padded(NamedTuple):
-    """Rows of different length in one tensor: row b holds `lengths[b]` values, then anything.
+    """Rows of different length in one tensor: row b holds `lengths[b]` values, then arbitrary padding.
 
-    Lengths stay on the host, where packing needs them: asking a device for them would make it wait.
+    Lengths stay on the host, where packing needs them: copying them from a device would force a synchronisation.
     """
 
     values: Tensor  # [B,S] or [B,S,D]
@@ -25,16 +25,16 @@ class Padded(NamedTuple):
 
     @property
     def mask(self) -> Tensor:
-        """[B,S], true where there is a value."""
+        """[B,S], true for values, false for padding."""
         return length_mask(self.lengths.to(self.values.device, non_blocking=True), size=self.values.shape[1])
 
     def to(self, device: torch.device) -> "Padded":
-        """The same rows, their values on `device`."""
+        """The same rows with their values on `device`."""
         return Padded(self.values.to(device, non_blocking=True), self.lengths)
 
 
 def exact(values: Tensor) -> Tensor:
-    """The same numbers in float64, or in float32 on devices that have none (MPS)."""
+    """The same numbers in float64, or in float32 on devices without float64 (MPS)."""
     return values.float() if values.device.type == "mps" else values.double()
 
 
@@ -44,7 +44,7 @@ def length_mask(lengths: Tensor, *, size: int) -> Tensor:
 
 
 def map_rows(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
-    """The tree with `function` applied to every tensor; tuples, named tuples and None are walked through."""
+    """The tree with `function` applied to every tensor in nested tuples and named tuples; None stays None."""
     mapped: Any
     match tree:
         case Tensor():
@@ -60,7 +60,7 @@ def map_rows(function: Callable[[Tensor], Tensor], tree: Tree) -> Tree:
 
 
 def select_rows(tree: Tree, rows: Tensor) -> Tree:
-    """The tree with `rows` (indices, repeats allowed) chosen; a node with its own `select` chooses for itself."""
+    """The tree restricted to `rows` (indices, repeats allowed); a node with a `select` method uses that instead."""
     if hasattr(tree, "select") and not isinstance(tree, Tensor):
         return tree.select(rows)  # type: ignore[no-any-return]
     match tree:
@@ -72,52 +72,53 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
 
 
 def running_sum(values: Tensor, *, dim: int) -> Tensor:
-    """`cumsum`, whose order of additions changes from call to call on a GPU.
+    """`cumsum`, deterministic when torch is told to use deterministic algorithms.
 
-    Where only deterministic operations may be used: by doubling the reach log₂ n times, in an order that stays.
+    On a GPU the order of additions in torch's own kernel varies between calls; the deterministic version doubles the
+    offset log₂ n times, in a fixed order.
     """
     if not torch.are_deterministic_algorithms_enabled():
         return values.cumsum(dim)
-    size, reach = values.shape[dim], 1
-    while reach < size:
-        first, rest, before = (
-            values.narrow(dim, *span) for span in ((0, reach), (reach, size - reach), (0, size - reach))
+    size, offset = values.shape[dim], 1
+    while offset < size:
+        first, rest, shifted = (
+            values.narrow(dim, *span) for span in ((0, offset), (offset, size - offset), (0, size - offset))
         )
-        values = torch.cat([first, rest + before], dim=dim)
-        reach *= 2
+        values = torch.cat([first, rest + shifted], dim=dim)
+        offset *= 2
     return values
 
 
 def reverse_within(values: Tensor, lengths: Tensor) -> Tensor:
-    """[B,S,...] with each row's first `lengths[b]` values in reverse order; what is behind them stays."""
-    places = torch.arange(values.shape[1], device=values.device)[None]
-    index = torch.where(places < lengths[:, None], lengths[:, None] - 1 - places, places)
+    """[B,S,...] with each row's first `lengths[b]` values in reverse order; padding stays in place."""
+    positions = torch.arange(values.shape[1], device=values.device)[None]
+    index = torch.where(positions < lengths[:, None], lengths[:, None] - 1 - positions, positions)
     return values.gather(1, index[..., None].expand_as(values) if values.dim() == 3 else index)
 
 
 def at_last(values: Tensor, lengths: Tensor) -> Tensor:
-    """[B,D], the last true position of each row of [B,S,D]."""
+    """[B,D], the value of each row of [B,S,D] at its last position before the padding."""
     index = (lengths - 1).clamp(min=0)[:, None, None].expand(-1, 1, values.shape[2])
     return values.gather(1, index).squeeze(1)
 
 
 @contextmanager
 def weightless() -> Iterator[None]:
-    """Modules that are built within have weights of the right shapes that take no room and hold nothing."""
-    with _Weightless():
+    """Modules constructed in this context have weights of the right shapes on the meta device, without storage."""
+    with _MetaWeights():
         yield
 
 
-class _Weightless(TorchFunctionMode):
-    """Puts what is to be filled on the meta device; other than `torch.device("meta")`, what is computed is computed.
+class _MetaWeights(TorchFunctionMode):
+    """Creates tensors to be filled on the meta device, but computes everything else, unlike `torch.device("meta")`.
 
-    There torch would load its whole compiler for many an operation, normal draws among them, which takes seconds.
+    There, many operations (normal initialisation among them) would load torch's compiler, which takes seconds.
     """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        named = dict(kwargs or {})
+        keywords = dict(kwargs or {})
         if function is torch.nn.init.normal_:
-            return args[0] if args else named["tensor"]
-        if function in (torch.empty, torch.zeros, torch.ones, torch.full) and named.get("device") is None:
-            named["device"] = "meta"
-        return function(*args, **named)
+            return args[0] if args else keywords["tensor"]
+        if function in (torch.empty, torch.zeros, torch.ones, torch.full) and keywords.get("device") is None:
+            keywords["device"] = "meta"
+        return function(*args, **keywords)

@@ -284,7 +284,7 @@ def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
 ) -> None:
     answer = command("translate", trained, *setting, "--inline", stdin=b'<term target="b">c</term>\n')
     assert answer.code == 2
-    assert "do not go together" in answer.err
+    assert "cannot be combined with" in answer.err
 
 
 def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:

@@ -1,4 +1,4 @@
-"""A pairwise cover: few combinations of options in which every two values stand together at least once."""
+"""Pairwise covers: few combinations of options in which every pair of values occurs at least once."""
 
 import itertools
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -11,10 +11,10 @@ Pair = tuple[tuple[str, Any], tuple[str, Any]]
 def pairwise(
     options: Mapping[str, Sequence[Any]], *, read: Callable[[Choice], Choice | None] = lambda choice: choice
 ) -> list[Choice]:
-    """Combinations that cover every pair of settings which some combination reads; the same ones every time.
+    """Combinations that cover every pair of settings that some combination uses; deterministic.
 
-    `read` says which settings of a combination do something in it, or None where it cannot be built: what is idle
-    counts for nothing, and is left out of the combinations given.
+    `read` returns the settings of a combination that have an effect in it, or None if it cannot be built; settings
+    without effect do not count and are left out of the result.
     """
     return cover(distinct(map(read, product(options))))
 
@@ -25,31 +25,31 @@ def product(options: Mapping[str, Sequence[Any]]) -> Iterable[Choice]:
 
 
 def cover(choices: Iterable[Choice], *, met: Collection[Pair] = frozenset()) -> list[Choice]:
-    """Those of the combinations in which all pairs stand that stand in any, other than those met elsewhere.
+    """A subset of the combinations that covers all pairs of all combinations, except those in `met`.
 
-    Greedy: the next one is that which holds most pairs not yet covered.
+    Greedy: the next combination is the one with most uncovered pairs.
     """
-    possible = [(each, pairs(each).difference(met)) for each in choices]
-    missing = set().union(*(held for _, held in possible))
+    possible = [(choice, pairs(choice).difference(met)) for choice in choices]
+    missing = set().union(*(covered for _, covered in possible))
     chosen = []
     while missing:
-        best, held = max(possible, key=lambda each: len(each[1] & missing))
+        best, covered = max(possible, key=lambda candidate: len(candidate[1] & missing))
         chosen.append(best)
-        missing -= held
+        missing -= covered
     return chosen
 
 
 def pairs(choice: Choice) -> set[Pair]:
-    """Every two settings of a combination."""
+    """All pairs of settings of a combination."""
     return set(itertools.combinations(sorted(choice.items(), key=lambda item: item[0]), 2))
 
 
 def distinct(choices: Iterable[Choice | None]) -> Collection[Choice]:
-    """Every combination once, but for None."""
+    """The distinct combinations, without None."""
     return {tuple(choice.items()): choice for choice in choices if choice is not None}.values()
 
 
 def name(choice: Choice) -> str:
-    """A combination in a word: its values, and the names of what is on."""
-    said = [key if value is True else str(value) for key, value in choice.items() if value is not False]
-    return " ".join(said)
+    """A name for a combination: its values, and the names of switches that are on."""
+    words = [key if value is True else str(value) for key, value in choice.items() if value is not False]
+    return " ".join(words)

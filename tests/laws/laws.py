@@ -1,4 +1,4 @@
-"""The laws themselves, as functions that raise when a model breaks them; tests run them, and so do planted bugs."""
+"""The laws as functions that raise if a model violates them; used by the tests of all models and of planted bugs."""
 
 import itertools
 
@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from calque.models.model import Context, Model
-from calque.search.beam import Goal, Widest, beam_search
+from calque.search.beam import BestK, Goal, beam_search
 from calque.search.ensemble import ensemble
 from calque.search.greedy import greedy_search
 from calque.search.scoring import Scoring
@@ -18,8 +18,8 @@ from tests.laws.models import BEAMS, SENTENCES, SIZES, SOURCE, TARGET, source, t
 MARKS = Marks(start=1, end=2, never=(0, 1))
 
 
-def close(one, other, *, tolerance):
-    torch.testing.assert_close(one, other, rtol=tolerance, atol=tolerance)
+def close(actual, expected, *, tolerance):
+    torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
 def read(model: Model, tokens, state, context):
@@ -27,18 +27,18 @@ def read(model: Model, tokens, state, context):
 
 
 def begin(model: Model, *, seed=0):
-    """The context of the list's source sentences and the state before any token."""
+    """The context of the source sentences and the state before the first token."""
     context = model.prepare(source(seed))
     return context, model.start(context)
 
 
-def beams_of(state):
-    """The state with BEAMS rows a sentence."""
+def repeat_for_beams(state):
+    """The state with BEAMS rows per sentence."""
     return select_rows(state, torch.arange(SENTENCES).repeat_interleave(BEAMS))
 
 
 def chunk(model: Model, *, tolerance: float) -> None:
-    """1. Any split of the target gives the same hidden, attention and state."""
+    """1. Any split of the target into chunks gives the same hidden states, attention and final state."""
     context, start = begin(model)
     tokens = target()
     whole, final = read(model, tokens, start, context)
@@ -56,29 +56,29 @@ def chunk(model: Model, *, tolerance: float) -> None:
 
 
 def flat(tree):
-    """Every tensor of a tree in one row."""
-    found = []
-    map_rows(lambda tensor: found.append(tensor.double().flatten()) or tensor, tree)
-    return torch.cat(found)
+    """All tensors of a tree, flattened and concatenated."""
+    tensors = []
+    map_rows(lambda tensor: tensors.append(tensor.double().flatten()) or tensor, tree)
+    return torch.cat(tensors)
 
 
 def padding(model: Model, *, tolerance: float) -> None:
-    """2. Garbage behind a mask changes nothing, and neither does more padding."""
+    """2. Neither the values nor the amount of padding has an effect."""
     clean, tokens = source(), target()
-    true = torch.arange(SOURCE) < clean.lengths[:, None]  # written out: a wrong mask must not hide itself
-    garbage = torch.where(true, clean.values, (clean.values + 5) % SIZES.source)
+    is_token = torch.arange(SOURCE) < clean.lengths[:, None]  # computed here, as the tested mask may be wrong
+    garbage = torch.where(is_token, clean.values, (clean.values + 5) % SIZES.source)
     longer = torch.cat([garbage, torch.full((SENTENCES, 3), 4)], dim=1)
     expected = model(clean, tokens).hidden
     close(model(clean._replace(values=garbage), tokens).hidden, expected, tolerance=tolerance)
     close(model(clean._replace(values=longer), tokens).hidden, expected, tolerance=tolerance)
     memory = model.encode(clean)
-    dirty = memory._replace(values=torch.where(true[..., None], memory.values, 7.7))
-    for one in (memory, dirty):
-        context = Context(model.decoder.prepare(one), clean.values)
+    dirty = memory._replace(values=torch.where(is_token[..., None], memory.values, 7.7))
+    for variant in (memory, dirty):
+        context = Context(model.decoder.prepare(variant), clean.values)
         output, _ = read(model, tokens, model.start(context), context)
         close(output.hidden, expected, tolerance=tolerance)
         if output.attention is not None:
-            assert not output.attention.masked_select(~true[:, None].expand_as(output.attention)).any()
+            assert not output.attention.masked_select(~is_token[:, None].expand_as(output.attention)).any()
             total = output.attention.sum(-1)
             assert ((total > 0) & (total < 1 + tolerance)).all()
             if not dampened(model):
@@ -86,61 +86,61 @@ def padding(model: Model, *, tolerance: float) -> None:
 
 
 def dampened(model: Model) -> bool:
-    """Whether attention is multiplied by a bell curve, so that its weights do not add up to 1 (Luong 2015, eq. 10)."""
+    """Whether attention is multiplied by a Gaussian, so that its weights do not sum to 1 (Luong 2015, eq. 10)."""
     attention = getattr(model.decoder, "attention", None)
     return attention is not None and attention.config.reach == "local-p"
 
 
 def row(model: Model, *, tolerance: float) -> None:
-    """3. Selecting rows commutes with reading: rows of different history may change places."""
+    """3. Selecting rows commutes with reading, also between hypotheses with different prefixes."""
     context, start = begin(model)
     first, second = target(1, rows=SENTENCES * BEAMS), target(2, rows=SENTENCES * BEAMS)
-    _, state = read(model, first, beams_of(start), context)
-    within = torch.tensor([2, 2, 0, 3, 5, 4, 4, 7, 11, 8, 9, 9])  # choices stay inside their sentence
-    early, _ = read(model, second[within], select_rows(state, within), context)
-    late, _ = read(model, second, state, context)
-    close(early.hidden, late.hidden[within], tolerance=tolerance)
+    _, state = read(model, first, repeat_for_beams(start), context)
+    order = torch.tensor([2, 2, 0, 3, 5, 4, 4, 7, 11, 8, 9, 9])  # rows stay within their sentence
+    selected_first, _ = read(model, second[order], select_rows(state, order), context)
+    selected_after, _ = read(model, second, state, context)
+    close(selected_first.hidden, selected_after.hidden[order], tolerance=tolerance)
 
 
 def sharing(model: Model, *, tolerance: float) -> None:
-    """4. A memory shared by a sentence's hypotheses equals a memory for each of them."""
+    """4. Sharing a sentence's memory between its hypotheses equals one memory per hypothesis."""
     context, start = begin(model)
     tokens = target(3, rows=SENTENCES * BEAMS)
-    shared, _ = read(model, tokens, beams_of(start), context)
-    tiled, _ = read(model, tokens, beams_of(start), beams_of(context))
+    shared, _ = read(model, tokens, repeat_for_beams(start), context)
+    tiled, _ = read(model, tokens, repeat_for_beams(start), repeat_for_beams(context))
     close(shared.hidden, tiled.hidden, tolerance=tolerance)
 
 
 def compaction(model: Model, *, tolerance: float) -> None:
-    """5. Dropping finished sentences changes no survivor."""
+    """5. Removing finished sentences does not change the others."""
     context, start = begin(model)
     first, second = target(4, rows=SENTENCES * BEAMS), target(5, rows=SENTENCES * BEAMS)
-    _, state = read(model, first, beams_of(start), context)
-    everyone, _ = read(model, second, state, context)
+    _, state = read(model, first, repeat_for_beams(start), context)
+    all_rows, _ = read(model, second, state, context)
     survivors = torch.tensor([2, 0])
     rows = (survivors[:, None] * BEAMS + torch.arange(BEAMS)).flatten()
     fewer, _ = read(model, second[rows], select_rows(state, rows), select_rows(context, survivors))
-    close(fewer.hidden, everyone.hidden[rows], tolerance=tolerance)
+    close(fewer.hidden, all_rows.hidden[rows], tolerance=tolerance)
 
 
 def prefixes(model: Model, *, tolerance: float) -> None:
-    """Of the seam, §4: prefixes of different length share a batch, whatever fills the room before the shorter ones."""
+    """Prefixes of different length can share a batch, whatever fills the space before the shorter ones."""
     context, start = begin(model)
     first, second = target(6), target(7, size=3)
     states, alone = [], []
     for sentence, size in enumerate([2, TARGET, 0]):
         row = torch.tensor([sentence])
-        own, state = select_rows(context, row), select_rows(start, row)
+        sentence_context, state = select_rows(context, row), select_rows(start, row)
         if size:
-            _, state = read(model, first[row, :size], state, own)
+            _, state = read(model, first[row, :size], state, sentence_context)
         states.append(state)
-        alone.append(read(model, second[row], state, own)[0].hidden)
+        alone.append(read(model, second[row], state, sentence_context)[0].hidden)
     together, _ = read(model, second, join(states), context)
     close(together.hidden, torch.cat(alone), tolerance=tolerance)
 
 
 def join(trees):
-    """The rows of all trees in one; where one has read less than another, garbage stands before what it has read."""
+    """The rows of all trees in one tree; shorter prefixes are padded on the left with arbitrary values."""
     first = trees[0]
     if first is None:
         return None
@@ -149,12 +149,12 @@ def join(trees):
             longest = max(tree.shape[2] for tree in trees)
             trees = [F.pad(tree, (0, 0, longest - tree.shape[2], 0), value=7.7) for tree in trees]
         return torch.cat(trees)
-    parts = [join(list(same)) for same in zip(*trees, strict=True)]
+    parts = [join(list(branches)) for branches in zip(*trees, strict=True)]
     return type(first)(*parts) if hasattr(first, "_fields") else tuple(parts)
 
 
 def step_of(model: Model):
-    """The model as search sees it."""
+    """The model as a step for search."""
 
     def step(tokens, state, context):
         output, state = model.read(tokens[:, None], state, context)
@@ -164,7 +164,7 @@ def step_of(model: Model):
 
 
 def recomputing_step(model: Model):
-    """The same without any cache: its state is the prefix, read from the start at every step."""
+    """The same without a cache: its state is the prefix, which is read from the start at every step."""
 
     def step(tokens, prefix, context):
         prefix = torch.cat([prefix, tokens[:, None]], dim=1)
@@ -184,7 +184,7 @@ def first_rows(tree) -> int:
 
 
 def limits() -> Limits:
-    """Each sentence has its own, and none may end before its beams have changed places."""
+    """Different for each sentence; none may end before its beams have been reordered."""
     return Limits(torch.tensor([7, 4, 6]), torch.tensor([3, 2, 4]))
 
 
@@ -193,7 +193,7 @@ def decode(step, state, context, *, beams=BEAMS, nbest=BEAMS, alpha=0.7):
         step,
         state,
         context,
-        expansion=Widest(beams),
+        expansion=BestK(beams),
         goal=Goal(Scoring(alpha), nbest),
         limits=limits(),
         marks=MARKS,
@@ -201,44 +201,48 @@ def decode(step, state, context, *, beams=BEAMS, nbest=BEAMS, alpha=0.7):
     )
 
 
-def same(one, other, *, tolerance: float) -> None:
+def same(actual, expected, *, tolerance: float) -> None:
     """The same hypotheses, with the same scores."""
-    for ours, theirs in zip(one, other, strict=True):
-        assert [each.tokens for each in ours] == [each.tokens for each in theirs]
+    for hypotheses, expected_hypotheses in zip(actual, expected, strict=True):
+        assert [hypothesis.tokens for hypothesis in hypotheses] == [
+            hypothesis.tokens for hypothesis in expected_hypotheses
+        ]
         close(
-            torch.tensor([each.score for each in ours], dtype=torch.float64),
-            torch.tensor([each.score for each in theirs], dtype=torch.float64),
+            torch.tensor([hypothesis.score for hypothesis in hypotheses], dtype=torch.float64),
+            torch.tensor([hypothesis.score for hypothesis in expected_hypotheses], dtype=torch.float64),
             tolerance=tolerance,
         )
 
 
 def search(model: Model, *, tolerance: float) -> None:
-    """6. Search with cached states equals search that reads every prefix again; greedy likewise.
+    """6. Search with cached states equals search that recomputes every prefix; likewise greedy search.
 
-    And each hypothesis is as likely as the model finds it when it reads it whole: the two searches could agree on
-    states that belong to other hypotheses.
+    Also, the log-probability of each hypothesis equals that of the whole sequence read at once: both searches could
+    agree on states of the wrong hypotheses.
     """
     context, start = begin(model)
     prefix = torch.zeros(SENTENCES, 0, dtype=torch.long)
-    found = decode(step_of(model), start, context)
-    same(found, decode(recomputing_step(model), prefix, context), tolerance=tolerance)
-    for sentence, hypotheses in enumerate(found):
-        claimed = torch.tensor([each.log_prob for each in hypotheses], dtype=torch.float64)
-        whole = [log_prob(model, each, row=torch.tensor([sentence]), context=context) for each in hypotheses]
-        close(torch.stack(whole), claimed, tolerance=tolerance)
+    results = decode(step_of(model), start, context)
+    same(results, decode(recomputing_step(model), prefix, context), tolerance=tolerance)
+    for sentence, hypotheses in enumerate(results):
+        log_probs = torch.tensor([hypothesis.log_prob for hypothesis in hypotheses], dtype=torch.float64)
+        rescored = [
+            log_prob(model, hypothesis, row=torch.tensor([sentence]), context=context) for hypothesis in hypotheses
+        ]
+        close(torch.stack(rescored), log_probs, tolerance=tolerance)
     greedy = greedy_search(step_of(model), start, context, limits=limits(), marks=MARKS)
-    again = greedy_search(recomputing_step(model), prefix, context, limits=limits(), marks=MARKS)
-    same(greedy, again, tolerance=tolerance)
+    recomputed = greedy_search(recomputing_step(model), prefix, context, limits=limits(), marks=MARKS)
+    same(greedy, recomputed, tolerance=tolerance)
     same(greedy, decode(step_of(model), start, context, beams=1, nbest=1, alpha=0.0), tolerance=tolerance)
 
 
 def log_prob(model: Model, hypothesis: Hypothesis, *, row, context) -> torch.Tensor:
-    """The log-probability of one hypothesis of the sentence in that row, all of it read at once."""
-    own = select_rows(context, row)
+    """The log-probability of one hypothesis of the sentence in that row, read at once."""
+    sentence_context = select_rows(context, row)
     tokens = torch.tensor([*hypothesis.tokens] if hypothesis.cut else [*hypothesis.tokens, MARKS.end])
     inputs = torch.tensor([[MARKS.start, *tokens[:-1].tolist()]])
-    output, _ = model.read(inputs, model.start(own), own)
-    return model.log_probs(output, own)[0].gather(1, tokens[:, None]).sum().double()
+    output, _ = model.read(inputs, model.start(sentence_context), sentence_context)
+    return model.log_probs(output, sentence_context)[0].gather(1, tokens[:, None]).sum().double()
 
 
 def self_ensemble(model: Model, *, tolerance: float) -> None:
@@ -250,30 +254,30 @@ def self_ensemble(model: Model, *, tolerance: float) -> None:
 
 
 def batch(model: Model, *, tolerance: float) -> None:
-    """10. A sentence's hypotheses do not depend on what else is in the batch, nor on padding."""
+    """10. A sentence's hypotheses do not depend on the rest of the batch or on padding."""
     context, start = begin(model)
     together = decode(step_of(model), start, context)
-    everyone = source()
+    all_rows = source()
     for sentence in range(SENTENCES):
-        size = int(everyone.lengths[sentence])
-        alone = everyone._replace(values=everyone.values[[sentence], :size], lengths=everyone.lengths[[sentence]])
-        own = model.prepare(alone)
-        one = Limits(*(part[[sentence]] for part in limits()))
-        found = beam_search(
+        size = int(all_rows.lengths[sentence])
+        alone = all_rows._replace(values=all_rows.values[[sentence], :size], lengths=all_rows.lengths[[sentence]])
+        sentence_context = model.prepare(alone)
+        sentence_limits = Limits(*(part[[sentence]] for part in limits()))
+        results = beam_search(
             step_of(model),
-            model.start(own),
-            own,
-            expansion=Widest(BEAMS),
+            model.start(sentence_context),
+            sentence_context,
+            expansion=BestK(BEAMS),
             goal=Goal(Scoring(0.7), BEAMS),
-            limits=one,
+            limits=sentence_limits,
             marks=MARKS,
             source_lengths=alone.lengths,
         )
-        same(found, [together[sentence]], tolerance=tolerance)
+        same(results, [together[sentence]], tolerance=tolerance)
 
 
 def probabilities(model: Model, *, tolerance: float) -> None:
-    """What a model says of the next token are probabilities: they add up to 1, copied words included."""
+    """The probabilities of the next token sum to 1, including copied words."""
     context, start = begin(model)
     output, _ = read(model, target(), start, context)
     total = model.log_probs(output, context).exp().sum(dim=-1)
@@ -281,21 +285,23 @@ def probabilities(model: Model, *, tolerance: float) -> None:
 
 
 def fidelity(model: Model, *, tolerance: float) -> None:
-    """9. A model computes its paper's equations, written out a second time in tests/laws/equations."""
+    """9. A model computes its paper's equations, implemented a second time in tests/laws/equations."""
     context, start = begin(model)
     sentences, tokens = source(), target()
     output, _ = read(model, tokens, start, context)
     for sentence, size in enumerate(sentences.lengths.tolist()):
-        known = model.sizes.source  # words outside the vocabulary are read as the unknown one
-        row = [token if token < known else model.sizes.unknown for token in sentences.values[sentence, :size].tolist()]
-        plain = equations.read(model, row, tokens[sentence].tolist())
-        close(output.hidden[sentence], plain.hidden, tolerance=tolerance)
-        assert (output.attention is None) == (plain.attention is None)
-        if plain.attention is not None:
-            close(output.attention[sentence, :, :size], plain.attention, tolerance=tolerance)
-        assert (output.gate is None) == (plain.gate is None)
-        if plain.gate is not None:
-            close(output.gate[sentence], plain.gate, tolerance=tolerance)
+        vocabulary = model.sizes.source  # out-of-vocabulary words are read as unknown
+        row = [
+            token if token < vocabulary else model.sizes.unknown for token in sentences.values[sentence, :size].tolist()
+        ]
+        expected = equations.read(model, row, tokens[sentence].tolist())
+        close(output.hidden[sentence], expected.hidden, tolerance=tolerance)
+        assert (output.attention is None) == (expected.attention is None)
+        if expected.attention is not None:
+            close(output.attention[sentence, :, :size], expected.attention, tolerance=tolerance)
+        assert (output.gate is None) == (expected.gate is None)
+        if expected.gate is not None:
+            close(output.gate[sentence], expected.gate, tolerance=tolerance)
 
 
 LAWS = {

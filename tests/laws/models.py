@@ -1,4 +1,4 @@
-"""The list of all models: every law runs over it, and a new model is tested by being added here."""
+"""The list of all models: every law is tested on it, and a new model is tested by being added to it."""
 
 from typing import TypeVar
 
@@ -14,20 +14,20 @@ from tests.unit.objectives.objects import translation_loss
 
 Module = TypeVar("Module", bound=nn.Module)
 
-# Sizes share no factor with each other, so that a tensor folded the wrong way cannot pass.
+# Sizes are pairwise coprime, so that a tensor reshaped the wrong way fails.
 SENTENCES, SOURCE, TARGET, BEAMS, WORDS, SIZES = 3, 7, 5, 4, 11, Sizes(13, 11, joint=False)
 JOINT = Sizes(11, 11, joint=True)
 
 
 FAMILIES = (recurrent, attention, convolutional, transformer, output, mixed, systems)
 OTHERS: dict[str, ModelConfig] = {name: model for family in FAMILIES for name, model in family.MODELS.items()}
-MODELS: dict[str, ModelConfig] = OTHERS | crossed.models(beside=OTHERS)
+MODELS: dict[str, ModelConfig] = OTHERS | crossed.models(others=OTHERS)
 
 
 def build(name: str, *, dtype=torch.float64, seed: int = 0) -> Model:
     """A model of the list in evaluation mode.
 
-    What it says depends on what it reads, not on a bias: otherwise a search that mixes hypotheses up goes unseen.
+    Without an output bias its predictions depend on its inputs: otherwise a search that mixes up hypotheses would pass.
     """
     model = loud(Model(MODELS[name], sizes=sizes(name)), dtype=dtype, seed=seed)
     model.output.learn_frequencies(torch.arange(SIZES.target) * 7 % 5)
@@ -41,12 +41,12 @@ def sizes(name: str) -> Sizes:
 
 
 def sizes_for(model: ModelConfig) -> Sizes:
-    """A model that copies or is tied needs one vocabulary; the sources hold words outside it."""
+    """A model that copies or is tied needs a joint vocabulary; the sources contain words outside it."""
     return JOINT if model.tie in ("embeddings", "all") or model.copies else SIZES
 
 
 def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:
-    """The module in evaluation mode, with weights large enough that every part of it matters."""
+    """The module in evaluation mode, with weights large enough that every part has an effect."""
     torch.manual_seed(seed)
     module = module.to(dtype).eval()
     with torch.no_grad():
@@ -57,17 +57,17 @@ def loud(module: Module, *, dtype=torch.float64, seed: int = 0) -> Module:
 
 
 def idle(config: ModelConfig) -> set[str]:
-    """Parameters that no gradient reaches.
+    """Parameters without a gradient.
 
-    From none of three truncate: so few rectified units may all be off at one of them.
+    For none of three seeds: with so few rectified units, all of them may be off for one seed.
     """
-    still = set.intersection(*(_unmoved(config, seed=seed) for seed in range(3)))
-    if config.decoder.kind in ("recurrent", "cho"):  # they see the top layer's state, not what leaves it
-        still -= {f"encoder.connections.2.gate.{part}" for part in ("weight", "bias")}
-    return still
+    unused = set.intersection(*(_without_gradient(config, seed=seed) for seed in range(3)))
+    if config.decoder.kind in ("recurrent", "cho"):  # they use the top layer's state, not its output
+        unused -= {f"encoder.connections.2.gate.{part}" for part in ("weight", "bias")}
+    return unused
 
 
-def _unmoved(config: ModelConfig, *, seed: int) -> set[str]:
+def _without_gradient(config: ModelConfig, *, seed: int) -> set[str]:
     torch.manual_seed(seed)
     model = Model(config, sizes=sizes_for(config)).double()
     tokens = target()
@@ -78,7 +78,7 @@ def _unmoved(config: ModelConfig, *, seed: int) -> set[str]:
 
 
 def source(seed: int = 0, *, sentences: int = SENTENCES) -> Padded:
-    """Random source sentences of different length, garbage behind them."""
+    """Random source sentences of different length, padded with random tokens."""
     generator = torch.Generator().manual_seed(seed)
     values = torch.randint(0, SIZES.source, (sentences, SOURCE), generator=generator)
     lengths = torch.randint(1, SOURCE + 1, (sentences,), generator=generator)

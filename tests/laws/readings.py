@@ -1,4 +1,4 @@
-"""What of a model's options does something in it, group by group; what is idle is left out."""
+"""The options that have an effect in a model, group by group; options without effect are left out."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ def decoder_name(model: ModelConfig) -> str:
 
 
 def depth(side: Any) -> str:
-    """Some decoders have one layer, whatever is said."""
+    """Some decoders always have one layer."""
     return "one" if getattr(side, "layers", 1) == 1 else "more"
 
 
@@ -26,9 +26,9 @@ def attends(model: ModelConfig) -> bool:
 
 
 def connection_is_read(model: ModelConfig) -> bool:
-    """Whether what connects an encoder's layers matters; none, where another would.
+    """Whether the connection between an encoder's layers has an effect; for "none", whether another one would.
 
-    A decoder that does not attend sees their last states alone, above which only what the next layer reads counts.
+    A decoder without attention sees only the final states, on which the topmost connection has no effect.
     """
     encoder = model.encoder
     assert isinstance(encoder, RecurrentEncoderConfig)
@@ -36,7 +36,7 @@ def connection_is_read(model: ModelConfig) -> bool:
 
 
 def in_encoder(model: ModelConfig) -> Choice:
-    """What is read of a recurrent encoder."""
+    """The options of a recurrent encoder."""
     encoder = model.encoder
     if not isinstance(encoder, RecurrentEncoderConfig):
         return {}
@@ -52,29 +52,31 @@ def in_encoder(model: ModelConfig) -> Choice:
 
 
 def between_parts(model: ModelConfig) -> Choice:
-    """What is read of encoder, decoder and output layer."""
+    """The options of encoder, decoder and output layer."""
     encoder, decoder = model.encoder, model.decoder
-    found = {"encoder": encoder.kind, "decoder": decoder_name(model), "output": model.output.kind}
+    settings = {"encoder": encoder.kind, "decoder": decoder_name(model), "output": model.output.kind}
     if isinstance(encoder, RecurrentEncoderConfig):
-        found["encoder"] = ("forward", "both ways")[encoder.directions(encoder.layers - 1) - 1]
-    own = [name for name in ("cell", "connection", "layer_norm", "bridge") if name in type(decoder).model_fields]
-    found["layers"] = depth(decoder)
-    return found | {name: getattr(decoder, name) for name in own if found["layers"] != "one" or name != "connection"}
+        settings["encoder"] = ("forward", "both ways")[encoder.directions(encoder.layers - 1) - 1]
+    names = [name for name in ("cell", "connection", "layer_norm", "bridge") if name in type(decoder).model_fields]
+    settings["layers"] = depth(decoder)
+    return settings | {
+        name: getattr(decoder, name) for name in names if settings["layers"] != "one" or name != "connection"
+    }
 
 
 def in_attention(model: ModelConfig) -> Choice:
-    """What is read of the attention of a recurrent decoder."""
+    """The options of the attention of a recurrent decoder."""
     decoder = model.decoder
     if not isinstance(decoder, BahdanauConfig | LuongConfig | GnmtConfig):
         return {}
-    own = {name: getattr(decoder.attention, name) for name in ATTENTION}
-    return {"decoder": decoder_name(model), "copies": decoder.copies, **own}
+    options = {name: getattr(decoder.attention, name) for name in ATTENTION}
+    return {"decoder": decoder_name(model), "copies": decoder.copies, **options}
 
 
 def across(model: ModelConfig) -> Choice:
-    """What is read of all parts and of attention, but for how deep they are."""
-    own = {
+    """The options of all parts and of attention, except their depth."""
+    options = {
         name: getattr(model.decoder, name) for name in ("mixer", "positions", "copies") if hasattr(model.decoder, name)
     }
-    found = between_parts(model) | in_attention(model) | own | {"tie": model.tie}
-    return {key: value for key, value in found.items() if key != "layers"}
+    settings = between_parts(model) | in_attention(model) | options | {"tie": model.tie}
+    return {key: value for key, value in settings.items() if key != "layers"}

@@ -1,4 +1,4 @@
-"""Gradients of a layer against differences, and which layers have no such test."""
+"""Gradients of a layer against finite differences, and which layers have no such test."""
 
 import importlib
 import pkgutil
@@ -17,10 +17,10 @@ SUMS = 5
 
 
 class Case(NamedTuple):
-    """A layer, what is asked of it, and the shapes of the inputs it is asked with."""
+    """A layer, how it is called, and the shapes of its inputs."""
 
     build: Callable[[], nn.Module]
-    call: Callable[..., Any]  # of the layer and its inputs; of the tree of tensors it gives, all numbers count
+    call: Callable[..., Any]  # from the layer and its inputs to a tree of tensors, all of which are checked
     shapes: Collection[Shape]
 
 
@@ -30,10 +30,10 @@ def forward(build: Callable[[], nn.Module], *shapes: Shape) -> Case:
 
 
 def check(case: Case, *, fast: bool = False) -> None:
-    """In training mode and float64, what is drawn being drawn alike each time.
+    """In training mode and float64, with the same random numbers each time.
 
-    The slope of a few random sums of all that comes out, by each number that goes in; fast: by each tensor, along a
-    random direction.
+    The derivatives of a few random sums of all outputs with respect to each element of the inputs and weights; fast:
+    with respect to each tensor along a random direction.
     """
     layer = loud(case.build()).train()
     generator = torch.Generator().manual_seed(1)
@@ -44,20 +44,20 @@ def check(case: Case, *, fast: bool = False) -> None:
     inputs = [random(*shape).requires_grad_() for shape in case.shapes]
     weights = {name: weight for name, weight in layer.named_parameters() if weight.requires_grad}
 
-    def everything() -> Tensor:
-        torch.default_generator.manual_seed(2)  # torch.manual_seed takes longer than most layers
+    def outputs() -> Tensor:
+        torch.default_generator.manual_seed(2)  # torch.manual_seed is slower than most layers
         return torch.cat(list(numbers(case.call(layer, *inputs))))
 
-    sums = random(SUMS, len(everything()))
-    (sums @ everything()).sum().backward()
+    sums = random(SUMS, len(outputs()))
+    (sums @ outputs()).sum().backward()
     idle = [name for name, weight in weights.items() if weight.grad is None or not weight.grad.any()]
-    assert not idle, f"weights that change nothing: {idle}"
-    # gradcheck moves inputs and weights in place
-    assert gradcheck(lambda *_tensors: sums @ everything(), (*inputs, *weights.values()), fast_mode=fast)
+    assert not idle, f"weights without effect: {idle}"
+    # gradcheck perturbs inputs and weights in place
+    assert gradcheck(lambda *_tensors: sums @ outputs(), (*inputs, *weights.values()), fast_mode=fast)
 
 
 def numbers(tree: Any) -> Iterator[Tensor]:
-    """Of a tree of tensors, those that can have a gradient, flat."""
+    """The floating-point tensors of a tree, flattened."""
     match tree:
         case Tensor() if tree.is_floating_point():
             yield tree.flatten()
@@ -69,9 +69,9 @@ def numbers(tree: Any) -> Iterator[Tensor]:
 
 
 def unchecked(package: ModuleType, *, cases: Iterable[Case], without: Collection[type[nn.Module]]) -> set[str]:
-    """The layers defined in a package that are neither those of a case nor among those without."""
-    found = pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
-    modules = [importlib.import_module(each.name) for each in found]
+    """The layers defined in a package that are neither in a case nor in `without`."""
+    names = pkgutil.walk_packages(package.__path__, prefix=f"{package.__name__}.")
+    modules = [importlib.import_module(name.name) for name in names]
     defined = {
         kind
         for module in modules

@@ -1,9 +1,8 @@
-"""The list of models is a cover: every two options that can be read in one model are read together in one of the list.
+"""The list of models is a pairwise cover: every possible pair of options occurs in one of its models.
 
-Counted over the models as built: what is idle in a model counts for nothing there. Three groups are counted: the
-options of recurrent encoders, those of encoder, decoder and output layer to each other, and those of attention. Then
-options of all groups across, where what does not meet must be refused. Transformers have a count of their own in
-tests/unit/models/test_transformer.py.
+Only options that have an effect in a model count. There are three groups: the options of recurrent encoders, the
+options of encoder, decoder and output layer against each other, and those of attention. Across groups, pairs that do
+not occur must be rejected. Transformers are covered by tests/unit/models/test_transformer.py.
 """
 
 import itertools
@@ -51,36 +50,36 @@ DECODERS = {
 
 
 def kinds(union: Any) -> list[str]:
-    """Of the parts a config may name; what has no source is tried in tests/laws/test_language.py."""
-    names = [each.model_fields["kind"].default for each in get_args(get_args(union)[0])]
+    """The kinds of a union of configs, without "none": see tests/laws/test_language.py."""
+    names = [config.model_fields["kind"].default for config in get_args(get_args(union)[0])]
     return [name for name in names if name != "none"]
 
 
-def never_in_encoder(one: Choice) -> bool:
-    """A single layer is connected to nothing, and is its first."""
-    return one.get("layers") == "one" and ("connection" in one or one.get("bidirectional") == "first")
+def impossible_in_encoder(choice: Choice) -> bool:
+    """A single layer has no connections, and is its own first layer."""
+    return choice.get("layers") == "one" and ("connection" in choice or choice.get("bidirectional") == "first")
 
 
-def never_between_parts(one: Choice) -> bool:
-    """Options that a decoder does not have, and states that an encoder does not have or that no one would read."""
-    decoder, bridge, layers = one.get("decoder"), one.get("bridge"), one.get("layers")
-    has = {*DECODERS[decoder].model_fields, "encoder", "decoder", "layers", "output"} if decoder else set(one)
+def impossible_between_parts(choice: Choice) -> bool:
+    """Options that a decoder does not have, and states that an encoder does not have or that are not used."""
+    decoder, bridge, layers = choice.get("decoder"), choice.get("bridge"), choice.get("layers")
+    available = {*DECODERS[decoder].model_fields, "encoder", "decoder", "layers", "output"} if decoder else set(choice)
     return (
-        not has >= set(one)
+        not available >= set(choice)
         or (layers == "more" and decoder in ("cho", "bahdanau"))
-        or (layers == "one" and "connection" in one)
-        or (decoder == "gnmt" and one.get("connection") == "dense")
-        or (bridge == "backward" and one.get("encoder", "both ways") != "both ways")
+        or (layers == "one" and "connection" in choice)
+        or (decoder == "gnmt" and choice.get("connection") == "dense")
+        or (bridge == "backward" and choice.get("encoder", "both ways") != "both ways")
         or (bridge in ("backward", "zero") and decoder == "recurrent")
     )
 
 
 class Group(NamedTuple):
-    """Options that are counted against each other."""
+    """A group of options whose pairs must be covered."""
 
-    read: Callable[[ModelConfig], Choice]  # what does something in a model
+    read: Callable[[ModelConfig], Choice]  # the options that have an effect in a model
     values: dict[str, Iterable[Any]]
-    never: Callable[[Choice], bool]  # whether two settings cannot meet, or must not
+    never: Callable[[Choice], bool]  # whether a pair of settings is impossible
 
 
 GROUPS = {
@@ -95,12 +94,12 @@ GROUPS = {
             "reverse": SWITCH,
             "attended": SWITCH,
         },
-        never_in_encoder,
+        impossible_in_encoder,
     ),
     "parts": Group(
         between_parts,
         {
-            "encoder": ["forward", "both ways", *(each for each in kinds(EncoderConfig) if each != "recurrent")],
+            "encoder": ["forward", "both ways", *(kind for kind in kinds(EncoderConfig) if kind != "recurrent")],
             "decoder": DECODERS,
             "cell": CELLS,
             "connection": CONNECTIONS,
@@ -109,7 +108,7 @@ GROUPS = {
             "bridge": get_args(BridgeName),
             "output": kinds(OutputConfig),
         },
-        never_between_parts,
+        impossible_between_parts,
     ),
     "attention": Group(
         in_attention,
@@ -136,7 +135,7 @@ ACROSS = {
 }
 
 
-def test_a_cover_counts_what_is_read_and_leaves_out_what_cannot_be() -> None:
+def test_a_cover_counts_used_settings_and_excludes_impossible_combinations() -> None:
     def read(choice: Choice) -> Choice | None:
         if choice["a"] == 0:
             return {key: value for key, value in choice.items() if key != "b"}
@@ -148,41 +147,41 @@ def test_a_cover_counts_what_is_read_and_leaves_out_what_cannot_be() -> None:
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_every_two_options_meet_where_both_are_read(group: str) -> None:
+def test_every_pair_of_used_options_is_covered(group: str) -> None:
     read, values, never = GROUPS[group]
-    assert [each for each in apart(values, read=read) if not never(each)] == []
+    assert [choice for choice in uncovered_pairs(values, read=read) if not never(choice)] == []
 
 
-def apart(values: dict[str, Iterable[Any]], *, read: Callable[[ModelConfig], Choice]) -> list[Choice]:
-    """Every two settings that no model of the list reads together."""
-    found = set().union(*(pairs(read(model)) for model in MODELS.values()))
+def uncovered_pairs(values: dict[str, Iterable[Any]], *, read: Callable[[ModelConfig], Choice]) -> list[Choice]:
+    """All pairs of settings that no model of the list uses together."""
+    covered = set().union(*(pairs(read(model)) for model in MODELS.values()))
     return [
-        {first: one, second: other}
+        {first: first_value, second: second_value}
         for first, second in itertools.combinations(values, 2)
-        for one, other in itertools.product(values[first], values[second])
-        if not pairs({first: one, second: other}) <= found
+        for first_value, second_value in itertools.product(values[first], values[second])
+        if not pairs({first: first_value, second: second_value}) <= covered
     ]
 
 
 @pytest.mark.parametrize("group", GROUPS)
-def test_what_is_said_never_to_meet_does_not(group: str) -> None:
+def test_pairs_declared_impossible_do_not_occur(group: str) -> None:
     read, _, never = GROUPS[group]
-    held = [dict(pair) for model in MODELS.values() for pair in pairs(read(model))]
-    assert [each for each in held if never(each)] == []
+    choices = [dict(two) for model in MODELS.values() for two in pairs(read(model))]
+    assert [choice for choice in choices if never(choice)] == []
 
 
-def test_every_two_options_of_all_groups_meet_unless_every_model_with_both_is_refused() -> None:
-    assert [each for each in apart(ACROSS, read=across) if attempt(each) is not None] == []
+def test_every_pair_across_groups_is_covered_or_rejected_in_every_model() -> None:
+    assert [choice for choice in uncovered_pairs(ACROSS, read=across) if attempt(choice) is not None] == []
 
 
 @pytest.mark.parametrize(
-    ("both", "can_be"),
+    ("pair", "is_possible"),
     [
         ({"score": "dot", "encoder": "mean"}, True),
         ({"copies": True, "mixer": "ssru"}, True),
         ({"bridge": "copy", "encoder": "transformer"}, True),  # where the decoder has one layer
         ({"bridge": "zero", "decoder": "luong"}, True),
-        ({"bridge": "zero", "decoder": "recurrent"}, False),  # it would know nothing of the source
+        ({"bridge": "zero", "decoder": "recurrent"}, False),  # it would have no access to the source
         ({"bridge": "backward", "decoder": "recurrent"}, False),
         ({"bridge": "backward", "encoder": "forward"}, False),
         ({"copies": True, "output": "sampled"}, False),
@@ -191,51 +190,51 @@ def test_every_two_options_of_all_groups_meet_unless_every_model_with_both_is_re
         ({"score": "dot", "decoder": "transformer"}, False),
     ],
 )
-def test_what_can_be_is_found_by_building_it(both: Choice, can_be: bool) -> None:
-    assert (attempt(both) is not None) == can_be
+def test_possible_pairs_are_found_by_building_them(pair: Choice, is_possible: bool) -> None:
+    assert (attempt(pair) is not None) == is_possible
 
 
-def attempt(both: Choice) -> ModelConfig | None:
-    """A model that reads two settings, if any can be built and learns with all its weights.
+def attempt(pair: Choice) -> ModelConfig | None:
+    """A model that uses both settings, if one can be built and all its weights get gradients.
 
-    Tried are the models of the list with the two set, so that what refuses them is not a third option; but of one
-    kind of decoder a single one where that has no such option at all.
+    Tries every model of the list with the two settings, so that no third option is the reason for a rejection; but only
+    one model per kind of decoder if that kind lacks the option altogether.
     """
-    missing_phrase = set()
+    without_option = set()
     for base in distinct(map(across, MODELS.values())):
         decoder = base["decoder"]
-        if decoder in missing_phrase or both.get("decoder", decoder) != decoder:
+        if decoder in without_option or pair.get("decoder", decoder) != decoder:
             continue
         try:
-            changed = mixed.build(**base | both)
+            changed = mixed.build(**base | pair)
             Model(changed, sizes=sizes_for(changed))
         except ConfigError:
             continue
         except ValidationError as error:
-            if any(each["type"] == "extra_forbidden" for each in error.errors()):
-                missing_phrase.add(decoder)
+            if any(problem["type"] == "extra_forbidden" for problem in error.errors()):
+                without_option.add(decoder)
             continue
-        if pairs(both) <= pairs(across(changed)) and not idle(changed):
+        if pairs(pair) <= pairs(across(changed)) and not idle(changed):
             return changed
     return None
 
 
-def test_every_decoder_and_every_setting_is_counted() -> None:
+def test_every_decoder_and_every_setting_is_included() -> None:
     assert {decoder.model_fields["kind"].default for decoder in DECODERS.values()} == set(kinds(DecoderConfig))
     in_training = {"dropout", "variational", "weight_dropout", "noise"}
     sizes = {"width", "embedding"}
     assert set(StackConfig.model_fields) - in_training - sizes == {"cell", "layers", "connection", "layer_norm"}
 
 
-def test_recurrent_layers_are_eight_deep_in_one() -> None:
-    both = [model for model in MODELS.values() if isinstance(model.encoder, RecurrentEncoderConfig)]
-    assert max(min(model.encoder.layers, getattr(model.decoder, "layers", 1)) for model in both) >= 8
+def test_one_model_has_eight_recurrent_layers() -> None:
+    recurrent = [model for model in MODELS.values() if isinstance(model.encoder, RecurrentEncoderConfig)]
+    assert max(min(model.encoder.layers, getattr(model.decoder, "layers", 1)) for model in recurrent) >= 8
 
 
 @pytest.mark.parametrize("attending", SWITCH)
 @pytest.mark.parametrize("layers", [1, 2, 3])
 @torch.no_grad()
-def test_a_connection_counts_where_it_changes_what_is_computed(layers: int, attending: bool) -> None:
+def test_a_connection_counts_where_it_changes_the_output(layers: int, attending: bool) -> None:
     """Residual layers have the same weights as plain ones."""
 
     def config(connection: str) -> ModelConfig:

@@ -1,6 +1,6 @@
-"""Deterministic mode: no model, objective or search uses an operation that has no deterministic kernel on a GPU.
+"""Deterministic mode: no model, objective or search uses an operation without a deterministic GPU kernel.
 
-What is called is listed on the CPU, where torch would not refuse it.
+Calls are recorded on the CPU, where torch would not reject them.
 """
 
 from collections.abc import Iterator
@@ -22,20 +22,20 @@ from tests.conftest import FAMILIES
 from tests.laws.models import MODELS, build, source, target
 from tests.unit.objectives.objects import make_batch, make_model
 
-# What torch.use_deterministic_algorithms says it refuses, forwards or backwards, and what is made of these.
-REFUSED = {
+# The operations that torch.use_deterministic_algorithms rejects, forward or backward, and those composed of them.
+NONDETERMINISTIC = {
     *("put", "put_", "histc", "_ctc_loss", "ctc_loss", "median", "nanmedian", "kthvalue", "multinomial"),
     *("nll_loss2d_forward", "nll_loss2d", "_embedding_bag", "scatter_reduce", "grid_sampler_2d", "cumprod"),
     *("reflection_pad1d", "reflection_pad2d", "adaptive_max_pool2d", "avg_pool3d", "upsample_linear1d", "bincount"),
 }
-# Combinations are made of the same parts as the others; of attention, hard choices call other operations.
+# Combinations consist of the same parts as the other models; only hard attention calls other operations.
 REST = {name for name in MODELS if " " in name and "hard" not in name}
 NAMES = [pytest.param(name, marks=[pytest.mark.full] if name in REST else []) for name in MODELS]
 METHODS = ("cross-entropy", "scheduled-sampling", "r-drop", "minimum-risk")
 
 
 class Calls(TorchDispatchMode):
-    """Lists the operations that are called and refused; sums of whole numbers are the same in every order."""
+    """Records calls of nondeterministic operations; integer sums do not depend on their order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,7 +46,7 @@ class Calls(TorchDispatchMode):
         name = function.overloadpacket.__name__
         self.count += 1
         is_sum = name in ("cumsum", "cumsum_", "logcumsumexp") and args[0].is_floating_point()
-        if name in REFUSED or is_sum:
+        if name in NONDETERMINISTIC or is_sum:
             self.refused.add(name)
         return function(*args, **(kwargs or {}))
 
@@ -85,14 +85,14 @@ def test_objectives(method: str, family: str) -> None:
 
 
 @pytest.mark.usefixtures("deterministic")
-def test_draws_of_a_search() -> None:
+def test_sampling_in_search() -> None:
     with Calls() as calls:
         draw_token(filtered(torch.randn(3, 17), Sampling(top_p=0.7, top_k=9, min_p=0.01)), torch.rand(3))
     assert not calls.refused
 
 
-def test_what_is_called_without_it_is_seen() -> None:
-    """Average attention and sampled words are quicker, and the test above would find it."""
+def test_nondeterministic_calls_are_detected() -> None:
+    """Without deterministic mode, average attention and multinomial sampling use faster operations."""
     with Calls() as calls:
         build("transformer-average")(source(), target())
         torch.multinomial(torch.ones(4), 9, replacement=True)
@@ -104,16 +104,18 @@ def test_what_is_called_without_it_is_seen() -> None:
 def test_running_sums_are_the_same_and_so_are_their_gradients(size: int) -> None:
     values = torch.randn(3, size, 5, dtype=torch.float64, requires_grad=True)
     weights = torch.randn(3, size, 5, dtype=torch.float64)
-    for dim, chosen in ((1, values), (-1, values.transpose(1, 2))):
-        found, expected = running_sum(chosen, dim=dim), chosen.cumsum(dim)
-        torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
-        ways = [torch.autograd.grad((sums * weights.view_as(sums)).sum(), values)[0] for sums in (found, expected)]
-        torch.testing.assert_close(*ways, rtol=0, atol=1e-12)
+    for dim, inputs in ((1, values), (-1, values.transpose(1, 2))):
+        sums_found, expected = running_sum(inputs, dim=dim), inputs.cumsum(dim)
+        torch.testing.assert_close(sums_found, expected, rtol=0, atol=1e-12)
+        gradients = [
+            torch.autograd.grad((sums * weights.view_as(sums)).sum(), values)[0] for sums in (sums_found, expected)
+        ]
+        torch.testing.assert_close(*gradients, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
-def test_average_attention_gathers_in_float32_whatever_it_reads() -> None:
-    """In bfloat16 a sum of ones would stand still at 256."""
+def test_average_attention_accumulates_in_float32() -> None:
+    """In bfloat16 a sum of ones would stop at 256."""
     layer = AverageAttention(2, feed_forward=FeedForward(2, inner=2, dropout=0.0)).bfloat16()
     ones = torch.ones(1, 1000, 2, dtype=torch.bfloat16)
     chunk = Chunk(torch.arange(1000)[None], mask=None, turn=None)

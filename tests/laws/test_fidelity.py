@@ -1,6 +1,6 @@
-"""9. Fidelity of what the list of models does not hold: every kind of recurrent encoder, and each bridge.
+"""9. Fidelity of what the list of models does not contain: every kind of recurrent encoder, and each bridge.
 
-The list itself is held to the equations by the law `fidelity` in tests/laws/laws.py.
+The law `fidelity` in tests/laws/laws.py compares the list itself with the equations.
 """
 
 import pytest
@@ -52,6 +52,6 @@ BRIDGES = {
 
 @pytest.mark.parametrize("name", BRIDGES)
 @torch.no_grad()
-def test_decoder_starts_as_its_bridge_says(name: str) -> None:
+def test_the_initial_state_is_that_of_the_bridge(name: str) -> None:
     encoder, decoder = BRIDGES[name]
     fidelity(loud(Model(ModelConfig(encoder=encoder, decoder=decoder), sizes=SIZES)), tolerance=1e-9)

@@ -1,4 +1,4 @@
-"""9. Fidelity to Hugging Face's Marian, given the same weights: a Transformer that others trained can be ours."""
+"""9. Fidelity to Hugging Face's Marian with the same weights."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ PIECES, WIDTH, HEADS, INNER, LAYERS = 29, 16, 4, 20, 2
 
 @pytest.fixture(scope="module")
 def marian() -> Any:
-    """A small one with weights of its own, every part of them large enough to matter."""
+    """A small model with random weights, large enough that every part has an effect."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HUB_OFFLINE", "1")
         from transformers import MarianConfig, MarianMTModel
@@ -49,7 +49,7 @@ def marian() -> Any:
 
 
 @torch.no_grad()
-def copied(theirs: Any) -> Model:
+def with_weights_of(theirs: Any) -> Model:
     """Our post-norm Transformer with Marian's weights."""
     config = ModelConfig(
         tie="all",
@@ -91,24 +91,24 @@ def test_logits_are_marians(marian: Any, seed: int) -> None:
     target = torch.randint(0, PIECES, (4, 9), generator=generator)
     lengths = torch.tensor([11, 3, 1, 7])
     padded = Padded(source, lengths)
-    ours = copied(marian)
-    found = ours.output.logits(ours(padded, target).hidden)
+    ours = with_weights_of(marian)
+    logits = ours.output.logits(ours(padded, target).hidden)
     expected = marian(input_ids=source, attention_mask=padded.mask.long(), decoder_input_ids=target).logits
     assert expected.std() > 0.5
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(logits, expected, rtol=1e-4, atol=1e-4)
 
 
 @torch.no_grad()
-def test_marian_would_notice(marian: Any) -> None:
-    """The comparison is not blind: each part's weights, changed a little, are seen."""
+def test_every_changed_weight_is_detected(marian: Any) -> None:
+    """The comparison detects a small change of any weight."""
     source, target = torch.randint(1, PIECES, (2, 11)), torch.randint(0, PIECES, (2, 9))
     expected = marian(input_ids=source, decoder_input_ids=target).logits
-    unseen = []
-    for name, _ in copied(marian).named_parameters():
-        ours = copied(marian)
+    undetected = []
+    for name, _ in with_weights_of(marian).named_parameters():
+        ours = with_weights_of(marian)
         changed = ours.get_parameter(name)
         changed += 0.1 * torch.randn_like(changed)
-        found = ours.output.logits(ours(Padded(source, torch.tensor([11, 11])), target).hidden)
-        if torch.allclose(found, expected, rtol=1e-4, atol=1e-4):
-            unseen.append(name)
-    assert unseen == []
+        logits = ours.output.logits(ours(Padded(source, torch.tensor([11, 11])), target).hidden)
+        if torch.allclose(logits, expected, rtol=1e-4, atol=1e-4):
+            undetected.append(name)
+    assert undetected == []

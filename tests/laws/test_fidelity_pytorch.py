@@ -1,4 +1,4 @@
-"""9. Fidelity to PyTorch's own modules, given the same weights."""
+"""9. Fidelity to PyTorch's own modules with the same weights."""
 
 from functools import partial
 
@@ -42,7 +42,7 @@ def test_recurrent_encoder_is_pytorchs(cell: str, bidirectional: bool) -> None:
     memory = encoder(sentences)
     close(memory.values[memory.mask], outputs[memory.mask], tolerance=1e-9)
     for ours, theirs in zip(memory.final, final if cell == "lstm" else (final,), strict=True):
-        # [L·2,B,D], directions beside each other, as [B,L,2·D]
+        # [L·2,B,D] with adjacent directions, as [B,L,2·D]
         merged = theirs.unflatten(0, (3, -1)).permute(2, 0, 1, 3).flatten(2)
         close(ours, merged, tolerance=1e-9)
 
@@ -55,7 +55,7 @@ def copy_attention(theirs: nn.MultiheadAttention, ours: MultiHead) -> None:
 
 
 def copy_block(theirs: nn.Module, ours: nn.Module, *, attentions: list[str], arounds: list[str]) -> None:
-    """The weights of one of our blocks, in PyTorch's layer."""
+    """Copies the weights of one of our blocks to PyTorch's layer."""
     for mine, name in zip(attentions, ["self_attn", "multihead_attn"], strict=False):
         copy_attention(getattr(theirs, name), getattr(ours, mine))
     for mine, name in zip(arounds, ["norm1", "norm2", "norm3"], strict=False):
@@ -124,6 +124,6 @@ def test_transformer_decoder_is_pytorchs(norm: str, activation: str) -> None:
     context = ours.prepare(memory)
     output, _ = ours(tokens, ours.start(context), context)
     embedded: Tensor = ours.embedding(tokens, torch.arange(TARGET)[None], size=TARGET)
-    later = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
-    expected = theirs(embedded, memory.values, tgt_mask=later, memory_key_padding_mask=~memory.mask)
+    future = torch.ones(TARGET, TARGET, dtype=torch.bool).triu(1)
+    expected = theirs(embedded, memory.values, tgt_mask=future, memory_key_padding_mask=~memory.mask)
     close(output.hidden, expected, tolerance=1e-9)

@@ -1,7 +1,7 @@
-"""Gradients of every model of the list, against differences of its loss along a random direction of all its weights.
+"""Gradients of every model of the list against finite differences of its loss along a random direction.
 
-In evaluation mode, where nothing is drawn; the estimator of what is drawn has its own test, and the scaled gradients of
-ConvS2S, which are not the loss's on purpose, are left unscaled.
+In evaluation mode, where nothing is sampled (the estimator for sampled positions has its own test), and without the
+gradient scaling of ConvS2S, which deliberately changes the gradient.
 """
 
 import pytest
@@ -15,7 +15,7 @@ STEP = 1e-6
 
 
 def loss(model: Model) -> torch.Tensor:
-    """Depends on everything a model gives out."""
+    """A loss that depends on all outputs of a model."""
     sentences, tokens = source(), target()
     output = model(sentences, tokens)
     losses = model.losses(output, sentences.values, tokens, smoothing=0.1 if model.copies else 0.0, ignored=-1)
@@ -26,19 +26,23 @@ def loss(model: Model) -> torch.Tensor:
 def test_gradient_is_the_slope(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(convolutional, "scale_gradient", lambda values, scale: values)  # noqa: ARG005
     model = build(name)
-    weights = [one for one in model.parameters() if one.requires_grad]
+    weights = [parameter for parameter in model.parameters() if parameter.requires_grad]
     gradients = torch.autograd.grad(loss(model), weights, allow_unused=True)
-    direction = [torch.randn_like(one) for one in weights]
-    slope = sum((one * other).sum() for one, other in zip(gradients, direction, strict=True) if one is not None)
+    direction = [torch.randn_like(parameter) for parameter in weights]
+    slope = sum(
+        (parameter * direction_part).sum()
+        for parameter, direction_part in zip(gradients, direction, strict=True)
+        if parameter is not None
+    )
 
     @torch.no_grad()
     def at(step: float) -> torch.Tensor:
-        for weight, way in zip(weights, direction, strict=True):
-            weight.add_(way, alpha=step)
-        found = loss(model)
-        for weight, way in zip(weights, direction, strict=True):
-            weight.sub_(way, alpha=step)
-        return found
+        for weight, step_direction in zip(weights, direction, strict=True):
+            weight.add_(step_direction, alpha=step)
+        value = loss(model)
+        for weight, step_direction in zip(weights, direction, strict=True):
+            weight.sub_(step_direction, alpha=step)
+        return value
 
     measured = (at(STEP) - at(-STEP)) / (2 * STEP)
     torch.testing.assert_close(measured, slope, rtol=1e-5, atol=1e-5)

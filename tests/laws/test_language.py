@@ -1,12 +1,12 @@
-"""A decoder without a source is a language model: it obeys the laws that are not about sources, and ignores its own."""
+"""A decoder without a source is a language model: it obeys the laws of targets, and the source has no effect."""
 
 import pytest
 import torch
+from calque.models.none import NoneEncoderConfig
 
 from calque.models.convolutional import ConvolutionalDecoderConfig
 from calque.models.luong import LuongConfig
 from calque.models.model import Model, ModelConfig
-from calque.models.none import NoneEncoderConfig
 from calque.models.recurrent import RecurrentDecoderConfig
 from calque.models.systems import system_model
 from tests.laws.laws import LAWS, close
@@ -31,8 +31,8 @@ def test_law(name: str, law: str) -> None:
 
 @pytest.mark.parametrize("name", MODELS)
 @torch.no_grad()
-def test_it_knows_no_source(name: str) -> None:
+def test_the_source_has_no_effect(name: str) -> None:
     model = loud(Model(MODELS[name], sizes=SIZES))
-    one, other = (model(source(seed), target()).hidden for seed in (0, 1))
-    close(one, other, tolerance=1e-12)
-    close(one[0], model(source(), target()[[0, 0, 0]]).hidden[2], tolerance=1e-9)
+    hidden, other_hidden = (model(source(seed), target()).hidden for seed in (0, 1))
+    close(hidden, other_hidden, tolerance=1e-12)
+    close(hidden[0], model(source(), target()[[0, 0, 0]]).hidden[2], tolerance=1e-9)

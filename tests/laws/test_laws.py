@@ -1,4 +1,4 @@
-"""Every law over every model, in float64 to 1e-9, and once in float32 to 1e-4."""
+"""Every law on every model, in float64 to 1e-9, and in float32 to 1e-4."""
 
 import pytest
 import torch
@@ -44,5 +44,5 @@ def test_chunks_drop_the_same_where_masks_are_in_the_state(dropped: str, decoder
     model = loud(Model(ModelConfig(encoder=RecurrentEncoderConfig(width=6), decoder=config), sizes=SIZES)).train()
     chunk(model, tolerance=1e-9)
     context, start = begin(model)
-    (one, _), (other, _) = (read(model, target(), state, context) for state in (start, model.start(context)))
-    assert not torch.equal(one.hidden, other.hidden), "two starts draw two sets of masks"
+    (first, _), (second, _) = (read(model, target(), state, context) for state in (start, model.start(context)))
+    assert not torch.equal(first.hidden, second.hidden), "two initial states have different masks"

@@ -1,7 +1,7 @@
-"""8. Oracle: search on a trigram scorer against full enumeration, and against a beam search of plain lists.
+"""8. Oracle: search on a trigram scorer against full enumeration, and against a beam search on plain lists.
 
-The scorer has a state (the last two tokens) and a context (each sentence's own table), so that states and contexts
-that go astray change the answers.
+The scorer has a state (the last two tokens) and a context (one table per sentence), so that mixed-up states or contexts
+change the results.
 """
 
 import itertools
@@ -14,9 +14,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from torch import Tensor
 
-from calque.search.beam import Goal, Widest, beam_search
+from calque.search.beam import BestK, Goal, beam_search
 from calque.search.greedy import greedy_search
-from calque.search.scoring import Known, Score, Scoring
+from calque.search.scoring import Score, Scoring, SentenceLengths
 from calque.search.step import Hypothesis, Limits, Marks, StepOutput
 
 MARKS = Marks(start=0, end=2, never=(0,))
@@ -24,7 +24,7 @@ WORDS = (1, 3, 4)  # on both sides of the end mark
 VOCABULARY = 5
 IMPOSSIBLE = -torch.inf
 
-patient = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+thorough = settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 SOURCE = 3  # positions at most
 ZERO_OR_MORE = st.sampled_from([0.0, 0.0, 0.5, 1.0]) | st.floats(0, 2)
 SCORINGS = st.builds(
@@ -33,12 +33,12 @@ SCORINGS = st.builds(
 
 
 class Task(NamedTuple):
-    """Some sentences to search: log P(next | two before) of each, and its limits."""
+    """Sentences to search: the table log P(next | previous two) of each, and its limits."""
 
     tables: Tensor  # [B,V,V,V]
     maximum: list[int]
     minimum: list[int]
-    looks: Tensor  # [B,V,V,S], attention given the two tokens before
+    looks: Tensor  # [B,V,V,S], attention given the previous two tokens
     sources: list[int]  # lengths
 
     @property
@@ -48,7 +48,7 @@ class Task(NamedTuple):
     @property
     def sentences(self) -> list["Sentence"]:
         parts = zip(self.tables.tolist(), self.maximum, self.minimum, self.looks.tolist(), self.sources, strict=True)
-        return [Sentence(*one) for one in parts]
+        return [Sentence(*row) for row in parts]
 
 
 class Sentence(NamedTuple):
@@ -61,19 +61,20 @@ class Sentence(NamedTuple):
     source: int
 
     def totals(self, tokens: tuple[int, ...]) -> list[float]:
-        """The log-probability of every prefix, the shortest first."""
+        """The log-probability of every prefix, shortest first."""
         history = (MARKS.start, MARKS.start, *tokens)
         steps = (
-            self.table[one][two][three] for one, two, three in zip(history, history[1:], history[2:], strict=False)
+            self.table[first][second][third]
+            for first, second, third in zip(history, history[1:], history[2:], strict=False)
         )
         return list(itertools.accumulate(steps))
 
 
 @st.composite
 def tasks(draw, *, longest: int = 4, sentences: int = 3, impossible: bool = True) -> Task:
-    """Tables of negative numbers (search asks only that log-probabilities fall).
+    """Tables of negative numbers (search requires only that log-probabilities never increase).
 
-    Coarse ones tie often; in small ones the length counts for more than the words.
+    Coarse values produce ties; with small values the length matters more than the words.
     """
     count = draw(st.integers(1, sentences))
     size = count * VOCABULARY**3
@@ -84,9 +85,9 @@ def tasks(draw, *, longest: int = 4, sentences: int = 3, impossible: bool = True
     maximum = draw(st.lists(st.integers(2, longest), min_size=count, max_size=count))
     minimum = draw(st.lists(st.integers(0, longest), min_size=count, max_size=count))
     sources = draw(st.lists(st.integers(1, SOURCE), min_size=count, max_size=count))
-    looks = (raw.view(count, VOCABULARY, VOCABULARY, VOCABULARY)[..., :SOURCE] // 7) % 11 / 10  # untouched ones too
-    there = torch.arange(SOURCE) < torch.tensor(sources)[:, None]
-    looks = looks * there[:, None, None]
+    looks = (raw.view(count, VOCABULARY, VOCABULARY, VOCABULARY)[..., :SOURCE] // 7) % 11 / 10  # including zeros
+    is_position = torch.arange(SOURCE) < torch.tensor(sources)[:, None]
+    looks = looks * is_position[:, None, None]
     return Task(values.view(count, VOCABULARY, VOCABULARY, VOCABULARY), maximum, minimum, looks, sources)
 
 
@@ -95,8 +96,8 @@ def trigram(tokens: Tensor, state: Tensor, context: tuple[Tensor, Tensor]) -> tu
     tables, looks = context
     state = torch.stack([state[:, 1], tokens], dim=1)
     sentence = torch.arange(len(tokens)) // (len(tokens) // len(tables))
-    place = (sentence, state[:, 0], state[:, 1])
-    return StepOutput(tables[place], looks[place]), state
+    index = (sentence, state[:, 0], state[:, 1])
+    return StepOutput(tables[index], looks[index]), state
 
 
 def start(task: Task) -> Tensor:
@@ -110,7 +111,7 @@ def search(
         step,
         start(task),
         (task.tables, task.looks),
-        expansion=Widest(beams),
+        expansion=BestK(beams),
         goal=Goal(score, nbest, stop_after),
         limits=task.limits,
         marks=MARKS,
@@ -119,29 +120,29 @@ def search(
 
 
 def allowed(sentence: Sentence, length: int) -> list[int]:
-    """The tokens that may come at a place: ends not too early, no words where it must be the end."""
+    """The tokens allowed as token number `length`: no end before the minimum, and only the end where it is forced."""
     must_end = length == sentence.minimum == sentence.maximum
     return sorted([*([] if must_end else WORDS), *([MARKS.end] if length >= sentence.minimum else [])])
 
 
 def rank(sentence: Sentence, tokens: tuple[int, ...], score: Scoring) -> float:
-    """log P / lp + β Σᵢ log min(Σⱼ pᵢⱼ, 1) + γ |X| / |Y| + ρ |Y|, in plain numbers; |Y| counts an end, too."""
+    """log P / lp + β Σᵢ log min(Σⱼ pᵢⱼ, 1) + γ |X| / |Y| + ρ |Y|, in plain numbers; |Y| includes the end mark."""
     length = len(tokens)
     penalty = ((5 + length) / 6) ** score.alpha if score.normalisation == "gnmt" else length**score.alpha
     history = (MARKS.start, MARKS.start, *tokens)
     covered = [
         sum(sentence.looks[history[j]][history[j + 1]][i] for j in range(length)) for i in range(sentence.source)
     ]
-    coverage = sum(math.log(min(max(each, 1e-6), 1)) for each in covered)
-    end = sentence.source / length
+    coverage = sum(math.log(min(max(position, 1e-6), 1)) for position in covered)
+    end_term = sentence.source / length
     total = sentence.totals(tokens)[-1]
-    return total / penalty + score.beta * coverage + score.gamma * end + score.reward * length
+    return total / penalty + score.beta * coverage + score.gamma * end_term + score.reward * length
 
 
 def enumerate_all(sentence: Sentence, *, nbest: int, score: Scoring) -> list[Hypothesis]:
-    """The n best of all hypotheses there are: finished ones by score, then those of the maximum length that cannot end.
+    """The n best of all possible hypotheses: finished ones by score, then those cut at the maximum length.
 
-    Equal scores: the shorter first, then the one whose prefix stands higher, then the lower token.
+    Ties: the shorter first, then the one with the better prefix, then the lower token.
     """
     finished, cut = [], []
     for size in range(sentence.maximum):
@@ -160,81 +161,81 @@ def enumerate_all(sentence: Sentence, *, nbest: int, score: Scoring) -> list[Hyp
         log_prob = sentence.totals(tokens)[-1]
         return Hypothesis(tokens if cut else tokens[:-1], rank(sentence, tokens, score), log_prob, cut=cut)
 
-    answers = [hypothesis(tokens, cut=False) for tokens in sorted(finished, key=order)]
-    answers += [hypothesis(tokens, cut=True) for tokens in sorted(cut, key=order)]
-    return [answer for answer in answers if answer.log_prob > IMPOSSIBLE][:nbest]
+    hypotheses = [hypothesis(tokens, cut=False) for tokens in sorted(finished, key=order)]
+    hypotheses += [hypothesis(tokens, cut=True) for tokens in sorted(cut, key=order)]
+    return [result for result in hypotheses if result.log_prob > IMPOSSIBLE][:nbest]
 
 
 def plain_beam(sentence: Sentence, *, beams: int, nbest: int, score: Scoring) -> list[Hypothesis]:
-    """A beam search of one sentence in lists, which always goes on to the maximum length."""
+    """A beam search for one sentence on plain lists, always up to the maximum length."""
     live: list[tuple[int, ...]] = [()]
     finished: list[Hypothesis] = []
     for length in range(1, sentence.maximum + 1):
-        before = live
-        grown = [(*tokens, token) for tokens in live for token in allowed(sentence, length)]
-        grown = [tokens for tokens in grown if sentence.totals(tokens)[-1] > IMPOSSIBLE]
-        grown = sorted(grown, key=lambda tokens: -sentence.totals(tokens)[-1])  # stable: equal ones keep their order
-        for tokens in grown[:beams]:
+        previous = live
+        extended = [(*tokens, token) for tokens in live for token in allowed(sentence, length)]
+        extended = [tokens for tokens in extended if sentence.totals(tokens)[-1] > IMPOSSIBLE]
+        extended = sorted(extended, key=lambda tokens: -sentence.totals(tokens)[-1])  # stable: ties keep their order
+        for tokens in extended[:beams]:
             if tokens[-1] == MARKS.end:
                 total = sentence.totals(tokens)[-1]
                 finished.append(Hypothesis(tokens[:-1], rank(sentence, tokens, score), total, cut=False))
-        live = [tokens for tokens in grown if tokens[-1] != MARKS.end][:beams]
-    ended = {each.tokens for each in finished}
-    totals = [(tokens, sentence.totals(tokens)[-1]) for tokens in before if tokens not in ended]
+        live = [tokens for tokens in extended if tokens[-1] != MARKS.end][:beams]
+    ended = {hypothesis.tokens for hypothesis in finished}
+    totals = [(tokens, sentence.totals(tokens)[-1]) for tokens in previous if tokens not in ended]
     cut = [Hypothesis(tokens, rank(sentence, tokens, score), total, cut=True) for tokens, total in totals]
-    finished, cut = (sorted(each, key=lambda hypothesis: -hypothesis.score) for each in (finished, cut))
+    finished, cut = (sorted(group, key=lambda hypothesis: -hypothesis.score) for group in (finished, cut))
     return (finished + cut)[:nbest]
 
 
-def same(found: list[Hypothesis], expected: list[Hypothesis], *, sentence: Sentence, score: Scoring) -> None:
+def same(hypotheses: list[Hypothesis], expected: list[Hypothesis], *, sentence: Sentence, score: Scoring) -> None:
     """The same hypotheses in the same order.
 
-    Where sums of several terms are compared, two may change places if they are equal but for the last digits.
+    With scores of several terms, two hypotheses that are equal up to rounding may swap places.
     """
-    assert [each.cut for each in found] == [each.cut for each in expected]
-    for one, other in zip(found, expected, strict=True):
-        assert one.score == pytest.approx(other.score, rel=1e-9, abs=1e-9)
-        if score[1:4] == (0, 0, 0) or one.tokens == other.tokens:
-            assert one.tokens == other.tokens
-            assert one.log_prob == pytest.approx(other.log_prob, rel=1e-12, abs=1e-12)
+    assert [hypothesis.cut for hypothesis in hypotheses] == [hypothesis.cut for hypothesis in expected]
+    for actual, reference in zip(hypotheses, expected, strict=True):
+        assert actual.score == pytest.approx(reference.score, rel=1e-9, abs=1e-9)
+        if score[1:4] == (0, 0, 0) or actual.tokens == reference.tokens:
+            assert actual.tokens == reference.tokens
+            assert actual.log_prob == pytest.approx(reference.log_prob, rel=1e-12, abs=1e-12)
         else:
-            tokens = one.tokens if one.cut else (*one.tokens, MARKS.end)
-            assert one.score == pytest.approx(rank(sentence, tokens, score), rel=1e-9, abs=1e-9)
-    assert len(set(found)) == len(found)
+            tokens = actual.tokens if actual.cut else (*actual.tokens, MARKS.end)
+            assert actual.score == pytest.approx(rank(sentence, tokens, score), rel=1e-9, abs=1e-9)
+    assert len(set(hypotheses)) == len(hypotheses)
 
 
 def wide(longest: int) -> int:
-    """As many beams as there can be candidates in one step."""
+    """A beam as large as the number of candidates in one step can be."""
     return len(WORDS) ** (longest - 1) * (len(WORDS) + 1)
 
 
-@patient
+@thorough
 @given(task=tasks(), score=SCORINGS, nbest=st.sampled_from([1, 2, 5, 200]))
 def test_a_wide_beam_is_full_enumeration(task: Task, score: Scoring, nbest: int) -> None:
-    found = search(task, beams=wide(4), nbest=nbest, score=score)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+    results = search(task, beams=wide(4), nbest=nbest, score=score)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
         same(hypotheses, enumerate_all(sentence, nbest=nbest, score=score), sentence=sentence, score=score)
 
 
 @pytest.mark.full
-@settings(patient, max_examples=1000)
+@settings(thorough, max_examples=1000)
 @given(task=tasks(longest=6, sentences=4), score=SCORINGS, nbest=st.sampled_from([1, 7, 5000]))
 def test_a_wide_beam_is_full_enumeration_of_longer_hypotheses(task: Task, score: Scoring, nbest: int) -> None:
-    found = search(task, beams=wide(6), nbest=nbest, score=score)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+    results = search(task, beams=wide(6), nbest=nbest, score=score)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
         same(hypotheses, enumerate_all(sentence, nbest=nbest, score=score), sentence=sentence, score=score)
 
 
-@patient
+@thorough
 @given(task=tasks(longest=8, sentences=5), score=SCORINGS, beams=st.integers(1, 6), nbest=st.integers(1, 8))
 def test_a_batched_beam_is_the_plain_beam_of_each_sentence(task: Task, score: Scoring, beams: int, nbest: int) -> None:
-    found = search(task, beams=beams, nbest=nbest, score=score)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+    results = search(task, beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
         same(hypotheses, plain_beam(sentence, beams=beams, nbest=nbest, score=score), sentence=sentence, score=score)
 
 
 class Endless(NamedTuple):
-    """A score that never lets a sentence stop before its maximum length."""
+    """A score whose bound never stops the search before the maximum length."""
 
     score: Scoring
 
@@ -242,36 +243,37 @@ class Endless(NamedTuple):
     def needs_coverage(self) -> bool:
         return self.score.needs_coverage
 
-    def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, known: Known) -> Tensor:
-        return self.score.finished(log_probs, length=length, covered=covered, known=known)
+    def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> Tensor:
+        return self.score.finished(log_probs, length=length, covered=covered, lengths=lengths)
 
-    def bound(self, log_probs: Tensor, *, length: int, known: Known) -> Tensor:
+    def bound(self, log_probs: Tensor, *, length: int, lengths: SentenceLengths) -> Tensor:
         return torch.full_like(log_probs, torch.inf)
 
 
-@patient
+@thorough
 @given(task=tasks(longest=8, sentences=5), score=SCORINGS, beams=st.integers(1, 6), nbest=st.integers(1, 6))
-def test_stopping_early_never_changes_the_answer(task: Task, score: Scoring, beams: int, nbest: int) -> None:
+def test_stopping_early_never_changes_the_result(task: Task, score: Scoring, beams: int, nbest: int) -> None:
     stopped = search(task, beams=beams, nbest=nbest, score=score)
     endless = search(task, beams=beams, nbest=nbest, score=Endless(score))
-    for one, other in zip(stopped, endless, strict=True):
-        assert [each.score for each in one] == pytest.approx([each.score for each in other], rel=1e-9, abs=1e-9)
+    for early, late in zip(stopped, endless, strict=True):
+        scores = [hypothesis.score for hypothesis in late]
+        assert [hypothesis.score for hypothesis in early] == pytest.approx(scores, rel=1e-9, abs=1e-9)
     if score[1:4] == (0, 0, 0):
         assert stopped == endless
 
 
-@patient
+@thorough
 @given(task=tasks(longest=8, sentences=5), score=SCORINGS, beams=st.integers(1, 6), patience=st.integers(1, 3))
-def test_a_sentence_that_stops_after_so_many_never_answers_better(
+def test_stopping_after_a_number_of_hypotheses_never_gives_a_better_score(
     task: Task, score: Scoring, beams: int, patience: int
 ) -> None:
     exact = search(task, beams=beams, nbest=1, score=score)
-    found = search(task, beams=beams, nbest=1, score=score, stop_after=patience * beams)
-    for quick, best, sentence in zip(found, exact, task.sentences, strict=True):
-        for one, other in zip(quick, best, strict=True):
-            assert (one.cut, -one.score) >= (other.cut, -other.score - 1e-9)
-            tokens = one.tokens if one.cut else (*one.tokens, MARKS.end)
-            assert one.score == pytest.approx(rank(sentence, tokens, score), rel=1e-9, abs=1e-9)
+    results = search(task, beams=beams, nbest=1, score=score, stop_after=patience * beams)
+    for quick, best, sentence in zip(results, exact, task.sentences, strict=True):
+        for hypothesis, best_hypothesis in zip(quick, best, strict=True):
+            assert (hypothesis.cut, -hypothesis.score) >= (best_hypothesis.cut, -best_hypothesis.score - 1e-9)
+            tokens = hypothesis.tokens if hypothesis.cut else (*hypothesis.tokens, MARKS.end)
+            assert hypothesis.score == pytest.approx(rank(sentence, tokens, score), rel=1e-9, abs=1e-9)
 
 
 def test_stopping_early_saves_steps() -> None:
@@ -288,22 +290,22 @@ def test_stopping_early_saves_steps() -> None:
     assert len(taken) == 1
 
 
-@patient
+@thorough
 @given(task=tasks(longest=8, sentences=5), blocked=st.sampled_from([(), (1,), (1, 3), (1, 3, 4)]))
 def test_one_beam_without_normalisation_is_greedy(task: Task, blocked: tuple[int, ...]) -> None:
-    """Also where no token may follow: `blocked` words lead to nothing."""
+    """Also where no token may follow: `blocked` words are dead ends."""
     task.tables[:, :, list(blocked)] = IMPOSSIBLE
     greedy = greedy_search(trigram, start(task), (task.tables, task.looks), limits=task.limits, marks=MARKS)
     beam = search(task, beams=1, nbest=1, score=Scoring())
-    for one, hypotheses, sentence in zip(greedy, beam, task.sentences, strict=True):
-        same(hypotheses, one, sentence=sentence, score=Scoring())
+    for expected, hypotheses, sentence in zip(greedy, beam, task.sentences, strict=True):
+        same(hypotheses, expected, sentence=sentence, score=Scoring())
 
 
-@patient
+@thorough
 @given(task=tasks(longest=8, sentences=5), score=SCORINGS, beams=st.integers(1, 6), nbest=st.integers(1, 6))
 def test_scoring_a_hypothesis_again_gives_its_score(task: Task, score: Scoring, beams: int, nbest: int) -> None:
-    found = search(task, beams=beams, nbest=nbest, score=score)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+    results = search(task, beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
         for hypothesis in hypotheses:
             tokens = hypothesis.tokens if hypothesis.cut else (*hypothesis.tokens, MARKS.end)
             total = sentence.totals(tokens)[-1]
@@ -311,24 +313,26 @@ def test_scoring_a_hypothesis_again_gives_its_score(task: Task, score: Scoring, 
             assert hypothesis.score == pytest.approx(rank(sentence, tokens, score), rel=1e-9, abs=1e-9)
 
 
-@patient
+@thorough
 @given(task=tasks(longest=8, sentences=5), beams=st.integers(1, 6))
 def test_hypotheses_keep_their_limits_and_the_marks(task: Task, beams: int) -> None:
-    found = search(task, beams=beams, nbest=beams, score=Scoring(0.6))
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
-        assert [each.cut for each in hypotheses] == sorted(each.cut for each in hypotheses)
-        assert len({each.tokens for each in hypotheses if each.cut}) == sum(each.cut for each in hypotheses)
-        for each in hypotheses:
-            assert set(each.tokens) <= set(WORDS)
-            size = len(each.tokens) + 1
-            assert size == sentence.maximum if each.cut else sentence.minimum <= size <= sentence.maximum
+    results = search(task, beams=beams, nbest=beams, score=Scoring(0.6))
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
+        assert [hypothesis.cut for hypothesis in hypotheses] == sorted(hypothesis.cut for hypothesis in hypotheses)
+        assert len({hypothesis.tokens for hypothesis in hypotheses if hypothesis.cut}) == sum(
+            hypothesis.cut for hypothesis in hypotheses
+        )
+        for hypothesis in hypotheses:
+            assert set(hypothesis.tokens) <= set(WORDS)
+            size = len(hypothesis.tokens) + 1
+            assert size == sentence.maximum if hypothesis.cut else sentence.minimum <= size <= sentence.maximum
 
 
-@patient
+@thorough
 @given(task=tasks(longest=6, sentences=4, impossible=False), beams=st.integers(1, 6), score=SCORINGS)
-def test_where_there_is_one_place_to_end_all_end_there(task: Task, beams: int, score: Scoring) -> None:
+def test_if_minimum_is_maximum_all_hypotheses_end_there(task: Task, beams: int, score: Scoring) -> None:
     exact = task._replace(minimum=task.maximum)
     greedy = greedy_search(trigram, start(exact), (exact.tables, exact.looks), limits=exact.limits, marks=MARKS)
-    for found in (search(exact, beams=beams, nbest=beams, score=score), greedy):
-        for hypotheses, maximum in zip(found, exact.maximum, strict=True):
-            assert {(len(each.tokens) + 1, each.cut) for each in hypotheses} == {(maximum, False)}
+    for results in (search(exact, beams=beams, nbest=beams, score=score), greedy):
+        for hypotheses, maximum in zip(results, exact.maximum, strict=True):
+            assert {(len(hypothesis.tokens) + 1, hypothesis.cut) for hypothesis in hypotheses} == {(maximum, False)}

@@ -1,6 +1,6 @@
-"""Bugs planted on purpose: each shows which laws fall to it, and that they stand again when it is gone.
+"""Planted bugs: each breaks the laws that should detect it, and the laws hold again without it.
 
-A bug that is the same in training and decoding is consistent with itself: only the paper's equations tell.
+A bug that is the same in training and decoding is self-consistent: only the paper's equations detect it.
 """
 
 from collections.abc import Callable
@@ -31,11 +31,11 @@ Plant = Callable[[pytest.MonkeyPatch], None]
 class Bug(NamedTuple):
     plant: Plant
     model: str  # of the list
-    laws: set[str]  # that fall
+    laws: set[str]  # that it breaks
 
 
 def replace(owner: object, name: str, wrap: Callable[[Callable], Callable]) -> Plant:
-    """Puts `wrap(the real function)` in its place."""
+    """Replaces a function by `wrap(function)`."""
     return lambda patch: patch.setattr(owner, name, wrap(getattr(owner, name)))
 
 
@@ -47,18 +47,18 @@ def both(*plants: Plant) -> Plant:
 
 
 def beams_stay(real):
-    """Search forgets which hypothesis each state came from."""
+    """Search does not reorder states by parent hypothesis."""
 
     def extend(live, log_probs, **options):
-        grown = real(live, log_probs, **options)
-        place = torch.arange(grown.parents.shape[1]).clamp(max=log_probs.shape[1] - 1)
-        return grown._replace(parents=place.expand_as(grown.parents))
+        extended = real(live, log_probs, **options)
+        index = torch.arange(extended.parents.shape[1]).clamp(max=log_probs.shape[1] - 1)
+        return extended._replace(parents=index.expand_as(extended.parents))
 
     return extend
 
 
 def stays(kind: type, *parts: str) -> Plant:
-    """A state's own `select` forgets these parts, unless the number of rows changes."""
+    """A state's `select` does not reorder these parts, unless the number of rows changes."""
 
     def select(tree, rows: Tensor):
         chosen = {
@@ -76,12 +76,12 @@ def stays(kind: type, *parts: str) -> Plant:
 
 
 def never_feeds(real):
-    """The attentional vector's share of the gates is always that of a zero."""
+    """The attentional vector contributes to the gates as if it were zero."""
     return lambda self, start: lambda inputs: real(self, start)(0 * inputs)
 
 
 def forgets_feed(real):
-    """Each chunk begins with a feed of zero."""
+    """Each chunk starts with a zero feed."""
 
     def forward(self, tokens, state, context, **options):
         return real(self, tokens, state._replace(feed=torch.zeros_like(state.feed)), context, **options)
@@ -93,7 +93,7 @@ def forgets_feed(real):
 
 
 def folds_beam_major(real):
-    """[N,T,D] rows taken for K·B instead of B·K."""
+    """[N,T,D] rows treated as K·B instead of B·K."""
 
     def fold(rows, *, sentences):
         return real(rows.unflatten(0, (-1, sentences)).transpose(0, 1).flatten(0, 1), sentences=sentences)
@@ -103,8 +103,8 @@ def folds_beam_major(real):
 
 def unfolds_beam_major(real):
     def unfold(queries, *, rows):
-        right = real(queries, rows=rows)
-        return right.unflatten(0, (queries.shape[0], -1)).transpose(0, 1).flatten(0, 1)
+        unfolded = real(queries, rows=rows)
+        return unfolded.unflatten(0, (queries.shape[0], -1)).transpose(0, 1).flatten(0, 1)
 
     return unfold
 
@@ -142,7 +142,7 @@ def counts_one_short(real):
 
 
 def counts_the_room(real):
-    """A row's position is taken from the room kept for it, not from what it has read."""
+    """A row's position is the size of its cache, not the number of tokens it has read."""
 
     def forward(self, tokens, state, context, **options):
         position = torch.full_like(state.position, state.past[0].keys.shape[2])
@@ -152,7 +152,7 @@ def counts_the_room(real):
 
 
 def turns_keys_from_the_chunks_start(real):
-    """Rotary keys stand where they stand in their chunk, not where they stand in the text."""
+    """Rotary keys use their position in the chunk, not in the text."""
 
     def remember(self, memory, *, turn=None):
         local = None if turn is None else sinusoids(memory.shape[1], width=turn.shape[2]).expand_as(turn)
@@ -162,7 +162,7 @@ def turns_keys_from_the_chunks_start(real):
 
 
 def divides_by_the_room(real):
-    """The average is taken over as many tokens as the longest row has read."""
+    """The average is over as many tokens as the longest row has read."""
 
     def read(self, inputs, carried, chunk):
         longest = chunk.places.amax(dim=0, keepdim=True).expand_as(chunk.places)
@@ -183,21 +183,21 @@ def counts_from_the_end(real):
 
 
 def looks_ahead(real):
-    """A chunk's tokens see what comes after them instead of what came before."""
+    """The tokens of a chunk see later tokens instead of earlier ones."""
 
     def self_mask(position, *, past, size):
-        seen = real(position, past=past, size=size)
-        return torch.cat([seen[..., :past], seen[..., past:].transpose(2, 3)], dim=3)
+        mask = real(position, past=past, size=size)
+        return torch.cat([mask[..., :past], mask[..., past:].transpose(2, 3)], dim=3)
 
     return self_mask
 
 
 def keeps_the_front(real):
-    """Room that a shorter prefix leaves is taken to be behind its tokens instead of before them."""
+    """The padding of a shorter prefix is assumed to be after its tokens instead of before them."""
 
     def self_mask(position, *, past, size):
-        seen = real(position, past=past, size=size)
-        return torch.cat([seen[..., :past].flip(3), seen[..., past:]], dim=3)
+        mask = real(position, past=past, size=size)
+        return torch.cat([mask[..., :past].flip(3), mask[..., past:]], dim=3)
 
     return self_mask
 
@@ -207,11 +207,11 @@ def flips(real):  # noqa: ARG001 - replaced altogether
     return lambda values, lengths: values.flip(1)  # noqa: ARG005
 
 
-# What a convolution must not see, and what it must
+# What a convolution must and must not see
 
 
 def tails_are(change: Callable[[Tensor], Tensor]) -> Plant:
-    """What each chunk leaves for the next convolutions is changed, a zero coming in."""
+    """The inputs that each chunk keeps for the next convolutions are changed."""
 
     def wrap(real):
         def forward(*inputs, **options):
@@ -224,12 +224,12 @@ def tails_are(change: Callable[[Tensor], Tensor]) -> Plant:
 
 
 def short(tail: Tensor) -> Tensor:
-    """The oldest input is forgotten: a tail of k − 2."""
+    """The oldest input is lost: a tail of k − 2."""
     return torch.cat([torch.zeros_like(tail[:, :1]), tail[:, 1:]], dim=1)
 
 
 def shifted(tail: Tensor) -> Tensor:
-    """The newest input is forgotten, and the others seem one place nearer."""
+    """The newest input is lost, and the others are shifted by one position."""
     return torch.cat([torch.zeros_like(tail[:, :1]), tail[:, :-1]], dim=1)
 
 
@@ -252,20 +252,20 @@ def scales_by_padded_length(real):
 
 
 def loses_half(real):
-    """Half of what attention rests on is lost."""
+    """Half of the copy probability is lost."""
     return lambda attention, tokens, *, size: real(attention, tokens, size=size) / 2
 
 
-# And one that the seam forbids: a module with a memory
+# A stateful module, which the interfaces forbid
 
 
 def keeps_state(real):
-    """A decoder that goes on from where it was, whatever state it is given."""
+    """A decoder that continues from its previous state, whatever state it is given."""
 
     def forward(self, tokens, state, context, **options):
-        kept = vars(self).get("kept")
+        previous = vars(self).get("kept")
         output, after = real(
-            self, tokens, kept if kept and len(kept.feed) == len(tokens) else state, context, **options
+            self, tokens, previous if previous and len(previous.feed) == len(tokens) else state, context, **options
         )
         vars(self)["kept"] = after
         return output, after
@@ -315,9 +315,9 @@ BUGS: dict[str, Bug] = {
     "mask: reversal": Bug(replace(recurrent, "reverse_within", flips), "luong-dot", UNMASKED),
     "convolution: tail one short": Bug(tails_are(short), "conv", {"chunk", "search"}),
     "convolution: tail shifted": Bug(tails_are(shifted), "conv-kernel-5-beyond-its-positions", {"chunk", "search"}),
-    "convolution: padding read": Bug(replace(convolutional, "zero_behind", reads_padding), "conv", UNMASKED),
+    "convolution: padding read": Bug(replace(convolutional, "zero_padding", reads_padding), "conv", UNMASKED),
     "convolution: padding read at the top": Bug(
-        replace(convolutional, "zero_behind", reads_padding), "conv-encoder-lstm-decoder", UNMASKED
+        replace(convolutional, "zero_padding", reads_padding), "conv-encoder-lstm-decoder", UNMASKED
     ),
     "convolution: scaled by padded length": Bug(
         replace(ConvolutionalDecoder, "prepare", scales_by_padded_length), "conv", UNMASKED
@@ -335,30 +335,30 @@ ONE_LAW_SEES = [
 
 
 @torch.no_grad()
-def fallen(model) -> set[str]:
-    """The laws that a model breaks."""
+def broken_laws(model) -> set[str]:
+    """The laws that a model violates."""
 
-    def falls(law) -> bool:
+    def is_broken(law) -> bool:
         try:
             law(model, tolerance=1e-9)
         except AssertionError:
             return True
         return False
 
-    return {name for name, law in LAWS.items() if falls(law)}
+    return {name for name, law in LAWS.items() if is_broken(law)}
 
 
 @pytest.mark.parametrize("name", BUGS)
-def test_planted_bug_falls_to_its_laws(name: str) -> None:
+def test_planted_bug_breaks_its_laws(name: str) -> None:
     bug = BUGS[name]
     model = build(bug.model)
     with pytest.MonkeyPatch.context() as patch:
         bug.plant(patch)
-        broken = fallen(model)
+        broken = broken_laws(model)
     assert bug.laws <= broken
     assert name not in ONE_LAW_SEES or broken == bug.laws
-    assert fallen(model) == set(), "the laws do not stand again without the bug"
+    assert broken_laws(model) == set(), "the laws do not hold again without the bug"
 
 
-def test_every_law_of_the_models_has_a_bug_that_falls_to_it() -> None:
+def test_every_law_is_broken_by_some_bug() -> None:
     assert set().union(*(bug.laws for bug in BUGS.values())) == set(LAWS)

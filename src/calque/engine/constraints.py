@@ -55,7 +55,7 @@ def rules_of(
     if any(required):
         edges = _edges_of(requests, copied, target=target)
     if forbidden is not None and copies:
-        forbidden = forbidden.beside(copied)
+        forbidden = forbidden.with_copied_words(copied)
     return Rules(prefixes, required, edges.follows, edges.opens, forbidden)
 
 

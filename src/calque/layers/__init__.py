@@ -1,4 +1,4 @@
-"""The parts models are made of: attention, recurrent cells, Transformer blocks, positions, output.
+"""The building blocks of models: attention, recurrent cells, Transformer blocks, positions, output layers.
 
-Knows tensors only.
+Depends on tensors only.
 """

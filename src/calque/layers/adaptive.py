@@ -1,4 +1,4 @@
-"""The adaptive softmax: frequent words are told apart at full width, rare ones in clusters and narrower.
+"""The adaptive softmax: frequent words at full width, rare words in clusters of reduced width.
 
 Letters: M positions, D width, V vocabulary, C clusters.
 """
@@ -16,33 +16,33 @@ from calque.layers.output import OutputLayer, wide
 
 
 class AdaptiveOutputConfig(Config):
-    """A softmax in clusters by frequency (Grave et al. 2017); training.label_smoothing must be 0."""
+    """A softmax over frequency clusters (Grave et al. 2017); training.label_smoothing must be 0."""
 
     kind: Literal["adaptive"] = "adaptive"
     cutoffs: Annotated[tuple[int, ...], Field(max_length=8)] = ()
-    """Ranks of frequency at which the clusters of rarer words begin; empty: a tenth and a half of the vocabulary."""
+    """Frequency ranks at which clusters of rarer words begin; empty: a tenth and a half of the vocabulary."""
     shrink: float = Field(default=4.0, ge=1, le=100)
-    """Each cluster is so many times narrower than the one before it."""
+    """Factor by which each cluster is narrower than the previous one."""
 
     @field_validator("cutoffs")
     @classmethod
-    def _rising(cls, cutoffs: tuple[int, ...]) -> tuple[int, ...]:
+    def _ascending(cls, cutoffs: tuple[int, ...]) -> tuple[int, ...]:
         if list(cutoffs) != sorted({*cutoffs}) or min(cutoffs, default=1) < 1:
-            raise ValueError(f"{list(cutoffs)} are no ranks that rise from 1 or more, each above the one before it")
+            raise ValueError(f"{list(cutoffs)} must be ranks of at least 1 in strictly ascending order")
         return cutoffs
 
 
 class AdaptiveOutput(OutputLayer):
-    """A softmax of two levels over words sorted by frequency (Grave et al. 2017, §4).
+    """A two-level softmax over words sorted by frequency (Grave et al. 2017, §4).
 
-    The head tells apart the most frequent words and the C clusters of the others; a word of cluster c has
+    The head covers the most frequent words and the C clusters of all others; a word in cluster c has
 
-        P(w | h) = P_head(c | h) · P_c(w | h),   P_c = softmax(V_c U_c h),   U_c of D / shrink^c rows
+        P(w | h) = P_head(c | h) · P_c(w | h),   P_c = softmax(V_c U_c h),   U_c with D / shrink^c rows
     """
 
     def __init__(self, config: AdaptiveOutputConfig, *, vocabulary_size: int, width: int) -> None:
         super().__init__()
-        cutoffs = config.cutoffs or usual_cutoffs(vocabulary_size)
+        cutoffs = config.cutoffs or default_cutoffs(vocabulary_size)
         if cutoffs[-1] >= vocabulary_size:
             raise ValueError(
                 f"cutoffs {list(cutoffs)} must all be less than the {vocabulary_size} pieces of the target"
@@ -57,12 +57,12 @@ class AdaptiveOutput(OutputLayer):
 
     @torch.no_grad()
     def learn_frequencies(self, counts: Tensor) -> None:
-        """Ranks go by count; of words that are as frequent, the lower id comes first."""
+        """Ranks words by count; ties go to the lower id."""
         self.ranks.copy_(counts.argsort(descending=True, stable=True).argsort())
 
     def fault(self) -> str | None:
         is_permutation = torch.equal(self.ranks.sort().values, torch.arange(len(self.ranks), device=self.ranks.device))
-        return None if is_permutation else "ranks do not hold every rank once"
+        return None if is_permutation else "ranks are not a permutation"
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
@@ -73,28 +73,28 @@ class AdaptiveOutput(OutputLayer):
         return torch.cat([head[..., :frequent], *rare], dim=-1).index_select(-1, self.ranks)
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """[M]; of the clusters, each is computed only where it holds the target; 0 where the target is `ignored`.
+        """[M]; each cluster is computed only for targets in it; 0 where the target is `ignored`.
 
-        torch's own forward gives the same, but neither in mixed precision nor normalised in float32.
+        Equal to torch's own forward, which neither supports mixed precision nor normalises in float32.
         """
         assert smoothing == 0, "smoothing needs the probabilities of all words"
         is_ignored = targets == ignored
-        ranks = self.ranks[targets.masked_fill(is_ignored, 0)].masked_fill(is_ignored, 0)  # rank 0 costs least
+        ranks = self.ranks[targets.masked_fill(is_ignored, 0)].masked_fill(is_ignored, 0)  # rank 0 is the cheapest
         head, frequent = _log_softmax(self.softmax.head, hidden), self.softmax.shortlist_size
-        places = ranks.clone()  # in the head: of the word, or of its cluster
+        head_index = ranks.clone()  # of the word or of its cluster
         log_probs = torch.zeros_like(head[:, 0])
-        for cluster, (start, stop) in enumerate(pairwise(self.softmax.cutoffs)):  # of no rows, a gradient of zero
+        for cluster, (start, stop) in enumerate(pairwise(self.softmax.cutoffs)):  # empty clusters get zero gradients
             rows = ((ranks >= start) & (ranks < stop)).nonzero().squeeze(1)
-            within = _log_softmax(self.softmax.tail[cluster], hidden.index_select(0, rows))
-            own = within.gather(1, ranks.index_select(0, rows)[:, None] - start).squeeze(1)
-            log_probs = log_probs.index_add(0, rows, own)
-            places = places.index_fill(0, rows, frequent + cluster)
-        log_probs = log_probs + head.gather(1, places[:, None]).squeeze(1)
+            cluster_log_probs = _log_softmax(self.softmax.tail[cluster], hidden.index_select(0, rows))
+            word_log_probs = cluster_log_probs.gather(1, ranks.index_select(0, rows)[:, None] - start).squeeze(1)
+            log_probs = log_probs.index_add(0, rows, word_log_probs)
+            head_index = head_index.index_fill(0, rows, frequent + cluster)
+        log_probs = log_probs + head.gather(1, head_index[:, None]).squeeze(1)
         return (-log_probs).masked_fill(is_ignored, 0)
 
 
-def usual_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
-    """A tenth and a half: about four fifths of a text are of the first tenth, by Zipf's law."""
+def default_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
+    """A tenth and a half of the vocabulary: by Zipf's law, the first tenth covers about four fifths of a text."""
     return tuple(sorted({max(1, vocabulary_size // 10), max(1, vocabulary_size // 2)}))
 
 

@@ -1,6 +1,6 @@
-"""The attention of a recurrent decoder: scores, how far it reaches, how it chooses, what it remembers.
+"""Attention of recurrent decoders: global or local, soft or hard, with or without coverage.
 
-Letters: B sentences, K beams, N = B·K, S source, T target, Q = K·T queries a sentence, D query width, M memory width.
+Letters: B sentences, K beams, N = B·K, S source, T target, Q = K·T queries per sentence, D query width, M memory width.
 """
 
 from collections.abc import Mapping
@@ -20,32 +20,33 @@ class AttentionConfig(Config):
     """Attention over the source."""
 
     score: ScoreName = "general"
-    """dot, scaled_dot (both need equal widths), general, concat, additive or location (by position alone)."""
+    """dot, scaled_dot (both need equal widths), general, concat, additive or location (position-based)."""
     alignment: Width = 256
     """Width of the additive score's hidden layer."""
     longest: Places = 256
-    """How many positions the location score tells apart."""
+    """Number of positions that the location score distinguishes."""
     reach: Literal["global", "local-m", "local-p"] = "global"
     """The whole source, or a window around position t (local-m) or a predicted one (local-p; Luong 2015, §3.2)."""
     window: Places = 10
-    """Local attention sees this many positions on either side."""
+    """Number of positions on either side that local attention sees."""
     choice: Literal["soft", "hard"] = "soft"
-    """The mean of all positions, or one of them: drawn in training, the most likely in decoding (Xu 2015, §4.1)."""
+    """soft: the weighted mean of all positions; hard: one position, sampled in training and the most likely one in
+    decoding (Xu 2015, §4.1)."""
     reinforce: float = Field(default=0.1, ge=0, le=1000)
-    """How much what teaches hard attention to draw counts beside the loss, Xu's λᵣ; more is more noise."""
+    """Weight of the REINFORCE term that trains hard attention, Xu's λᵣ; larger values give noisier gradients."""
     discount: float = Field(default=0.0, ge=0, le=1)
-    """How much of a draw's reward a step later is still its own: 0, the word it was made for alone; 1, all that follow
-    (no bias, much noise)."""
+    """Discount factor per step for later rewards: 0 credits a sampled position with its own word only, 1 with all later
+    words (unbiased, but noisy)."""
     entropy: float = Field(default=0.01, ge=0)
-    """How much hard attention is rewarded for not settling early."""
+    """Weight of the entropy bonus that keeps hard attention from settling early."""
     soft_share: float = Field(default=0.5, ge=0, le=1)
-    """In training, the share of sentences that take the mean instead of drawing: without them it hardly learns."""
+    """Fraction of training sentences that use soft attention instead of sampling; with none it hardly learns."""
     gated: bool = False
-    """Multiply what was found by a gate between 0 and 1 that the query sets (Xu 2015, §4.2.1)."""
+    """Multiply the context by a gate between 0 and 1 computed from the query (Xu 2015, §4.2.1)."""
     coverage: bool = False
-    """Tell the score how much each position was looked at before (See 2017, §2.3)."""
+    """Include the attention each position has received so far in its score (See 2017, §2.3)."""
     coverage_loss: float = Field(default=1.0, ge=0)
-    """How much looking at the same position again costs."""
+    """Weight of the loss for attending to the same position again."""
 
     @model_validator(mode="after")
     def _all_read(self, info: ValidationInfo) -> Self:
@@ -65,14 +66,14 @@ class AttentionConfig(Config):
 
 
 class AdditiveAttentionConfig(AttentionConfig):
-    """The same, with Bahdanau's score unless another is asked for."""
+    """Attention over the source, with Bahdanau's score by default."""
 
     score: ScoreName = "additive"
-    """additive, dot, scaled_dot (both need equal widths), general, concat or location (by position alone)."""
+    """additive, dot, scaled_dot (both need equal widths), general, concat or location (position-based)."""
 
 
 class AttentionContext(NamedTuple):
-    """What queries look at; rows are sentences."""
+    """What queries attend to; rows are sentences."""
 
     keys: Tensor  # [B,S,A]
     values: Tensor  # [B,S,M]
@@ -80,25 +81,25 @@ class AttentionContext(NamedTuple):
 
 
 class AttentionState(NamedTuple):
-    """What an attention remembers of its hypotheses."""
+    """The attention's state, one row per hypothesis."""
 
-    position: Tensor | None  # [N], tokens read, for local-m
+    position: Tensor | None  # [N], number of tokens read, for local-m
     coverage: Tensor | None  # [N,S], the sum of all weights so far
-    is_soft: Tensor | None = None  # [N], whose attention is the mean though others draw, in training
+    is_soft: Tensor | None = None  # [N], rows with soft attention while others sample, in training
 
 
 class Attended(NamedTuple):
-    """What queries found, and where they looked."""
+    """The result of attention."""
 
     context: Tensor  # [N,T,M]
-    weights: Tensor  # [N,T,S]; of hard attention, 1 where it looked
-    shares: Tensor  # [N,T,S], the same before one position was chosen
-    chosen: Tensor | None = None  # [N,T], log-probability of the positions drawn
-    losses: Mapping[str, Tensor] = MappingProxyType({})  # [N,T] each
+    weights: Tensor  # [N,T,S]; one-hot for hard attention
+    shares: Tensor  # [N,T,S], the distribution before one position was chosen
+    chosen: Tensor | None = None  # [N,T], log-probability of the sampled positions
+    losses: Mapping[str, Tensor] = MappingProxyType({})  # auxiliary losses, [N,T] each
 
 
 class Attention(nn.Module):
-    """cₜ = Σₛ aₜₛ h̄ₛ with a the softmax of scores (Luong 2015, eq. 7), and its kin."""
+    """cₜ = Σₛ aₜₛ h̄ₛ with a the softmax of scores (Luong 2015, eq. 7), and its variants."""
 
     def __init__(self, config: AttentionConfig, *, query_width: int, memory_width: int) -> None:
         super().__init__()
@@ -115,11 +116,11 @@ class Attention(nn.Module):
         self.gate = nn.Linear(query_width, 1) if config.gated else None
 
     def prepare(self, values: Tensor, mask: Tensor) -> AttentionContext:
-        """From the memory's values [B,S,M] and mask [B,S]."""
+        """The context for the memory's values [B,S,M] and mask [B,S]."""
         return AttentionContext(self.score.keys(values), values, mask)
 
     def start(self, context: AttentionContext) -> AttentionState:
-        """Nothing read, nothing covered."""
+        """The state before the first token."""
         rows = context.mask.shape[0]
         position = torch.zeros(rows, dtype=torch.long, device=context.mask.device)
         covered = context.values.new_zeros(context.mask.shape)
@@ -136,16 +137,16 @@ class Attention(nn.Module):
     def forward(
         self, queries: Tensor, state: AttentionState, context: AttentionContext
     ) -> tuple[Attended, AttentionState]:
-        """What queries [N,T,D] find; with coverage one after the other, as each changes what the next one knows."""
+        """Attention of queries [N,T,D]; with coverage one query at a time, as each changes the coverage of the next."""
         if state.coverage is None or queries.shape[1] == 1:
-            return self._look(queries, state, context)
-        found = []
+            return self._attend(queries, state, context)
+        parts = []
         for query in queries.unbind(1):
-            each, state = self._look(query[:, None], state, context)
-            found.append(each)
-        return join(found), state
+            part, state = self._attend(query[:, None], state, context)
+            parts.append(part)
+        return join(parts), state
 
-    def _look(
+    def _attend(
         self, queries: Tensor, state: AttentionState, context: AttentionContext
     ) -> tuple[Attended, AttentionState]:
         rows, size, sentences = *queries.shape[:2], context.mask.shape[0]
@@ -153,55 +154,55 @@ class Attention(nn.Module):
         covered = None if state.coverage is None else fold(state.coverage[:, None], sentences=sentences)
         scores = self.score(folded, context.keys, covered)
         shares = self._reach(scores, folded, state, context)
-        softly = None if state.is_soft is None else state.is_soft[:, None, None].expand(-1, size, 1)
-        is_soft = None if softly is None else fold(softly, sentences=sentences)
+        row_is_soft = None if state.is_soft is None else state.is_soft[:, None, None].expand(-1, size, 1)
+        is_soft = None if row_is_soft is None else fold(row_is_soft, sentences=sentences)
         weights, chosen, losses = self._choose(shares, is_soft)
-        found = weights @ context.values
+        attended_values = weights @ context.values
         if self.gate is not None:
-            found = self.gate(folded).sigmoid() * found
+            attended_values = self.gate(folded).sigmoid() * attended_values
         if covered is not None and state.coverage is not None:
             losses["coverage"] = self.config.coverage_loss * torch.minimum(weights, covered).sum(dim=-1)
             state = state._replace(coverage=state.coverage + unfold(weights, rows=rows).sum(dim=1))
         if state.position is not None:
             state = state._replace(position=state.position + size)
-        looked = unfold(weights, rows=rows)
+        row_weights = unfold(weights, rows=rows)
         attended = Attended(
-            unfold(found, rows=rows),
-            looked,
-            looked if weights is shares else unfold(shares, rows=rows),
+            unfold(attended_values, rows=rows),
+            row_weights,
+            row_weights if weights is shares else unfold(shares, rows=rows),
             None if chosen is None else chosen.reshape(rows, size),
             {name: loss.reshape(rows, size) for name, loss in losses.items()},
         )
         return attended, state
 
     def _reach(self, scores: Tensor, queries: Tensor, state: AttentionState, context: AttentionContext) -> Tensor:
-        """[B,Q,S] weights of what is within reach."""
+        """[B,Q,S] attention weights, zero outside the window of local attention."""
         mask = context.mask[:, None]
-        places = torch.arange(scores.shape[-1], device=scores.device)
+        positions = torch.arange(scores.shape[-1], device=scores.device)
         match self.config.reach:
             case "global":
                 return masked_softmax(scores, mask)
             case "local-m":
                 assert state.position is not None
                 size = queries.shape[1] // (state.position.shape[0] // queries.shape[0])
-                now = state.position[:, None] + torch.arange(size, device=scores.device)
-                centre = torch.minimum(now.reshape(queries.shape[0], -1), context.mask.sum(dim=1)[:, None] - 1)
-                near = (places - centre[..., None]).abs() <= self.config.window
+                current = state.position[:, None] + torch.arange(size, device=scores.device)
+                centre = torch.minimum(current.reshape(queries.shape[0], -1), context.mask.sum(dim=1)[:, None] - 1)
+                near = (positions - centre[..., None]).abs() <= self.config.window
                 return masked_softmax(scores, mask & near)
             case "local-p":
                 assert self.predict is not None
                 centre = context.mask.sum(dim=1)[:, None] * self.predict(queries).to(wide(queries.dtype))
-                distance = places - centre[..., None]
+                distance = positions - centre[..., None]
                 weights = masked_softmax(scores, mask & (distance.abs() <= self.config.window))
-                bell = torch.exp(-2 * (distance / self.config.window) ** 2)  # σ = D/2 (eq. 10)
-                return weights * bell.to(weights.dtype)
+                gaussian = torch.exp(-2 * (distance / self.config.window) ** 2)  # σ = D/2 (eq. 10)
+                return weights * gaussian.to(weights.dtype)
             case _:
                 assert_never(self.config.reach)
 
     def _choose(self, weights: Tensor, is_soft: Tensor | None) -> tuple[Tensor, Tensor | None, dict[str, Tensor]]:
-        """The weights to use [B,Q,S], the log-probability of what was drawn [B,Q], and what choosing costs.
+        """The weights to use [B,Q,S], the log-probability of the sampled positions [B,Q], and auxiliary losses.
 
-        Where is_soft [B,Q,1] is true nothing is drawn: the log-probability is 0.
+        Where is_soft [B,Q,1] is true no position is sampled, and the log-probability is 0.
         """
         match self.config.choice:
             case "soft":
@@ -211,19 +212,22 @@ class Attention(nn.Module):
             case "hard":
                 shares = weights / weights.sum(dim=-1, keepdim=True)
                 logs = shares.clamp(min=torch.finfo(shares.dtype).tiny).log()
-                places = draw(shares.detach())
-                chosen = logs.gather(-1, places[..., None]).squeeze(-1)
+                positions = draw(shares.detach())
+                chosen = logs.gather(-1, positions[..., None]).squeeze(-1)
                 entropy = -(shares * logs).sum(dim=-1)
-                used = one_hot(places, like=weights)
+                selected = one_hot(positions, like=weights)
                 if is_soft is not None:
-                    used, chosen = torch.where(is_soft, weights, used), chosen.masked_fill(is_soft.squeeze(-1), 0)
-                return used, chosen, {"entropy": -self.config.entropy * entropy}
+                    selected, chosen = (
+                        torch.where(is_soft, weights, selected),
+                        chosen.masked_fill(is_soft.squeeze(-1), 0),
+                    )
+                return selected, chosen, {"entropy": -self.config.entropy * entropy}
             case _:
                 assert_never(self.config.choice)
 
 
 class PositionPredictor(nn.Module):
-    """p = σ(v·tanh(W h)), where to look as a share of the source's length (Luong 2015, eq. 9)."""
+    """p = σ(v·tanh(W h)), the centre of the window as a fraction of the source length (Luong 2015, eq. 9)."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -236,30 +240,30 @@ class PositionPredictor(nn.Module):
 
 
 def wide(kind: torch.dtype) -> torch.dtype:
-    """A type in which positions can be told apart."""
+    """A data type precise enough for positions: at least float32."""
     return torch.promote_types(kind, torch.float32)
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """The softmax of [B,Q,S] over the positions where a mask that broadcasts to it is true."""
+    """The softmax of [B,Q,S] over the positions where the mask, which broadcasts to it, is true."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
 
 def draw(shares: Tensor) -> Tensor:
-    """[...], a position drawn from each row of probabilities [...,S].
+    """[...], a position sampled from each row of probabilities [...,S].
 
-    The least of exponential waiting times with these rates; `torch.multinomial` would make a device wait.
+    The minimum of exponential waiting times with these rates; `torch.multinomial` would force a synchronisation.
     """
     return (shares / torch.empty_like(shares).exponential_()).argmax(dim=-1)
 
 
-def one_hot(places: Tensor, *, like: Tensor) -> Tensor:
-    """[...,S] with 1 at the places [...]."""
-    return torch.zeros_like(like).scatter(-1, places[..., None], 1.0)
+def one_hot(positions: Tensor, *, like: Tensor) -> Tensor:
+    """[...,S] with 1 at the positions [...]."""
+    return torch.zeros_like(like).scatter(-1, positions[..., None], 1.0)
 
 
 def join(parts: list[Attended]) -> Attended:
-    """What queries one after the other found, as if asked together."""
+    """The results of consecutive queries as one."""
     chosen = [part.chosen for part in parts if part.chosen is not None]
     weights = torch.cat([part.weights for part in parts], dim=1)
     is_soft = parts[0].shares is parts[0].weights
@@ -273,7 +277,7 @@ def join(parts: list[Attended]) -> Attended:
 
 
 def fold(rows: Tensor, *, sentences: int) -> Tensor:
-    """[N,T,D] as [B,K·T,D]: all queries of a sentence together, so that its memory is shared and never tiled."""
+    """[N,T,D] as [B,K·T,D]: all queries of a sentence in one row, so that they share its memory without tiling."""
     return rows.reshape(sentences, -1, rows.shape[-1])
 
 

@@ -1,6 +1,6 @@
-"""How large the parts of a model may be: far beyond any that was ever trained, and short of what no machine can hold.
+"""Upper bounds for model sizes: far beyond any trained model, but below what no machine could hold.
 
-A slip of the finger is then told by its key before anything is built.
+They catch typing errors, reported with their key, before anything is built.
 """
 
 from typing import Annotated
@@ -8,14 +8,14 @@ from typing import Annotated
 from pydantic import Field
 
 Layers = Annotated[int, Field(ge=1, le=256)]
-"""Parts that stand on each other."""
+"""Number of stacked layers."""
 Width = Annotated[int, Field(ge=1, le=1 << 16)]
-"""Numbers in a vector; a square matrix of the largest takes 16 GiB."""
+"""Width of a vector; a square matrix of the maximum width takes 16 GiB."""
 Heads = Annotated[int, Field(ge=1, le=1 << 12)]
-"""Attentions side by side."""
+"""Number of attention heads."""
 Kernel = Annotated[int, Field(ge=1, le=1 << 10)]
-"""Neighbouring positions that one convolution sees."""
+"""Kernel size of a convolution."""
 Places = Annotated[int, Field(ge=1, le=1 << 20)]
-"""Positions that are told apart, or that a window spans."""
+"""Number of distinct positions, or positions in a window."""
 Samples = Annotated[int, Field(ge=1, le=1 << 20)]
-"""Words drawn for one batch."""
+"""Number of words sampled per batch."""

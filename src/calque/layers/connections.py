@@ -1,4 +1,4 @@
-"""How recurrent layers stand on each other. Letters: N rows, T positions, D width, L layers."""
+"""Connections between stacked recurrent layers. Letters: N rows, T positions, D width, L layers."""
 
 from typing import Literal, assert_never
 
@@ -9,11 +9,11 @@ ConnectionName = Literal["none", "residual", "dense", "highway"]
 
 
 class Connection(nn.Module):
-    """What the layer above reads, from what a layer read and what it gave.
+    """The input of the next layer, from a layer's input x and output h.
 
     none: h; residual: h + x (He 2016; Wu 2016, §3.1); highway: g ∘ h + (1 − g) ∘ x with g = σ(W x + b) (Srivastava
-    2015, eq. 3); dense: [x; h], so that each layer reads all below it (Huang 2017, §3). Residual and highway begin at
-    the second layer, where the widths agree; the top of a dense stack gives h alone.
+    2015, eq. 3); dense: [x; h], so that each layer reads all layers below (Huang 2017, §3). Residual and highway
+    connections start at the second layer, where the widths agree; the output of a dense stack is h of the top layer.
     """
 
     def __init__(self, name: ConnectionName, *, layer: int, layers: int, width: int) -> None:
@@ -22,7 +22,7 @@ class Connection(nn.Module):
         self.name: ConnectionName = name if applies else "none"
         self.gate = nn.Linear(width, width) if self.name == "highway" else None
         if self.gate is not None:
-            nn.init.constant_(self.gate.bias, -1.0)  # carries at first (Srivastava 2015, §2.2)
+            nn.init.constant_(self.gate.bias, -1.0)  # initially carries its input (Srivastava 2015, §2.2)
 
     def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
         """[...,D] or [...,E + D] from inputs [...,E] and outputs [...,D]."""
@@ -42,7 +42,7 @@ class Connection(nn.Module):
 
 
 def input_width(name: ConnectionName, *, layer: int, first: int, width: int) -> int:
-    """How wide the input of a layer is, in a stack whose first one reads `first`."""
+    """The input width of a layer in a stack whose first layer reads vectors of width `first`."""
     if layer == 0:
         return first
     return first + layer * width if name == "dense" else width

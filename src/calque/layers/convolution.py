@@ -1,6 +1,6 @@
-"""Gated convolutions with normalised weights, and gradients made smaller on their way back.
+"""Gated convolutions with weight normalisation, and gradient scaling.
 
-Letters: N rows, T places, D width, I and O widths in and out, k kernel.
+Letters: N rows, T positions, D width, I and O widths in and out, k kernel.
 """
 
 from typing import Any
@@ -13,7 +13,7 @@ from torch.nn import functional as F
 class NormalisedLinear(nn.Module):
     """W x + b with W = g · v / |v| for each output (Salimans and Kingma 2016, eq. 2).
 
-    It starts at W = v with v ~ N(0, √(p/I)), b = 0, where p is the share of its inputs that dropout retains
+    Initialised to W = v with v ~ N(0, √(p/I)), b = 0, where p is the probability that dropout retains an input
     (Gehring 2017, §3.5).
     """
 
@@ -32,7 +32,7 @@ class NormalisedLinear(nn.Module):
 class GatedConvolution(nn.Module):
     """A ⊗ σ(B) where [A; B] = W [xᵢ; …; xᵢ₊ₖ₋₁] + b, W normalised (Gehring 2017, §3.2; Dauphin 2017, eq. 1).
 
-    It starts at v ~ N(0, √(4p/n)), n = k·D, b = 0: the gate then passes on the variance of a small input (§3.5).
+    Initialised to v ~ N(0, √(4p/n)), n = k·D, b = 0, so that the gate preserves the variance of small inputs (§3.5).
     """
 
     def __init__(self, width: int, *, kernel: int, retained: float = 1.0) -> None:
@@ -44,19 +44,19 @@ class GatedConvolution(nn.Module):
         _initialise(self, std=(4 * retained / (kernel * width)) ** 0.5)
 
     def forward(self, window: Tensor) -> Tensor:
-        """[N,T,D] from [N,T+k−1,D]: nothing is padded here."""
+        """[N,T,D] from [N,T+k−1,D], without padding."""
         weight = normalised(self.direction, magnitude=self.magnitude)
         return F.glu(F.conv1d(window.transpose(1, 2), weight, self.bias), dim=1).transpose(1, 2)
 
 
 def normalised(direction: Tensor, *, magnitude: Tensor) -> Tensor:
-    """g · v / |v|, the norm of each output's weights being its magnitude [O]; directions are [O,...]."""
+    """g · v / |v| for directions v [O,...]: the norm of each output's weights is its magnitude g [O]."""
     scale: Tensor = magnitude / torch.linalg.vector_norm(direction.flatten(1), dim=1)
     return direction * scale.reshape(-1, *[1] * (direction.dim() - 1))
 
 
 def scale_gradient(values: Tensor, *, scale: float) -> Tensor:
-    """The values as they are; what flows back through them is multiplied by `scale`."""
+    """The values unchanged; their gradient is multiplied by `scale`."""
     scaled: Tensor = _ScaledGradient.apply(values, scale)  # type: ignore[no-untyped-call]
     return scaled
 
@@ -75,5 +75,5 @@ class _ScaledGradient(torch.autograd.Function):
 @torch.no_grad()
 def _initialise(layer: NormalisedLinear | GatedConvolution, *, std: float) -> None:
     nn.init.normal_(layer.direction, std=std)
-    if not layer.direction.is_meta:  # there is nothing to measure, and asking loads torch's compiler
+    if not layer.direction.is_meta:  # no values to take norms of, and trying would load torch's compiler
         layer.magnitude.copy_(torch.linalg.vector_norm(layer.direction.flatten(1), dim=1))

@@ -1,4 +1,4 @@
-"""What a Transformer block does at each position apart. Letters: D width, F inner width."""
+"""Position-wise feed-forward layers of a Transformer. Letters: D width, F inner width."""
 
 from typing import Literal, assert_never
 
@@ -26,7 +26,7 @@ class FeedForward(nn.Module):
 
 
 class GELUFeedForward(FeedForward):
-    """GELU(x W₁ + b₁) W₂ + b₂, GELU(x) = x·Φ(x), Φ the normal distribution's (Hendrycks and Gimpel 2016, §2)."""
+    """GELU(x W₁ + b₁) W₂ + b₂, GELU(x) = x·Φ(x), Φ the normal CDF (Hendrycks and Gimpel 2016, §2)."""
 
     def inside(self, inputs: Tensor) -> Tensor:
         return F.gelu(self.enter(inputs))
@@ -35,8 +35,8 @@ class GELUFeedForward(FeedForward):
 class SwiGLUFeedForward(FeedForward):
     """(Swish(x W) ⊗ x V) W₂, Swish(x) = x·σ(x) (Shazeer 2020, eq. 6).
 
-    Each product has a bias, where the paper has none. The paper makes the inner width a third smaller, so that the
-    parameters stay as many; here it is as wide as it is told to be.
+    Unlike the paper, each product has a bias. The paper reduces the inner width by a third to keep the number of
+    parameters; here the inner width is as configured.
     """
 
     def __init__(self, width: int, *, inner: int, dropout: float) -> None:

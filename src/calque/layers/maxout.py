@@ -5,12 +5,12 @@ from torch import Tensor, nn
 
 
 class Maxout(nn.Module):
-    """The larger of each two neighbours of a linear layer (Goodfellow 2013; Cho 2014, A.1.2; Bahdanau 2015, A.2.2)."""
+    """The larger of each pair of outputs of a linear layer (Goodfellow 2013; Cho 2014, A.1.2; Bahdanau 2015, A.2.2)."""
 
     def __init__(self, inputs: int, *, units: int) -> None:
         super().__init__()
         self.dense = nn.Linear(inputs, 2 * units)
 
     def forward(self, *parts: Tensor) -> Tensor:
-        """[...,units] from parts that are as wide as the inputs together."""
+        """[...,units] from parts whose widths sum to `inputs`."""
         return self.dense(torch.cat(parts, dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)  # type: ignore[no-any-return]

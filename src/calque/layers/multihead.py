@@ -1,4 +1,4 @@
-"""Attention of many heads (Vaswani 2017, §3.2), whose keys can be kept.
+"""Multi-head attention with cacheable keys and values (Vaswani 2017, §3.2).
 
 Letters: B sentences, N rows, Q queries, S keys, T chunk, P past, D width, H heads, G key-value heads, d = D/H.
 """
@@ -13,25 +13,25 @@ from calque.layers.positions import distances, rotate
 
 
 class KeysValues(NamedTuple):
-    """What attention looks at."""
+    """The projected keys and values of a memory."""
 
     keys: Tensor  # [N,G,S,d]
     values: Tensor  # [N,G,S,d]
 
 
 class Chunk(NamedTuple):
-    """Where the T tokens of a chunk stand, and what each of them may look at."""
+    """The positions of the T tokens of a chunk, and what each of them may attend to."""
 
     places: Tensor  # [N,T]
-    mask: Tensor | None  # [N,1,T,P+T]; None where nothing is kept: causality alone hides what is to come
-    turn: Tensor | None  # [N,T,d], of rotary positions
+    mask: Tensor | None  # [N,1,T,P+T]; None if there is no past, where a causal mask suffices
+    turn: Tensor | None  # [N,T,d], the rotation of rotary positions
 
 
 class MultiHead(nn.Module):
-    """Multi-head attention; queries, keys and values are projected apart so that keys can be kept.
+    """Multi-head attention; queries are projected separately from keys and values so that these can be cached.
 
-    head = softmax(q·k/√d) v, Concat(head₁, …) W (§3.2.2). With fewer key-value heads than heads, H/G neighbouring
-    heads look at the same keys and values (grouped queries, Ainslie 2023, §2.2; G = 1 is Shazeer's multi-query).
+    head = softmax(q·k/√d) v, Concat(head₁, …) W (§3.2.2). With fewer key-value heads than heads, H/G adjacent heads
+    share keys and values (grouped queries, Ainslie 2023, §2.2; G = 1 is Shazeer's multi-query attention).
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class MultiHead(nn.Module):
         self.out = nn.Linear(width, width)
 
     def remember(self, memory: Tensor, *, turn: Tensor | None = None) -> KeysValues:
-        """Keys and values of [B,S,M]; with a `turn` [B,S,d] the keys are rotated."""
+        """Keys and values for a memory [B,S,M]; with a `turn` [B,S,d] the keys are rotated."""
         keys, values = (self._split(part) for part in self.key_value(memory).chunk(2, dim=-1))
         return KeysValues(keys if turn is None else rotate(keys, turn), values)
 
@@ -60,21 +60,23 @@ class MultiHead(nn.Module):
         causal: bool = False,
         turn: Tensor | None = None,
     ) -> Tensor:
-        """[B,Q,D] from [B,Q,D]; `mask` broadcasts to [B,H,Q,S] and is true where a query may look."""
-        return self.find(self.queries(inputs, turn=turn), memory, mask, causal=causal)
+        """[B,Q,D] from [B,Q,D]; `mask` broadcasts to [B,H,Q,S] and is true where a query may attend."""
+        return self.project_attention(self.queries(inputs, turn=turn), memory, mask, causal=causal)
 
     def queries(self, inputs: Tensor, *, turn: Tensor | None = None) -> Tensor:
-        """[B,H,Q,d] of [B,Q,D]; with a `turn` [B,Q,d] they are rotated."""
+        """[B,H,Q,d] queries from [B,Q,D]; with a `turn` [B,Q,d] they are rotated."""
         queries = self._split(self.query(inputs))
         return queries if turn is None else rotate(queries, turn)
 
-    def find(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool = False) -> Tensor:
-        """[B,Q,D], what queries [B,H,Q,d] find."""
-        found = self.attend(queries, memory, mask, causal=causal)
-        return self.out(found.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+    def project_attention(
+        self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool = False
+    ) -> Tensor:
+        """[B,Q,D], the projected attention output of queries [B,H,Q,d]."""
+        heads = self.attend(queries, memory, mask, causal=causal)
+        return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
-        """[B,H,Q,d], what each head finds."""
+        """[B,H,Q,d], the attention output of each head."""
         return F.scaled_dot_product_attention(
             queries,
             *memory,
@@ -85,40 +87,42 @@ class MultiHead(nn.Module):
         )
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
-        """[B,Q,S], where queries [B,H,Q,d] look: softmax(q·k/√d), the mean over heads; never dropped out."""
+        """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""
         scores = queries @ self._for_heads(keys).transpose(2, 3) * self.head_width**-0.5
         weights: Tensor = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
         return weights.mean(dim=1)
 
     def start(self, rows: int, *, like: Tensor) -> KeysValues:
-        """The past before any token."""
+        """The empty cache before the first token."""
         empty = like.new_zeros(rows, self.key_value_heads, 0, self.head_width)
         return KeysValues(empty, empty)
 
     def read(self, inputs: Tensor, past: KeysValues, chunk: Chunk) -> tuple[Tensor, KeysValues]:
-        """Self-attention [N,T,D] of a chunk over the past and over itself up to each token; the past with the chunk.
+        """Causal self-attention [N,T,D] of a chunk over the past and itself; and the past extended by the chunk.
 
-        Keys are kept as they were rotated, at their own positions.
+        Keys are cached after rotation to their own positions.
         """
-        kept = self.remember(inputs, turn=chunk.turn)
+        keys_values = self.remember(inputs, turn=chunk.turn)
         if chunk.mask is not None:
-            kept = KeysValues(torch.cat([past.keys, kept.keys], dim=2), torch.cat([past.values, kept.values], dim=2))
-        return self(inputs, kept, chunk.mask, causal=chunk.mask is None, turn=chunk.turn), kept
+            keys_values = KeysValues(
+                torch.cat([past.keys, keys_values.keys], dim=2), torch.cat([past.values, keys_values.values], dim=2)
+            )
+        return self(inputs, keys_values, chunk.mask, causal=chunk.mask is None, turn=chunk.turn), keys_values
 
     def _split(self, rows: Tensor) -> Tensor:
         return rows.view(*rows.shape[:2], -1, self.head_width).transpose(1, 2)
 
     def _for_heads(self, grouped: Tensor) -> Tensor:
-        """[N,H,S,d], each of the G key-value heads once for every head that looks at it."""
+        """[N,H,S,d], each of the G key-value heads repeated for every head that shares it."""
         shared = self.heads // self.key_value_heads
         return grouped if shared == 1 else grouped.repeat_interleave(shared, dim=1)
 
 
 class RelativeMultiHead(MultiHead):
-    """Self-attention that knows how far apart query and key stand (Shaw 2018, §3.2).
+    """Self-attention with relative positions (Shaw 2018, §3.2).
 
     e_ij = q_i·(k_j + a^K_ij)/√d (eq. 4), z_i = Σ_j α_ij (v_j + a^V_ij) (eq. 3), a_ij = w[clip(j − i, −reach, reach)]
-    (eq. 5 and after). Each layer has its two tables, shared by its heads (§3.3).
+    (eq. 5 and after). Each layer has its own two tables, shared by its heads (§3.3).
     """
 
     def __init__(
@@ -133,11 +137,11 @@ class RelativeMultiHead(MultiHead):
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
         keys, values = map(self._for_heads, memory)
-        apart = distances(queries.shape[2], keys=keys.shape[2], device=keys.device)  # [Q,S]
-        index = apart.clamp(-self.reach, self.reach) + self.reach
+        offsets = distances(queries.shape[2], keys=keys.shape[2], device=keys.device)  # [Q,S]
+        index = offsets.clamp(-self.reach, self.reach) + self.reach
         scores = queries @ keys.transpose(2, 3) + torch.einsum("nhqd,qsd->nhqs", queries, self.key_distances[index])
         if causal:
-            mask = apart <= 0
+            mask = offsets <= 0
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
         weights = (scores * self.head_width**-0.5).softmax(dim=-1)

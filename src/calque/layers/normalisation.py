@@ -12,8 +12,8 @@ def build_norm(name: NormName, *, width: int) -> Norm:
     """The normalisation of that name.
 
     layer: w·(x − mean(x)) / √(var(x) + 10⁻⁵) + b (Ba 2016);
-    rms: w·x / √(mean(x²) + 10⁻⁶), neither centred nor shifted (Zhang and Sennrich 2019, eq. 4; the small number keeps
-    a zero vector from dividing by zero and is not in the equation).
+    rms: w·x / √(mean(x²) + 10⁻⁶), neither centred nor shifted (Zhang and Sennrich 2019, eq. 4; the epsilon, which is
+    not in the equation, avoids division by zero).
     """
     match name:
         case "layer":

@@ -1,4 +1,4 @@
-"""From hidden vectors to words: what every output layer does, and the full softmax.
+"""Output layers: the common interface, and the full softmax.
 
 Letters: M positions, D width, V vocabulary.
 """
@@ -13,13 +13,13 @@ from calque.config import Config
 
 
 class OutputLayer(nn.Module):
-    """Probabilities of words.   Law: in evaluation, loss without smoothing is −log_probs at the target.
+    """Word probabilities.   Law: in evaluation mode, the loss without smoothing is −log_probs of the target.
 
-    What a layer knows of the corpus is a parameter that no gradient moves, so that it is saved with the weights.
+    Corpus statistics are parameters without gradients, so that they are saved with the weights.
     """
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """[...,V] from [...,D], exact, normalised in float32 at least."""
+        """[...,V] from [...,D], exact, normalised in at least float32."""
         raise NotImplementedError
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
@@ -27,10 +27,10 @@ class OutputLayer(nn.Module):
         raise NotImplementedError
 
     def learn_frequencies(self, counts: Tensor) -> None:
-        """Takes in how often each word [V] is a target in the corpus, before training."""
+        """Sets the corpus statistics before training: how often each word [V] is a target."""
 
     def fault(self) -> str | None:
-        """What is wrong with the values of parameters that no gradient moves, where they came from a file."""
+        """What is wrong with the corpus statistics loaded from a file, or None."""
         return None
 
 
@@ -41,7 +41,7 @@ class FullOutputConfig(Config):
 
 
 class FullOutput(OutputLayer):
-    """A softmax over the vocabulary; its weight may be an embedding's own (Press and Wolf 2017)."""
+    """A softmax over the vocabulary; its weight may be tied to an embedding (Press and Wolf 2017)."""
 
     def __init__(self, vocabulary_size: int, *, width: int) -> None:
         super().__init__()
@@ -66,5 +66,5 @@ class FullOutput(OutputLayer):
 
 
 def wide(logits: Tensor) -> Tensor:
-    """The same numbers in float32 at least."""
+    """The same numbers in at least float32."""
     return logits.float() if logits.dtype in (torch.bfloat16, torch.float16) else logits

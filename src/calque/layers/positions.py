@@ -1,4 +1,4 @@
-"""Where a token stands: as a vector that is added, as a turn of queries and keys, or as a distance.
+"""Position encodings: added vectors, rotations of queries and keys, and relative distances.
 
 Letters: N rows, H heads, T queries, S keys, D width, d head width.
 """
@@ -13,7 +13,7 @@ PositionsName = Literal["sinusoidal", "learned", "rotary", "relative"]
 
 
 def sinusoids(size: int, *, width: int) -> Tensor:
-    """[size,D] of positions 0 to size − 1: sines in the first half, cosines in the second.
+    """[size,D] for positions 0 to size − 1: sines in the first half, cosines in the second.
 
     PE(p, j) = sin(p·10000^(−2j/D)), PE(p, D/2 + j) = cos(p·10000^(−2j/D)) (Vaswani 2017, §3.5, with the halves
     split instead of interleaved: the same vectors under a fixed permutation).
@@ -22,11 +22,11 @@ def sinusoids(size: int, *, width: int) -> Tensor:
 
 
 class Sinusoids(nn.Module):
-    """Sinusoidal positions from two tables: of each position below `ready`, and of each multiple of `ready`.
+    """Sinusoidal positions from two tables: positions below `ready`, and multiples of `ready`.
 
-    With p = ready·i + j, sin(p r) = sin(ready·i r) cos(j r) + cos(ready·i r) sin(j r), and cos likewise: as exact as
-    float32 is, where p r in float32 would lose a digit for every digit of p. They reach ready² positions; those
-    beyond begin again.
+    With p = ready·i + j, sin(p r) = sin(ready·i r) cos(j r) + cos(ready·i r) sin(j r), and cos likewise. This is exact
+    to float32 precision, whereas p r in float32 would lose a digit for every digit of p. The tables cover ready²
+    positions, after which the encoding repeats.
     """
 
     fine: Tensor
@@ -35,13 +35,13 @@ class Sinusoids(nn.Module):
     def __init__(self, width: int, *, ready: int = 1024) -> None:
         super().__init__()
         self.width, self.ready = width, ready
-        places = torch.arange(ready)
-        self.register_buffer("fine", _waves(places, width=width).float(), persistent=False)
-        self.register_buffer("coarse", _waves(ready * places, width=width).float(), persistent=False)
+        positions = torch.arange(ready)
+        self.register_buffer("fine", _waves(positions, width=width).float(), persistent=False)
+        self.register_buffer("coarse", _waves(ready * positions, width=width).float(), persistent=False)
 
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
-        """[...,D] for integer positions, all of them below `size` where that is known, in the type of `like`."""
-        if like.dtype == torch.float64:  # more than the tables hold
+        """[...,D] for integer positions, all below `size` if that is given, in the data type of `like`."""
+        if like.dtype == torch.float64:  # more precise than the tables
             return _waves(positions, width=self.width)
         if size is not None and size <= self.ready:
             return F.embedding(positions, self.fine).to(like.dtype)
@@ -51,7 +51,7 @@ class Sinusoids(nn.Module):
 
 
 class LearnedPositions(nn.Module):
-    """A learned vector for each of the first positions (Gehring 2017, §3.1); those beyond share the last one."""
+    """A learned vector for each of the first `maximum` positions (Gehring 2017, §3.1); later ones share the last."""
 
     def __init__(self, width: int, *, maximum: int) -> None:
         super().__init__()
@@ -59,31 +59,31 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
-        """[...,D] for integer positions, in the type of `like`."""
+        """[...,D] for integer positions, in the data type of `like`."""
         return F.embedding(positions.clamp(max=self.weight.shape[0] - 1), self.weight).to(like.dtype)
 
 
 def rotate(vectors: Tensor, turn: Tensor) -> Tensor:
-    """[N,H,T,d], each vector turned by its position's angles; `turn` [N,T,d] holds their sines, then their cosines.
+    """[N,H,T,d], each vector rotated by its position's angles; `turn` [N,T,d] holds their sines, then their cosines.
 
-    Pair j of the vector at position p is turned by p·θⱼ, θⱼ = 10000^(−2j/d) (Su 2021, eq. 14-15 and 34):
+    Pair j of the vector at position p is rotated by p·θⱼ, θⱼ = 10000^(−2j/d) (Su 2021, eq. 14-15 and 34):
     (x cos − y sin, y cos + x sin). A pair is (j, d/2 + j) instead of (2j, 2j + 1): a permutation of the projections.
     """
     sines, cosines = turn[:, None].chunk(2, dim=-1)
     first, second = vectors.chunk(2, dim=-1)
-    turned = torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
-    return turned.to(vectors.dtype)
+    rotated = torch.cat([first * cosines - second * sines, second * cosines + first * sines], dim=-1)
+    return rotated.to(vectors.dtype)
 
 
 def distances(queries: int, *, keys: int, device: torch.device) -> Tensor:
-    """[T,S], how far behind (negative) or ahead each key stands of each query, the queries being the last T of S."""
-    places = torch.arange(keys, device=device)
-    return places - places[keys - queries :, None]
+    """[T,S], the offset of each key from each query (negative: before it); queries are the last T of S positions."""
+    positions = torch.arange(keys, device=device)
+    return positions - positions[keys - queries :, None]
 
 
-def _add_angles(one: Tensor, other: Tensor) -> Tensor:
-    """[...,D] sines and cosines of the sums of angles, from theirs."""
-    (sine, cosine), (sines, cosines) = one.chunk(2, dim=-1), other.chunk(2, dim=-1)
+def _add_angles(fine: Tensor, coarse: Tensor) -> Tensor:
+    """[...,D] sines and cosines of sums of angles, from the sines and cosines of the summands."""
+    (sine, cosine), (sines, cosines) = fine.chunk(2, dim=-1), coarse.chunk(2, dim=-1)
     return torch.cat([sine * cosines + cosine * sines, cosine * cosines - sine * sines], dim=-1)
 
 

@@ -1,4 +1,4 @@
-"""How draws are learnt: they are made more likely where what followed was better than usual (Williams 1992).
+"""REINFORCE: samples become more likely if their reward exceeds a baseline (Williams 1992).
 
 Letters: N rows, T steps.
 """
@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 
 class Draws(NamedTuple):
-    """How draws are taught."""
+    """How samples are trained."""
 
-    weight: float  # of REINFORCE beside the loss, λᵣ
-    discount: float  # of later rewards, a step
+    weight: float  # of the REINFORCE term relative to the loss, λᵣ
+    discount: float  # of later rewards, per step
 
 
 class MovingBaseline(nn.Module):
-    """b ← 0.9 b + 0.1 r̄, what a step's reward usually is (Xu 2015, §4.1); saved with the weights."""
+    """b ← 0.9 b + 0.1 r̄, a moving average of the reward per step (Xu 2015, §4.1); saved with the weights."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,21 +25,21 @@ class MovingBaseline(nn.Module):
 
     @torch.no_grad()
     def follow(self, rewards: Tensor, counts: Tensor) -> None:
-        """Moves towards the mean of so many rewards, given as their sum; stays where that is no number."""
+        """Updates the average with `counts` rewards, given their sum; unchanged if their mean is not finite."""
         mean = (rewards / counts).to(self.value.dtype)
         self.value.lerp_(mean.where(mean.isfinite(), self.value), 0.1)
 
 
 def reinforced(chosen: Tensor, *, losses: Tensor, counts: Tensor, baseline: Tensor, draws: Draws) -> Tensor:
-    """−λ Σₜ Rₜ log π(aₜ), Rₜ = Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b): a scalar whose gradient teaches the draws (Xu 2015, eq. 12).
+    """−λ Σₜ Rₜ log π(aₜ), Rₜ = Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b): a scalar whose gradient trains the samples (Xu 2015, eq. 12).
 
-    Draw t has the log-probability `chosen` [N,T]; it can only change the losses [N,T], −r, of its own step and of later
-    ones. With a weight λ and a discount γ of 1 the gradient is, in expectation, the draws' share of the expected
-    loss's; with less of either there is less noise.
+    Sample t has log-probability `chosen` [N,T] and affects only the losses [N,T], −r, of its own and later steps. With
+    weight λ = 1 and discount γ = 1, the expected gradient is the samples' part of the gradient of the expected loss;
+    smaller values reduce the noise.
     """
     rewards = (-losses.detach() - baseline) * counts
     steps = torch.arange(chosen.shape[1], device=chosen.device)
-    ahead = steps[:, None] - steps  # [T,T], how far k lies behind t
-    reach = torch.where(ahead >= 0, draws.discount ** ahead.clamp(min=0).to(rewards.dtype), 0)
-    to_go = (rewards[:, :, None] * reach).sum(dim=1)  # no product of matrices: those may be of few bits
-    return -draws.weight * (to_go * chosen * counts).sum()
+    offsets = steps[:, None] - steps  # [T,T], k − t
+    discounts = torch.where(offsets >= 0, draws.discount ** offsets.clamp(min=0).to(rewards.dtype), 0)
+    rewards_to_go = (rewards[:, :, None] * discounts).sum(dim=1)  # not a matrix product, which may run in low precision
+    return -draws.weight * (rewards_to_go * chosen * counts).sum()

@@ -1,4 +1,4 @@
-"""The sampled softmax: in training, a few words drawn from the corpus stand for the vocabulary.
+"""The sampled softmax: in training, a few words sampled from the corpus distribution represent the vocabulary.
 
 Letters: M positions, D width, V vocabulary, n samples.
 """
@@ -16,22 +16,22 @@ from calque.tensors import exact, running_sum
 
 
 class SampledOutputConfig(Config):
-    """The softmax over the whole vocabulary, trained on samples of it (Jean et al. 2015, §3)."""
+    """The softmax over the whole vocabulary, trained on a sample of words per batch (Jean et al. 2015, §3)."""
 
     kind: Literal["sampled"] = "sampled"
     samples: Samples = 1024
-    """Words drawn a batch; more are closer to the full softmax, fewer are faster."""
+    """Words sampled per batch; more are closer to the full softmax, fewer are faster."""
 
 
 class SampledOutput(FullOutput):
     """A softmax whose partition function is estimated in training and exact in evaluation.
 
-    With l the logits, y the target and w₁…wₙ drawn with replacement from the corpus's distribution of words q,
+    With l the logits, y the target and w₁…wₙ sampled with replacement from the word distribution q of the corpus,
 
         loss = −l_y + log(e^{l_y} + Σ_{s: w_s ≠ y} e^{l_{w_s}} / (n·q_{w_s}))
 
     (Jean et al. 2015, §3; Bengio and Senécal 2008). The sum in the logarithm is an unbiased estimate of the partition
-    function Σ_w e^{l_w}: the target counts once and as it is, every other word as often as it is expected to be drawn.
+    function Σ_w e^{l_w}: the target is counted exactly, every other word with importance weight 1 / (n·q).
     """
 
     def __init__(self, config: SampledOutputConfig, *, vocabulary_size: int, width: int) -> None:
@@ -41,32 +41,34 @@ class SampledOutput(FullOutput):
 
     @torch.no_grad()
     def learn_frequencies(self, counts: Tensor) -> None:
-        """q is the share of each word, every one counted once more than it was seen."""
-        seen = counts.double() + 1
-        self.proposal.copy_((seen / seen.sum()).to(self.proposal.dtype))
+        """q is the relative frequency of each word with add-one smoothing."""
+        smoothed = counts.double() + 1
+        self.proposal.copy_((smoothed / smoothed.sum()).to(self.proposal.dtype))
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """[M], one set of samples for all positions; 0 where the target is `ignored`; exact in evaluation."""
+        """[M], with one set of samples for all positions; 0 where the target is `ignored`; exact in evaluation."""
         if not self.training:
             return super().loss(hidden, targets, smoothing=smoothing, ignored=ignored)
         assert smoothing == 0, "smoothing needs the probabilities of all words"
         is_ignored = targets == ignored
         targets = targets.masked_fill(is_ignored, 0)
-        drawn = draw(self.proposal, count=self.samples)
-        expected = wide(self.samples * self.proposal.index_select(0, drawn))
-        others = F.linear(hidden, F.embedding(drawn, self.weight), self.bias.index_select(0, drawn))
-        others = (wide(others) - expected.log()).masked_fill(drawn == targets[:, None], -torch.inf)  # [M,n]
-        true = (hidden * F.embedding(targets, self.weight)).sum(dim=1) + self.bias.index_select(0, targets)
-        logits = torch.cat([wide(true)[:, None], others], dim=1)
-        first = torch.zeros_like(targets).masked_fill(is_ignored, -100)
-        return F.cross_entropy(logits, first, reduction="none", ignore_index=-100)
+        samples = draw(self.proposal, count=self.samples)
+        expected = wide(self.samples * self.proposal.index_select(0, samples))
+        sample_logits = F.linear(hidden, F.embedding(samples, self.weight), self.bias.index_select(0, samples))
+        sample_logits = (wide(sample_logits) - expected.log()).masked_fill(
+            samples == targets[:, None], -torch.inf
+        )  # [M,n]
+        target_logits = (hidden * F.embedding(targets, self.weight)).sum(dim=1) + self.bias.index_select(0, targets)
+        logits = torch.cat([wide(target_logits)[:, None], sample_logits], dim=1)
+        labels = torch.zeros_like(targets).masked_fill(is_ignored, -100)
+        return F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)
 
 
-def draw(shares: Tensor, *, count: int) -> Tensor:
-    """[n], words drawn with replacement: where the running sum of shares [V] passes numbers drawn evenly.
+def draw(probs: Tensor, *, count: int) -> Tensor:
+    """[n], words sampled with replacement: where the cumulative sum of probs [V] passes uniform random numbers.
 
-    `torch.multinomial` does the same, but has no deterministic kernel on a GPU.
+    `torch.multinomial` does the same, but has no deterministic kernel on GPUs.
     """
-    sums = running_sum(exact(shares), dim=0)
+    sums = running_sum(exact(probs), dim=0)
     numbers = torch.rand(count, dtype=sums.dtype, device=sums.device) * sums[-1]
-    return torch.searchsorted(sums, numbers, right=True).clamp(max=len(shares) - 1)
+    return torch.searchsorted(sums, numbers, right=True).clamp(max=len(probs) - 1)

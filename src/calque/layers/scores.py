@@ -1,6 +1,6 @@
-"""How well a query fits each source position.
+"""Attention scores of recurrent decoders.
 
-Letters: B sentences, Q queries a sentence, S source, D query width, M memory width, A width of the keys.
+Letters: B sentences, Q queries per sentence, S source, D query width, M memory width, A width of the keys.
 """
 
 from typing import Literal, assert_never
@@ -12,10 +12,10 @@ ScoreName = Literal["dot", "scaled_dot", "general", "concat", "additive", "locat
 
 
 class Score(nn.Module):
-    """Scores of queries against keys, which are computed once a sentence.
+    """Scores of queries against keys, which are computed once per sentence.
 
-    With coverage, each score also knows how much its position was looked at before: +w·c, or inside the additive
-    score's tanh (See 2017, eq. 11).
+    With coverage, each score also depends on the attention its position has received so far: +w·c, or inside the tanh
+    of the additive score (See 2017, eq. 11).
     """
 
     def __init__(self, *, covered: bool) -> None:
@@ -33,7 +33,7 @@ class Score(nn.Module):
         raise NotImplementedError
 
     def forward(self, queries: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """[B,Q,S] from [B,Q,D], [B,S,A] and, where positions are covered, [B,Q,S]."""
+        """[B,Q,S] from [B,Q,D], [B,S,A] and, with coverage, [B,Q,S]."""
         scores = self.fit(queries, keys)
         return scores if self.coverage is None or coverage is None else scores + self.coverage * coverage
 
@@ -84,9 +84,9 @@ class AdditiveScore(Score):
 
 
 class LocationScore(Score):
-    """W hᵗ, one number a position, whatever stands there (Luong 2015, eq. 8).
+    """W hᵗ, one score per position, whatever its token (Luong 2015, eq. 8).
 
-    W has rows for `longest` positions; later ones share its last.
+    W has rows for `longest` positions; later positions share the last row.
     """
 
     def __init__(self, query_width: int, *, longest: int, covered: bool = False) -> None:
@@ -96,8 +96,8 @@ class LocationScore(Score):
 
     def keys(self, memory: Tensor) -> Tensor:
         """[B,S,D], the same for every sentence."""
-        places = torch.arange(memory.shape[1], device=memory.device).clamp(max=self.weight.shape[0] - 1)
-        return self.weight[places].expand(memory.shape[0], -1, -1)
+        positions = torch.arange(memory.shape[1], device=memory.device).clamp(max=self.weight.shape[0] - 1)
+        return self.weight[positions].expand(memory.shape[0], -1, -1)
 
     def fit(self, queries: Tensor, keys: Tensor) -> Tensor:
         return queries @ keys.transpose(1, 2)
@@ -106,7 +106,7 @@ class LocationScore(Score):
 def build_score(
     name: ScoreName, *, query_width: int, memory_width: int, width: int, longest: int, covered: bool
 ) -> Score:
-    """The score of that name; `width` is for the additive one, `longest` for the one by location."""
+    """The score of that name; `width` is for the additive score, `longest` for the location score."""
     match name:
         case "dot" | "scaled_dot":
             if query_width != memory_width:

@@ -1,4 +1,4 @@
-"""Transformer blocks (Vaswani 2017, §3.1-3.3), and what may stand in their parts' places.
+"""Transformer blocks (Vaswani 2017, §3.1-3.3) and their variants.
 
 Letters: B sentences, K beams, N = B·K rows, S source, T target, P past, D width, H heads, d = D/H.
 """
@@ -18,7 +18,7 @@ MixerName = Literal["attention", "ssru", "average"]
 
 
 class Dropouts(NamedTuple):
-    """Where a block drops: what enters the residual stream, attention weights, the feed-forward's inside."""
+    """Dropout rates of a block: on what enters the residual stream, on attention weights, inside feed-forward."""
 
     residual: float
     attention: float
@@ -26,7 +26,7 @@ class Dropouts(NamedTuple):
 
 
 class BlockShape(NamedTuple):
-    """What all blocks of one side share."""
+    """The hyperparameters shared by all blocks of an encoder or decoder."""
 
     width: int
     heads: int
@@ -35,12 +35,12 @@ class BlockShape(NamedTuple):
     place: NormPlace = "pre"
     normalisation: NormName = "layer"
     activation: ActivationName = "relu"
-    key_value_heads: int | None = None  # as many as heads
-    reach: int | None = None  # of relative positions, where self-attention has them
+    key_value_heads: int | None = None  # None: as many as heads
+    reach: int | None = None  # maximum distance of relative positions; None: no relative positions
 
 
 class Residual(nn.Module):
-    """The normalisation and residual sum around a sub-layer: norm before it (pre) or after the sum (post).
+    """The residual connection and normalisation around a sub-layer: before it (pre) or after the sum (post).
 
     post: x + f(x), then norm (Vaswani 2017, §3.1); pre: x + f(norm(x)) (Chen 2018; Xiong 2020).
     """
@@ -52,12 +52,12 @@ class Residual(nn.Module):
         self.dropout = shape.dropouts.residual
 
     def enter(self, stream: Tensor) -> Tensor:
-        """What the sub-layer reads."""
+        """The input of the sub-layer."""
         return self.norm(stream) if self.place == "pre" else stream
 
-    def leave(self, stream: Tensor, found: Tensor) -> Tensor:
-        """The stream after the sub-layer found `found`."""
-        total = stream + F.dropout(found, self.dropout, self.training)
+    def leave(self, stream: Tensor, output: Tensor) -> Tensor:
+        """The stream after adding the sub-layer's output."""
+        total = stream + F.dropout(output, self.dropout, self.training)
         return total if self.place == "pre" else self.norm(total)
 
 
@@ -72,24 +72,23 @@ class EncoderBlock(nn.Module):
         self.around_feed_forward = Residual(shape)
 
     def forward(self, stream: Tensor, mask: Tensor, *, turn: Tensor | None = None) -> Tensor:
-        """[B,S,D] from [B,S,D]; mask [B,1,1,S]; `turn` [1,S,d] where positions are rotary."""
+        """[B,S,D] from [B,S,D]; mask [B,1,1,S]; `turn` [1,S,d] with rotary positions."""
         inputs = self.around_attention.enter(stream)
-        found = self.attention(inputs, self.attention.remember(inputs, turn=turn), mask, turn=turn)
-        stream = self.around_attention.leave(stream, found)
+        attended = self.attention(inputs, self.attention.remember(inputs, turn=turn), mask, turn=turn)
+        stream = self.around_attention.leave(stream, attended)
         return self.around_feed_forward.leave(stream, self.feed_forward(self.around_feed_forward.enter(stream)))
 
 
-class Looked(NamedTuple):
-    """A stream after attention over the memory; Q = K·T."""
+class CrossAttention(NamedTuple):
+    """The result of attention over the memory; Q = K·T."""
 
     stream: Tensor  # [B,Q,D]
-    found: Tensor  # [B,Q,D], what was added to it
-    weights: Tensor | None  # [B,Q,S], when asked for
+    attended: Tensor  # [B,Q,D], the attention output that was added to the stream
+    weights: Tensor | None  # [B,Q,S], if requested
 
 
 class DecoderBlock(nn.Module):
-    """Causal self-attention over the past and the chunk (or what stands in its place), attention over the memory,
-    then feed-forward."""
+    """Causal self-attention over the past and the chunk (or another mixer), attention over the memory, feed-forward."""
 
     def __init__(self, shape: BlockShape, *, memory_width: int, mixer: MixerName) -> None:
         super().__init__()
@@ -107,16 +106,16 @@ class DecoderBlock(nn.Module):
         self.around_feed_forward = Residual(shape)
 
     def read(self, stream: Tensor, past: Any, chunk: Chunk) -> tuple[Tensor, Any]:
-        """The stream [N,T,D] after self-attention, and the past with this chunk."""
-        found, after = self.self_attention.read(self.around_self.enter(stream), past, chunk)
-        return self.around_self.leave(stream, found), after
+        """The stream [N,T,D] after self-attention, and the past extended by this chunk."""
+        attended, after = self.self_attention.read(self.around_self.enter(stream), past, chunk)
+        return self.around_self.leave(stream, attended), after
 
-    def look(self, stream: Tensor, memory: KeysValues, mask: Tensor, *, attention: bool) -> Looked:
-        """Attention of the stream [B,K·T,D], queries of one sentence together, over its memory."""
+    def cross_attend(self, stream: Tensor, memory: KeysValues, mask: Tensor, *, attention: bool) -> CrossAttention:
+        """Attention of the stream [B,K·T,D], with the queries of a sentence in one row, over the memory."""
         queries = self.cross_attention.queries(self.around_cross.enter(stream))
-        found = self.cross_attention.find(queries, memory, mask)
+        attended = self.cross_attention.project_attention(queries, memory, mask)
         weights = self.cross_attention.weights(queries, memory.keys, mask) if attention else None
-        return Looked(self.around_cross.leave(stream, found), found, weights)
+        return CrossAttention(self.around_cross.leave(stream, attended), attended, weights)
 
     def feed(self, stream: Tensor) -> Tensor:
         """The stream after feed-forward."""
@@ -124,7 +123,7 @@ class DecoderBlock(nn.Module):
 
 
 def build_mixer(name: MixerName, shape: BlockShape) -> MultiHead | SSRU | AverageAttention:
-    """What mixes a target token with those before it."""
+    """The layer that combines a target token with those before it."""
     match name:
         case "attention":
             return self_attention(shape)

@@ -1,4 +1,4 @@
-"""One file for each published family, all behind the seam (Memory, Encoder, Decoder); named systems.
+"""One file per published model family, all behind the interfaces Memory, Encoder and Decoder; and named systems.
 
 Never imports text, data or search.
 """

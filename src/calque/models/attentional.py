@@ -1,4 +1,4 @@
-"""What the recurrent decoders with one attention share (Bahdanau's, Luong's, Wu's).
+"""The common base of recurrent decoders with attention (Bahdanau's, Luong's, Wu's).
 
 Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, M memory width.
 """
@@ -19,30 +19,30 @@ C = TypeVar("C")
 
 
 class AttentionalConfig(Protocol):
-    """What all their configs say."""
+    """The settings that all their configs have."""
 
     @property
     def attention(self) -> AttentionConfig: ...
     @property
-    def width(self) -> int: ...  # of the states that look, D
+    def width(self) -> int: ...  # D of the states that attend
     @property
     def embedding(self) -> int: ...
     @property
     def copies(self) -> bool: ...
 
 
-class Led(NamedTuple):
-    """What T steps of a layer gave that looks before each of them."""
+class AttentionalSteps(NamedTuple):
+    """The result of T steps of a layer that attends before each step."""
 
-    before: Tensor  # [N,T,D], the states that looked
+    before: Tensor  # [N,T,D], the states before each step, which attend
     outputs: Tensor  # [N,T,D]
-    found: Attended
+    attended: Attended
     cell: State  # (h,) or (h, c), each [N,D]
     attention: AttentionState
 
 
 class AttentionalDecoder(Decoder[S, C]):
-    """A decoder with one attention over the memory, whose words may be copied from where it looks."""
+    """A decoder with one attention over the memory, which may also copy source words."""
 
     def __init__(self, config: AttentionalConfig, *, memory: MemoryShape) -> None:
         super().__init__()
@@ -51,26 +51,36 @@ class AttentionalDecoder(Decoder[S, C]):
         self.copy_gate = CopyGate(context=memory.width, state=width, inputs=config.embedding) if config.copies else None
         self.draws = Draws(attention.reinforce, attention.discount) if attention.choice == "hard" else None
 
-    def lead(
-        self, layer: Recurrence, embedded: Tensor, *, cell: State, looked: AttentionState, context: AttentionContext
-    ) -> Led:
+    def attend_and_step(
+        self,
+        layer: Recurrence,
+        embedded: Tensor,
+        *,
+        cell: State,
+        attention_state: AttentionState,
+        context: AttentionContext,
+    ) -> AttentionalSteps:
         """sᵢ = f(sᵢ₋₁, [xᵢ; cᵢ]), cᵢ the attention of sᵢ₋₁, over inputs [N,T,E] (Bahdanau 2015, §3.1; Wu 2016, eq. 4).
 
-        The inputs' share of the gates is taken for all steps at once.
+        The inputs' contribution to the gates is computed for all steps at once.
         """
-        before, outputs, founds = [], [], []
+        before, outputs, attended_steps = [], [], []
         project = layer.rest(embedded.shape[-1])
         for projected in layer.project(embedded).unbind(1):
             before.append(cell[0])
-            found, looked = self.attention(cell[0][:, None], looked, context)
-            gates = projected + project(found.context.squeeze(1))
+            attended, attention_state = self.attention(cell[0][:, None], attention_state, context)
+            gates = projected + project(attended.context.squeeze(1))
             output, cell = layer.step(gates, cell)
             outputs.append(output)
-            founds.append(found)
-        return Led(torch.stack(before, dim=1), torch.stack(outputs, dim=1), join(founds), cell, looked)
+            attended_steps.append(attended)
+        return AttentionalSteps(
+            torch.stack(before, dim=1), torch.stack(outputs, dim=1), join(attended_steps), cell, attention_state
+        )
 
-    def give(self, hidden: Tensor, found: Attended, *, states: Tensor, embedded: Tensor, attention: bool) -> Output:
-        """The output of hidden vectors [N,T,·], of what was found, by states [N,T,D] and words [N,T,E]."""
-        gate = None if self.copy_gate is None else self.copy_gate(found.context, states, embedded)
-        weights, copied = found.weights if attention else None, None if gate is None else found.shares
-        return Output(hidden, weights, gate, copied, found.chosen, found.losses)
+    def build_output(
+        self, hidden: Tensor, attended: Attended, *, states: Tensor, embedded: Tensor, attention: bool
+    ) -> Output:
+        """The output for hidden vectors [N,T,·]; the copy gate reads states [N,T,D] and words [N,T,E]."""
+        gate = None if self.copy_gate is None else self.copy_gate(attended.context, states, embedded)
+        weights, copied = attended.weights if attention else None, None if gate is None else attended.shares
+        return Output(hidden, weights, gate, copied, attended.chosen, attended.losses)

@@ -1,4 +1,4 @@
-"""An encoder that knows which words there are, not where: what order is worth shows beside it.
+"""An encoder without word order: a baseline that shows what word order contributes.
 
 Letters: B sentences, S source, E embedding, D width.
 """
@@ -17,7 +17,7 @@ from calque.tensors import Padded
 
 
 class BagOfWordsEncoderConfig(Config):
-    """The average of the word vectors through one layer."""
+    """The mean of the word vectors through one layer."""
 
     kind: Literal["mean"] = "mean"
     width: Width = 256
@@ -29,7 +29,7 @@ class BagOfWordsEncoderConfig(Config):
 
 
 class BagOfWordsEncoder(Encoder):
-    """valuesₛ = tanh(W eₛ + b), final = tanh(W ē + b), ē the mean of the sentence's eₛ; a baseline of our own."""
+    """valuesₛ = tanh(W eₛ + b), final = tanh(W ē + b), ē the mean of the sentence's eₛ; not from a paper."""
 
     def __init__(self, config: BagOfWordsEncoderConfig, *, vocabulary_size: int) -> None:
         super().__init__()

@@ -32,11 +32,11 @@ class BahdanauConfig(Config):
     """Width of the word vectors."""
     attention: AdditiveAttentionConfig = AdditiveAttentionConfig()
     readout: Width = 256
-    """How many maxout units the deep output has."""
+    """Number of maxout units in the deep output."""
     bridge: BridgeName = "backward"
-    """The paper's first state is tanh(W ←h₁), from the backward direction; also copy, tanh, zero."""
+    """The initial state: backward, tanh(W ←h₁) from the backward direction (the paper); copy, tanh or zero."""
     copies: bool = False
-    """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
+    """Allow copying words from the source (See 2017); needs a joint vocabulary."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings and on the readout."""
 
@@ -73,8 +73,10 @@ class BahdanauDecoder(AttentionalDecoder[BahdanauState, BahdanauContext]):
         self, tokens: Tensor, state: BahdanauState, context: BahdanauContext, *, attention: bool = False
     ) -> tuple[Output, BahdanauState]:
         embedded = self.embedding(tokens)
-        led = self.lead(self.recurrence, embedded, cell=state.cell, looked=state.attention, context=context.attention)
-        readout = self.readout(led.before, embedded, led.found.context)
+        steps = self.attend_and_step(
+            self.recurrence, embedded, cell=state.cell, attention_state=state.attention, context=context.attention
+        )
+        readout = self.readout(steps.before, embedded, steps.attended.context)
         hidden = F.dropout(readout, self.dropout, self.training)
-        output = self.give(hidden, led.found, states=led.before, embedded=embedded, attention=attention)
-        return output, BahdanauState(led.cell, led.attention)
+        output = self.build_output(hidden, steps.attended, states=steps.before, embedded=embedded, attention=attention)
+        return output, BahdanauState(steps.cell, steps.attention)

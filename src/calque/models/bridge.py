@@ -1,4 +1,4 @@
-"""From an encoder's last states to a decoder's first. Letters: B sentences, L layers, D width."""
+"""From an encoder's final states to a decoder's initial state. Letters: B sentences, L layers, D width."""
 
 from typing import Literal, assert_never
 
@@ -11,12 +11,13 @@ BridgeName = Literal["copy", "tanh", "backward", "zero"]
 
 
 class Bridge(nn.Module):
-    """A decoder's first state.
+    """The initial state of a decoder.
 
-    copy: the states of the encoder's top layers as they are (Sutskever 2014; Luong 2015);
-    tanh: tanh(W h) of each layer, one W for all; where the encoder has fewer layers (one, if it has no recurrence),
-    its top state gives all of them, each with a W of its own; backward: the same of the backward direction alone,
-    tanh(W ←h₁) (Bahdanau 2015, A.2.2); zero. A part the encoder does not have (an LSTM's cell after a GRU) is zero.
+    copy: the final states of the encoder's top layers, unchanged (Sutskever 2014; Luong 2015);
+    tanh: tanh(W h) of each layer with a shared W; if the encoder has fewer layers (one, if it is not recurrent), all
+    layers are computed from its top state, each with its own W;
+    backward: the same from the backward direction only, tanh(W ←h₁) (Bahdanau 2015, A.2.2); zero.
+    Parts that the encoder does not have (the cell of an LSTM after a GRU) are zero.
     """
 
     def __init__(self, name: BridgeName, *, cell: CellName, memory: MemoryShape, layers: int, width: int) -> None:
@@ -25,15 +26,16 @@ class Bridge(nn.Module):
         self.layers, self.width, self.parts = layers, width, state_parts(cell)
         if name == "copy" and memory.layers < layers:
             raise ValueError(
-                f"bridge 'copy': the decoder has {layers} layers, the encoder gives states of {memory.layers} only; "
+                f"bridge 'copy': the decoder has {layers} layers, but the encoder has states for only {memory.layers}; "
                 "use bridge = 'tanh' or 'zero', or fewer decoder layers"
             )
         if name == "copy" and memory.width != width:
             raise ValueError(
-                f"bridge 'copy': the encoder's width {memory.width} is not the decoder's {width}; use bridge = 'tanh'"
+                f"bridge 'copy': the encoder's width {memory.width} differs from the decoder's {width}; "
+                "use bridge = 'tanh'"
             )
         if name == "backward" and memory.directions < 2:
-            raise ValueError("bridge 'backward': the encoder's top layer reads one way only; use bridge = 'tanh'")
+            raise ValueError("bridge 'backward': the encoder's top layer is unidirectional; use bridge = 'tanh'")
         self.spreads = memory.layers < layers
         inputs = memory.width // 2 if name == "backward" else memory.width
         shared = min(self.parts, memory.parts) if name in ("tanh", "backward") else 0
@@ -43,22 +45,22 @@ class Bridge(nn.Module):
         """(h,) or (h, c), each [B,L,D]."""
         zero = memory.values.new_zeros(memory.values.shape[0], self.layers, self.width)
         top = [part[:, -self.layers :] for part in memory.final]
-        given: list[Tensor]
+        states: list[Tensor]
         match self.name:
             case "zero":
-                given = []
+                states = []
             case "copy":
-                given = top
+                states = top
             case "tanh":
-                given = [self._through(dense, part) for dense, part in zip(self.dense, top, strict=False)]
+                states = [self._project(dense, part) for dense, part in zip(self.dense, top, strict=False)]
             case "backward":
                 halves = [part.chunk(2, dim=-1)[1] for part in top]
-                given = [self._through(dense, half) for dense, half in zip(self.dense, halves, strict=False)]
+                states = [self._project(dense, half) for dense, half in zip(self.dense, halves, strict=False)]
             case _:
                 assert_never(self.name)
-        return tuple(given[: self.parts]) + (zero,) * (self.parts - len(given[: self.parts]))
+        return tuple(states[: self.parts]) + (zero,) * (self.parts - len(states[: self.parts]))
 
-    def _through(self, dense: nn.Module, states: Tensor) -> Tensor:
+    def _project(self, dense: nn.Module, states: Tensor) -> Tensor:
         """[B,L,D] from states [B,L',D']."""
         if not self.spreads:
             return dense(states).tanh()  # type: ignore[no-any-return]

@@ -1,5 +1,5 @@
-"""The source as one vector that every step reads (Cho et al. 2014, "Learning Phrase Representations using RNN
-Encoder-Decoder for Statistical Machine Translation").
+"""A decoder that reads a summary vector of the source at every step (Cho et al. 2014, "Learning Phrase Representations
+using RNN Encoder-Decoder for Statistical Machine Translation").
 
 Letters: B sentences, K beams, N = B·K hypotheses, T target, E embedding, D width, M memory width.
 """
@@ -20,7 +20,7 @@ from calque.models.recurrent import WordEmbedding
 
 
 class ChoConfig(Config):
-    """One gated layer that reads the summary of the source at every step, with a maxout readout."""
+    """A GRU layer that reads the summary of the source at every step, with a maxout readout."""
 
     kind: Literal["cho"] = "cho"
     width: Width = 256
@@ -28,14 +28,14 @@ class ChoConfig(Config):
     embedding: Width = 256
     """Width of the word vectors."""
     readout: Width = 256
-    """How many maxout units the readout has."""
+    """Number of maxout units in the readout."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings and on the readout."""
 
 
 class ChoContext(NamedTuple):
     summary: Tensor  # [B,1,D], c
-    gates: Tensor  # [B,1,3D], C c of each gate
+    gates: Tensor  # [B,1,3D], C c for each gate
 
 
 class ChoState(NamedTuple):
@@ -43,7 +43,7 @@ class ChoState(NamedTuple):
 
 
 class ChoDecoder(Decoder[ChoState, ChoContext]):
-    """c = tanh(V h), h the encoder's last state; h'₀ = tanh(V' c); then for every word y before (A.1.2):
+    """c = tanh(V h), h the encoder's final state; h'₀ = tanh(V' c); then for each previous word y (A.1.2):
 
     z, r = σ(W y + U h' + C c) each; h̃ = tanh(W y + r ∘ (U h' + C c)); h' = z ∘ h' + (1 − z) ∘ h̃;
     readout maxout(O_h h' + O_y y + O_c c).
@@ -80,15 +80,18 @@ class ChoDecoder(Decoder[ChoState, ChoContext]):
             recurrent = fold(self.from_state(hidden)[:, None], sentences=sentences) + context.gates
             hidden = self._step(word, unfold(recurrent, rows=tokens.shape[0]).squeeze(1), hidden)
             states.append(hidden)
-        read = torch.stack(states, dim=1)
-        summary = context.summary.repeat_interleave(tokens.shape[0] // sentences, dim=0).expand_as(read)
-        readout = self.readout(read, embedded, summary)
+        hidden_states = torch.stack(states, dim=1)
+        summary = context.summary.repeat_interleave(tokens.shape[0] // sentences, dim=0).expand_as(hidden_states)
+        readout = self.readout(hidden_states, embedded, summary)
         return Output(F.dropout(readout, self.dropout, self.training)), ChoState(hidden)
 
     def _step(self, word: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-        """h' from the word's share [N,3D] of the gates and the state's and summary's [N,3D]."""
-        cut = [2 * hidden.shape[-1], hidden.shape[-1]]
-        (gates, inner), (shares, recurring) = torch.split(word, cut, dim=-1), torch.split(recurrent, cut, dim=-1)
-        reset, update = (gates + shares).sigmoid().chunk(2, dim=-1)
-        candidate = (inner + reset * recurring).tanh()
+        """The next h' from the word's contribution [N,3D] to the gates and that of state and summary [N,3D]."""
+        sizes = [2 * hidden.shape[-1], hidden.shape[-1]]
+        (gates, word_candidate), (recurrent_gates, recurrent_candidate) = (
+            torch.split(word, sizes, dim=-1),
+            torch.split(recurrent, sizes, dim=-1),
+        )
+        reset, update = (gates + recurrent_gates).sigmoid().chunk(2, dim=-1)
+        candidate = (word_candidate + reset * recurrent_candidate).tanh()
         return update * hidden + (1 - update) * candidate

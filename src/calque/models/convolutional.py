@@ -1,9 +1,10 @@
 """ConvS2S (Gehring et al. 2017, "Convolutional Sequence to Sequence Learning").
 
-Departures: all layers of a side share one width and kernel; the output layer has no weight normalisation (§4.2 has it
-everywhere but in lookup tables); positions beyond the table share its last vector. The authors' code, where it is not
-the paper: we map c back to the layers' width as it does and attend before the residual sum as it does, but do not scale
-W h + b + g nor z + e by √0.5, and divide the encoder's gradient by the number of attentions, not by twice that.
+Differences from the paper: all layers of the encoder or decoder share one width and kernel; the output layer has no
+weight normalisation (§4.2 uses it everywhere except in lookup tables); positions beyond the table share the last one.
+Where the authors' code differs from the paper: like the code, we map c back to the layers' width and attend before the
+residual sum; unlike the code, we do not scale W h + b + g or z + e by √0.5, and we divide the encoder's gradient by the
+number of attention layers, not by twice that number.
 
 Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, k kernel.
 """
@@ -23,34 +24,34 @@ from calque.layers.embedding import embed
 from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
 from calque.tensors import Padded
 
-ROOT_HALF = 0.5**0.5  # √0.5, which keeps the variance of a sum of two (§3.4)
+ROOT_HALF = 0.5**0.5  # √0.5, which preserves the variance of a sum of two (§3.4)
 
 
 class ConvolutionalConfig(Config):
-    """What both sides have."""
+    """The settings common to encoder and decoder."""
 
     kind: Literal["convolutional"] = "convolutional"
     layers: Layers = 4
-    """How many blocks."""
+    """Number of blocks."""
     width: Width = 256
     """Width of the blocks."""
     embedding: Width = 256
-    """Width of word and position vectors, and of what leaves the last block."""
+    """Width of word and position vectors, and of the output of the last block."""
     kernel: Kernel = 3
-    """How many neighbouring positions a convolution sees."""
+    """Kernel size: the number of adjacent positions that a convolution sees."""
     maximum_positions: Places = 1024
-    """How many positions have a vector of their own; those beyond share the last one."""
+    """Number of positions with their own vector; later positions share the last one."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings, on the input of each convolution and, in a decoder, before the output layer."""
+    """On the embeddings, on the input of each convolution and, in the decoder, before the output layer."""
 
 
 class ConvolutionalEncoderConfig(ConvolutionalConfig):
-    """Gated convolutions over the source, centred: the kernel is odd."""
+    """Centred gated convolutions over the source; the kernel size must be odd."""
 
     @model_validator(mode="after")
     def _odd(self) -> Self:
         if self.kernel % 2 == 0:
-            raise ValueError(f"kernel {self.kernel} must be odd: an encoder looks equally far to both sides")
+            raise ValueError(f"kernel {self.kernel} must be odd: an encoder sees equally many positions on both sides")
         return self
 
 
@@ -78,15 +79,15 @@ class ConvolutionalEncoder(Encoder):
         inputs = self.embedding(source.values, torch.arange(mask.shape[1], device=mask.device)[None])
         stream = self.enter(inputs)
         for convolution in self.convolutions:
-            read = zero_behind(F.dropout(stream, self.dropout, self.training), mask)
+            read = zero_padding(F.dropout(stream, self.dropout, self.training), mask)
             stream = ROOT_HALF * (convolution(F.pad(read, (0, 0, self.reach, self.reach))) + stream)
         values = self.leave(stream)
-        mean = zero_behind(values, mask).sum(dim=1) / mask.sum(dim=1, keepdim=True)
+        mean = zero_padding(values, mask).sum(dim=1) / mask.sum(dim=1, keepdim=True)
         return Memory(values, mask, inputs, source.values, (mean[:, None],))
 
 
 class ConvolutionalDecoderConfig(ConvolutionalConfig):
-    """Gated convolutions over what was written, each followed by attention."""
+    """Gated convolutions over the target prefix, each followed by attention."""
 
 
 class ConvolutionalContext(NamedTuple):
@@ -96,9 +97,9 @@ class ConvolutionalContext(NamedTuple):
 
 
 class ConvolutionalState(NamedTuple):
-    """What the next convolutions will still see; zeros stand before the first token."""
+    """The last inputs of each convolution, zero before the first token."""
 
-    tails: tuple[Tensor, ...]  # a layer, [N,k−1,D]
+    tails: tuple[Tensor, ...]  # [N,k−1,D] per layer
     position: Tensor  # [N]
 
 
@@ -113,8 +114,8 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
             raise ValueError(
                 "a convolutional decoder adds the memory to the source embeddings and compares it with its own: "
                 f"the memory's width {memory.width}, the encoder's embedding {memory.inputs} and the decoder's "
-                f"embedding {config.embedding} must be one number; set encoder.width (a convolutional encoder's memory "
-                "is as wide as its embedding), encoder.embedding and decoder.embedding to it"
+                f"embedding {config.embedding} must be equal; set encoder.width (a convolutional encoder's memory is "
+                "as wide as its embedding), encoder.embedding and decoder.embedding to the same value"
             )
         retained = 1 - config.dropout
         self.embedding = PositionedEmbedding(config, vocabulary_size=vocabulary_size)
@@ -125,7 +126,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         self.width = config.embedding
 
     def prepare(self, memory: Memory) -> ConvolutionalContext:
-        """§3.4: c is scaled by m·√(1/m) = √m; z's gradient is divided by the number of attentions, e's is not."""
+        """§3.4: c is scaled by m·√(1/m) = √m; the gradient of z, but not of e, is divided by the number of layers."""
         keys = scale_gradient(memory.values, scale=1 / len(self.layers))
         size = memory.mask.sum(dim=1).to(keys.dtype)[:, None, None]
         return ConvolutionalContext(keys, size.sqrt() * (keys + memory.inputs), memory.mask)
@@ -148,10 +149,10 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         for layer, tail in zip(self._layers(), state.tails, strict=True):
             window = torch.cat([tail, F.dropout(stream, self.dropout, self.training)], dim=1)
             gated = layer.convolution(window)
-            found, looked = layer.attend(gated, embedded, context)
-            stream = ROOT_HALF * (ROOT_HALF * (gated + found) + stream)
+            attended, layer_weights = layer.attend(gated, embedded, context)
+            stream = ROOT_HALF * (ROOT_HALF * (gated + attended) + stream)
             tails.append(window[:, size:])
-            weights.append(looked)
+            weights.append(layer_weights)
         hidden = F.dropout(self.leave(stream), self.dropout, self.training)
         mean = torch.stack(weights).mean(dim=0) if attention else None
         return Output(hidden, mean), ConvolutionalState(tuple(tails), state.position + size)
@@ -161,7 +162,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
 
 
 class DecoderLayer(nn.Module):
-    """A gated convolution and the attention that belongs to it."""
+    """A gated convolution and its attention."""
 
     def __init__(self, config: ConvolutionalDecoderConfig) -> None:
         super().__init__()
@@ -178,7 +179,7 @@ class DecoderLayer(nn.Module):
 
 
 class PositionedEmbedding(nn.Module):
-    """e = w + p: a token's vector plus the learned vector of its place, dropped out (§3.1)."""
+    """e = w + p: a token's vector plus its learned position vector, with dropout (§3.1)."""
 
     def __init__(self, config: ConvolutionalConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -189,11 +190,11 @@ class PositionedEmbedding(nn.Module):
         nn.init.normal_(self.positions, std=0.1)
 
     def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
-        """[N,T,E] from [N,T] tokens at [N,T] places; those past the table take its last vector."""
-        there = F.embedding(places.clamp(max=self.positions.shape[0] - 1), self.positions)
-        return F.dropout(embed(tokens, self.weight) + there, self.dropout, self.training)
+        """[N,T,E] from [N,T] tokens at [N,T] positions; positions beyond the table share its last vector."""
+        position_vectors = F.embedding(places.clamp(max=self.positions.shape[0] - 1), self.positions)
+        return F.dropout(embed(tokens, self.weight) + position_vectors, self.dropout, self.training)
 
 
-def zero_behind(values: Tensor, mask: Tensor) -> Tensor:
-    """[B,S,D] with zeros where [B,S] is false: a row's end looks like the paper's padding."""
+def zero_padding(values: Tensor, mask: Tensor) -> Tensor:
+    """[B,S,D] with zeros where the mask [B,S] is false, like the paper's padding."""
     return values.masked_fill(~mask[..., None], 0)

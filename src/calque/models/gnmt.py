@@ -1,4 +1,5 @@
-"""A deep decoder whose bottom layer attends for all (Wu et al. 2016, "Google's Neural Machine Translation System").
+"""A deep decoder whose bottom layer attends for all layers (Wu et al. 2016, "Google's Neural Machine Translation
+System").
 
 Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, M memory width, L layers.
 """
@@ -23,13 +24,13 @@ from calque.models.recurrent import WordEmbedding
 
 
 class GnmtConfig(Config):
-    """Recurrent layers that all read what the bottom one's last state found in the source."""
+    """Recurrent layers that all read the attention of the bottom layer's previous state."""
 
     kind: Literal["gnmt"] = "gnmt"
     cell: CellName = "lstm"
     """rnn, rnn-relu, lstm, gru or gru-original."""
     layers: Layers = 4
-    """How many recurrent layers stand on each other."""
+    """Number of recurrent layers."""
     width: Width = 256
     """Width of the recurrent layers."""
     embedding: Width = 256
@@ -38,11 +39,11 @@ class GnmtConfig(Config):
     """Between layers, from the second on."""
     attention: AdditiveAttentionConfig = AdditiveAttentionConfig()
     bridge: BridgeName = "copy"
-    """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
+    """How the initial state is computed from the encoder's final states: copy, tanh, backward (Bahdanau's) or zero."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
     """On the embeddings, between layers and on the output."""
     copies: bool = False
-    """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
+    """Allow copying words from the source (See 2017); needs a joint vocabulary."""
 
 
 class GnmtContext(NamedTuple):
@@ -85,13 +86,15 @@ class GnmtDecoder(AttentionalDecoder[GnmtState, GnmtContext]):
     ) -> tuple[Output, GnmtState]:
         embedded = self.embedding(tokens)
         before = apart(state.cells)
-        led = self.lead(self.bottom, embedded, cell=before[0], looked=state.attention, context=context.attention)
-        hidden, cells = led.outputs, [led.cell]
+        steps = self.attend_and_step(
+            self.bottom, embedded, cell=before[0], attention_state=state.attention, context=context.attention
+        )
+        hidden, cells = steps.outputs, [steps.cell]
         for number, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True), start=1):
-            entering = torch.cat([F.dropout(hidden, self.dropout, self.training), led.found.context], dim=-1)
-            outputs, cell = layer(entering, before[number])
+            inputs = torch.cat([F.dropout(hidden, self.dropout, self.training), steps.attended.context], dim=-1)
+            outputs, cell = layer(inputs, before[number])
             hidden = connection(hidden, outputs)
             cells.append(cell)
         dropped = F.dropout(hidden, self.dropout, self.training)
-        output = self.give(dropped, led.found, states=hidden, embedded=embedded, attention=attention)
-        return output, GnmtState(together(cells), led.attention)
+        output = self.build_output(dropped, steps.attended, states=hidden, embedded=embedded, attention=attention)
+        return output, GnmtState(together(cells), steps.attention)

@@ -25,11 +25,11 @@ class LuongConfig(StackConfig):
     """Width of the word vectors."""
     attention: AttentionConfig = AttentionConfig()
     input_feeding: bool = True
-    """Give each step the attentional vector of the one before (§3.3)."""
+    """Feed the attentional vector of the previous step to each step (§3.3)."""
     bridge: BridgeName = "copy"
-    """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
+    """How the initial state is computed from the encoder's final states: copy, tanh, backward (Bahdanau's) or zero."""
     copies: bool = False
-    """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
+    """Allow copying words from the source (See 2017); needs a joint vocabulary."""
 
 
 class LuongContext(NamedTuple):
@@ -43,12 +43,12 @@ class LuongState(NamedTuple):
     feed: Tensor | None  # [N,D], the last attentional vector, with input feeding
 
 
-class Read(NamedTuple):
-    """What T steps gave."""
+class LuongSteps(NamedTuple):
+    """The result of T steps."""
 
     attentional: Tensor  # [N,T,D]
     hidden: Tensor  # [N,T,D], of the top layer
-    found: Attended
+    attended: Attended
     state: LuongState
 
 
@@ -77,33 +77,35 @@ class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
         self, tokens: Tensor, state: LuongState, context: LuongContext, *, attention: bool = False
     ) -> tuple[Output, LuongState]:
         embedded = self.embedding(tokens)
-        read = (self._at_once if state.feed is None else self._feeding)(embedded, state, context)
-        hidden = self.stack.leave(read.attentional, state.recurrent)
-        output = self.give(hidden, read.found, states=read.hidden, embedded=embedded, attention=attention)
-        return output, read.state
+        steps = (self._in_parallel if state.feed is None else self._with_feeding)(embedded, state, context)
+        hidden = self.stack.leave(steps.attentional, state.recurrent)
+        output = self.build_output(hidden, steps.attended, states=steps.hidden, embedded=embedded, attention=attention)
+        return output, steps.state
 
-    def _at_once(self, embedded: Tensor, state: LuongState, context: LuongContext) -> Read:
+    def _in_parallel(self, embedded: Tensor, state: LuongState, context: LuongContext) -> LuongSteps:
         hidden, recurrent = self.stack(embedded, state.recurrent)
-        found, looked = self.attention(hidden, state.attention, context.attention)
-        return Read(self._attentional(found, hidden), hidden, found, LuongState(recurrent, looked, None))
+        attended, attention_state = self.attention(hidden, state.attention, context.attention)
+        return LuongSteps(
+            self._attentional(attended, hidden), hidden, attended, LuongState(recurrent, attention_state, None)
+        )
 
-    def _feeding(self, embedded: Tensor, state: LuongState, context: LuongContext) -> Read:
-        """One step after the other; the embeddings' share of the gates is taken for all of them at once."""
-        recurrent, looked, feed = state
+    def _with_feeding(self, embedded: Tensor, state: LuongState, context: LuongContext) -> LuongSteps:
+        """Step by step; the embeddings' contribution to the gates is computed for all steps at once."""
+        recurrent, attention_state, feed = state
         assert feed is not None
         steps: list[tuple[Tensor, Tensor, Attended]] = []
-        levels, fed = apart(recurrent.parts), self.stack.entering(recurrent, start=embedded.shape[-1])
+        levels, project_feed = apart(recurrent.parts), self.stack.entering(recurrent, start=embedded.shape[-1])
         entered, weights = self.stack.enter(embedded, recurrent).unbind(1), self.stack.weights(recurrent)
-        for share, word in zip(entered, embedded.unbind(1), strict=True):
-            gates = share + fed(feed)
+        for projected, word in zip(entered, embedded.unbind(1), strict=True):
+            gates = projected + project_feed(feed)
             inputs = torch.cat([word, feed], dim=-1) if self.stack.config.connection == "dense" else word
             hidden, levels = self.stack.step(gates, levels, inputs=inputs, masks=recurrent.masks, weights=weights)
-            found, looked = self.attention(hidden[:, None], looked, context.attention)
-            feed = self._attentional(found, hidden[:, None]).squeeze(1)
-            steps.append((feed, hidden, found))
-        feeds, hiddens, founds = zip(*steps, strict=True)
-        after = LuongState(recurrent._replace(parts=together(levels)), looked, feed)
-        return Read(torch.stack(feeds, dim=1), torch.stack(hiddens, dim=1), join(list(founds)), after)
+            attended, attention_state = self.attention(hidden[:, None], attention_state, context.attention)
+            feed = self._attentional(attended, hidden[:, None]).squeeze(1)
+            steps.append((feed, hidden, attended))
+        feeds, all_hidden, all_attended = zip(*steps, strict=True)
+        after = LuongState(recurrent._replace(parts=together(levels)), attention_state, feed)
+        return LuongSteps(torch.stack(feeds, dim=1), torch.stack(all_hidden, dim=1), join(list(all_attended)), after)
 
-    def _attentional(self, found: Attended, hidden: Tensor) -> Tensor:
-        return torch.tanh(self.combine(torch.cat([found.context, hidden], dim=-1)))
+    def _attentional(self, attended: Attended, hidden: Tensor) -> Tensor:
+        return torch.tanh(self.combine(torch.cat([attended.context, hidden], dim=-1)))

@@ -26,34 +26,34 @@ from calque.tensors import Padded
 
 
 class TransformerConfig(Config):
-    """One side of a Transformer: what both sides can be told."""
+    """The settings common to encoder and decoder."""
 
     kind: Literal["transformer"] = "transformer"
     layers: Layers = 6
-    """How many blocks."""
+    """Number of blocks."""
     width: Width = 512
     """Width of embeddings and layers; even, and a multiple of heads."""
     heads: Heads = 8
-    """How many attentions look side by side, each with width / heads."""
+    """Number of attention heads, each of width / heads."""
     key_value_heads: Heads | None = None
-    """How many keys and values the heads share between them (Ainslie 2023); it divides heads. Left out: no sharing."""
+    """Number of key-value heads that the heads share (Ainslie 2023); it must divide heads. Left out: no sharing."""
     feed_forward: Width = 2048
     """Width inside the feed-forward layers."""
     activation: ActivationName = "relu"
-    """Inside the feed-forward layers: relu (the paper), gelu or swiglu (Shazeer 2020; half as many weights again)."""
+    """In the feed-forward layers: relu (the paper), gelu or swiglu (Shazeer 2020; 50 % more weights)."""
     positions: PositionsName = "sinusoidal"
-    """sinusoidal (the paper) and learned are added to the embeddings; rotary (Su 2021) turns the queries and keys of
+    """sinusoidal (the paper) and learned are added to the embeddings; rotary (Su 2021) rotates the queries and keys of
     self-attention; relative (Shaw 2018) adds a vector for their distance."""
     maximum_positions: Places = 1024
-    """How many learned positions there are; tokens beyond them share the last one."""
+    """Number of learned positions; later positions share the last one."""
     relative_reach: Places = 16
-    """The longest distance with a vector of its own where positions are relative."""
+    """The maximum distance with its own vector if positions are relative."""
     norm: NormPlace = "pre"
-    """Norm before each sub-layer (pre: trains easily) or after the residual sum (post: the paper)."""
+    """Normalise before each sub-layer (pre: easier to train) or after the residual sum (post: the paper)."""
     normalisation: NormName = "layer"
     """layer (the paper), or rms (Zhang and Sennrich 2019), which is not centred."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """On what each sub-layer adds, and on the embeddings unless they have their own."""
+    """On the output of each sub-layer, and on the embeddings unless embedding_dropout is set."""
     embedding_dropout: float | None = Field(default=None, ge=0, lt=1)
     """On the embeddings. Left out: as dropout."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
@@ -62,13 +62,13 @@ class TransformerConfig(Config):
     """Inside the feed-forward layers."""
 
     @model_validator(mode="after")
-    def _fitting(self, info: ValidationInfo) -> Self:
+    def _consistent(self, info: ValidationInfo) -> Self:
         if self.width % self.heads or self.width % 2:
             raise ValueError(f"width {self.width} must be even and a multiple of heads {self.heads}")
         if self.heads % (self.key_value_heads or 1):
             raise ValueError(f"heads {self.heads} must be a multiple of key_value_heads {self.key_value_heads}")
         if self.positions == "rotary" and self.head_width % 2:
-            raise ValueError(f"positions 'rotary' turn pairs: width / heads is {self.head_width} and must be even")
+            raise ValueError(f"positions 'rotary' rotate pairs: width / heads is {self.head_width} and must be even")
         refuse_idle(
             self,
             {
@@ -99,7 +99,7 @@ class TransformerConfig(Config):
 
 
 class TransformerEncoderConfig(TransformerConfig):
-    """The side that reads the source."""
+    """A Transformer encoder."""
 
 
 class TransformerEncoder(Encoder):
@@ -116,9 +116,9 @@ class TransformerEncoder(Encoder):
 
     def forward(self, source: Padded) -> Memory:
         size = source.values.shape[1]
-        places = torch.arange(size, device=source.values.device)[None]
-        inputs = self.embedding(source.values, places, size=size)
-        turn = None if self.rotary is None else self.rotary(places, size=size, like=inputs)
+        positions = torch.arange(size, device=source.values.device)[None]
+        inputs = self.embedding(source.values, positions, size=size)
+        turn = None if self.rotary is None else self.rotary(positions, size=size, like=inputs)
         mask = source.mask
         stream = inputs
         for block in self.blocks:
@@ -129,34 +129,35 @@ class TransformerEncoder(Encoder):
 
 
 class TransformerContext(NamedTuple):
-    memory: tuple[KeysValues, ...]  # a layer, [B,G,S,d]
+    memory: tuple[KeysValues, ...]  # [B,G,S,d] per layer
     mask: Tensor  # [B,S]
 
 
 class TransformerState(NamedTuple):
-    """What was read: all of it, or where the mixer is no attention, what it carries.
+    """The cached keys and values of the prefix, or the carried state of another mixer.
 
-    Row n's tokens are the last `position[n]` of P kept ones, so that prefixes of different length share a batch.
+    Row n's tokens are the last `position[n]` of P cached ones, so that prefixes of different length share a batch.
     """
 
-    past: tuple[KeysValues, ...]  # a layer, [N,G,P,d]; empty where the mixer is no attention
+    past: tuple[KeysValues, ...]  # [N,G,P,d] per layer; empty if the mixer is not attention
     position: Tensor  # [N]
     carried: Tensor | None = None  # [N,L,D]: the cells of SSRU, the sums of average attention
 
 
 class TransformerDecoderConfig(TransformerConfig):
-    """The side that reads the target."""
+    """A Transformer decoder."""
 
     mixer: MixerName = "attention"
-    """What mixes a token with those before it: attention (the paper), ssru (Kim 2019) or average (Zhang 2018).
-    The last two carry one vector a layer however long the text is, and decode faster."""
+    """How a token is combined with those before it: attention (the paper), ssru (Kim 2019) or average (Zhang 2018).
+    The last two carry one vector per layer whatever the length of the text, and decode faster."""
     copies: bool = False
-    """Mix the vocabulary with the words of the source (See 2017); needs one vocabulary for both sides."""
+    """Allow copying words from the source (See 2017); needs a joint vocabulary."""
     attention_layer: Layers | None = None
-    """The block, from 1, whose attention (the mean of its heads) is shown, guided and copied by. Left out: the last."""
+    """The block, from 1, whose attention (averaged over heads) is output, guided and used for copying. Left out: the
+    last."""
 
     @model_validator(mode="after")
-    def _layer_is_there(self) -> Self:
+    def _layer_exists(self) -> Self:
         if self.attention_layer is not None and self.attention_layer > self.layers:
             raise ValueError(f"attention_layer {self.attention_layer} must be one of the {self.layers} layers")
         return self
@@ -192,8 +193,8 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         initialise(self)
 
     def prepare(self, memory: Memory) -> TransformerContext:
-        kept = tuple(block.cross_attention.remember(memory.values) for block in self._blocks())
-        return TransformerContext(kept, memory.mask)
+        memories = tuple(block.cross_attention.remember(memory.values) for block in self._blocks())
+        return TransformerContext(memories, memory.mask)
 
     def start(self, context: TransformerContext) -> TransformerState:
         rows, like = context.mask.shape[0], context.memory[0].keys
@@ -205,31 +206,33 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     ) -> tuple[Output, TransformerState]:
         rows, size = tokens.shape
         past = state.past[0].keys.shape[2] if state.past else 0
-        room = past + size if state.past else None
-        places = state.position[:, None] + torch.arange(size, device=tokens.device)
-        inputs = self.embedding(tokens, places, size=room)
+        total = past + size if state.past else None
+        positions = state.position[:, None] + torch.arange(size, device=tokens.device)
+        inputs = self.embedding(tokens, positions, size=total)
         mask = self_mask(state.position, past=past, size=size) if past else None
-        chunk = Chunk(places, mask, None if self.rotary is None else self.rotary(places, size=room, like=inputs))
+        chunk = Chunk(positions, mask, None if self.rotary is None else self.rotary(positions, size=total, like=inputs))
         before = state.past if state.carried is None else state.carried.unbind(1)
-        sight = context.mask[:, None, None]
-        is_told = attention or self.copy_gate is not None
+        source_mask = context.mask[:, None, None]
+        needs_attention = attention or self.copy_gate is not None
         stream, after, shown = inputs, [], None
         for number, block in enumerate(self._blocks()):
-            stream, kept = block.read(stream, before[number], chunk)
-            after.append(kept)
+            stream, layer_state = block.read(stream, before[number], chunk)
+            after.append(layer_state)
             stream = fold(stream, sentences=context.mask.shape[0])
-            looked = block.look(stream, context.memory[number], sight, attention=is_told and number == self.shown)
-            stream = unfold(block.feed(looked.stream), rows=rows)
-            shown = looked if number == self.shown else shown
+            cross = block.cross_attend(
+                stream, context.memory[number], source_mask, attention=needs_attention and number == self.shown
+            )
+            stream = unfold(block.feed(cross.stream), rows=rows)
+            shown = cross if number == self.shown else shown
         assert shown is not None
         weights = None if shown.weights is None else unfold(shown.weights, rows=rows)
         hidden = self.norm(stream)
-        gate = None if self.copy_gate is None else self.copy_gate(unfold(shown.found, rows=rows), hidden, inputs)
+        gate = None if self.copy_gate is None else self.copy_gate(unfold(shown.attended, rows=rows), hidden, inputs)
         output = Output(hidden, weights if attention else None, gate, None if gate is None else weights)
         return output, self._state(after, state.position + size)
 
     def _state(self, layers: list[Any], position: Tensor) -> TransformerState:
-        """The state of what each layer keeps or carries."""
+        """The decoder state from the states of all layers."""
         if self.keeps_all:
             return TransformerState(tuple(layers), position)
         return TransformerState((), position, torch.stack(layers, dim=1))
@@ -239,7 +242,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
 
 
 class Embedding(nn.Module):
-    """√D times the token's vector plus, unless self-attention knows it, its position's, dropped out (§3.4, §5.4)."""
+    """√D times the token's vector plus any added position vector, with dropout (§3.4, §5.4)."""
 
     def __init__(self, config: TransformerConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -249,7 +252,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=config.width**-0.5)
 
     def forward(self, tokens: Tensor, places: Tensor, *, size: int | None) -> Tensor:
-        """[N,T,D] from [N,T] tokens at [N,T] places, all of them below `size` where that is known."""
+        """[N,T,D] from [N,T] tokens at [N,T] positions, all below `size` if that is given."""
         vectors = embed(tokens, self.weight) * self.weight.shape[1] ** 0.5
         if self.positions is not None:
             vectors = vectors + self.positions(places, size=size, like=vectors)
@@ -257,7 +260,7 @@ class Embedding(nn.Module):
 
 
 def added_positions(config: TransformerConfig) -> Sinusoids | LearnedPositions | None:
-    """The positions that are added to embeddings, if any are."""
+    """The position encoding that is added to embeddings, if any."""
     match config.positions:
         case "sinusoidal":
             return Sinusoids(config.width)
@@ -270,20 +273,20 @@ def added_positions(config: TransformerConfig) -> Sinusoids | LearnedPositions |
 
 
 def last_norm(config: TransformerConfig) -> nn.Module:
-    """A pre-norm stack normalises once more at its top."""
+    """The final normalisation of a pre-norm stack."""
     return build_norm(config.normalisation, width=config.width) if config.norm == "pre" else nn.Identity()
 
 
 def self_mask(position: Tensor, *, past: int, size: int) -> Tensor:
-    """[N,1,T,P+T], true where token t of the chunk may look: its row's own past, the chunk up to itself."""
-    slots = torch.arange(past + size, device=position.device)
-    after = slots >= past - position[:, None]  # [N,P+T]
-    before = slots <= past + torch.arange(size, device=position.device)[:, None]  # [T,P+T]
-    return (after[:, None] & before)[:, None]
+    """[N,1,T,P+T], true where token t of the chunk may attend: its row's past, and the chunk up to itself."""
+    positions = torch.arange(past + size, device=position.device)
+    is_own_past = positions >= past - position[:, None]  # [N,P+T]
+    is_causal = positions <= past + torch.arange(size, device=position.device)[:, None]  # [T,P+T]
+    return (is_own_past[:, None] & is_causal)[:, None]
 
 
 def initialise(module: nn.Module) -> None:
-    """Xavier-uniform matrices (keys and values as one) and zero biases."""
+    """Xavier-uniform matrices (keys and values as one matrix) and zero biases."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.xavier_uniform_(part.weight)

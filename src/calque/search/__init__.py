@@ -1,4 +1,4 @@
-"""From step probabilities to hypotheses: greedy, beam, scoring, ensembles.
+"""From step probabilities to hypotheses: greedy search, beam search, sampling, scoring, ensembles.
 
-Knows a Step, never a model.
+Depends on a `Step`, never on a model.
 """

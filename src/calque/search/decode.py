@@ -1,4 +1,4 @@
-"""From settings to answers: puts the parts of search together for a batch.
+"""Decoding of a batch according to the search settings.
 
 Letters: B sentences, V vocabulary.
 """
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from calque.errors import ConfigError, TextError
-from calque.search.beam import Expansion, Goal, Widest, beam_search
+from calque.search.beam import BestK, Expansion, Goal, beam_search
 from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained, start_constrained
 from calque.search.diverse import Diverse
 from calque.search.forbidden_words import Forbidden
@@ -25,12 +25,12 @@ from calque.search.step import NO_ANSWER, Hypothesis, Limits, Marks, Step
 
 
 class Rules(NamedTuple):
-    """What the translations of a batch must and must not say."""
+    """The constraints on the translations of a batch."""
 
-    prefixes: Sequence[Sequence[int]] = ()  # one a sentence, or none at all
-    required: Sequence[Sequence[Sequence[int]]] = ()  # phrases of each sentence, or none at all
-    follows: Tensor | None = None  # [B,V], tokens that may come after a required phrase of a sentence, see `Required`
-    opens: Tensor | None = None  # [B,V], tokens after which one may begin, whatever its first token is
+    prefixes: Sequence[Sequence[int]] = ()  # one per sentence, or empty for no prefixes at all
+    required: Sequence[Sequence[Sequence[int]]] = ()  # phrases per sentence, or empty for no phrases at all
+    follows: Tensor | None = None  # [B,V], tokens that may follow a required phrase, see `Required`
+    opens: Tensor | None = None  # [B,V], tokens after which a phrase may start whatever its first token is
     forbidden: Forbidden | None = None
 
 
@@ -46,11 +46,11 @@ def decode(
     nbest: int,
     streams: Tensor,
 ) -> list[list[Hypothesis]]:
-    """The answers to each sentence, at least one: the `nbest` best, or, where they are drawn, all that were.
+    """At least one hypothesis per sentence: the `nbest` best or, when sampling, all samples.
 
-    `source_lengths` [B] counts end marks; `streams` [B] tells sentences apart where they are drawn. Length limits and
-    constraints hold for every method. A hypothesis after which no token may come is none: where there is no other, the
-    answer is NO_ANSWER, missing_phrase where there are phrases.
+    `source_lengths` [B] include end marks; `streams` [B] identifies each sentence's random stream for sampling. Length
+    limits and constraints apply to every method. A hypothesis that reaches a point where no token is allowed is
+    discarded; if none is left, the result is NO_ANSWER, with missing_phrase set if phrases were required.
     """
     limits = limits_of(source_lengths, search=search)
     constraints = _constraints(search, rules, limits=limits)
@@ -60,17 +60,17 @@ def decode(
         )
         step = constrained(step, constraints)
     if any(rules.required):
-        refuse_lost(search)
+        check_phrases_supported(search)
     if search.method != "beam":
         sampling = Sampling(search.temperature, search.top_k, search.top_p, search.min_p)
         draws = nbest if search.method == "sample" else search.samples
-        found = sample_search(
+        hypotheses = sample_search(
             step, state, context, sampling=sampling, draws=draws, streams=streams, limits=limits, marks=marks
         )
     elif search.is_greedy and not any(rules.required):
-        found = greedy_search(step, state, context, limits=limits, marks=marks)
+        hypotheses = greedy_search(step, state, context, limits=limits, marks=marks)
     else:
-        found = beam_search(
+        hypotheses = beam_search(
             step,
             state,
             context,
@@ -80,45 +80,45 @@ def decode(
             marks=marks,
             source_lengths=source_lengths,
         )
-    wanted = rules.required or [()] * len(found)
+    required = rules.required or [()] * len(hypotheses)
     return [
-        answers or [NO_ANSWER._replace(missing_phrase=bool(phrases))]
-        for answers, phrases in zip(found, wanted, strict=True)
+        n_best or [NO_ANSWER._replace(missing_phrase=bool(phrases))]
+        for n_best, phrases in zip(hypotheses, required, strict=True)
     ]
 
 
-def refuse_lost(search: SearchConfig) -> None:
-    """Raises an error where search could not see to phrases that must appear."""
+def check_phrases_supported(search: SearchConfig) -> None:
+    """Raises an error if the search method cannot enforce required phrases."""
     if search.method != "beam" or search.groups > 1:
-        way = f"method = {search.method!r}" if search.method != "beam" else f"groups = {search.groups}"
-        raise ConfigError(f"phrases that must appear and search.{way} do not go together; use beam search, groups = 1")
+        setting = f"method = {search.method!r}" if search.method != "beam" else f"groups = {search.groups}"
+        raise ConfigError(f"required phrases cannot be combined with search.{setting}; use beam search with groups = 1")
 
 
 def scoring_of(search: SearchConfig) -> Scoring:
-    """How finished hypotheses are ranked."""
+    """The score that ranks finished hypotheses."""
     return Scoring(
         search.length_penalty, search.coverage, search.end_normalisation, search.reward, search.normalisation
     )
 
 
 def limits_of(source_lengths: Tensor, *, search: SearchConfig) -> Limits:
-    """Lengths count end marks: a source of n pieces has length n + 1, and so has a translation of n."""
+    """Length limits including end marks: a source or translation of n pieces has length n + 1."""
     rows = [piece_limits(length - 1, search=search) for length in source_lengths.tolist()]
     minimum, maximum = torch.tensor(rows, device=source_lengths.device).view(-1, 2).unbind(1)
     return Limits(maximum + 1, minimum + 1)
 
 
 def piece_limits(pieces: int, *, search: SearchConfig) -> tuple[int, int]:
-    """How many pieces the translation of a source with so many has at least and at most.
+    """The minimum and maximum number of pieces in the translation of a source of `pieces` pieces.
 
-    Ratios are taken as they are written, in decimals: 0.1 × 30 is 3, which no float says exactly. What must be said
-    goes before maximum_ratio, and against a maximum that was asked for it is refused.
+    Ratios are computed in decimal, as written: 0.1 × 30 is 3, which binary floats do not give exactly. The minimum
+    takes precedence over maximum_ratio; a minimum above an explicit maximum is an error.
     """
     minimum = max(math.ceil(Fraction(str(search.minimum_ratio)) * pieces), search.minimum)
     if search.maximum is not None and minimum > search.maximum:
         raise TextError(
-            f"a translation of {pieces} pieces must have at least {minimum} (search.minimum_ratio = "
-            f"{search.minimum_ratio}) and at most {search.maximum} (search.maximum); change one of them"
+            f"the translation of {pieces} pieces must have at least {minimum} pieces (search.minimum_ratio = "
+            f"{search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one of them"
         )
     maximum = min(math.floor(Fraction(str(search.maximum_ratio)) * pieces) + search.maximum_extra, search.most)
     return minimum, max(minimum, maximum)
@@ -131,7 +131,7 @@ def _constraints(search: SearchConfig, rules: Rules, *, limits: Limits) -> list[
     if search.no_repeat:
         constraints.append(NoRepeat(search.no_repeat))
     if rules.forbidden is not None:
-        constraints.append(rules.forbidden.within(limits.maximum - 1))  # the last piece, where it is cut
+        constraints.append(rules.forbidden.with_maximum(limits.maximum - 1))  # pieces, without the end mark
     return constraints
 
 
@@ -142,7 +142,7 @@ def _expansion(search: SearchConfig, rules: Rules) -> Expansion:
         return Required(search.beam, rules.required, follows=rules.follows, opens=rules.opens)
     if search.groups > 1:
         return Diverse(search.beam, groups=search.groups, strength=search.diversity)
-    return Widest(search.beam)
+    return BestK(search.beam)
 
 
 def _stop_after(search: SearchConfig) -> int | None:

@@ -4,14 +4,14 @@ from typing import Any
 
 from torch import Tensor
 
-from calque.search.autoregressive import follow
+from calque.search.autoregressive import autoregressive_search
 from calque.search.step import Hypothesis, Limits, Marks, Step
 
 
 def greedy_search(step: Step, state: Any, context: Any, *, limits: Limits, marks: Marks) -> list[list[Hypothesis]]:
-    """One hypothesis a sentence, or none where no token may follow what was said."""
+    """One hypothesis per sentence, or none if it reaches a point where no token is allowed."""
 
-    def most_likely(log_probs: Tensor, _numbers: Tensor, _length: int) -> Tensor:
+    def most_likely(log_probs: Tensor, _index: Tensor, _length: int) -> Tensor:
         return log_probs.max(dim=-1).indices
 
-    return follow(step, state, context, choose=most_likely, count=1, limits=limits, marks=marks)
+    return autoregressive_search(step, state, context, choose=most_likely, count=1, limits=limits, marks=marks)

@@ -1,4 +1,4 @@
-"""Whether phrases stand in a text of tokens, each at a place of its own."""
+"""Whether a token sequence contains a set of phrases without overlap."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -6,56 +6,69 @@ from typing import NamedTuple
 Token = int
 
 
-class Edges(NamedTuple):
-    """Where words begin and end."""
+class WordBoundaries(NamedTuple):
+    """Which tokens start and end words."""
 
-    begins: Callable[[Token], bool]  # whether a token begins apart from whatever stands before it
-    ends: Callable[[Token], bool]  # whether whatever comes after a token is apart from it
+    begins: Callable[[Token], bool]  # whether a token starts a new word whatever precedes it
+    ends: Callable[[Token], bool]  # whether any token after this one starts a new word
 
-    def between(self, one: Token, other: Token) -> bool:
-        """Whether a word may begin between two tokens."""
-        return self.ends(one) or self.begins(other)
+    def between(self, left: Token, right: Token) -> bool:
+        """Whether there is a word boundary between two adjacent tokens."""
+        return self.ends(left) or self.begins(right)
 
 
 def can_share(phrases: Sequence[Sequence[Token]]) -> bool:
-    """Whether two different phrases can stand in a text so that one has tokens of the other.
+    """Whether occurrences of two different phrases can overlap.
 
-    Only then does it matter which phrase a token is counted for.
+    Only then does it matter which phrase a token is assigned to.
     """
     different = {tuple(phrase) for phrase in phrases}
-    return any(_overlap(one, other) for one in different for other in different if one != other)
+    return any(_overlap(first, second) for first in different for second in different if first != second)
 
 
-def all_said(tokens: Sequence[Token], phrases: Sequence[Sequence[Token]], *, edges: Edges) -> bool:
-    """Whether all phrases stand in a text, no token being counted for two, each from where a word may begin.
+def all_present(tokens: Sequence[Token], phrases: Sequence[Sequence[Token]], *, boundaries: WordBoundaries) -> bool:
+    """Whether the text contains all phrases without overlap, each starting at a word boundary.
 
-    After a phrase the text ends, or a token comes that begins apart. For every length of the text it keeps the largest
-    sets of phrases that can be counted so far: a set that another one holds is never better.
+    After a phrase the text ends or a token starts a new word. Dynamic programming over prefixes of the text keeps the
+    maximal sets of phrases (as bit masks) that each prefix can contain: a subset of another set is never better.
     """
-    numbered = [tuple(phrase) for phrase in phrases]
-    everything = (1 << len(numbered)) - 1
+    sequences = [tuple(phrase) for phrase in phrases]
+    everything = (1 << len(sequences)) - 1
     counted: list[set[int]] = [{0}]
     for end in range(1, len(tokens) + 1):
-        found = set(counted[-1])
-        for number, phrase in enumerate(numbered):
+        matched = set(counted[-1])
+        for number, phrase in enumerate(sequences):
             begin = end - len(phrase)
-            if begin >= 0 and tuple(tokens[begin:end]) == phrase and _is_apart(tokens, begin, end, edges=edges):
-                alike = [place for place in range(number) if numbered[place] == phrase]  # they are counted in order
-                before = sum(1 << place for place in alike)
-                found |= {
-                    said | 1 << number for said in counted[begin] if said & before == before and not said >> number & 1
+            if (
+                begin >= 0
+                and tuple(tokens[begin:end]) == phrase
+                and _is_apart(tokens, begin, end, boundaries=boundaries)
+            ):
+                duplicates = [place for place in range(number) if sequences[place] == phrase]  # matched in order
+                before = sum(1 << place for place in duplicates)
+                matched |= {
+                    subset | 1 << number
+                    for subset in counted[begin]
+                    if subset & before == before and not subset >> number & 1
                 }
-        counted.append({said for said in found if not any(said != other and said & other == said for other in found)})
+        counted.append(
+            {
+                subset
+                for subset in matched
+                if not any(subset != superset and subset & superset == subset for superset in matched)
+            }
+        )
     return everything in counted[-1]
 
 
-def _is_apart(tokens: Sequence[Token], begin: int, end: int, *, edges: Edges) -> bool:
-    from_start = begin == 0 or edges.between(tokens[begin - 1], tokens[begin])
-    return from_start and (end == len(tokens) or edges.begins(tokens[end]))
+def _is_apart(tokens: Sequence[Token], begin: int, end: int, *, boundaries: WordBoundaries) -> bool:
+    """Whether tokens[begin:end] starts and ends at word boundaries."""
+    starts_word = begin == 0 or boundaries.between(tokens[begin - 1], tokens[begin])
+    return starts_word and (end == len(tokens) or boundaries.begins(tokens[end]))
 
 
-def _overlap(one: Sequence[Token], other: Sequence[Token]) -> bool:
-    """Whether an end of one is a beginning of the other, or the one holds the other."""
-    if any(one[-size:] == other[:size] for size in range(1, min(len(one), len(other)) + 1)):
+def _overlap(first: Sequence[Token], second: Sequence[Token]) -> bool:
+    """Whether a suffix of `first` is a prefix of `second`, or `first` contains `second`."""
+    if any(first[-size:] == second[:size] for size in range(1, min(len(first), len(second)) + 1)):
         return True
-    return any(one[place : place + len(other)] == other for place in range(len(one) - len(other) + 1))
+    return any(first[index : index + len(second)] == second for index in range(len(first) - len(second) + 1))

@@ -1,7 +1,7 @@
-"""Phrases that must appear: dynamic beam allocation (Post and Vilar 2018; batched after Hu et al. 2019).
+"""Required phrases by dynamic beam allocation (Post and Vilar 2018; batched after Hu et al. 2019).
 
-Letters: B sentences, K beams, V vocabulary, P phrases a sentence, L longest phrase, C candidates, Z = P·L + 1 states,
-F falls.
+Letters: B sentences, K beams, V vocabulary, P phrases per sentence, L longest phrase, C candidates, Z = P·L + 1 states,
+F failure states.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,47 +10,48 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.beam import Extended, Live, along, best_candidates
-from calque.search.phrase_matching import Edges, all_said, can_share
+from calque.search.beam import Extended, Live, best_candidates, gather_candidates
+from calque.search.phrase_matching import WordBoundaries, all_present, can_share
 
-NONE = -1  # where there is no phrase, or no token
+NONE = -1  # no phrase, or no token
 
 
 class Progress(NamedTuple):
-    """How far hypotheses are with their phrases."""
+    """Which required phrases the hypotheses contain so far."""
 
     met: Tensor  # [B,C,P]
-    active: Tensor  # [B,C], the phrase that is being said, or none
-    said: Tensor  # [B,C], how many tokens of it
+    active: Tensor  # [B,C], the phrase being matched, or NONE
+    matched: Tensor  # [B,C], how many of its tokens are matched
     complete: Tensor  # [B,C], whether the last token completed a phrase
-    open: Tensor  # [B,C], whether whatever comes next begins a word, because of the last token
+    open: Tensor  # [B,C], whether any token after the last one starts a word
 
 
 class Phrases(NamedTuple):
-    """What the sentences still going must say, and how far they are."""
+    """The phrases required in the unfinished sentences, and the progress of their hypotheses."""
 
-    tokens: Tensor  # [B,P,L], padded with none
-    lengths: Tensor  # [B,P], 0 where there is no phrase
-    falls: Tensor  # [B,Z,F], the states that a token may go on from, see `falls_of`
-    follows: Tensor  # [B,V], tokens that may come after one of them: they begin apart
-    opens: Tensor  # [B,V+1], tokens after which everything begins apart, behind them all that are not known
-    free: Tensor  # [B,P], phrases that begin apart wherever they stand
-    shares: Tensor  # [B], sentences whose phrases can have tokens in common
-    sentence: Tensor  # [B], which of the batch's
+    tokens: Tensor  # [B,P,L], padded with NONE
+    lengths: Tensor  # [B,P], 0 for padding
+    failures: Tensor  # [B,Z,F], the states that the next token may continue, see `failure_states`
+    follows: Tensor  # [B,V], tokens that may follow a phrase: they start a word
+    opens: Tensor  # [B,V+1], tokens after which any token starts a word; the last entry is for unknown tokens
+    free: Tensor  # [B,P], phrases whose first token always starts a word
+    shares: Tensor  # [B], sentences whose phrases can overlap
+    sentence: Tensor  # [B], index in the initial batch
     progress: Progress  # of the live hypotheses
 
 
 class Required:
-    """Beams are shared out among hypotheses that have said as much of their phrases, so that none crowds out another.
+    """The beam is divided among banks of hypotheses with equally many phrase tokens, so that none crowds out the rest.
 
-    Candidates are the best of all, the best of each hypothesis, and each with the next token of a phrase or its end;
-    where no missing phrase may begin, with the best token after which one may. Those with as many phrase tokens said
-    stand in one bank, or in two if some wait for such a token; the K places go to the best of each bank in turn,
-    fullest bank first. So with room for it everything is said, and no hypothesis ends before.
+    The candidates are the best overall, the best extension of each hypothesis, and each hypothesis extended by the next
+    token of a phrase or by the end mark; where no missing phrase may start, also by the best token after which one may.
+    Candidates with the same number of matched phrase tokens form one bank, or two if some wait for such a token. The K
+    slots go to the best of each bank in turn, starting with the bank that has matched most. Thus all phrases appear if
+    the length permits, and no hypothesis ends before they do.
 
-    `follows` [V] or [B,V] is true for tokens that may come after a phrase, those that do not go on with its last word;
-    `opens`, as large, for tokens after which a phrase may begin whatever its first token is. Elsewhere it begins only
-    if that token is one that may follow. Tokens that they do not know are whole words.
+    `follows` [V] or [B,V] marks tokens that may follow a phrase, i.e. do not continue its last word. `opens`, of the
+    same shape, marks tokens after which a phrase may start whatever its first token is; elsewhere a phrase may start
+    only if its first token is marked in `follows`. Tokens beyond V are whole words.
     """
 
     def __init__(
@@ -58,7 +59,9 @@ class Required:
     ) -> None:
         self.beams, self.phrases = beams, phrases
         self.follows, self.opens = (part.expand(len(phrases), -1) for part in (follows, opens))
-        self.edges = [Edges(*map(_looked_up, rows)) for rows in zip(self.follows.cpu(), self.opens.cpu(), strict=True)]
+        self.boundaries = [
+            WordBoundaries(*map(_lookup, rows)) for rows in zip(self.follows.cpu(), self.opens.cpu(), strict=True)
+        ]
         self.shares = torch.tensor([can_share(row) for row in phrases])
         self.can_share = bool(self.shares.any())
         count = max([1, *map(len, phrases)])
@@ -66,196 +69,202 @@ class Required:
         self.tokens = torch.full((len(phrases), count, longest), NONE)
         self.lengths = torch.zeros(len(phrases), count, dtype=torch.long)
         for sentence, row in enumerate(phrases):
-            for place, phrase in enumerate(row):
-                self.tokens[sentence, place, : len(phrase)] = torch.tensor(phrase)
-                self.lengths[sentence, place] = len(phrase)
+            for number, phrase in enumerate(row):
+                self.tokens[sentence, number, : len(phrase)] = torch.tensor(phrase)
+                self.lengths[sentence, number] = len(phrase)
         self.free = torch.tensor(
             [
-                [edges.begins(phrase[0]) for phrase in row] + [True] * (count - len(row))
-                for row, edges in zip(phrases, self.edges, strict=True)
+                [boundaries.begins(phrase[0]) for phrase in row] + [True] * (count - len(row))
+                for row, boundaries in zip(phrases, self.boundaries, strict=True)
             ]
         )
-        self.can_wait = not bool(self.free.all())
-        both = zip(phrases, self.edges, strict=True)
-        rows = [falls_of(row, longest=longest, count=count, edges=edges) for row, edges in both]
-        widest = max(1, *(len(falls) for row in rows for falls in row))
-        self.falls = torch.tensor([[[*falls, *[NONE] * (widest - len(falls))] for falls in row] for row in rows])
+        self.any_waiting = not bool(self.free.all())
+        pairs = zip(phrases, self.boundaries, strict=True)
+        rows = [failure_states(row, longest=longest, count=count, boundaries=boundaries) for row, boundaries in pairs]
+        widest = max(1, *(len(failures) for row in rows for failures in row))
+        self.failures = torch.tensor(
+            [[[*failures, *[NONE] * (widest - len(failures))] for failures in row] for row in rows]
+        )
 
     def start(self, sentences: Tensor) -> Phrases:
         opens = torch.nn.functional.pad(self.opens, (0, 1), value=True)
-        parts = (self.tokens, self.lengths, self.falls, self.follows, opens, self.free, self.shares)
-        tokens, lengths, falls, follows, opens, free, shares = (part.to(sentences.device) for part in parts)
-        none = torch.full_like(lengths[:, :1], NONE)
-        no = torch.zeros_like(none).bool()
-        progress = Progress((lengths == 0)[:, None], none, torch.zeros_like(none), no, ~no)
+        parts = (self.tokens, self.lengths, self.failures, self.follows, opens, self.free, self.shares)
+        tokens, lengths, failures, follows, opens, free, shares = (part.to(sentences.device) for part in parts)
+        no_phrase = torch.full_like(lengths[:, :1], NONE)
+        false = torch.zeros_like(no_phrase).bool()
+        progress = Progress((lengths == 0)[:, None], no_phrase, torch.zeros_like(no_phrase), false, ~false)
         number = torch.arange(len(lengths), device=sentences.device)
-        return Phrases(tokens, lengths, falls, follows, opens, free, shares, number, progress)
+        return Phrases(tokens, lengths, failures, follows, opens, free, shares, number, progress)
 
     def extend(self, live: Live, log_probs: Tensor, memory: Phrases, *, end: int) -> tuple[Extended, Phrases]:
         vocabulary = log_probs.shape[-1]
-        totals = _allowed(live.log_probs[..., None] + log_probs, memory, end=end)
-        values, places = self._candidates(totals, memory, end=end)
-        parents, tokens = places // vocabulary, places % vocabulary
-        progress = advance(_of(memory.progress, parents), tokens, memory)
-        said = (progress.met * memory.lengths[:, None]).sum(dim=-1) + progress.said
-        bank = 2 * said + ~_waits(progress, memory)
+        totals = _forbid(live.log_probs[..., None] + log_probs, memory, end=end)
+        values, indices = self._candidates(totals, memory, end=end)
+        parents, tokens = indices // vocabulary, indices % vocabulary
+        progress = advance(_gather_progress(memory.progress, parents), tokens, memory)
+        matched = (progress.met * memory.lengths[:, None]).sum(dim=-1) + progress.matched
+        bank = 2 * matched + ~_is_waiting(progress, memory)
         is_end = tokens == end
-        place = _place_in_bank(bank, values)
+        rank = _rank_in_bank(bank, values)
         banks = 2 * int(memory.lengths.sum(dim=1).max()) + 2
-        turn = torch.where(is_end | (values == -torch.inf), values.shape[1], place) * banks + (banks - 1 - bank)
+        turn = torch.where(is_end | (values == -torch.inf), values.shape[1], rank) * banks + (banks - 1 - bank)
         chosen = turn.sort(dim=1, stable=True).indices[:, : self.beams].sort(dim=1).values  # best first again
-        ending = is_end & (place < self.beams)
+        ending = is_end & (rank < self.beams)
         ends = (~ending).long().sort(dim=1, stable=True).indices[:, : self.beams]
-        grown = torch.cat([along(live.tokens, parents), tokens[..., None]], dim=2)
-        covered = None if live.covered is None else along(live.covered, parents)
-        after = _live(values.masked_fill(is_end, -torch.inf), grown, covered, chosen)
-        ended = _live(values.masked_fill(~ending, -torch.inf), grown, covered, ends)
-        progress = _of(progress, chosen)
+        extended = torch.cat([gather_candidates(live.tokens, parents), tokens[..., None]], dim=2)
+        covered = None if live.covered is None else gather_candidates(live.covered, parents)
+        after = _gather_live(values.masked_fill(is_end, -torch.inf), extended, covered, chosen)
+        ended = _gather_live(values.masked_fill(~ending, -torch.inf), extended, covered, ends)
+        progress = _gather_progress(progress, chosen)
         if self.can_share:
-            progress = self._counted_otherwise(progress, after, memory)
+            progress = self._rematch(progress, after, memory)  # the greedy match may not be the only one
         memory = memory._replace(progress=progress)
         return Extended(after, parents.gather(1, chosen), ended), memory
 
     def missing_phrase(self, memory: Phrases) -> Tensor:
         return ~memory.progress.met.all(dim=-1)
 
-    def _counted_otherwise(self, progress: Progress, live: Live, memory: Phrases) -> Progress:
-        """The progress, complete for what has said all phrases where tokens are counted for others than it counted.
+    def _rematch(self, progress: Progress, live: Live, memory: Phrases) -> Progress:
+        """The progress, complete for hypotheses that contain all phrases under another assignment of their tokens.
 
-        Matching left to right, "3 1 3" has "3" and lacks "3 1"; counted otherwise it has both.
+        Greedy matching from left to right finds "3" in "3 1 3" and misses "3 1"; another assignment finds both.
         """
-        lacks = ~progress.met.all(dim=-1) & memory.shares[:, None] & (live.log_probs > -torch.inf)
+        incomplete = ~progress.met.all(dim=-1) & memory.shares[:, None] & (live.log_probs > -torch.inf)
         met, complete = progress.met.clone(), progress.complete.clone()
-        for row, beam in lacks.nonzero().tolist():
+        for row, beam in incomplete.nonzero().tolist():
             number = int(memory.sentence[row])
-            if all_said(live.tokens[row, beam].tolist(), self.phrases[number], edges=self.edges[number]):
+            if all_present(live.tokens[row, beam].tolist(), self.phrases[number], boundaries=self.boundaries[number]):
                 met[row, beam] = complete[row, beam] = True
-        over = met.all(dim=-1)
-        active, said = progress.active.masked_fill(over, NONE), progress.said.masked_fill(over, 0)
-        return Progress(met, active, said, complete, progress.open)
+        all_met = met.all(dim=-1)
+        active, matched = progress.active.masked_fill(all_met, NONE), progress.matched.masked_fill(all_met, 0)
+        return Progress(met, active, matched, complete, progress.open)
 
     def _candidates(self, totals: Tensor, memory: Phrases, *, end: int) -> tuple[Tensor, Tensor]:
-        """[B,C] values and places in [K·V], best first."""
+        """[B,C] values and indices into [K·V], best first."""
         beams, vocabulary = totals.shape[1:]
-        wanted, flat = _next_tokens(memory), totals.flatten(1)
-        ends = torch.full_like(wanted[..., :1], end)  # which only those that have said everything may come to
-        own = torch.cat([totals.argmax(dim=-1, keepdim=True), wanted, ends], dim=-1)
-        if self.can_wait:
-            known = torch.arange(vocabulary, device=totals.device).clamp(max=memory.opens.shape[1] - 1)
-            gaps = totals.masked_fill(~memory.opens[:, None, known], -torch.inf).argmax(dim=-1)
-            gaps = gaps.masked_fill(~_waits(memory.progress, memory), NONE)
-            own = torch.cat([own, gaps[..., None]], dim=-1)
+        next_tokens, flat = _next_tokens(memory), totals.flatten(1)
+        ends = torch.full_like(next_tokens[..., :1], end)  # −∞ unless all phrases are met
+        tokens = torch.cat([totals.argmax(dim=-1, keepdim=True), next_tokens, ends], dim=-1)
+        if self.any_waiting:
+            columns = torch.arange(vocabulary, device=totals.device).clamp(max=memory.opens.shape[1] - 1)
+            gap_tokens = totals.masked_fill(~memory.opens[:, None, columns], -torch.inf).argmax(dim=-1)
+            gap_tokens = gap_tokens.masked_fill(~_is_waiting(memory.progress, memory), NONE)
+            tokens = torch.cat([tokens, gap_tokens[..., None]], dim=-1)
         rows = torch.arange(beams, device=totals.device)[:, None] * vocabulary
         _, best = best_candidates(flat, count=2 * self.beams)
-        places = torch.cat([best, (own.clamp(min=0) + rows).flatten(1)], dim=1)
-        is_token = torch.cat([torch.ones_like(best, dtype=torch.bool), (own != NONE).flatten(1)], dim=1)
-        return _once(flat, places, is_token=is_token)
+        indices = torch.cat([best, (tokens.clamp(min=0) + rows).flatten(1)], dim=1)
+        is_token = torch.cat([torch.ones_like(best, dtype=torch.bool), (tokens != NONE).flatten(1)], dim=1)
+        return _deduplicate(flat, indices, is_token=is_token)
 
 
-def falls_of(phrases: Sequence[Sequence[int]], *, longest: int, count: int, edges: Edges) -> list[list[int]]:
-    """For each state, the states that the next token may go on from, longest first (Aho and Corasick 1975).
+def failure_states(
+    phrases: Sequence[Sequence[int]], *, longest: int, count: int, boundaries: WordBoundaries
+) -> list[list[int]]:
+    """For each state, the states that the next token may continue, longest match first (Aho and Corasick 1975).
 
-    State p·L + s is: the first s tokens of phrase p were just said; the last one, P·L, is that no phrase has begun.
-    The last r tokens of what was said may be the first r of a phrase q too, if a word begins there: after "a a" of
-    "a a b" a third "a" leaves two said, not none.
+    In state p·L + s the last s tokens are the first s of phrase p; in the last state, P·L, no phrase has started. The
+    last r of those tokens may also be the first r of a phrase q, if they start at a word boundary: after "a a" of
+    "a a b", a third "a" leaves two tokens matched, not none.
     """
-    nothing = [place * longest for place in range(len(phrases))]
+    nothing = [number * longest for number in range(len(phrases))]
     table: list[list[int]] = [[] for _ in range(count * longest)] + [nothing]
     for number, phrase in enumerate(phrases):
-        for said in range(1, len(phrase)):
-            table[number * longest + said] = [
-                place * longest + size
-                for size in range(said, -1, -1)
-                for place, other in enumerate(phrases)
-                if size < len(other) and list(other[:size]) == list(phrase[said - size : said])
-                if size == said or edges.between(phrase[said - size - 1], other[0])
+        for matched in range(1, len(phrase)):
+            table[number * longest + matched] = [
+                candidate_number * longest + size
+                for size in range(matched, -1, -1)
+                for candidate_number, candidate in enumerate(phrases)
+                if size < len(candidate) and list(candidate[:size]) == list(phrase[matched - size : matched])
+                if size == matched or boundaries.between(phrase[matched - size - 1], candidate[0])
             ]
     return table
 
 
 def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
-    """The progress after one more token [B,C] each.
+    """The progress after one more token [B,C] per hypothesis.
 
-    Active is the phrase not yet met of which most was just said, the first of such phrases; phrases do not overlap, and
-    begin where a word does.
+    The active phrase is the first unmet phrase with the longest match; matches do not overlap and start at word
+    boundaries.
     """
     count, longest = phrases.tokens.shape[1:]
-    state = torch.where(progress.active == NONE, count * longest, progress.active * longest + progress.said)
-    falls = along(phrases.falls, state)  # [B,C,F]
-    safe = falls.clamp(min=0)
-    wanted = phrases.tokens.flatten(1).gather(1, safe.flatten(1)).view_as(falls)
-    fits = (falls != NONE) & (wanted == tokens[..., None]) & ~progress.met.gather(2, safe // longest)
-    free = phrases.free.gather(1, (safe // longest).flatten(1)).view_as(falls)
-    fits = fits & (progress.open[..., None] | free | (safe % longest > 0))
-    first = safe.gather(2, fits.long().argmax(dim=-1, keepdim=True)).squeeze(2)
-    active, said = first // longest, first % longest + 1
-    complete = fits.any(dim=-1) & (said == phrases.lengths.gather(1, active))
+    state = torch.where(progress.active == NONE, count * longest, progress.active * longest + progress.matched)
+    failures = gather_candidates(phrases.failures, state)  # [B,C,F]
+    states = failures.clamp(min=0)
+    expected = phrases.tokens.flatten(1).gather(1, states.flatten(1)).view_as(failures)
+    fits = (failures != NONE) & (expected == tokens[..., None]) & ~progress.met.gather(2, states // longest)
+    free = phrases.free.gather(1, (states // longest).flatten(1)).view_as(failures)
+    fits = fits & (progress.open[..., None] | free | (states % longest > 0))
+    first = states.gather(2, fits.long().argmax(dim=-1, keepdim=True)).squeeze(2)
+    active, matched = first // longest, first % longest + 1
+    complete = fits.any(dim=-1) & (matched == phrases.lengths.gather(1, active))
     numbers = torch.arange(count, device=tokens.device)
     met = progress.met | (complete[..., None] & (numbers == active[..., None]))
-    begun = fits.any(dim=-1) & ~complete
-    opened = phrases.opens.gather(1, tokens.clamp(max=phrases.opens.shape[1] - 1))
-    return Progress(met, torch.where(begun, active, NONE), torch.where(begun, said, 0), complete, opened)
+    is_partial = fits.any(dim=-1) & ~complete
+    is_open = phrases.opens.gather(1, tokens.clamp(max=phrases.opens.shape[1] - 1))
+    return Progress(met, torch.where(is_partial, active, NONE), torch.where(is_partial, matched, 0), complete, is_open)
 
 
-def _allowed(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
-    """`totals` [B,K,V], overwritten: −∞ for an end before the last phrase, and where a phrase's word would go on."""
-    size = min(phrases.follows.shape[1], totals.shape[-1])  # what is not known is a whole word
+def _forbid(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
+    """`totals` [B,K,V], modified in place: −∞ for an end before all phrases are met, and for tokens that would continue
+    the last word of a phrase."""
+    known = min(phrases.follows.shape[1], totals.shape[-1])  # tokens beyond are whole words
     sentence, beam = phrases.progress.complete.nonzero(as_tuple=True)
     if len(sentence):
-        after = totals[sentence, beam]
-        after[:, :size].masked_fill_(~phrases.follows[sentence, :size], -torch.inf)
-        totals[sentence, beam] = after
+        allowed = totals[sentence, beam]
+        allowed[:, :known].masked_fill_(~phrases.follows[sentence, :known], -torch.inf)
+        totals[sentence, beam] = allowed
     totals[..., end].masked_fill_(~phrases.progress.met.all(dim=-1), -torch.inf)
     return totals
 
 
-def _once(values: Tensor, places: Tensor, *, is_token: Tensor) -> tuple[Tensor, Tensor]:
-    """Values [B,C] at places of [B,K·V], best first; a place that stands twice, or is none, is impossible.
+def _deduplicate(values: Tensor, indices: Tensor, *, is_token: Tensor) -> tuple[Tensor, Tensor]:
+    """Values at indices [B,C] into [B,K·V], best first; duplicates and indices that are not tokens become −∞.
 
-    Equal values go to the lower place.
+    Ties go to the lower index.
     """
-    places, order = torch.where(is_token, places, values.shape[1]).sort(dim=1)
-    again = torch.nn.functional.pad(places[:, 1:] == places[:, :-1], (1, 0))
-    places = places.clamp(max=values.shape[1] - 1)
-    found = values.gather(1, places).masked_fill(again | ~is_token.gather(1, order), -torch.inf)
-    ordered = found.sort(dim=1, descending=True, stable=True)
-    return ordered.values, places.gather(1, ordered.indices)
+    indices, order = torch.where(is_token, indices, values.shape[1]).sort(dim=1)
+    is_duplicate = torch.nn.functional.pad(indices[:, 1:] == indices[:, :-1], (1, 0))
+    indices = indices.clamp(max=values.shape[1] - 1)
+    selected = values.gather(1, indices).masked_fill(is_duplicate | ~is_token.gather(1, order), -torch.inf)
+    ordered = selected.sort(dim=1, descending=True, stable=True)
+    return ordered.values, indices.gather(1, ordered.indices)
 
 
-def _waits(progress: Progress, phrases: Phrases) -> Tensor:
-    """[B,C], whether hypotheses have something to say and nothing of it may begin where they are."""
+def _is_waiting(progress: Progress, phrases: Phrases) -> Tensor:
+    """[B,C], whether hypotheses lack a phrase and none of the missing ones may start at this position."""
     missing = ~progress.met
     may_begin = (missing & phrases.free[:, None]).any(dim=-1) | progress.open | (progress.active != NONE)
     return missing.any(dim=-1) & ~may_begin
 
 
 def _next_tokens(phrases: Phrases) -> Tensor:
-    """[B,K,P+1], the tokens that would bring hypotheses on: of the active phrase, and the first of each not yet met.
-
-    The first only where a word may begin.
-    """
+    """[B,K,P+1], the next token of the active phrase, and the first token of each unmet phrase that may start here."""
     progress, longest = phrases.progress, phrases.tokens.shape[2]
-    place = progress.active.clamp(min=0) * longest + progress.said.clamp(max=longest - 1)
-    now = phrases.tokens.flatten(1).gather(1, place).masked_fill(progress.active == NONE, NONE)
-    shut = progress.met | ~(progress.open[..., None] | phrases.free[:, None])
-    firsts = phrases.tokens[:, None, :, 0].expand_as(progress.met).masked_fill(shut, NONE)
-    return torch.cat([now[..., None], firsts], dim=-1)
+    index = progress.active.clamp(min=0) * longest + progress.matched.clamp(max=longest - 1)
+    active_tokens = phrases.tokens.flatten(1).gather(1, index).masked_fill(progress.active == NONE, NONE)
+    cannot_start = progress.met | ~(progress.open[..., None] | phrases.free[:, None])
+    firsts = phrases.tokens[:, None, :, 0].expand_as(progress.met).masked_fill(cannot_start, NONE)
+    return torch.cat([active_tokens[..., None], firsts], dim=-1)
 
 
-def _place_in_bank(bank: Tensor, values: Tensor) -> Tensor:
-    """[B,C], how many candidates of the same bank stand before each; impossible ones do not count."""
+def _rank_in_bank(bank: Tensor, values: Tensor) -> Tensor:
+    """[B,C], the rank of each candidate in its bank, not counting impossible candidates."""
     same = (bank[:, :, None] == bank[:, None]) & (values > -torch.inf)[:, None]
-    before = torch.ones(bank.shape[1], bank.shape[1], dtype=torch.bool, device=bank.device).tril(-1)
-    return (same & before).sum(dim=-1)
+    precedes = torch.ones(bank.shape[1], bank.shape[1], dtype=torch.bool, device=bank.device).tril(-1)
+    return (same & precedes).sum(dim=-1)
 
 
-def _of(progress: Progress, places: Tensor) -> Progress:
-    return Progress(*(along(part, places) for part in progress))
+def _gather_progress(progress: Progress, indices: Tensor) -> Progress:
+    return Progress(*(gather_candidates(part, indices) for part in progress))
 
 
-def _live(values: Tensor, tokens: Tensor, covered: Tensor | None, places: Tensor) -> Live:
-    return Live(values.gather(1, places), along(tokens, places), None if covered is None else along(covered, places))
+def _gather_live(values: Tensor, tokens: Tensor, covered: Tensor | None, indices: Tensor) -> Live:
+    return Live(
+        values.gather(1, indices),
+        gather_candidates(tokens, indices),
+        None if covered is None else gather_candidates(covered, indices),
+    )
 
 
-def _looked_up(row: Tensor) -> Callable[[int], bool]:
+def _lookup(row: Tensor) -> Callable[[int], bool]:
     return lambda token: bool(row[token]) if token < len(row) else True

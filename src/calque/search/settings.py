@@ -1,4 +1,4 @@
-"""How translations are searched for, as a user says it."""
+"""The user's search settings."""
 
 from typing import Literal, Self
 
@@ -8,68 +8,68 @@ from calque.config import Config
 
 
 class SearchConfig(Config):
-    """How translations are searched for."""
+    """How translations are searched for: beam search, sampling or minimum Bayes risk."""
 
     method: Literal["beam", "sample", "risk"] = "beam"
-    """beam search; sample: drawn at random; risk: of drawn ones, the one most like the others (minimum Bayes risk)."""
+    """beam (beam search), sample (random sampling) or risk (minimum Bayes risk over samples)."""
     beam: int = Field(default=5, ge=1, le=1000)
-    """How many hypotheses are kept a step; 1 is greedy search when nothing is normalised."""
+    """Number of hypotheses kept per step; 1 is greedy search if scores are not normalised."""
     length_penalty: float = Field(default=0.6, ge=0)
-    """α: log-probabilities are divided by ((5 + |Y|) / 6)^α (Wu 2016), or by |Y|^α; 0 leaves them."""
+    """α: log-probabilities are divided by ((5 + |Y|) / 6)^α (Wu 2016) or by |Y|^α; 0 turns normalisation off."""
     normalisation: Literal["gnmt", "plain"] = "gnmt"
-    """Which of the two."""
+    """The form of the length penalty: gnmt is ((5 + |Y|) / 6)^α, plain is |Y|^α."""
     coverage: float = Field(default=0.0, ge=0)
-    """β: a translation loses β Σ log min(attention, 1) for source positions it did not look at (Wu 2016)."""
+    """β: coverage penalty β Σ log min(attention, 1) for source positions with little attention (Wu 2016)."""
     end_normalisation: float = Field(default=0.0, ge=0)
-    """γ: a translation gains γ |X| / |Y| and does not run on; beside a length penalty, as alone the empty is best."""
+    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty one wins."""
     reward: float = Field(default=0.0, ge=0)
-    """What a translation gains for each piece."""
+    """Reward added to the score per piece."""
     stopping: Literal["exact", "first", "patience"] = "exact"
-    """exact: until nothing better can come; first: until the beam's number has finished; patience: some times that."""
+    """exact: until no better hypothesis is possible; first: until `beam` have finished; patience: patience × beam."""
     patience: float = Field(default=2.0, ge=1)
-    """How many times as many, with stopping = "patience" (Kasai 2024)."""
+    """Stop after patience × beam finished hypotheses, with stopping = "patience" (Kasai 2024)."""
     groups: int = Field(default=1, ge=1)
-    """Diverse beam search: the beam is split into so many groups that keep apart (Vijayakumar 2018)."""
+    """Diverse beam search: number of groups that the beam is split into (Vijayakumar 2018)."""
     diversity: float = Field(default=0.5, ge=0)
-    """How strongly groups are pushed apart."""
+    """Strength of the penalty on tokens that other groups have chosen."""
     no_repeat: int = Field(default=0, ge=0)
-    """No so many pieces in a row stand twice in a translation; 0 lets them."""
+    """No n-gram of this many pieces occurs twice in a translation; 0 allows repetition."""
     ensemble: Literal["probabilities", "log-probabilities"] = "probabilities"
-    """What the mean of several models is taken of."""
+    """Whether an ensemble averages probabilities or log-probabilities."""
     language_weight: float = Field(default=0.2, ge=0)
-    """How much a language model beside the translation model counts at each step (shallow fusion)."""
+    """Weight of a language model at each step (shallow fusion)."""
     channel_weight: float = Field(default=0.5, ge=0)
-    """λ: how much a reverse model counts in P(x|y)^λ P(y)^μ P(y|x), by which n-best lists are ranked again."""
+    """λ: weight of the reverse model in P(x|y)^λ P(y)^μ P(y|x), which reranks n-best lists (noisy channel)."""
     prior_weight: float = Field(default=0.2, ge=0)
-    """μ: how much a language model counts there."""
+    """μ: weight of the language model in noisy-channel reranking."""
     temperature: float = Field(default=1.0, gt=0)
-    """Of sampling: below 1 the likely get likelier."""
+    """Sampling temperature; below 1 the distribution gets sharper."""
     top_k: int = Field(default=0, ge=0)
-    """Of sampling: only the so many most likely pieces; 0 is all."""
+    """Sample only from the k most likely pieces; 0: from all."""
     top_p: float = Field(default=1.0, gt=0, le=1)
-    """Of sampling: only the most likely pieces that together have this share (Holtzman 2020)."""
+    """Sample only from the most likely pieces with this total probability (nucleus sampling: Holtzman 2020)."""
     min_p: float = Field(default=0.0, ge=0, le=1)
-    """Of sampling: only pieces with this share of the most likely one's probability."""
+    """Sample only from pieces with at least this fraction of the highest probability."""
     samples: int = Field(default=32, ge=1)
-    """How many translations are drawn for minimum Bayes risk."""
+    """Number of samples for minimum Bayes risk."""
     utility: Literal["chrf", "bleu"] = "chrf"
-    """What likeness minimum Bayes risk goes by."""
+    """The similarity metric of minimum Bayes risk."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
-    """Of sampling; what is drawn for a line depends on it and on the line's number alone."""
+    """Random seed for sampling; the samples for a line depend only on it and on the line number."""
     maximum_ratio: float = Field(default=4.0, gt=0)
-    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if more."""
+    """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if larger."""
     maximum_extra: int = Field(default=20, ge=1)
     """See maximum_ratio."""
     maximum: int | None = Field(default=None, ge=1)
-    """A translation has at most this many pieces, whatever the source has; else twice as many as source_limit."""
+    """A translation has at most this many pieces whatever the source length; left out: twice source_limit."""
     minimum: int = Field(default=0, ge=0)
-    """A translation has at least this many pieces; where this is the maximum too, it has just so many."""
+    """A translation has at least this many pieces; if it equals the maximum, exactly this many."""
     minimum_ratio: float = Field(default=0.0, ge=0)
     """A translation has at least minimum_ratio × source pieces."""
     source_limit: int = Field(default=512, ge=1)
-    """A source with more pieces is cut there, and said to be."""
+    """A longer source is truncated to this many pieces, with a warning."""
     batch_tokens: int = Field(default=4000, ge=1)
-    """Padded source positions decoded together, fewer for beams and samples over 5; changes the speed, not the text."""
+    """Padded source positions per batch, fewer for beams or samples above 5; affects speed, not translations."""
 
     @model_validator(mode="after")
     def _groups_share_the_beam(self) -> Self:
@@ -87,11 +87,11 @@ class SearchConfig(Config):
 
     @property
     def most(self) -> int:
-        """Pieces that a translation of the longest source has at the most."""
+        """Maximum number of pieces in any translation."""
         return 2 * self.source_limit if self.maximum is None else self.maximum
 
     @property
     def is_greedy(self) -> bool:
-        """Whether the best token of every step is the answer: one beam, nothing that ranks otherwise."""
+        """Whether greedy search gives the same result: one beam, ranked by log-probability alone."""
         terms = (self.length_penalty, self.coverage, self.end_normalisation, self.reward)
         return self.method == "beam" and self.beam == 1 and not any(terms)

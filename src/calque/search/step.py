@@ -1,4 +1,4 @@
-"""What search knows of a model: a step, the special tokens, and how long a hypothesis may get.
+"""The interface between search and models: a step function, special tokens and length limits.
 
 Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), V vocabulary, S source.
 """
@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class StepOutput(NamedTuple):
-    """What one more token gives."""
+    """The model's output after reading one token."""
 
     log_probs: Tensor  # [N,V]
     attention: Tensor | None = None  # [N,S]
@@ -23,18 +23,18 @@ Step = Callable[[Tensor, Any, Any], tuple[StepOutput, Any]]
 
 
 class Marks(NamedTuple):
-    """The tokens with a meaning to search."""
+    """The special tokens that search needs to know."""
 
     start: int
     end: int
-    never: tuple[int, ...] = ()  # tokens no hypothesis may hold
+    never: tuple[int, ...] = ()  # tokens that no hypothesis may contain
 
 
 class Limits(NamedTuple):
-    """How long each sentence's hypotheses may be, the end mark counted.
+    """Minimum and maximum length of each sentence's hypotheses, including the end mark.
 
-    A hypothesis of maximum − 1 tokens may still end; what does not is closed there, cut. Where minimum and maximum are
-    the same, there is one place to end, and nothing else may come there.
+    A hypothesis of maximum − 1 tokens may still end; otherwise it is cut there. If minimum and maximum are equal, the
+    end mark is the only token allowed at that position.
     """
 
     maximum: Tensor  # [B], at least 2
@@ -42,23 +42,23 @@ class Limits(NamedTuple):
 
 
 class Hypothesis(NamedTuple):
-    """One answer of search."""
+    """One result of search."""
 
-    tokens: tuple[int, ...]  # without the marks
-    score: float  # what hypotheses are ranked by
-    log_prob: float  # of all tokens, the end mark's included
-    cut: bool  # reached the maximum length before its end
-    missing_phrase: bool = False  # and a phrase that it had to say is missing
+    tokens: tuple[int, ...]  # without start and end marks
+    score: float  # hypotheses are ranked by it
+    log_prob: float  # of all tokens, including the end mark
+    cut: bool  # reached the maximum length without an end mark
+    missing_phrase: bool = False  # it was cut before it contained all required phrases
 
 
 NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)
-"""Where every hypothesis came to where no token may follow: the rules contradict each other."""
+"""Returned if every hypothesis reached a point where no token was allowed: the constraints contradict each other."""
 
 
 def forbid(log_probs: Tensor, *, marks: Marks, length: int, limits: Limits) -> Tensor:
-    """`log_probs` [B,K,V] of token number `length`, −∞ where a token may not stand: marks, ends that come early.
+    """`log_probs` [B,K,V] of token number `length`, −∞ for special tokens and for end marks before the minimum length.
 
-    And words where only the end may come, see `Limits`.
+    Also −∞ for all other tokens where only the end mark is allowed, see `Limits`.
     """
     maximum, minimum = limits
     allowed = log_probs.clone()

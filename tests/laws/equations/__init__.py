@@ -1,6 +1,6 @@
-"""Every family's equations written out a second time: one sentence, one position, one head, one vector at a time.
+"""A second implementation of every family's equations: one sentence, position, head and vector at a time.
 
-Nothing here is shared with the models but their weights.
+It shares nothing with the models but their weights.
 """
 
 from calque.models.bag_of_words import BagOfWordsEncoder
@@ -15,13 +15,13 @@ from calque.models.transformer import TransformerDecoder, TransformerEncoder
 from tests.laws.equations.attention import bahdanau, gnmt, luong
 from tests.laws.equations.convolutional import convolutional_decoder, convolutional_encoder, mean_encoder
 from tests.laws.equations.recurrent import cho, recurrent_encoder, sutskever
-from tests.laws.equations.shared import Read
+from tests.laws.equations.shared import DecoderOutput
 from tests.laws.equations.transformer import embed as transformer_embed
 from tests.laws.equations.transformer import transformer_decoder, transformer_encoder
 
 
-def read(model: Model, source: list[int], target: list[int]) -> Read:
-    """What the papers say a model computes when it reads `target` after `source`."""
+def read(model: Model, source: list[int], target: list[int]) -> DecoderOutput:
+    """The output of a model for `source` and `target` according to the papers."""
     memory, finals = encode(model.encoder, source)
     decoder = model.decoder
     match decoder:
@@ -39,11 +39,11 @@ def read(model: Model, source: list[int], target: list[int]) -> Read:
             return convolutional_decoder(decoder, target, memory, inputs(model.encoder, source))
         case TransformerDecoder():
             return transformer_decoder(decoder, target, memory)
-    raise NotImplementedError(f"write the equations of {type(decoder).__name__} down here")
+    raise NotImplementedError(f"implement the equations of {type(decoder).__name__} here")
 
 
 def encode(encoder, source: list[int]):
-    """The memory, a vector a source token, and the last states, a layer each."""
+    """The memory, one vector per source token, and the final states, one per layer."""
     match encoder:
         case RecurrentEncoder():
             return recurrent_encoder(encoder, source)
@@ -55,11 +55,11 @@ def encode(encoder, source: list[int]):
         case TransformerEncoder():
             memory = transformer_encoder(encoder, source)
             return memory, [(sum(memory) / len(memory),)]
-    raise NotImplementedError(f"write the equations of {type(encoder).__name__} down here")
+    raise NotImplementedError(f"implement the equations of {type(encoder).__name__} here")
 
 
 def inputs(encoder, source: list[int]):
-    """The source embeddings as the encoder reads them, with positions where it has any."""
+    """The source embeddings as the encoder reads them, including added positions."""
     match encoder:
         case ConvolutionalEncoder():
             return convolutional_encoder(encoder, source)[1]

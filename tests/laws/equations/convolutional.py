@@ -1,4 +1,4 @@
-"""ConvS2S (Gehring 2017), and the encoder that takes a mean."""
+"""ConvS2S (Gehring 2017), and the bag-of-words encoder."""
 
 import math
 
@@ -7,11 +7,11 @@ from torch import Tensor
 
 from calque.models.bag_of_words import BagOfWordsEncoder
 from calque.models.convolutional import ConvolutionalDecoder, ConvolutionalEncoder
-from tests.laws.equations.shared import Read, dense, mean, softmax
+from tests.laws.equations.shared import DecoderOutput, dense, mean, softmax
 
 
 def convolutional_encoder(encoder: ConvolutionalEncoder, source: list[int]) -> tuple[list[Tensor], list[Tensor]]:
-    """z and e (§3.1, §3.2): each block sees k/2 neighbours on both sides, zeros past the sentence's ends."""
+    """z and e (§3.1, §3.2): each block sees k/2 neighbours on both sides, zeros beyond the sentence."""
     embedded = embed(encoder.embedding, source)
     stream = [project(encoder.enter, e) for e in embedded]
     for layer in encoder.convolutions:
@@ -24,10 +24,10 @@ def convolutional_encoder(encoder: ConvolutionalEncoder, source: list[int]) -> t
 
 def convolutional_decoder(
     decoder: ConvolutionalDecoder, target: list[int], memory: list[Tensor], inputs: list[Tensor]
-) -> Read:
+) -> DecoderOutput:
     """§3.2-3.4: d = W h + b + g, a = softmax(d·z), c = m √(1/m) Σ a (z + e), sums of two scaled by √0.5."""
     embedded = embed(decoder.embedding, target)
-    stream, looked = [project(decoder.enter, g) for g in embedded], []
+    stream, layer_weights = [project(decoder.enter, g) for g in embedded], []
     m = len(memory)
     for layer in decoder.layers:
         k = layer.convolution.kernel
@@ -42,34 +42,36 @@ def convolutional_decoder(
             after.append(math.sqrt(0.5) * (h + stream[i]))
             weights.append(a)
         stream = after
-        looked.append(torch.stack(weights))
-    return Read(torch.stack([project(decoder.leave, h) for h in stream]), sum(looked) / len(looked))
+        layer_weights.append(torch.stack(weights))
+    return DecoderOutput(
+        torch.stack([project(decoder.leave, h) for h in stream]), sum(layer_weights) / len(layer_weights)
+    )
 
 
 def embed(embedding, tokens: list[int]) -> list[Tensor]:
-    """w + p, positions from 0; past the table, its last (§3.1)."""
+    """w + p, positions from 0; positions beyond the table share its last vector (§3.1)."""
     last = len(embedding.positions) - 1
-    return [embedding.weight[token] + embedding.positions[min(place, last)] for place, token in enumerate(tokens)]
+    return [embedding.weight[token] + embedding.positions[min(position, last)] for position, token in enumerate(tokens)]
 
 
 def project(layer, x: Tensor) -> Tensor:
-    """One output after the other: g (v·x) / |v| + b."""
+    """Output by output: g (v·x) / |v| + b."""
     rows = zip(layer.direction, layer.magnitude, layer.bias, strict=True)
     return torch.stack([g * (v @ x) / math.sqrt(v @ v) + b for v, g, b in rows])
 
 
 def gate(layer, window: list[Tensor]) -> Tensor:
-    """A ⊗ σ(B) (§3.2): a channel's weights on the whole window, their norm set to g."""
+    """A ⊗ σ(B) (§3.2): each channel's weights over the whole window, normalised to g."""
     channels = []
     for v, g, b in zip(layer.direction, layer.magnitude, layer.bias, strict=True):
         length = math.sqrt((v * v).sum())
-        channels.append(sum(g * (v[:, place] @ x) / length for place, x in enumerate(window)) + b)
+        channels.append(sum(g * (v[:, position] @ x) / length for position, x in enumerate(window)) + b)
     half = len(channels) // 2
     return torch.stack([a * torch.sigmoid(b) for a, b in zip(channels[:half], channels[half:], strict=True)])
 
 
 def mean_encoder(encoder: BagOfWordsEncoder, source: list[int]):
-    """tanh(W e + b) of each token; the last state is tanh(W ē + b)."""
+    """tanh(W e + b) for each token; the final state is tanh(W ē + b)."""
     embedded = [encoder.embedding.weight[token] for token in source]
     values = [torch.tanh(dense(encoder.dense, e)) for e in embedded]
     return values, [(torch.tanh(dense(encoder.dense, sum(embedded) / len(embedded))),)]

@@ -1,6 +1,6 @@
 """Cells, the recurrent encoder, bridges, and the decoder without attention.
 
-A state is a list of layers, a layer's state (h,) or (h, c).
+A state is a list with (h,) or (h, c) for each layer.
 """
 
 import torch
@@ -8,7 +8,7 @@ from torch import Tensor
 
 from calque.models.cho import ChoDecoder
 from calque.models.recurrent import RecurrentDecoder, RecurrentEncoder
-from tests.laws.equations.shared import Read, dense, maxout, normed
+from tests.laws.equations.shared import DecoderOutput, dense, maxout, normed
 
 # Cells
 
@@ -111,11 +111,11 @@ def step(layer, x: Tensor, state):
             return normed_gru(weights, layer.norms, x, state, original=layer.cell == "gru-original")
 
 
-# Layers on each other
+# Stacked layers
 
 
 def above(name: str, number: int, layers: int, connection, x: Tensor, h: Tensor) -> Tensor:
-    """What layer number + 1 reads, from what layer `number` of so many read and gave."""
+    """The input of layer number + 1, from the input x and output h of layer `number`."""
     if name == "residual" and number > 0:
         return x + h
     if name == "highway" and number > 0:
@@ -127,7 +127,7 @@ def above(name: str, number: int, layers: int, connection, x: Tensor, h: Tensor)
 
 
 def steps(stack, x: Tensor, states):
-    """The next states of layers on top of each other, and what the top one gives."""
+    """The output of the top layer, and the next states of all layers."""
     after = []
     for number, (layer, state) in enumerate(zip(stack.layers, states, strict=True)):
         after.append(step(layer, x, state))
@@ -140,7 +140,7 @@ def steps(stack, x: Tensor, states):
 
 
 def run(layer, inputs: list[Tensor]):
-    """A layer's h after each input, from zero, and its last state."""
+    """A layer's h after each input, starting from zero, and its final state."""
     zero = inputs[0].new_zeros(layer.width)
     state, outputs = (zero, zero) if layer.cell == "lstm" else (zero,), []
     for x in inputs:
@@ -150,19 +150,19 @@ def run(layer, inputs: list[Tensor]):
 
 
 def recurrent_encoder(encoder: RecurrentEncoder, source: list[int]):
-    """hⱼ = [→hⱼ; ←hⱼ]; the last states are →h of the last token and ←h of the first.
+    """hⱼ = [→hⱼ; ←hⱼ]; the final states are →h of the last token and ←h of the first.
 
-    A reversed source keeps its end mark last; what was computed for a token stays with it.
+    A reversed source keeps its end mark last; outputs are returned in the order of the tokens.
     """
     config = encoder.config
     order = [*range(len(source) - 2, -1, -1), len(source) - 1] if config.reverse else [*range(len(source))]
-    values = [encoder.embedding.weight[source[place]] for place in order]
+    values = [encoder.embedding.weight[source[position]] for position in order]
     finals = []
     for number, directions in enumerate(encoder.layers):
         outputs, final = run(directions[0], values)
-        both = config.bidirectional is True or (config.bidirectional == "first" and number == 0)
-        assert len(directions) == 1 + both
-        if both:
+        is_bidirectional = config.bidirectional is True or (config.bidirectional == "first" and number == 0)
+        assert len(directions) == 1 + is_bidirectional
+        if is_bidirectional:
             backward, first = run(directions[1], values[::-1])
             outputs = [torch.cat(pair) for pair in zip(outputs, backward[::-1], strict=True)]
             final = tuple(torch.cat(pair) for pair in zip(final, first, strict=True))
@@ -171,46 +171,48 @@ def recurrent_encoder(encoder: RecurrentEncoder, source: list[int]):
             for x, h in zip(values, outputs, strict=True)
         ]
         finals.append(final)
-    placed = dict(zip(order, values, strict=True))
-    return [placed[place] for place in range(len(source))], finals
+    by_position = dict(zip(order, values, strict=True))
+    return [by_position[position] for position in range(len(source))], finals
 
 
 def bridge(decoder, finals):
-    """The decoder's first states, a layer each; the parts that the encoder cannot give are zero."""
-    by, first = decoder.bridge, []
-    spreads = len(finals) < by.layers  # then the top state gives all layers, each with a matrix of its own
-    for number in range(by.layers):
-        final = finals[-1] if spreads else finals[number - by.layers]
-        entering = [part[len(part) // 2 :] for part in final] if by.name == "backward" else list(final)
-        match by.name:
+    """The decoder's initial states, one per layer; parts that the encoder does not have are zero."""
+    bridge_layer, first = decoder.bridge, []
+    spreads = len(finals) < bridge_layer.layers  # then all layers come from the top state, each with its own matrix
+    for number in range(bridge_layer.layers):
+        final = finals[-1] if spreads else finals[number - bridge_layer.layers]
+        inputs = [part[len(part) // 2 :] for part in final] if bridge_layer.name == "backward" else list(final)
+        match bridge_layer.name:
             case "zero":
                 parts = []
             case "copy":
-                parts = entering
+                parts = inputs
             case "tanh" | "backward":
-                layers = zip(by.dense, entering, strict=False)
-                parts = [torch.tanh(own_rows(by, number, layer, part)) for layer, part in layers]
-        missing = by.parts - len(parts)
-        first.append((*parts[: by.parts], *(final[0].new_zeros(by.width) for _ in range(missing))))
+                layers = zip(bridge_layer.dense, inputs, strict=False)
+                parts = [torch.tanh(layer_rows(bridge_layer, number, layer, part)) for layer, part in layers]
+        missing = bridge_layer.parts - len(parts)
+        first.append((*parts[: bridge_layer.parts], *(final[0].new_zeros(bridge_layer.width) for _ in range(missing))))
     return first
 
 
-def own_rows(by, number: int, layer, x: Tensor) -> Tensor:
-    """W x + b, of the rows that are the layer's where there is one matrix for several."""
-    own = slice(number * by.width, (number + 1) * by.width) if by.spreads else slice(None)
-    return layer.weight[own] @ x + layer.bias[own]
+def layer_rows(bridge_layer, number: int, layer, x: Tensor) -> Tensor:
+    """W x + b with the rows of one layer if a matrix holds several layers."""
+    rows = (
+        slice(number * bridge_layer.width, (number + 1) * bridge_layer.width) if bridge_layer.spreads else slice(None)
+    )
+    return layer.weight[rows] @ x + layer.bias[rows]
 
 
-def sutskever(decoder: RecurrentDecoder, target: list[int], finals) -> Read:
+def sutskever(decoder: RecurrentDecoder, target: list[int], finals) -> DecoderOutput:
     """Sutskever 2014, §2: the source is the state the decoder starts from."""
     states, hidden = bridge(decoder, finals), []
     for token in target:
         top, states = steps(decoder.stack, decoder.embedding.weight[token], states)
         hidden.append(top)
-    return Read(torch.stack(hidden), None)
+    return DecoderOutput(torch.stack(hidden), None)
 
 
-def cho(decoder: ChoDecoder, target: list[int], finals) -> Read:
+def cho(decoder: ChoDecoder, target: list[int], finals) -> DecoderOutput:
     """Cho 2014, A.1.2: the summary c enters every gate, the candidate inside the reset, and the readout."""
     c = torch.tanh(dense(decoder.summarise, finals[-1][0]))
     h = torch.tanh(dense(decoder.first, c))
@@ -224,4 +226,4 @@ def cho(decoder: ChoDecoder, target: list[int], finals) -> Read:
         candidate = torch.tanh(W @ e + b + r * (U @ h + C @ c))
         h = z * h + (1 - z) * candidate
         hidden.append(maxout(decoder.readout, torch.cat([h, e, c])))
-    return Read(torch.stack(hidden), None)
+    return DecoderOutput(torch.stack(hidden), None)

@@ -1,4 +1,4 @@
-"""What the equations of all families share: products, softmax and means of plain lists of vectors."""
+"""Functions common to all families: products, softmax and means of plain lists of vectors."""
 
 from typing import NamedTuple
 
@@ -6,12 +6,12 @@ import torch
 from torch import Tensor, nn
 
 
-class Read(NamedTuple):
+class DecoderOutput(NamedTuple):
     """What a decoder computes for one sentence."""
 
     hidden: Tensor  # [T,D]
     attention: Tensor | None  # [T,S]
-    gate: Tensor | None = None  # [T], how much the vocabulary counts, where words are copied
+    gate: Tensor | None = None  # [T], the logit of the weight of the vocabulary, of copying decoders
 
 
 def dense(layer, x: Tensor) -> Tensor:
@@ -28,13 +28,13 @@ def mean(weights: Tensor, values: list[Tensor]) -> Tensor:
 
 
 def maxout(layer, x: Tensor) -> Tensor:
-    """The larger of each two neighbours."""
+    """The larger of each pair of outputs."""
     t = dense(layer.dense, x)
     return torch.stack([torch.maximum(t[2 * j], t[2 * j + 1]) for j in range(len(t) // 2)])
 
 
 def normed(norm, x: Tensor) -> Tensor:
-    """Layer normalisation (Ba 2016), or by the root of the mean square (Zhang and Sennrich 2019)."""
+    """Layer normalisation (Ba 2016) or RMS normalisation (Zhang and Sennrich 2019)."""
     if isinstance(norm, nn.RMSNorm):
         return norm.weight * x / torch.sqrt((x * x).sum() / len(x) + 1e-6)
     centred = x - x.sum() / len(x)

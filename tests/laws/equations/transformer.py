@@ -1,4 +1,4 @@
-"""The Transformer (Vaswani 2017) and its variants; which variant a model is, its parts' types tell."""
+"""The Transformer (Vaswani 2017) and its variants, distinguished by the types of a model's parts."""
 
 import math
 
@@ -10,24 +10,26 @@ from calque.layers.mixers import SSRU, AverageAttention
 from calque.layers.multihead import RelativeMultiHead
 from calque.layers.positions import LearnedPositions, Sinusoids
 from calque.models.transformer import TransformerDecoder, TransformerEncoder
-from tests.laws.equations.shared import Read, dense, mean, normed, softmax
+from tests.laws.equations.shared import DecoderOutput, dense, mean, normed, softmax
 
 
 def transformer_encoder(encoder: TransformerEncoder, source: list[int]) -> list[Tensor]:
-    """Vaswani 2017, §3.1: every position looks at every position."""
+    """Vaswani 2017, §3.1: every position attends to every position."""
     stream = embed(encoder.embedding, source)
     for block in encoder.blocks:
 
         def around(xs, attention=block.attention):
-            return [among(attention, xs, i, upto=len(xs), rotary=encoder.rotary is not None) for i in range(len(xs))]
+            return [
+                self_attend(attention, xs, i, upto=len(xs), rotary=encoder.rotary is not None) for i in range(len(xs))
+            ]
 
         stream = sublayer(block.around_attention, stream, around)
         stream = sublayer(block.around_feed_forward, stream, lambda xs, b=block: [feed(b.feed_forward, x) for x in xs])
     return last_norm(encoder, stream)
 
 
-def transformer_decoder(decoder: TransformerDecoder, target: list[int], memory: list[Tensor]) -> Read:
-    """Vaswani 2017, §3.1: position t looks at positions up to t, then at the memory."""
+def transformer_decoder(decoder: TransformerDecoder, target: list[int], memory: list[Tensor]) -> DecoderOutput:
+    """Vaswani 2017, §3.1: position t attends to positions up to t, then to the memory."""
     inputs = embed(decoder.embedding, target)
     stream, weights, contexts = inputs, [], []
 
@@ -40,20 +42,20 @@ def transformer_decoder(decoder: TransformerDecoder, target: list[int], memory: 
                 case AverageAttention():
                     return average(mixer, xs)
             rotary = decoder.rotary is not None
-            return [among(mixer, xs, i, upto=i + 1, rotary=rotary) for i in range(len(xs))]
+            return [self_attend(mixer, xs, i, upto=i + 1, rotary=rotary) for i in range(len(xs))]
 
         def across(xs, block=block, shown=number == decoder.shown):
-            looked = [look(block.cross_attention, x, memory) for x in xs]
+            attended = [attend(block.cross_attention, x, memory) for x in xs]
             if shown:
-                contexts[:], weights[:] = zip(*looked, strict=True)
-            return [found for found, _ in looked]
+                contexts[:], weights[:] = zip(*attended, strict=True)
+            return [context for context, _ in attended]
 
         stream = sublayer(block.around_self, stream, back)
         stream = sublayer(block.around_cross, stream, across)
         stream = sublayer(block.around_feed_forward, stream, lambda xs, b=block: [feed(b.feed_forward, x) for x in xs])
     hidden = last_norm(decoder, stream)
-    gate = None if decoder.copy_gate is None else copied(decoder.copy_gate, contexts, hidden, inputs)
-    return Read(torch.stack(hidden), torch.stack(weights), gate)
+    gate = None if decoder.copy_gate is None else copy_gate(decoder.copy_gate, contexts, hidden, inputs)
+    return DecoderOutput(torch.stack(hidden), torch.stack(weights), gate)
 
 
 def embed(embedding, tokens: list[int]) -> list[Tensor]:
@@ -62,34 +64,34 @@ def embed(embedding, tokens: list[int]) -> list[Tensor]:
     vectors = [math.sqrt(width) * embedding.weight[token] for token in tokens]
     match embedding.positions:
         case Sinusoids():
-            return [vector + sinusoid(place, width) for place, vector in enumerate(vectors)]
+            return [vector + sinusoid(position, width) for position, vector in enumerate(vectors)]
         case LearnedPositions():
             table = embedding.positions.weight
-            return [vector + table[min(place, len(table) - 1)] for place, vector in enumerate(vectors)]
+            return [vector + table[min(position, len(table) - 1)] for position, vector in enumerate(vectors)]
     return vectors
 
 
-def sinusoid(place: int, width: int) -> Tensor:
+def sinusoid(position: int, width: int) -> Tensor:
     """sin(p·10000^(−2j/D)) for j below D/2, then the cosines (§3.5, halves split)."""
-    angles = [place / 10000 ** (2 * j / width) for j in range(width // 2)]
+    angles = [position / 10000 ** (2 * j / width) for j in range(width // 2)]
     return torch.tensor([math.sin(a) for a in angles] + [math.cos(a) for a in angles], dtype=torch.float64)
 
 
-def rotated(vector: Tensor, place: int) -> Tensor:
-    """Su 2021, eq. 13-15: pair j turned by the matrix of the angle p·10000^(−2j/d); the pairs are (j, d/2 + j)."""
+def rotated(vector: Tensor, position: int) -> Tensor:
+    """Su 2021, eq. 13-15: pair j rotated by the angle p·10000^(−2j/d); the pairs are (j, d/2 + j)."""
     half = len(vector) // 2
-    turned = [None] * len(vector)
+    vector_rotated = [None] * len(vector)
     for j in range(half):
-        angle = place * 10000 ** (-2 * j / len(vector))
+        angle = position * 10000 ** (-2 * j / len(vector))
         matrix = torch.tensor(
             [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]], dtype=torch.float64
         )
-        turned[j], turned[half + j] = matrix @ torch.stack([vector[j], vector[half + j]])
-    return torch.stack(turned)
+        vector_rotated[j], vector_rotated[half + j] = matrix @ torch.stack([vector[j], vector[half + j]])
+    return torch.stack(vector_rotated)
 
 
 def parts_of(attention, head: int) -> tuple[slice, slice, slice]:
-    """The rows of the query matrix and of the key-value matrix that belong to a head; neighbours may share keys."""
+    """The rows of the query matrix and of the key-value matrix for a head; adjacent heads may share keys."""
     d = attention.query.weight.shape[0] // attention.heads
     groups = attention.key_value.weight.shape[0] // (2 * d)
     group = head // (attention.heads // groups)
@@ -101,25 +103,25 @@ def rows(layer, part: slice, x: Tensor) -> Tensor:
     return layer.weight[part] @ x + layer.bias[part]
 
 
-def look(attention, x: Tensor, memory: list[Tensor]) -> tuple[Tensor, Tensor]:
-    """§3.2.2: Concat(head₁, …) W, head = softmax(q·k/√d) v; and the weights, their mean over heads."""
-    found, looked = [], []
+def attend(attention, x: Tensor, memory: list[Tensor]) -> tuple[Tensor, Tensor]:
+    """§3.2.2: Concat(head₁, …) W, head = softmax(q·k/√d) v; and the weights, averaged over heads."""
+    heads, head_weights = [], []
     for head in range(attention.heads):
-        mine, keys, values = parts_of(attention, head)
-        q = rows(attention.query, mine, x)
+        query_rows, keys, values = parts_of(attention, head)
+        q = rows(attention.query, query_rows, x)
         ks = [rows(attention.key_value, keys, m) for m in memory]
         weights = softmax([q @ k / math.sqrt(len(q)) for k in ks])
-        found.append(mean(weights, [rows(attention.key_value, values, m) for m in memory]))
-        looked.append(weights)
-    return dense(attention.out, torch.cat(found)), sum(looked) / attention.heads
+        heads.append(mean(weights, [rows(attention.key_value, values, m) for m in memory]))
+        head_weights.append(weights)
+    return dense(attention.out, torch.cat(heads)), sum(head_weights) / attention.heads
 
 
-def among(attention, xs: list[Tensor], i: int, *, upto: int, rotary: bool) -> Tensor:
-    """Self-attention of position i over the first `upto` positions, with what Su 2021 and Shaw 2018 (eq. 3-5) add."""
-    found = []
+def self_attend(attention, xs: list[Tensor], i: int, *, upto: int, rotary: bool) -> Tensor:
+    """Self-attention of position i to the first `upto` positions, with the terms of Su 2021 and Shaw 2018 (eq. 3-5)."""
+    heads = []
     for head in range(attention.heads):
-        mine, keys, values = parts_of(attention, head)
-        q = rows(attention.query, mine, xs[i])
+        query_rows, keys, values = parts_of(attention, head)
+        q = rows(attention.query, query_rows, xs[i])
         q = rotated(q, i) if rotary else q
         scores, vs = [], []
         for j in range(upto):
@@ -131,31 +133,31 @@ def among(attention, xs: list[Tensor], i: int, *, upto: int, rotary: bool) -> Te
                 k, v = k + attention.key_distances[clipped + reach], v + attention.value_distances[clipped + reach]
             scores.append(q @ k / math.sqrt(len(q)))
             vs.append(v)
-        found.append(mean(softmax(scores), vs))
-    return dense(attention.out, torch.cat(found))
+        heads.append(mean(softmax(scores), vs))
+    return dense(attention.out, torch.cat(heads))
 
 
 def ssru(layer, xs: list[Tensor]) -> list[Tensor]:
     """Kim 2019, §3.1."""
-    cell, found = torch.zeros_like(xs[0]), []
+    cell, outputs = torch.zeros_like(xs[0]), []
     for x in xs:
         forget = logistic(dense(layer.forget, x))
         cell = forget * cell + (1 - forget) * (layer.candidate.weight @ x)
-        found.append(cell.clamp(min=0))
-    return found
+        outputs.append(cell.clamp(min=0))
+    return outputs
 
 
 def average(layer, ys: list[Tensor]) -> list[Tensor]:
     """Zhang, Xiong and Su 2018, §3.1."""
-    found = []
+    outputs = []
     for j, y in enumerate(ys, start=1):
         g = feed(layer.feed_forward, sum(ys[:j]) / j)
         gates = logistic(layer.gates.weight @ torch.cat([y, g]))
-        found.append(gates[: len(y)] * y + gates[len(y) :] * g)
-    return found
+        outputs.append(gates[: len(y)] * y + gates[len(y) :] * g)
+    return outputs
 
 
-def copied(gate, contexts: list[Tensor], hidden: list[Tensor], inputs: list[Tensor]) -> Tensor:
+def copy_gate(gate, contexts: list[Tensor], hidden: list[Tensor], inputs: list[Tensor]) -> Tensor:
     """See 2017, eq. 8: σ(w_c·c + w_s·s + w_x·x + b)."""
     w_c, w_s, w_x = gate.dense.weight[0].chunk(3)
     vectors = zip(contexts, hidden, inputs, strict=True)
@@ -174,7 +176,7 @@ def feed(layer, x: Tensor) -> Tensor:
     inside = dense(layer.enter, x)
     match layer:
         case GELUFeedForward():
-            inside = torch.stack([each * (1 + math.erf(float(each) / math.sqrt(2))) / 2 for each in inside])
+            inside = torch.stack([unit * (1 + math.erf(float(unit) / math.sqrt(2))) / 2 for unit in inside])
         case SwiGLUFeedForward():
             inside = inside * logistic(inside) * dense(layer.scale, x)
         case _:
@@ -187,5 +189,5 @@ def logistic(x: Tensor) -> Tensor:
 
 
 def last_norm(side, stream: list[Tensor]) -> list[Tensor]:
-    """A pre-norm stack normalises once more at its top."""
+    """The final normalisation of a pre-norm stack."""
     return [normed(side.norm, x) for x in stream] if side.blocks[0].around_feed_forward.place == "pre" else stream

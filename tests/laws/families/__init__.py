@@ -1,1 +1,1 @@
-"""Models to try every law on, one file a family; tests/laws/models.py joins them to one list."""
+"""Models to test every law on, one file per family; tests/laws/models.py combines them into one list."""

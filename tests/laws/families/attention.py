@@ -10,7 +10,7 @@ from tests.laws.families.recurrent import encoder
 
 
 def narrow(kind=AttentionConfig, **options):
-    """As narrow as it gets: what a score or a reach does not read may not be told."""
+    """As narrow as possible: settings that a score or reach does not use must not be given."""
     score, reach = options.get("score", kind().score), options.get("reach", "global")
     sizes = {"additive": {"alignment": 5}, "location": {"longest": 4}}.get(score, {})
     return kind(**sizes, **({} if reach == "global" else {"window": 2}), **options)
@@ -33,9 +33,9 @@ def _luong(cell="lstm", *, feeding=True, layers=2, bidirectional=True, stack=Non
 
 def _deep():
     """As deep as the deepest system of its time (Wu 2016), without its attention and its bidirectional layer."""
-    sides = {"layers": 8, "connection": "residual"}
-    decoder = LuongConfig(width=6, embedding=7, **sides)
-    return ModelConfig(encoder=encoder(bidirectional=False, **sides), decoder=decoder)
+    options = {"layers": 8, "connection": "residual"}
+    decoder = LuongConfig(width=6, embedding=7, **options)
+    return ModelConfig(encoder=encoder(bidirectional=False, **options), decoder=decoder)
 
 
 def _bahdanau(cell="gru-original", *, copies=False, width=9, **options):
@@ -88,4 +88,4 @@ MODELS: dict[str, ModelConfig] = {
     "bahdanau-lstm": _bahdanau("lstm"),
     "gnmt": _gnmt(),
     "gnmt-one": _gnmt(layers=1),
-} | {name(each): _build(**each) for each in CHOSEN}
+} | {name(choice): _build(**choice) for choice in CHOSEN}

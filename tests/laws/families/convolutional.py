@@ -1,4 +1,4 @@
-"""Convolutions on both sides or on one, and the encoder without order."""
+"""Convolutions on both sides or on one, and the bag-of-words encoder."""
 
 from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
@@ -8,12 +8,12 @@ from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConf
 from calque.models.transformer import TransformerEncoderConfig
 
 
-def _encoder(*, kernel=3, layers=2, places=1024):
-    return ConvolutionalEncoderConfig(layers=layers, width=8, embedding=6, kernel=kernel, maximum_positions=places)
+def _encoder(*, kernel=3, layers=2, positions=1024):
+    return ConvolutionalEncoderConfig(layers=layers, width=8, embedding=6, kernel=kernel, maximum_positions=positions)
 
 
-def _decoder(*, kernel=3, layers=2, places=1024):
-    return ConvolutionalDecoderConfig(layers=layers, width=5, embedding=6, kernel=kernel, maximum_positions=places)
+def _decoder(*, kernel=3, layers=2, positions=1024):
+    return ConvolutionalDecoderConfig(layers=layers, width=5, embedding=6, kernel=kernel, maximum_positions=positions)
 
 
 _RECURRENT = RecurrentDecoderConfig(layers=1, width=9, embedding=7, bridge="tanh")
@@ -26,7 +26,7 @@ MODELS: dict[str, ModelConfig] = {
         tie="target", encoder=_encoder(kernel=5, layers=1), decoder=_decoder(kernel=2, layers=3)
     ),
     "conv-kernel-5-beyond-its-positions": ModelConfig(
-        encoder=_encoder(layers=3, places=4), decoder=_decoder(kernel=5, layers=1, places=3)
+        encoder=_encoder(layers=3, positions=4), decoder=_decoder(kernel=5, layers=1, positions=3)
     ),
     "conv-encoder-luong-decoder": ModelConfig(encoder=_encoder(layers=1), decoder=_LUONG),
     "conv-encoder-lstm-decoder": ModelConfig(encoder=_encoder(kernel=5), decoder=_RECURRENT),

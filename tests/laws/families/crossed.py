@@ -1,6 +1,6 @@
-"""Combinations of combinations: options of parts, of attention and of Transformers, and matrices that are one.
+"""Combinations across groups: options of parts, of attention and of Transformers, and tied matrices.
 
-Of all that can be made of those that cover each group by itself, as few as hold every pair which no other model holds.
+Of all combinations of the covers of each group, as few as cover every pair that no other model covers.
 """
 
 from calque.models.model import ModelConfig
@@ -9,7 +9,7 @@ from tests.laws.families import attention, mixed
 from tests.laws.readings import across
 
 ATTENDING = attention.OPTIONS["family"]
-LOOKS = [{key: value for key, value in each.items() if key != "family"} for each in attention.CHOSEN]
+LOOKS = [{key: value for key, value in choice.items() if key != "family"} for choice in attention.CHOSEN]
 TRANSFORMERS = {
     "encoder": mixed.OPTIONS["encoder"],
     "decoder": ["transformer"],
@@ -21,22 +21,22 @@ TRANSFORMERS = {
 TIES = ["none", "target", "embeddings", "all"]
 
 
-def models(*, beside: dict[str, ModelConfig]) -> dict[str, ModelConfig]:
-    """What the models beside it leave uncovered."""
-    met = set().union(*(pairs(across(model)) for model in beside.values()))
-    return {_name(each): mixed.build(**each) for each in cover(_possible(), met=met)}
+def models(*, others: dict[str, ModelConfig]) -> dict[str, ModelConfig]:
+    """Models for the pairs that the others leave uncovered."""
+    met = set().union(*(pairs(across(model)) for model in others.values()))
+    return {_name(choice): mixed.build(**choice) for choice in cover(_possible(), met=met)}
 
 
 def _possible() -> list[Choice]:
     attending = [parts | looks for parts in mixed.CHOSEN if parts["decoder"] in ATTENDING for looks in LOOKS]
     others = [parts for parts in mixed.CHOSEN if parts["decoder"] not in (*ATTENDING, "transformer")]
     untied = [*attending, *others, *product(TRANSFORMERS)]
-    tied = (each | {"tie": tie} for each in untied for tie in TIES)
-    return [each for each in tied if not _impossible(**each)]
+    tied = (choice | {"tie": tie} for choice in untied for tie in TIES)
+    return [choice for choice in tied if not _impossible(**choice)]
 
 
 def _impossible(*, output, tie, copies=False, mixer="attention", positions="sinusoidal", **_):
-    """Copying needs every word, narrow vectors cannot be tied, and two kinds of positions are part of attention."""
+    """Copying needs the full softmax, narrow vectors cannot be tied, and two position types need self-attention."""
     return (
         (copies and output != "full")
         or (tie in ("target", "all") and output == "adaptive")

@@ -1,4 +1,4 @@
-"""Any encoder with any decoder and any output layer: all have one width, so that all fit."""
+"""Any encoder with any decoder and any output layer; all have the same width, so that all are compatible."""
 
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.attention import AdditiveAttentionConfig
@@ -15,7 +15,7 @@ from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConf
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 from tests.laws.cover import name, pairwise
 from tests.laws.families.attention import narrow
-from tests.laws.families.transformer import placed
+from tests.laws.families.transformer import position_options
 from tests.laws.readings import ATTENTION
 
 WIDTH = {"width": 6, "embedding": 6}
@@ -31,7 +31,7 @@ OPTIONS = {
     "output": ["full", "sampled", "adaptive"],
 }
 STACK = {"cell", "connection", "layer_norm", "bridge"}
-OWN = {  # what a decoder reads beside its encoder and its output layer
+OWN = {  # the settings of a decoder besides its encoder and output layer
     "recurrent": STACK,
     "luong": STACK,
     "feeding": STACK,
@@ -42,12 +42,12 @@ OWN = {  # what a decoder reads beside its encoder and its output layer
 
 def _read(choice):
     own = OWN.get(choice["decoder"], set())
-    found = {key: value for key, value in choice.items() if key in {"encoder", "decoder", "output", *own}}
-    return None if _impossible(**found) else found
+    used = {key: value for key, value in choice.items() if key in {"encoder", "decoder", "output", *own}}
+    return None if _impossible(**used) else used
 
 
 def _impossible(encoder, decoder, bridge=None, connection=None, **_):
-    """Whether a bridge finds no such states, or leaves states that no one reads, or layers cannot be so connected."""
+    """Whether the bridge lacks its states, leaves states unused, or the layers cannot be connected this way."""
     return (
         (bridge == "copy" and decoder != "bahdanau" and encoder not in ("forward", "both ways"))
         or (bridge == "backward" and encoder != "both ways")
@@ -57,7 +57,7 @@ def _impossible(encoder, decoder, bridge=None, connection=None, **_):
 
 
 def _encoder(kind, *, cell="lstm", **options):
-    """Of the cells the one after the decoder's, so that states of one part meet those of two."""
+    """Its cell is the one after the decoder's in the list, so that (h,) states meet (h, c) states."""
     match kind:
         case "convolutional":
             return ConvolutionalEncoderConfig(layers=2, kernel=3, **WIDTH)
@@ -66,13 +66,13 @@ def _encoder(kind, *, cell="lstm", **options):
         case "transformer":
             return TransformerEncoderConfig(**BLOCKS)
         case _:
-            other = CELLS[(CELLS.index(cell) + 1) % len(CELLS)]
-            ways = kind == "both ways"
-            return RecurrentEncoderConfig(cell=other, layers=3, bidirectional=ways, **options, **WIDTH)
+            next_cell = CELLS[(CELLS.index(cell) + 1) % len(CELLS)]
+            is_bidirectional = kind == "both ways"
+            return RecurrentEncoderConfig(cell=next_cell, layers=3, bidirectional=is_bidirectional, **options, **WIDTH)
 
 
 def _decoder(kind, *, readout, looks, **own):
-    """`looks` are options of the attention; what a decoder does not have, its config refuses."""
+    """`looks` are options of the attention; a decoder's config rejects options that it does not have."""
     match kind:
         case "luong" | "feeding":
             own |= {"attention": narrow(**looks), "input_feeding": kind == "feeding"}
@@ -94,11 +94,11 @@ def _decoder(kind, *, readout, looks, **own):
         case "convolutional":
             return ConvolutionalDecoderConfig(layers=2, kernel=3, **own, **WIDTH)
         case _:
-            return TransformerDecoderConfig(**placed(own.pop("positions", "sinusoidal")), **own, **BLOCKS)
+            return TransformerDecoderConfig(**position_options(own.pop("positions", "sinusoidal")), **own, **BLOCKS)
 
 
 def build(*, encoder, decoder, output, tie="none", **options):
-    """Recurrent layers are connected and normalised alike on both sides; what is tied is as wide as what it is to."""
+    """Recurrent layers have the same connections and normalisation on both sides; tied matrices have equal widths."""
     outputs = {
         "full": FullOutputConfig(),
         "sampled": SampledOutputConfig(samples=7),
@@ -116,4 +116,4 @@ def build(*, encoder, decoder, output, tie="none", **options):
 
 
 CHOSEN = pairwise(OPTIONS, read=_read)
-MODELS: dict[str, ModelConfig] = {f"mixed {name(each)}": build(**each) for each in CHOSEN}
+MODELS: dict[str, ModelConfig] = {f"mixed {name(choice)}": build(**choice) for choice in CHOSEN}

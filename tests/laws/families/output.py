@@ -1,4 +1,4 @@
-"""Output layers other than the full softmax, behind a recurrent decoder and a Transformer's."""
+"""Output layers other than the full softmax, after a recurrent and a Transformer decoder."""
 
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.sampled import SampledOutputConfig

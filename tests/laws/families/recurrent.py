@@ -11,10 +11,10 @@ def encoder(cell="lstm", *, layers=2, width=6, **options):
 
 
 def _plain(cell="lstm", *, layers=2, bidirectional=False, reverse=False, bridge="copy", **options):
-    """The options are those of both sides."""
+    """The options apply to both sides."""
     decoder = RecurrentDecoderConfig(cell=cell, layers=layers, width=6, embedding=7, bridge=bridge, **options)
-    reading = encoder(cell, layers=layers, bidirectional=bidirectional, reverse=reverse, **options)
-    return ModelConfig(encoder=reading, decoder=decoder)
+    source_encoder = encoder(cell, layers=layers, bidirectional=bidirectional, reverse=reverse, **options)
+    return ModelConfig(encoder=source_encoder, decoder=decoder)
 
 
 def _cho(cell="gru-original", **options):
@@ -23,16 +23,16 @@ def _cho(cell="gru-original", **options):
 
 
 def _read(choice):
-    """One layer has nothing to connect, and its first layer is all of them.
+    """A single layer has no connections, and is its own first layer.
 
-    Three have, whatever the decoder sees of them: with two, what connects the upper one would not reach its last state.
+    Three layers are used rather than two: with two, the upper connection would not affect the final state.
     """
     if choice["layers"] > 1:
         return choice
     return None if choice["bidirectional"] == "first" else {key: choice[key] for key in choice if key != "connection"}
 
 
-# The other bridges leave the encoder idle, or half of its top layer: tests/laws/test_fidelity.py has them.
+# The other bridges do not use the encoder, or only half of its top layer: see tests/laws/test_fidelity.py.
 OPTIONS = {
     "cell": ["rnn", "rnn-relu", "lstm", "gru", "gru-original"],
     "connection": ["none", "residual", "dense", "highway"],
@@ -49,4 +49,4 @@ MODELS: dict[str, ModelConfig] = {
     "gru-original-bidirectional": _plain("gru-original", bidirectional=True, layers=1),
     "cho": _cho(),
     "cho-lstm-reversed": _cho("lstm", reverse=True),
-} | {f"plain {name(each)}": _plain(**each) for each in pairwise(OPTIONS, read=_read)}
+} | {f"plain {name(choice)}": _plain(**choice) for choice in pairwise(OPTIONS, read=_read)}

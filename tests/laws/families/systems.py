@@ -1,4 +1,4 @@
-"""Every named system, as narrow as it gets."""
+"""Every named system, as narrow as possible."""
 
 from calque.models.model import ModelConfig
 from calque.models.systems import SYSTEMS, scaled

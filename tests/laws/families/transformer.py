@@ -22,8 +22,8 @@ def _transformer(*, norm="pre", tie="none", heads=2, encoder_width=6, attention_
     )
 
 
-def placed(positions):
-    """Distances are clipped and learned positions run out within the sentences of the list."""
+def position_options(positions):
+    """So few positions that the sentences of the list exceed them: distances are clipped, the last vector shared."""
     short = {"learned": {"maximum_positions": 4}, "relative": {"relative_reach": 2}}
     return {"positions": positions, **short.get(positions, {})}
 
@@ -41,24 +41,24 @@ def _variant(
     width=8,
     encoder_width=8,
 ):
-    """Two layers a side."""
-    both = {
+    """Two layers per side."""
+    shared = {
         "layers": 2,
         "heads": heads,
         "feed_forward": 10,
-        **placed(positions),
+        **position_options(positions),
         "activation": activation,
         "normalisation": normalisation,
         "norm": norm,
         "key_value_heads": key_value_heads,
     }
     return ModelConfig(
-        encoder=TransformerEncoderConfig(width=encoder_width, **both),
-        decoder=TransformerDecoderConfig(width=width, mixer=mixer, copies=copies, **both),
+        encoder=TransformerEncoderConfig(width=encoder_width, **shared),
+        decoder=TransformerDecoderConfig(width=width, mixer=mixer, copies=copies, **shared),
     )
 
 
-# Every value of an option meets every value of every other: tests/unit/models/test_transformer.py counts them.
+# Every pair of option values occurs: checked by tests/unit/models/test_transformer.py.
 VARIANTS: dict[str, ModelConfig] = {
     "transformer-grouped": _variant("sinusoidal", normalisation="rms", norm="post", key_value_heads=2),
     "transformer-learned": _variant("learned", "gelu", normalisation="rms", norm="post", key_value_heads=1),

@@ -299,9 +299,9 @@ def test_every_output_layer_is_saved_and_comes_back(output: Any, translator: Tra
 
 FORGED = {
     "not whole": (lambda ranks: ranks.float(), r"output.ranks is of torch.float32, expected torch.int64"),
-    "too high": (lambda ranks: ranks + 1, "output.ranks do not hold every rank once"),
-    "too low": (lambda ranks: ranks - 1, "output.ranks do not hold every rank once"),
-    "twice": (lambda ranks: ranks * 0, "output.ranks do not hold every rank once"),
+    "too high": (lambda ranks: ranks + 1, "output.ranks are not a permutation"),
+    "too low": (lambda ranks: ranks - 1, "output.ranks are not a permutation"),
+    "twice": (lambda ranks: ranks * 0, "output.ranks are not a permutation"),
 }
 
 

@@ -1,4 +1,4 @@
-"""The adaptive softmax: against its equations written out again, word by word, and in any order of the vocabulary."""
+"""The adaptive softmax against a second implementation of its equations, word by word, for any vocabulary order."""
 
 import math
 
@@ -7,7 +7,7 @@ import torch
 from pydantic import ValidationError
 from tests.laws.models import loud
 
-from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig, usual_cutoffs
+from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig, default_cutoffs
 
 VOCABULARY, WIDTH, POSITIONS = 11, 9, 4
 COUNTS = torch.tensor([0, 0, 14, 3, 40, 1, 7, 0, 22, 7, 5])
@@ -23,7 +23,7 @@ def adaptive(cutoffs: tuple[int, ...], *, counts: torch.Tensor = COUNTS) -> Adap
 
 
 def plain(layer: AdaptiveOutput, hidden: torch.Tensor, *, cutoffs: tuple[int, ...]) -> list[float]:
-    """P of each word: frequent ones from the head; the others P(cluster)·P(word | cluster), projected and narrow."""
+    """P of each word: from the head for frequent words, else P(cluster)·P(word | cluster) at reduced width."""
 
     def softmax(logits: torch.Tensor) -> list[float]:
         total = sum(math.exp(logit) for logit in logits.tolist())
@@ -34,9 +34,9 @@ def plain(layer: AdaptiveOutput, hidden: torch.Tensor, *, cutoffs: tuple[int, ..
     for cluster, (start, stop) in enumerate(zip(cutoffs, (*cutoffs[1:], VOCABULARY), strict=True)):
         down, out = layer.softmax.tail[cluster]
         assert down.weight.shape == (WIDTH // 2 ** (cluster + 1), WIDTH)
-        within = softmax(out.weight @ (down.weight @ hidden))
-        for word, share in zip(BY_FREQUENCY[start:stop], within, strict=True):
-            probabilities[word] = head[cutoffs[0] + cluster] * share
+        cluster_probs = softmax(out.weight @ (down.weight @ hidden))
+        for word, prob in zip(BY_FREQUENCY[start:stop], cluster_probs, strict=True):
+            probabilities[word] = head[cutoffs[0] + cluster] * prob
     return [probabilities[word] for word in range(VOCABULARY)]
 
 
@@ -44,11 +44,11 @@ def plain(layer: AdaptiveOutput, hidden: torch.Tensor, *, cutoffs: tuple[int, ..
 @torch.no_grad()
 def test_probabilities_are_those_of_the_equations(name: str) -> None:
     layer, hidden = adaptive(CUTOFFS[name]), torch.randn(POSITIONS, WIDTH, dtype=torch.float64)
-    for vector, found in zip(hidden, layer.log_probs(hidden), strict=True):
+    for vector, log_probs in zip(hidden, layer.log_probs(hidden), strict=True):
         expected = plain(layer, vector, cutoffs=CUTOFFS[name])
-        assert found.exp().tolist() == pytest.approx(expected, abs=1e-12)
+        assert log_probs.exp().tolist() == pytest.approx(expected, abs=1e-12)
         losses = layer.loss(vector.expand(VOCABULARY, WIDTH), torch.arange(VOCABULARY), smoothing=0.0)
-        assert losses.tolist() == pytest.approx([-math.log(one) for one in expected], abs=1e-12)
+        assert losses.tolist() == pytest.approx([-math.log(prob) for prob in expected], abs=1e-12)
 
 
 @pytest.mark.parametrize("name", CUTOFFS)
@@ -64,25 +64,28 @@ def test_probabilities_and_losses_are_those_of_torch(name: str) -> None:
 
 
 @torch.no_grad()
-def test_another_order_of_the_vocabulary_moves_the_probabilities_with_the_words() -> None:
+def test_probabilities_do_not_depend_on_the_order_of_the_vocabulary() -> None:
     """Counts without ties: the same words under other ids."""
     counts = COUNTS * 20 + torch.arange(VOCABULARY)
-    moved = torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(3))  # the old id of each new one
-    one, other = adaptive((3, 7), counts=counts), adaptive((3, 7), counts=counts[moved])
+    permutation = torch.randperm(VOCABULARY, generator=torch.Generator().manual_seed(3))  # the old id of each new one
+    layer, permuted = adaptive((3, 7), counts=counts), adaptive((3, 7), counts=counts[permutation])
     hidden = torch.randn(POSITIONS, WIDTH, dtype=torch.float64)
-    torch.testing.assert_close(other.log_probs(hidden), one.log_probs(hidden)[:, moved], rtol=0, atol=0)
+    torch.testing.assert_close(permuted.log_probs(hidden), layer.log_probs(hidden)[:, permutation], rtol=0, atol=0)
     targets = torch.tensor([0, 3, 8, 10])
     torch.testing.assert_close(
-        other.loss(hidden, targets, smoothing=0.0), one.loss(hidden, moved[targets], smoothing=0.0), rtol=0, atol=0
+        permuted.loss(hidden, targets, smoothing=0.0),
+        layer.loss(hidden, permutation[targets], smoothing=0.0),
+        rtol=0,
+        atol=0,
     )
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str)
 def test_a_cluster_of_absent_words_is_computed_nowhere_and_has_a_gradient_of_zero(dtype: torch.dtype) -> None:
-    """Without any gradient one process would leave its weights, and ranks, which add gradients up, would move them."""
+    """With a gradient of None, a single process would not update the weights, but several ranks, which sum, would."""
     layer, sizes = adaptive((3, 7)).float(), []
     for tail in layer.softmax.tail:
-        tail.register_forward_hook(lambda _tail, _hidden, found: sizes.append(len(found)))
+        tail.register_forward_hook(lambda _tail, _hidden, output: sizes.append(len(output)))
     with torch.autocast("cpu", dtype=dtype, enabled=dtype != torch.float32):
         losses = layer.loss(torch.randn(3, WIDTH), torch.tensor([4, 2, 0]), smoothing=0.0, ignored=0)
     losses.sum().backward()
@@ -100,18 +103,18 @@ def test_ranks_are_by_frequency_and_whole_in_every_precision() -> None:
 
 
 @pytest.mark.parametrize(("pieces", "expected"), [(32_000, (3200, 16_000)), (12, (1, 6)), (3, (1,)), (2, (1,))])
-def test_usual_cutoffs_are_a_tenth_and_a_half(pieces: int, expected: tuple[int, ...]) -> None:
-    assert usual_cutoffs(pieces) == expected
+def test_default_cutoffs_are_a_tenth_and_a_half(pieces: int, expected: tuple[int, ...]) -> None:
+    assert default_cutoffs(pieces) == expected
     layer = AdaptiveOutput(AdaptiveOutputConfig(), vocabulary_size=pieces, width=16)
     assert tuple(layer.softmax.cutoffs) == (*expected, pieces)
 
 
 @pytest.mark.parametrize("cutoffs", [(0, 3), (5, 3), (3, 3), (-1,), tuple(range(1, 20))])
-def test_cutoffs_that_do_not_rise_are_refused(cutoffs: tuple[int, ...]) -> None:
+def test_cutoffs_that_do_not_ascend_are_rejected(cutoffs: tuple[int, ...]) -> None:
     with pytest.raises(ValidationError):
         AdaptiveOutputConfig(cutoffs=cutoffs)
 
 
-def test_smoothing_is_a_programmers_mistake() -> None:
+def test_smoothing_is_an_assertion_error() -> None:
     with pytest.raises(AssertionError, match="smoothing"):
         adaptive((3, 7)).loss(torch.zeros(1, WIDTH, dtype=torch.float64), torch.zeros(1).long(), smoothing=0.1)

@@ -1,4 +1,4 @@
-"""Gated convolutions and normalised weights beside PyTorch's own, how they start, and what flows back."""
+"""Gated convolutions and weight normalisation against PyTorch's own, their initialisation, and gradient scaling."""
 
 import pytest
 import torch
@@ -17,11 +17,11 @@ def random(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def close(one: Tensor, other: Tensor) -> None:
-    torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+def close(actual: Tensor, expected: Tensor) -> None:
+    torch.testing.assert_close(actual, expected, rtol=0, atol=1e-12)
 
 
-def pytorchs(kind: type, *sizes: int, like: NormalisedLinear | GatedConvolution) -> nn.Module:
+def pytorch_module(kind: type, *sizes: int, like: NormalisedLinear | GatedConvolution) -> nn.Module:
     """PyTorch's module with its weight norm and our weights."""
     theirs = weight_norm(kind(*sizes).double())
     theirs.parametrizations.weight.original0.copy_(like.magnitude.reshape(-1, *[1] * (like.direction.dim() - 1)))
@@ -34,18 +34,18 @@ def pytorchs(kind: type, *sizes: int, like: NormalisedLinear | GatedConvolution)
 @torch.no_grad()
 def test_gated_convolution_is_pytorchs(kernel: int) -> None:
     ours = loud(GatedConvolution(WIDTH, kernel=kernel))
-    theirs = pytorchs(nn.Conv1d, WIDTH, 2 * WIDTH, kernel, like=ours)
+    theirs = pytorch_module(nn.Conv1d, WIDTH, 2 * WIDTH, kernel, like=ours)
     window = random(ROWS, TARGET + kernel - 1, WIDTH)
-    found = ours(window)
-    assert found.shape == (ROWS, TARGET, WIDTH)
-    close(found, F.glu(theirs(window.transpose(1, 2)).transpose(1, 2), dim=-1))
+    outputs = ours(window)
+    assert outputs.shape == (ROWS, TARGET, WIDTH)
+    close(outputs, F.glu(theirs(window.transpose(1, 2)).transpose(1, 2), dim=-1))
 
 
 @torch.no_grad()
 def test_normalised_linear_is_pytorchs() -> None:
     ours = loud(NormalisedLinear(WIDTH, outputs=4))
     inputs = random(ROWS, TARGET, WIDTH)
-    close(ours(inputs), pytorchs(nn.Linear, WIDTH, 4, like=ours)(inputs))
+    close(ours(inputs), pytorch_module(nn.Linear, WIDTH, 4, like=ours)(inputs))
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (4, 5, 3)])
@@ -70,13 +70,13 @@ def test_layers_start_with_the_papers_variance_and_without_bias() -> None:
 
 
 @torch.no_grad()
-def test_a_gate_passes_on_the_variance_of_a_small_input() -> None:
+def test_a_gate_preserves_the_variance_of_a_small_input() -> None:
     torch.manual_seed(0)
     layer, window = GatedConvolution(256, kernel=3), torch.randn(16, 66, 256)
     assert layer(0.05 * window).var().item() == pytest.approx(0.05**2, rel=0.05)
 
 
-def test_scaled_gradients_leave_the_values_alone() -> None:
+def test_scaling_gradients_does_not_change_the_values() -> None:
     values = random(2, 3).requires_grad_()
     after = scale_gradient(values, scale=0.25)
     assert torch.equal(after, values)

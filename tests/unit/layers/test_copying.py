@@ -1,4 +1,4 @@
-"""The mixture of what is written and what is copied, by See's equations."""
+"""The mixture of generation and copying against See's equations."""
 
 import pytest
 import torch
@@ -26,9 +26,9 @@ def test_it_is_eq_9_for_every_word() -> None:
         for step in range(STEPS):
             p = gate[row, step].sigmoid().item()
             for word in range(WORDS + SOURCE):
-                written = log_probs[row, step, word].exp().item() if word < WORDS else 0.0
-                looked = sum(attention[row, step, s].item() for s, there in enumerate(source) if there == word)
-                assert mixed[row, step, word].item() == pytest.approx(p * written + (1 - p) * looked, abs=1e-12)
+                generated = log_probs[row, step, word].exp().item() if word < WORDS else 0.0
+                copied = sum(attention[row, step, s].item() for s, token in enumerate(source) if token == word)
+                assert mixed[row, step, word].item() == pytest.approx(p * generated + (1 - p) * copied, abs=1e-12)
     torch.testing.assert_close(mixed.sum(dim=-1), torch.ones_like(gate))
 
 
@@ -55,7 +55,7 @@ def test_gradients(smoothing: float) -> None:
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("gate", [-200.0, 200.0])
 def test_extremes_are_finite(gate: float, dtype: torch.dtype) -> None:
-    """A gate that is all or nothing, a word that attention never saw: the loss is large, its gradient a number."""
+    """A saturated gate, a word without attention: the loss is large, its gradient finite."""
     log_probs = torch.randn(1, 2, WORDS, dtype=dtype).log_softmax(dim=-1).requires_grad_()
     gates = torch.full((1, 2), gate, dtype=dtype, requires_grad=True)
     attention = torch.tensor([[[1.0, 0, 0, 0, 0]] * 2], dtype=dtype, requires_grad=True)
@@ -83,8 +83,8 @@ def test_copy_probs_belong_to_their_sentence() -> None:
     assert torch.equal(copied.argmax(dim=-1), TOKENS.repeat_interleave(BEAMS, dim=0))
 
 
-def test_a_gate_of_few_bits_still_learns() -> None:
-    """In bfloat16 σ(6.5) is 1: a word that must be copied would cost everything, and teach nothing."""
+def test_a_gate_in_low_precision_still_learns() -> None:
+    """In bfloat16 σ(6.5) is 1: a word that must be copied would have the maximum loss and no gradient."""
     log_probs, _, attention = parts(rows=SENTENCES, steps=1)
     gate = torch.full((SENTENCES, 1), 6.5, dtype=torch.bfloat16, requires_grad=True)
     mixed = mixture(log_probs.float(), gate=gate, attention=torch.ones_like(attention), tokens=TOKENS)
@@ -94,7 +94,7 @@ def test_a_gate_of_few_bits_still_learns() -> None:
     assert gate.grad.abs().min().item() > 0.9
 
 
-def test_attention_that_is_dampened_is_still_shared_out_in_full() -> None:
+def test_attention_that_does_not_sum_to_one_is_normalised() -> None:
     log_probs, gate, attention = parts()
     whole = mixture(log_probs, gate=gate, attention=attention, tokens=TOKENS)
     torch.testing.assert_close(mixture(log_probs, gate=gate, attention=0.3 * attention, tokens=TOKENS), whole)

@@ -1,4 +1,4 @@
-"""Gradients of every layer and of what is written by hand inside them, against differences, in training mode."""
+"""Gradients of every layer and of its hand-written functions against finite differences, in training mode."""
 
 from collections.abc import Callable
 from functools import partial
@@ -19,7 +19,7 @@ from calque.layers.convolution import GatedConvolution, NormalisedLinear, normal
 from calque.layers.copying import CopyGate
 from calque.layers.feed_forward import build_feed_forward
 from calque.layers.maxout import Maxout
-from calque.layers.mixers import SSRU, AverageAttention, Carrying, recur
+from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
 from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import build_norm
 from calque.layers.output import FullOutput, OutputLayer
@@ -39,19 +39,19 @@ MASK = torch.arange(SIZE) < LENGTHS[:, None]
 CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 CONNECTIONS = ["none", "residual", "dense", "highway"]
 WITHOUT = {
-    Carrying,  # says what its kinds do, as the next two
+    RecurrentMixer,  # abstract, as are the next two
     OutputLayer,
     Score,
-    MovingBaseline,  # follows rewards, not a gradient
-    Sinusoids,  # no weights, and whole numbers as inputs
+    MovingBaseline,  # updated from rewards, not by gradients
+    Sinusoids,  # no weights, and integer inputs
 }
 
 
-# --- One layer, number by number ---
+# --- Single layers, element by element ---
 
 
 def recurrence(cell: str, *, layer_norm: bool) -> Case:
-    """At once, step by step with dropout and rows that end, and with inputs that come in two parts."""
+    """All positions at once; step by step with dropout and different lengths; and with inputs in two parts."""
     keep = torch.tensor([[2.0, 0, 2], [0, 2, 2]], dtype=torch.float64)
 
     def call(layer: Recurrence, inputs: Tensor, *state: Tensor) -> Any:
@@ -71,7 +71,7 @@ def score(kind: str) -> Case:
 
 
 def attention(options: dict[str, Any]) -> Case:
-    """Of two hypotheses a sentence, with its losses and, where it draws, how likely that was."""
+    """For two hypotheses per sentence, with auxiliary losses and the log-probability of sampled positions."""
     sizes = {"additive": {"alignment": 3}, "location": {"longest": 2}}.get(options["score"], {})
     window = {} if options["reach"] == "global" else {"window": 1}
     config = AttentionConfig(**options, **sizes, **window)
@@ -86,14 +86,19 @@ def attention(options: dict[str, Any]) -> Case:
 
 
 def heads(kind: Callable[..., MultiHead], *, key_value_heads: int | None = None, turn: Tensor | None = None) -> Case:
-    """Self-attention of a chunk alone and after another, attention over a masked memory, and where it looks."""
-    later = torch.ones(ROWS, 1, SIZE, 2 * SIZE, dtype=torch.bool).tril(SIZE)
+    """Self-attention of a chunk alone and after another, attention over a masked memory, and its weights."""
+    causal = torch.ones(ROWS, 1, SIZE, 2 * SIZE, dtype=torch.bool).tril(SIZE)
 
     def call(layer: MultiHead, inputs: Tensor, memory: Tensor) -> Any:
         first, past = layer.read(memory, layer.start(ROWS, like=memory), chunk(turn=turn))
-        second, _ = layer.read(inputs, past, chunk(turn=turn, mask=later))
-        kept, sight = layer.remember(memory), MASK[:, None, None]
-        return first, second, layer(inputs, kept, sight), layer.weights(layer.queries(inputs), kept.keys, sight)
+        second, _ = layer.read(inputs, past, chunk(turn=turn, mask=causal))
+        keys_values, source_mask = layer.remember(memory), MASK[:, None, None]
+        return (
+            first,
+            second,
+            layer(inputs, keys_values, source_mask),
+            layer.weights(layer.queries(inputs), keys_values.keys, source_mask),
+        )
 
     build = partial(kind, WIDTH, heads=HEADS, dropout=DROPOUT, key_value_heads=key_value_heads)
     return Case(build, call, [WHOLE, WHOLE])
@@ -103,7 +108,7 @@ def chunk(*, turn: Tensor | None = None, mask: Tensor | None = None) -> Chunk:
     return Chunk(2 + torch.arange(SIZE).expand(ROWS, -1), mask, turn)
 
 
-def carrying(build: Callable[[], Carrying]) -> Case:
+def recurrent_mixer(build: Callable[[], RecurrentMixer]) -> Case:
     return Case(build, lambda layer, inputs, carried: layer.read(inputs, carried, chunk()), [WHOLE, (ROWS, WIDTH)])
 
 
@@ -128,8 +133,8 @@ def shape(**options: Any) -> BlockShape:
 
 
 def around(place: str) -> Case:
-    def call(layer: Residual, stream: Tensor, found: Tensor) -> Tensor:
-        return layer.leave(stream, layer.enter(stream) * found)
+    def call(layer: Residual, stream: Tensor, factor: Tensor) -> Tensor:
+        return layer.leave(stream, layer.enter(stream) * factor)
 
     return Case(lambda: Residual(shape(place=place)), call, [WHOLE, WHOLE])
 
@@ -149,7 +154,7 @@ ATTENTIONS = pairwise(
 )
 plain, relative = partial(MultiHead, memory_width=WIDTH), partial(RelativeMultiHead, reach=1)
 turn = sinusoids(SIZE, width=WIDTH // HEADS).expand(ROWS, -1, -1)
-ONE = {
+SINGLE = {
     **{cell: recurrence(cell, layer_norm=False) for cell in CELLS},
     **{f"{cell}, normalised": recurrence(cell, layer_norm=True) for cell in CELLS},
     **{
@@ -176,8 +181,8 @@ ONE = {
     "heads, rotary": heads(plain, turn=turn),
     "heads, relative": heads(relative),
     "heads, relative and grouped": heads(relative, key_value_heads=1),
-    "ssru": carrying(lambda: SSRU(WIDTH)),
-    "average attention": carrying(lambda: AverageAttention(WIDTH, feed_forward=feed_forward("relu"))),
+    "ssru": recurrent_mixer(lambda: SSRU(WIDTH)),
+    "average attention": recurrent_mixer(lambda: AverageAttention(WIDTH, feed_forward=feed_forward("relu"))),
     **{f"{place}-norm": around(place) for place in ("pre", "post")},
     "full output": output(FullOutput, smoothing=0.1),
     "sampled output": output(partial(SampledOutput, SampledOutputConfig(samples=4))),
@@ -185,19 +190,19 @@ ONE = {
 }
 
 
-@pytest.mark.parametrize("case", ONE)
+@pytest.mark.parametrize("case", SINGLE)
 def test_of_a_layer(case: str) -> None:
-    check(ONE[case])
+    check(SINGLE[case])
 
 
-# --- Functions, number by number ---
+# --- Functions, element by element ---
 
 
 def function(call: Callable[..., Any], *shapes: Shape) -> Case:
     return Case(nn.Module, lambda _layer, *inputs: call(*inputs), shapes)
 
 
-def taught(chosen: Tensor) -> Tensor:
+def reinforced_loss(chosen: Tensor) -> Tensor:
     losses, baseline = torch.tensor([[1.0, 3, 2], [4, 1, 0]], dtype=torch.float64), torch.tensor(-2.0)
     return reinforced(chosen, losses=losses, counts=MASK, baseline=baseline, draws=Draws(0.5, 0.9))
 
@@ -210,7 +215,7 @@ FUNCTIONS = {
     "running sum": function(partial(running_sum, dim=1), (2, 5, 2)),
     "reversed": function(partial(reverse_within, lengths=LENGTHS), WHOLE),
     "last": function(partial(at_last, lengths=LENGTHS), WHOLE),
-    "reinforced": function(taught, (ROWS, SIZE)),
+    "reinforced": function(reinforced_loss, (ROWS, SIZE)),
 }
 
 
@@ -224,11 +229,11 @@ def test_of_a_running_sum_in_a_fixed_order(monkeypatch: pytest.MonkeyPatch) -> N
     check(FUNCTIONS["running sum"])
 
 
-# --- Layers made of layers, along one direction a tensor ---
+# --- Composed layers, along one direction per tensor ---
 
 
 def stack(options: dict[str, Any]) -> Case:
-    """At once, and step by step with inputs that come in two parts; with all that is drawn in training."""
+    """All positions at once, and step by step with inputs in two parts; with dropout and noise."""
 
     def call(layer: RecurrentStack, inputs: Tensor, *parts: Tensor) -> Any:
         state, outputs = layer.start(parts), []
@@ -254,8 +259,8 @@ def encoder_block(**options: Any) -> Case:
 def decoder_block(mixer: str, **options: Any) -> Case:
     def call(layer: DecoderBlock, stream: Tensor, memory: Tensor) -> Any:
         read, after = layer.read(stream, layer.self_attention.start(ROWS, like=stream), chunk())
-        looked = layer.look(read, layer.cross_attention.remember(memory), MASK[:, None, None], attention=True)
-        return layer.feed(looked.stream), looked, after
+        cross = layer.cross_attend(read, layer.cross_attention.remember(memory), MASK[:, None, None], attention=True)
+        return layer.feed(cross.stream), cross, after
 
     return Case(lambda: DecoderBlock(shape(**options), memory_width=3, mixer=mixer), call, [WHOLE, (ROWS, SIZE, 3)])
 
@@ -279,17 +284,17 @@ MADE = {
 }
 
 
-@pytest.mark.parametrize("case", MADE)
+@pytest.mark.parametrize("case", COMPOSED)
 def test_of_layers_together(case: str) -> None:
-    check(MADE[case], fast=True)
+    check(COMPOSED[case], fast=True)
 
 
 def test_every_layer_has_its_gradients_checked() -> None:
-    assert unchecked(layers, cases=[*ONE.values(), *MADE.values()], without=WITHOUT) == set()
+    assert unchecked(layers, cases=[*SINGLE.values(), *COMPOSED.values()], without=WITHOUT) == set()
 
 
 class Stopping(nn.Linear):
-    """A layer with a gradient that is wrong on purpose."""
+    """A layer with a deliberately wrong gradient."""
 
     def forward(self, inputs: Tensor) -> Tensor:
         return super().forward(inputs) * inputs.detach()
@@ -301,11 +306,11 @@ def test_a_wrong_gradient_is_found(fast: bool) -> None:
         check(forward(lambda: Stopping(WIDTH, WIDTH), WHOLE), fast=fast)
 
 
-def test_a_weight_that_is_not_asked_is_found() -> None:
+def test_an_unused_weight_is_found() -> None:
     with pytest.raises(AssertionError, match="'bias'"):
         check(Case(lambda: nn.Linear(WIDTH, WIDTH), lambda layer, inputs: inputs @ layer.weight, [WHOLE]))
 
 
 def test_a_layer_without_a_case_is_found() -> None:
-    cases = [case for label, case in ONE.items() if label != "ssru"]
-    assert unchecked(layers, cases=[*cases, *MADE.values()], without=WITHOUT) == {"SSRU"}
+    cases = [case for label, case in SINGLE.items() if label != "ssru"]
+    assert unchecked(layers, cases=[*cases, *COMPOSED.values()], without=WITHOUT) == {"SSRU"}

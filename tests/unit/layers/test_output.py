@@ -1,4 +1,4 @@
-"""Output layers: the full softmax by its formulas, and what all of them promise."""
+"""Output layers: the formulas of the full softmax, and the properties common to all."""
 
 import math
 
@@ -39,10 +39,10 @@ def layer_of(kind: str) -> OutputLayer:
 @torch.no_grad()
 def test_log_probs_are_the_log_of_the_softmax() -> None:
     layer, hidden = layer_and_hidden()
-    for vector, found in zip(hidden, layer.log_probs(hidden), strict=True):
+    for vector, log_probs in zip(hidden, layer.log_probs(hidden), strict=True):
         logits = [float(layer.weight[word] @ vector + layer.bias[word]) for word in range(VOCABULARY)]
         total = sum(map(math.exp, logits))
-        assert found.tolist() == pytest.approx([math.log(math.exp(logit) / total) for logit in logits], abs=1e-12)
+        assert log_probs.tolist() == pytest.approx([math.log(math.exp(logit) / total) for logit in logits], abs=1e-12)
 
 
 @pytest.mark.parametrize("smoothing", [0.0, 0.1, 0.7])
@@ -77,19 +77,19 @@ def test_probabilities_sum_to_one(kind: str, shape: tuple[int, ...]) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("positions", [0, 1, VOCABULARY])
 @torch.no_grad()
-def test_in_evaluation_the_loss_is_of_the_probabilities(kind: str, positions: int) -> None:
+def test_in_evaluation_the_loss_is_the_negative_log_probability(kind: str, positions: int) -> None:
     layer = layer_of(kind)
     hidden = torch.randn(positions, WIDTH, dtype=torch.float64)
     targets = torch.arange(positions)
     expected = -layer.log_probs(hidden).gather(1, targets[:, None]).squeeze(1)
-    found = layer.loss(hidden, targets, smoothing=0.0)
-    torch.testing.assert_close(found, expected, rtol=0, atol=1e-12)
+    losses = layer.loss(hidden, targets, smoothing=0.0)
+    torch.testing.assert_close(losses, expected, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("training", [False, True])
 @pytest.mark.parametrize("ignored", [0, -100])
 @pytest.mark.parametrize("kind", KINDS)
-def test_ignored_targets_lose_nothing_and_teach_nothing(kind: str, ignored: int, training: bool) -> None:
+def test_ignored_targets_have_no_loss_and_no_gradient(kind: str, ignored: int, training: bool) -> None:
     layer = layer_of(kind).train(training)
     hidden = torch.randn(5, WIDTH, dtype=torch.float64, requires_grad=True)
     targets = torch.tensor([ignored, 3, ignored, 6, ignored])
@@ -128,32 +128,32 @@ def test_mixed_precision_is_close_to_single(kind: str, training: bool) -> None:
     for dtype in (torch.float32, torch.bfloat16):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             torch.manual_seed(2)
-            found = layer.loss(hidden.to(dtype), targets, smoothing=0.0)
+            losses = layer.loss(hidden.to(dtype), targets, smoothing=0.0)
             sums = layer.log_probs(hidden.to(dtype)).exp().sum(-1)
-        found.sum().backward()
-        assert found.dtype == torch.float32
-        torch.testing.assert_close(found, expected, rtol=0.05, atol=0.05)
+        losses.sum().backward()
+        assert losses.dtype == torch.float32
+        torch.testing.assert_close(losses, expected, rtol=0.05, atol=0.05)
         torch.testing.assert_close(sums, torch.ones(VOCABULARY), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_what_is_known_of_the_corpus_is_saved_and_does_not_learn(kind: str) -> None:
+def test_corpus_statistics_are_saved_and_not_trained(kind: str) -> None:
     names = {"full": set(), "sampled": {"proposal"}, "adaptive": {"ranks"}}
     layer = layer_of(kind)
     assert {name for name, value in layer.named_parameters() if not value.requires_grad} == names[kind]
     assert not list(layer.buffers())
 
 
-# --- What is refused ---
+# --- Invalid settings ---
 
-REFUSED = {
+INVALID = {
     "more cutoffs than pieces": (AdaptiveOutputConfig(cutoffs=(2, 7)), r"cutoffs \[2, 7\].*less than the 7 pieces"),
     "too narrow": (AdaptiveOutputConfig(cutoffs=(2, 4), shrink=3.0), "width of 5 cannot shrink 2 times by 3"),
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_built_is_refused_with_its_key(name: str) -> None:
-    config, message = REFUSED[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_settings_are_rejected_with_their_key(name: str) -> None:
+    config, message = INVALID[name]
     with pytest.raises(ConfigError, match=rf"^model\.output: .*{message}"):
         build_output(config, vocabulary_size=VOCABULARY, width=WIDTH)

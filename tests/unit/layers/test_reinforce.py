@@ -1,4 +1,4 @@
-"""Hard attention's estimator: unbiased, by enumerating everything it could have drawn."""
+"""The gradient estimator of hard attention is unbiased: against enumeration of all samples."""
 
 import itertools
 
@@ -27,8 +27,8 @@ FAMILIES = {
 }
 
 
-def still(config: ModelConfig) -> ModelConfig:
-    """Without dropout, and with every sentence drawn, so that draws are all that is random; taught in full."""
+def without_noise(config: ModelConfig) -> ModelConfig:
+    """No dropout and no soft sentences, so that only the samples are random; weight and discount are 1."""
     encoder, decoder = (part.model_copy(update={"dropout": 0.0}) for part in (config.encoder, config.decoder))
     attention = decoder.attention.model_copy(update={"soft_share": 0.0, "reinforce": 1.0, "discount": 1.0})
     return config.model_copy(
@@ -44,41 +44,41 @@ def one_sentence() -> Batch:
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_expected_gradient_is_the_gradient_of_the_expected_loss(family: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Σ π(draws)·estimate(draws) = ∇ Σ π(draws)·loss(draws), over all draws, with a baseline that is not zero.
+    """Σ π(a)·estimate(a) = ∇ Σ π(a)·loss(a), over all samples a, with a non-zero baseline.
 
-    The estimate is the gradient of what training makes small.
+    The estimate is the gradient of the training objective.
     """
-    model = loud(Model(still(FAMILIES[family]), sizes=JOINT if family == "copying" else SIZES)).train()
+    model = loud(Model(without_noise(FAMILIES[family]), sizes=JOINT if family == "copying" else SIZES)).train()
     model.baseline.value.fill_(-0.7)
     batch = one_sentence()
-    weights = [one for one in model.parameters() if one.requires_grad]
-    expected_loss, estimate = torch.zeros((), dtype=torch.float64), [torch.zeros_like(one) for one in weights]
+    weights = [weight for weight in model.parameters() if weight.requires_grad]
+    expected_loss, estimate = torch.zeros((), dtype=torch.float64), [torch.zeros_like(weight) for weight in weights]
     total = 0.0
-    for places in itertools.product(range(SOURCE), repeat=TARGET):
-        output = drawing(model, batch.source, batch.target_input, places, monkeypatch)
+    for positions in itertools.product(range(SOURCE), repeat=TARGET):
+        output = read_with_samples(model, batch.source, batch.target_input, positions, monkeypatch)
         losses = model.losses(output, batch.source.values, batch.target_output, smoothing=0.0, ignored=PAD)
         losses = losses + sum(output.losses.values())
-        likely = output.chosen.sum().exp()
-        if likely.item() < 1e-200:
-            continue  # outside a window: never drawn
-        total += likely.item()
+        probability = output.chosen.sum().exp()
+        if probability.item() < 1e-200:
+            continue  # outside the window: never sampled
+        total += probability.item()
         objective = loss_of(model, output, batch, smoothing=0.0).objective
         gradient = torch.autograd.grad(objective, weights, retain_graph=True, allow_unused=True)
         estimate = [
-            so_far if each is None else so_far + likely.detach() * each
-            for so_far, each in zip(estimate, gradient, strict=True)
+            total_part if part is None else total_part + probability.detach() * part
+            for total_part, part in zip(estimate, gradient, strict=True)
         ]
-        expected_loss = expected_loss + likely * losses.sum()
+        expected_loss = expected_loss + probability * losses.sum()
     assert total == pytest.approx(1.0)
-    true = torch.autograd.grad(expected_loss, weights, allow_unused=True)
-    assert any(each is not None and each.abs().max() > 1e-3 for each in true)
-    for ours, theirs in zip(estimate, true, strict=True):
+    expected = torch.autograd.grad(expected_loss, weights, allow_unused=True)
+    assert any(part is not None and part.abs().max() > 1e-3 for part in expected)
+    for ours, theirs in zip(estimate, expected, strict=True):
         torch.testing.assert_close(ours, torch.zeros_like(ours) if theirs is None else theirs, rtol=1e-9, atol=1e-9)
 
 
-def drawing(model, sentence, tokens, places, monkeypatch):
-    """What the model makes of tokens when it draws these places, one a step."""
-    remaining = iter(places)
+def read_with_samples(model, sentence, tokens, positions, monkeypatch):
+    """The model's output for tokens when it samples these positions, one per step."""
+    remaining = iter(positions)
 
     def draw(shares: torch.Tensor) -> torch.Tensor:
         return torch.tensor([[next(remaining) for _ in range(shares.shape[1])]])
@@ -87,26 +87,26 @@ def drawing(model, sentence, tokens, places, monkeypatch):
     return model(sentence, tokens)
 
 
-def test_the_objective_counts_from_the_models_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
-    """b Σₜ (T − t) log π(aₜ) more than from zero; in expectation that is nothing, so the test above does not see it."""
-    model = loud(Model(still(FEEDING), sizes=SIZES)).train()
-    batch, found = one_sentence(), []
+def test_the_objective_uses_the_models_baseline(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It differs by b Σₜ (T − t) log π(aₜ) from a zero baseline; this is 0 in expectation, unseen by the test above."""
+    model = loud(Model(without_noise(FEEDING), sizes=SIZES)).train()
+    batch, objectives = one_sentence(), []
     for value in (0.0, -0.7):
         model.baseline.value.fill_(value)
-        output = drawing(model, batch.source, batch.target_input, (0, 2, 1), monkeypatch)
-        found.append(loss_of(model, output, batch, smoothing=0.0).objective.item())
-    left = torch.arange(TARGET, 0, -1)
-    assert found[1] - found[0] == pytest.approx(-0.7 * (left * output.chosen).sum().item(), abs=1e-9)
+        output = read_with_samples(model, batch.source, batch.target_input, (0, 2, 1), monkeypatch)
+        objectives.append(loss_of(model, output, batch, smoothing=0.0).objective.item())
+    remaining = torch.arange(TARGET, 0, -1)
+    assert objectives[1] - objectives[0] == pytest.approx(-0.7 * (remaining * output.chosen).sum().item(), abs=1e-9)
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.1])
 @pytest.mark.parametrize("discount", [0.0, 0.5, 1.0])
-def test_a_draw_is_taught_by_its_own_step_and_by_later_ones_as_the_discount_says(discount, weight) -> None:
-    """∂/∂log π(aₜ) = −λ Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b), summed up here one after the other."""
+def test_a_sample_is_credited_with_its_own_and_discounted_later_rewards(discount, weight) -> None:
+    """∂/∂log π(aₜ) = −λ Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b), summed term by term."""
     chosen = torch.randn(2, 4, dtype=torch.float64, requires_grad=True)
     losses, counts = torch.rand(2, 4, dtype=torch.float64), torch.tensor([[True] * 4, [True, True, False, False]])
-    usual, draws = torch.tensor(-0.7, dtype=torch.float64), Draws(weight, discount)
-    reinforced(chosen, losses=losses, counts=counts, baseline=usual, draws=draws).backward()
+    baseline, draws = torch.tensor(-0.7, dtype=torch.float64), Draws(weight, discount)
+    reinforced(chosen, losses=losses, counts=counts, baseline=baseline, draws=draws).backward()
     for row, size in ((0, 4), (1, 2)):
         for t in range(4):
             rewards = [-losses[row, k].item() + 0.7 for k in range(t, size)]
@@ -114,7 +114,7 @@ def test_a_draw_is_taught_by_its_own_step_and_by_later_ones_as_the_discount_says
             assert chosen.grad[row, t].item() == pytest.approx(expected, abs=1e-12)
 
 
-def test_the_baseline_moves_towards_what_is_usual() -> None:
+def test_the_baseline_moves_towards_the_mean_reward() -> None:
     baseline = MovingBaseline()
     for _ in range(100):
         baseline.follow(torch.tensor(-6.0), torch.tensor(2.0))
@@ -128,11 +128,11 @@ def test_the_baseline_is_saved_with_the_weights() -> None:
     assert "baseline.value" not in {name for name, _ in Model(soft, sizes=SIZES).named_parameters()}
 
 
-def test_the_baseline_stays_where_a_reward_is_no_number() -> None:
-    """An update that is not finite is left out; what it leaves behind must not spoil those that follow."""
+def test_the_baseline_is_unchanged_by_rewards_that_are_not_finite() -> None:
+    """An update that is not finite is skipped; it must not affect later ones."""
     baseline = MovingBaseline()
     baseline.follow(torch.tensor(-12.0), torch.tensor(6.0))
     before = float(baseline.value)
     baseline.follow(torch.tensor(float("nan")), torch.tensor(6.0))
-    baseline.follow(torch.zeros(()), torch.zeros(()))  # nothing was drawn
+    baseline.follow(torch.zeros(()), torch.zeros(()))  # no samples
     assert float(baseline.value) == before == pytest.approx(-0.2)

@@ -1,4 +1,4 @@
-"""Attention scores by their formulas."""
+"""Attention scores against their formulas."""
 
 import math
 
@@ -17,8 +17,8 @@ def random(*shape: int) -> Tensor:
     return torch.randn(*shape, dtype=torch.float64)
 
 
-def dot(one: Tensor, other: Tensor) -> float:
-    return sum(x * y for x, y in zip(one.tolist(), other.tolist(), strict=True))
+def dot(first: Tensor, second: Tensor) -> float:
+    return sum(x * y for x, y in zip(first.tolist(), second.tolist(), strict=True))
 
 
 def memory_width(name: ScoreName) -> int:
@@ -38,20 +38,23 @@ def build(name: ScoreName, *, covered: bool = False) -> Score:
     )
 
 
-def formula(name: ScoreName, score, query: Tensor, value: Tensor, *, place: int, covered: float) -> float:
+def formula(name: ScoreName, score, query: Tensor, value: Tensor, *, position: int, covered: float) -> float:
     """Luong 2015, §3.1 and eq. 8; Vaswani 2017, eq. 1; Bahdanau 2015, A.1.2; See 2017, eq. 11: in numbers."""
-    more = [0.0] * ALIGNMENT * WIDTH if score.coverage is None else score.coverage.tolist()
+    coverage_weights = [0.0] * ALIGNMENT * WIDTH if score.coverage is None else score.coverage.tolist()
     match name:
         case "dot":
-            return dot(query, value) + more[0] * covered
+            return dot(query, value) + coverage_weights[0] * covered
         case "scaled_dot":
-            return dot(query, value) / math.sqrt(WIDTH) + more[0] * covered
+            return dot(query, value) / math.sqrt(WIDTH) + coverage_weights[0] * covered
         case "general":
-            return dot(query, value.new_tensor([dot(row, value) for row in score.key.weight])) + more[0] * covered
+            return (
+                dot(query, value.new_tensor([dot(row, value) for row in score.key.weight]))
+                + coverage_weights[0] * covered
+            )
         case "location":
-            return dot(score.weight[min(place, LONGEST - 1)], query) + more[0] * covered
-    rows = zip(score.query.weight, score.key.weight, more, strict=False)
-    units = [math.tanh(dot(one, query) + dot(other, value) + w * covered) for one, other, w in rows]
+            return dot(score.weight[min(position, LONGEST - 1)], query) + coverage_weights[0] * covered
+    rows = zip(score.query.weight, score.key.weight, coverage_weights, strict=False)
+    units = [math.tanh(dot(query_row, query) + dot(key_row, value) + w * covered) for query_row, key_row, w in rows]
     return sum(weight * unit for weight, unit in zip(score.value.weight[0].tolist(), units, strict=True))
 
 
@@ -65,7 +68,7 @@ def test_score_is_its_formula(name: ScoreName, covered: bool) -> None:
     scores = score(queries, score.keys(memory), coverage if covered else None)
     assert scores.shape == (SENTENCES, QUERIES, SOURCE)
     for b, q, s in torch.cartesian_prod(*map(torch.arange, scores.shape)).tolist():
-        expected = formula(name, score, queries[b, q], memory[b, s], place=s, covered=coverage[b, q, s].item())
+        expected = formula(name, score, queries[b, q], memory[b, s], position=s, covered=coverage[b, q, s].item())
         assert scores[b, q, s].item() == pytest.approx(expected, abs=1e-12)
 
 

@@ -1,4 +1,4 @@
-"""Multi-head attention: what it reports is what it does."""
+"""Multi-head attention and Transformer blocks: reported weights are those used, dropout, norms."""
 
 import torch
 from tests.laws.models import loud
@@ -17,16 +17,16 @@ def random(*shape: int) -> Tensor:
 
 @torch.no_grad()
 def test_weights_are_those_that_forward_uses() -> None:
-    """With one head, an identity for `out` and the memory's places for values, attention returns its weights."""
+    """With one head, an identity for `out` and one-hot positions as values, attention returns its weights."""
     attention = loud(MultiHead(SOURCE, memory_width=MEMORY, heads=1, dropout=0.0))
     attention.out.weight.copy_(torch.eye(SOURCE))
     attention.out.bias.zero_()
     inputs, memory = random(SENTENCES, QUERIES, SOURCE), attention.remember(random(SENTENCES, SOURCE, MEMORY))
-    places = torch.eye(SOURCE, dtype=torch.float64).expand(SENTENCES, 1, -1, -1)
+    one_hot = torch.eye(SOURCE, dtype=torch.float64).expand(SENTENCES, 1, -1, -1)
     mask = torch.tensor([[True] * SOURCE, [True] * 2 + [False] * (SOURCE - 2)])[:, None, None]
-    found = attention(inputs, memory._replace(values=places), mask)
+    outputs = attention(inputs, memory._replace(values=one_hot), mask)
     torch.testing.assert_close(
-        attention.weights(attention.queries(inputs), memory.keys, mask), found, rtol=0, atol=1e-12
+        attention.weights(attention.queries(inputs), memory.keys, mask), outputs, rtol=0, atol=1e-12
     )
 
 
@@ -39,13 +39,13 @@ def test_weights_are_the_mean_over_heads() -> None:
         (queries[:, :, head] @ memory.keys[:, head].transpose(1, 2) / (WIDTH // HEADS) ** 0.5).softmax(-1)
         for head in range(HEADS)
     ]
-    everything = torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
-    found = attention.weights(attention.queries(inputs), memory.keys, everything)
-    torch.testing.assert_close(found, sum(heads) / HEADS, rtol=0, atol=1e-12)
+    mask = torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
+    weights = attention.weights(attention.queries(inputs), memory.keys, mask)
+    torch.testing.assert_close(weights, sum(heads) / HEADS, rtol=0, atol=1e-12)
 
 
 @torch.no_grad()
-def test_a_causal_chunk_sees_what_a_triangle_lets_it_see() -> None:
+def test_causal_attention_equals_a_triangular_mask() -> None:
     attention = loud(MultiHead(WIDTH, memory_width=WIDTH, heads=HEADS, dropout=0.0))
     inputs = random(SENTENCES, QUERIES, WIDTH)
     memory = attention.remember(inputs)
@@ -55,30 +55,30 @@ def test_a_causal_chunk_sees_what_a_triangle_lets_it_see() -> None:
 
 
 @torch.no_grad()
-def test_each_dropout_works_in_training_and_rests_in_evaluation() -> None:
+def test_each_dropout_is_active_in_training_only() -> None:
     inputs, mask = random(SENTENCES, SOURCE, WIDTH), torch.ones(SENTENCES, 1, 1, SOURCE, dtype=torch.bool)
     for place in Dropouts._fields:
         dropouts = Dropouts(0.0, 0.0, 0.0)._replace(**{place: 0.5})
         block = loud(EncoderBlock(BlockShape(WIDTH, HEADS, inner=9, dropouts=dropouts)))
-        rested = block(inputs, mask)
-        assert torch.equal(block(inputs, mask), rested)
-        assert not torch.allclose(block.train()(inputs, mask), rested), place
+        expected = block(inputs, mask)
+        assert torch.equal(block(inputs, mask), expected)
+        assert not torch.allclose(block.train()(inputs, mask), expected), place
 
 
 @torch.no_grad()
-def test_norm_stands_before_the_sublayer_or_after_the_sum() -> None:
-    stream, found = random(SENTENCES, SOURCE, WIDTH), random(SENTENCES, SOURCE, WIDTH)
+def test_norm_is_before_the_sublayer_or_after_the_sum() -> None:
+    stream, output = random(SENTENCES, SOURCE, WIDTH), random(SENTENCES, SOURCE, WIDTH)
     shape = BlockShape(WIDTH, HEADS, inner=9, dropouts=Dropouts(0.0, 0.0, 0.0))
     pre, post = (loud(Residual(shape._replace(place=place))) for place in ("pre", "post"))
     assert torch.equal(pre.enter(stream), pre.norm(stream))
-    assert torch.equal(pre.leave(stream, found), stream + found)
+    assert torch.equal(pre.leave(stream, output), stream + output)
     assert torch.equal(post.enter(stream), stream)
-    assert torch.equal(post.leave(stream, found), post.norm(stream + found))
+    assert torch.equal(post.leave(stream, output), post.norm(stream + output))
 
 
 @torch.no_grad()
-def test_feed_forward_is_applied_at_each_position_apart() -> None:
+def test_feed_forward_is_applied_to_each_position_separately() -> None:
     feed_forward = loud(FeedForward(WIDTH, inner=9, dropout=0.0))
     inputs = random(SENTENCES, SOURCE, WIDTH)
-    apart = torch.stack([feed_forward(inputs[:, place]) for place in range(SOURCE)], dim=1)
-    torch.testing.assert_close(feed_forward(inputs), apart, rtol=0, atol=1e-12)
+    separately = torch.stack([feed_forward(inputs[:, position]) for position in range(SOURCE)], dim=1)
+    torch.testing.assert_close(feed_forward(inputs), separately, rtol=0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""What of ConvS2S and the mean encoder no law sees: gradients, positions past the table, what is refused."""
+"""Aspects of ConvS2S and the bag-of-words encoder that no law covers: gradients, late positions, invalid settings."""
 
 import pytest
 import torch
@@ -25,33 +25,33 @@ def model(*, layers: int = 3) -> Model:
 
 
 def gradients(model: Model) -> tuple[torch.Tensor, dict[str, torch.Tensor | None]]:
-    """What the model says, and the encoder's gradients."""
+    """The model's hidden states, and the encoder's gradients."""
     model.zero_grad()
     hidden = model(source(), target()).hidden
     hidden.square().sum().backward()
-    return hidden.detach(), {name: one.grad for name, one in model.encoder.named_parameters()}
+    return hidden.detach(), {name: parameter.grad for name, parameter in model.encoder.named_parameters()}
 
 
 @pytest.mark.parametrize("layers", [1, 3, 4])
 def test_the_encoders_gradient_is_divided_by_the_number_of_attentions_except_in_e(
     layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    both = model(layers=layers)
-    said, scaled = gradients(both)
+    network = model(layers=layers)
+    outputs, scaled = gradients(network)
     monkeypatch.setattr(convolutional, "scale_gradient", lambda values, *, scale: values)  # noqa: ARG005
-    said_without, whole = gradients(both)
+    unscaled_outputs, whole = gradients(network)
     monkeypatch.setattr(convolutional, "scale_gradient", lambda values, *, scale: values.detach())  # noqa: ARG005
-    _, past_z = gradients(both)
-    assert torch.equal(said, said_without)
+    _, without_z = gradients(network)
+    assert torch.equal(outputs, unscaled_outputs)
     for name, gradient in whole.items():
-        own = past_z[name]  # what reaches a weight beside z: nothing but the embeddings' share in e
-        assert (own is not None) == name.startswith("embedding.")
-        own = torch.zeros_like(gradient) if own is None else own
-        torch.testing.assert_close(scaled[name], own + (gradient - own) / layers, rtol=1e-9, atol=1e-9)
+        bypassing = without_z[name]  # the gradient that does not pass through z, only through e
+        assert (bypassing is not None) == name.startswith("embedding.")
+        bypassing = torch.zeros_like(gradient) if bypassing is None else bypassing
+        torch.testing.assert_close(scaled[name], bypassing + (gradient - bypassing) / layers, rtol=1e-9, atol=1e-9)
 
 
 @torch.no_grad()
-def test_positions_past_the_table_share_its_last_vector() -> None:
+def test_positions_beyond_the_table_share_its_last_vector() -> None:
     config = ConvolutionalEncoderConfig(layers=1, width=8, embedding=6, kernel=1, maximum_positions=3, dropout=0)
     encoder = loud(ConvolutionalEncoder(config, vocabulary_size=SIZES.source))
     same = source()._replace(values=torch.full_like(source().values, 5))
@@ -61,7 +61,7 @@ def test_positions_past_the_table_share_its_last_vector() -> None:
 
 
 @torch.no_grad()
-def test_the_convolutional_encoder_ends_in_the_mean_of_its_true_positions() -> None:
+def test_the_final_state_of_the_convolutional_encoder_is_the_mean_without_padding() -> None:
     encoder = model().encoder
     memory = encoder(source())
     for row, size in enumerate(source().lengths.tolist()):
@@ -69,28 +69,28 @@ def test_the_convolutional_encoder_ends_in_the_mean_of_its_true_positions() -> N
 
 
 @torch.no_grad()
-def test_the_mean_encoder_does_not_see_order() -> None:
+def test_the_bag_of_words_encoder_ignores_order() -> None:
     encoder = loud(BagOfWordsEncoder(BagOfWordsEncoderConfig(width=8, embedding=5), vocabulary_size=SIZES.source))
     whole = source(sentences=1)._replace(lengths=torch.tensor([SOURCE]))
     order = torch.randperm(SOURCE, generator=torch.Generator().manual_seed(1))
-    one, other = encoder(whole), encoder(whole._replace(values=whole.values[:, order]))
-    torch.testing.assert_close(one.final[0], other.final[0], rtol=0, atol=1e-12)
-    torch.testing.assert_close(one.values[:, order], other.values, rtol=0, atol=1e-12)
+    memory, permuted = encoder(whole), encoder(whole._replace(values=whole.values[:, order]))
+    torch.testing.assert_close(memory.final[0], permuted.final[0], rtol=0, atol=1e-12)
+    torch.testing.assert_close(memory.values[:, order], permuted.values, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_weights_go_by_stable_names(side: str) -> None:
+def test_weight_names_are_stable(side: str) -> None:
     names = {name.split(".")[-1] for name, _ in getattr(model(), side).named_parameters()}
     assert names == {"weight", "positions", "direction", "magnitude", "bias"}
 
 
-def test_an_encoders_even_kernel_is_refused() -> None:
+def test_an_even_encoder_kernel_is_rejected() -> None:
     with pytest.raises(ValidationError, match="kernel 4 must be odd"):
         ConvolutionalEncoderConfig(kernel=4)
     assert ConvolutionalDecoderConfig(kernel=4).kernel == 4
 
 
-UNFIT = {
+INCOMPATIBLE = {
     "embeddings of different width": (ConvolutionalEncoderConfig(embedding=6), "width 6, .* embedding 6 .* 8 must"),
     "a memory wider than the embeddings": (RecurrentEncoderConfig(width=6, embedding=8), "width 6, .* embedding 8"),
     "a Transformer of another width": (
@@ -100,8 +100,8 @@ UNFIT = {
 }
 
 
-@pytest.mark.parametrize("name", UNFIT)
-def test_a_memory_that_does_not_fit_is_refused_with_the_way_out(name: str) -> None:
-    encoder, message = UNFIT[name]
+@pytest.mark.parametrize("name", INCOMPATIBLE)
+def test_a_memory_of_the_wrong_width_is_rejected_with_a_remedy(name: str) -> None:
+    encoder, message = INCOMPATIBLE[name]
     with pytest.raises(ConfigError, match=f"model.decoder: .*{message}"):
         Model(ModelConfig(encoder=encoder, decoder=ConvolutionalDecoderConfig(embedding=8)), sizes=SIZES)

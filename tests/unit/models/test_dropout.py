@@ -1,4 +1,4 @@
-"""Dropouts inside ConvS2S and the decoders that attend: in training, on what they are said to be, at their rate."""
+"""Dropout inside ConvS2S and attentional decoders: in training only, where documented, at the configured rate."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -21,59 +21,59 @@ DROPPED = {"width": 6, "embedding": 5, "attention": AdditiveAttentionConfig(alig
 READ = RecurrentEncoderConfig(layers=1, width=6, embedding=5, dropout=0)
 
 
-class Place(NamedTuple):
-    """A dropout, and the layer that reads what it leaves; without one it is the decoder's last."""
+class DropoutSite(NamedTuple):
+    """A dropout, and the layer that reads its output; None for dropout on the decoder's output."""
 
     model: ModelConfig
     reader: Callable[[Model], nn.Module] | None = None
 
 
-PLACES = {
-    "convolutional encoder": Place(
+SITES = {
+    "convolutional encoder": DropoutSite(
         ModelConfig(
             encoder=ConvolutionalEncoderConfig(dropout=DROPOUT, **CONVOLVED),
             decoder=ConvolutionalDecoderConfig(dropout=0, **CONVOLVED),
         ),
         lambda model: model.encoder.convolutions[0],
     ),
-    "convolutional decoder": Place(
+    "convolutional decoder": DropoutSite(
         ModelConfig(
             encoder=ConvolutionalEncoderConfig(dropout=0, **CONVOLVED),
             decoder=ConvolutionalDecoderConfig(dropout=DROPOUT, **CONVOLVED),
         ),
         lambda model: model.decoder.layers[0].convolution,
     ),
-    "gnmt between layers": Place(
+    "gnmt between layers": DropoutSite(
         ModelConfig(encoder=READ, decoder=GnmtConfig(layers=2, bridge="zero", **DROPPED)),
         lambda model: model.decoder.layers[0],
     ),
-    "gnmt output": Place(ModelConfig(encoder=READ, decoder=GnmtConfig(layers=1, **DROPPED))),
-    "bahdanau readout": Place(ModelConfig(encoder=READ, decoder=BahdanauConfig(readout=7, **DROPPED))),
+    "gnmt output": DropoutSite(ModelConfig(encoder=READ, decoder=GnmtConfig(layers=1, **DROPPED))),
+    "bahdanau readout": DropoutSite(ModelConfig(encoder=READ, decoder=BahdanauConfig(readout=7, **DROPPED))),
 }
 
 
-@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("site", SITES)
 @torch.no_grad()
-def test_the_share_asked_for_is_zero_and_the_rest_larger(place: str) -> None:
-    """Against evaluation, where nothing is dropped; words are left whole, so that this is the first thing dropped."""
-    config, reader = PLACES[place]
+def test_the_dropout_rate_is_set_to_zero_and_the_rest_scaled_up(site: str) -> None:
+    """Compared with evaluation mode; embeddings are not dropped, so that this is the first dropout."""
+    config, reader = SITES[site]
     model = loud(Model(config, sizes=SIZES))
     model.encoder.embedding.dropout = model.decoder.embedding.dropout = 0.0
-    found: list[Tensor] = []
+    inputs: list[Tensor] = []
     if reader is not None:
-        reader(model).register_forward_pre_hook(lambda _layer, read: found.append(read[0]))
+        reader(model).register_forward_pre_hook(lambda _layer, read: inputs.append(read[0]))
 
     def read() -> Tensor:
         hidden = model(source(sentences=ROWS), target(rows=ROWS)).hidden
-        return hidden if reader is None else found.pop()
+        return hidden if reader is None else inputs.pop()
 
     whole = read()
     assert torch.equal(read(), whole)
     model.train()
     dropped = read()
-    width = whole.shape[-1] if reader is None else reader(model).width  # what was found in the source comes behind it
+    width = whole.shape[-1] if reader is None else reader(model).width  # followed by the attention context
     assert torch.equal(dropped[..., width:], whole[..., width:])
-    whole, dropped = (each[..., :width][whole[..., :width] != 0] for each in (whole, dropped))  # not padding
+    whole, dropped = (values[..., :width][whole[..., :width] != 0] for values in (whole, dropped))  # not padding
     zero = dropped == 0
     assert zero.double().mean().item() == pytest.approx(DROPOUT, abs=0.05)
     torch.testing.assert_close(dropped[~zero], whole[~zero] / (1 - DROPOUT), rtol=1e-12, atol=0)

@@ -1,10 +1,11 @@
-"""Gradients of every encoder and decoder and of their own layers, against differences, in training mode."""
+"""Gradients of every encoder and decoder and of their layers against finite differences, in training mode."""
 
 from functools import partial
 from typing import Any
 
 import pytest
 import torch
+from calque.models.none import NoneEncoder
 from tests.laws.cover import name, pairwise
 from tests.laws.slopes import Case, check, unchecked
 from torch import Tensor, nn
@@ -29,7 +30,6 @@ from calque.models.gnmt import GnmtConfig
 from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape
 from calque.models.luong import LuongConfig
 from calque.models.model import DecoderConfig, EncoderConfig, Model, build_decoder, build_encoder
-from calque.models.none import NoneEncoder
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig, WordEmbedding
 from calque.models.transformer import Embedding, TransformerConfig, TransformerDecoderConfig, TransformerEncoderConfig
 from calque.tensors import Padded
@@ -38,17 +38,17 @@ ROWS, SIZE, WIDTH, WORDS, DROPOUT = 2, 3, 4, 5, 0.3
 LENGTHS = torch.tensor([SIZE, 2])
 MASK = torch.arange(SIZE) < LENGTHS[:, None]
 TOKENS = torch.tensor([[1, 4, 1], [3, 0, 2]])
-PLACES = torch.arange(SIZE).expand(ROWS, -1)
+POSITIONS = torch.arange(SIZE).expand(ROWS, -1)
 WITHOUT = {
-    Encoder,  # says what its kinds do, as the next two
+    Encoder,  # abstract, as are the next two
     Decoder,
     AttentionalDecoder,
-    NoneEncoder,  # no weights, and reads nothing
+    NoneEncoder,  # no weights and no inputs
     Model,  # tests/laws/test_gradients.py
 }
 
 
-# --- Their own layers, number by number ---
+# --- Their layers, element by element ---
 
 
 def bridge(kind: str, *, layers: int) -> Case:
@@ -60,12 +60,12 @@ def bridge(kind: str, *, layers: int) -> Case:
     return Case(build, call, [(ROWS, 2, WIDTH)] * 2)
 
 
-def looking(layer: DecoderLayer, window: Tensor, embedded: Tensor, keys: Tensor, values: Tensor) -> Any:
+def attending(layer: DecoderLayer, window: Tensor, embedded: Tensor, keys: Tensor, values: Tensor) -> Any:
     return layer.attend(layer.convolution(window), embedded, ConvolutionalContext(keys, values, MASK))
 
 
 def embedding(kind: type[nn.Module], config: Any, **options: int) -> Case:
-    return Case(lambda: kind(config, vocabulary_size=WORDS), lambda layer: layer(TOKENS, PLACES, **options), [])
+    return Case(lambda: kind(config, vocabulary_size=WORDS), lambda layer: layer(TOKENS, POSITIONS, **options), [])
 
 
 CONVOLUTIONS = ConvolutionalConfig(width=3, embedding=2, kernel=2, maximum_positions=2, dropout=DROPOUT)
@@ -85,8 +85,8 @@ LAYERS = {
     ),
     "embedding": embedding(Embedding, SIDE, size=SIZE),
     "positioned embedding": embedding(PositionedEmbedding, CONVOLUTIONS),
-    "convolutional layer": Case(  # two hypotheses a sentence
-        lambda: DecoderLayer(CONVOLUTIONS), looking, [(2 * ROWS, 3, 3), (2 * ROWS, 2, 2), *[(ROWS, SIZE, 2)] * 2]
+    "convolutional layer": Case(  # two hypotheses per sentence
+        lambda: DecoderLayer(CONVOLUTIONS), attending, [(2 * ROWS, 3, 3), (2 * ROWS, 2, 2), *[(ROWS, SIZE, 2)] * 2]
     ),
 }
 
@@ -96,7 +96,7 @@ def test_of_a_layer(case: str) -> None:
     check(LAYERS[case])
 
 
-# --- Encoders and decoders, along one direction a tensor ---
+# --- Encoders and decoders, along one direction per tensor ---
 
 
 def encoder(config: EncoderConfig) -> Case:
@@ -139,10 +139,13 @@ TRANSFORMED = {
 HARD = AttentionConfig(choice="hard", reach="local-p", window=2, gated=True, coverage=True)
 ADDITIVE = AdditiveAttentionConfig(alignment=3, coverage=True)
 SIDES = {
-    **{f"encoder {name(each)}": encoder(RecurrentEncoderConfig(**{**STACK, "width": 8}, **each)) for each in READ},
+    **{
+        f"encoder {name(options)}": encoder(RecurrentEncoderConfig(**{**STACK, "width": 8}, **options))
+        for options in READ
+    },
     "encoder mean": encoder(BagOfWordsEncoderConfig(**RECURRENT)),
     "encoder convolutional": encoder(ConvolutionalEncoderConfig(kernel=3, **CONVOLVED)),
-    **{f"encoder {key}": encoder(TransformerEncoderConfig(**HEADS, **each)) for key, each in TRANSFORMED.items()},
+    **{f"encoder {key}": encoder(TransformerEncoderConfig(**HEADS, **options)) for key, options in TRANSFORMED.items()},
     "decoder recurrent": decoder(RecurrentDecoderConfig(**STACK)),
     "decoder recurrent, variational": decoder(RecurrentDecoderConfig(variational=True, bridge="tanh", **STACK)),
     "decoder recurrent, weights": decoder(RecurrentDecoderConfig(weight_dropout=DROPOUT, **STACK)),
@@ -154,7 +157,7 @@ SIDES = {
     "decoder bahdanau": decoder(BahdanauConfig(attention=ADDITIVE, readout=3, copies=True, **RECURRENT)),
     "decoder gnmt": decoder(GnmtConfig(layers=2, connection="highway", attention=ADDITIVE, **RECURRENT)),
     "decoder convolutional": decoder(ConvolutionalDecoderConfig(kernel=2, **CONVOLVED)),
-    **{f"decoder {key}": decoder(TransformerDecoderConfig(**HEADS, **each)) for key, each in TRANSFORMED.items()},
+    **{f"decoder {key}": decoder(TransformerDecoderConfig(**HEADS, **options)) for key, options in TRANSFORMED.items()},
     "decoder ssru": decoder(TransformerDecoderConfig(mixer="ssru", copies=True, attention_layer=1, **HEADS)),
     "decoder average": decoder(TransformerDecoderConfig(mixer="average", **HEADS)),
 }
@@ -162,7 +165,7 @@ SIDES = {
 
 @pytest.mark.parametrize("case", SIDES)
 def test_of_a_side(case: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ConvS2S divides a gradient on purpose; here it does not."""
+    """Without the gradient scaling of ConvS2S."""
     monkeypatch.setattr(convolutional, "scale_gradient", lambda values, scale: values)  # noqa: ARG005
     check(SIDES[case], fast=True)
 

@@ -98,7 +98,7 @@ REFUSED = {
             decoder=RecurrentDecoderConfig(layers=2, width=6, embedding=7),
         ),
         SIZES,
-        "model.decoder: bridge 'copy': the decoder has 2 layers.*of 1 only",
+        "model.decoder: bridge 'copy': the decoder has 2 layers.*states for only 1;",
     ),
     "copy between widths": (
         ModelConfig(
@@ -106,7 +106,7 @@ REFUSED = {
             decoder=RecurrentDecoderConfig(layers=2, width=9, embedding=7),
         ),
         SIZES,
-        "width 6 is not the decoder's 9; use bridge = 'tanh'",
+        "width 6 differs from the decoder's 9; use bridge = 'tanh'",
     ),
     "dot between widths": (
         ModelConfig(

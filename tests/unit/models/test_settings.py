@@ -1,4 +1,4 @@
-"""A model's settings: what nothing would read is refused, and so is what no machine could hold."""
+"""Model settings: unused settings are rejected, and so are impossibly large sizes."""
 
 import tomllib
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from calque.models.model import ModelConfig
 from calque.models.systems import SYSTEMS, system_model
 
 HARD = ("attention.reinforce", "attention.discount", "attention.entropy", "attention.soft_share")
-IDLE: list[tuple[str, dict[str, Any], object, str]] = [  # the side and kind, the key, a value, what it needs
+IDLE: list[tuple[str, dict[str, Any], object, str]] = [  # side and kind, other settings, key, what it needs
     ("decoder.luong", {}, "attention.window", "reach = 'local-m' or 'local-p'"),
     ("decoder.luong", {}, "attention.alignment", "score = 'additive'"),
     ("decoder.gnmt", {"attention": {"score": "concat"}}, "attention.alignment", "score = 'additive'"),
@@ -31,7 +31,7 @@ IDLE: list[tuple[str, dict[str, Any], object, str]] = [  # the side and kind, th
 
 
 def settings(where: str, others: dict[str, Any], key: str, value: object) -> dict[str, Any]:
-    """The values of a model whose part has one more setting."""
+    """The settings of a model whose encoder or decoder has one more setting."""
     side, kind = where.split(".")
     part = {"kind": kind, **others}
     *inner, last = key.split(".")
@@ -50,26 +50,26 @@ def default(where: str, key: str) -> Any:
 
 
 @pytest.mark.parametrize(("where", "others", "key", "need"), IDLE)
-def test_a_setting_that_nothing_reads_is_refused_unless_it_is_the_default(
+def test_an_unused_setting_is_rejected_unless_it_is_the_default(
     where: str, others: dict[str, Any], key: str, need: str
 ) -> None:
-    usual = default(where, key)
-    other = 0.75 if isinstance(usual, float) else usual + 1
+    default_value = default(where, key)
+    value = 0.75 if isinstance(default_value, float) else default_value + 1
     name = key.split(".")[-1]
     with pytest.raises(ConfigError) as caught:
-        check(ModelConfig, settings(where, others, key, other), origin="x")
-    assert f"{name} = {other} is read only with {need}; leave it out, or at {usual}" in str(caught.value)
-    check(ModelConfig, settings(where, others, key, usual), origin="x")
-    check(ModelConfig, settings(where, others, key, other), origin="x", written=True)
+        check(ModelConfig, settings(where, others, key, value), origin="x")
+    assert f"{name} = {value} is read only with {need}; leave it out, or at {default_value}" in str(caught.value)
+    check(ModelConfig, settings(where, others, key, default_value), origin="x")
+    check(ModelConfig, settings(where, others, key, value), origin="x", written=True)
 
 
-def test_a_setting_that_is_read_is_not_refused() -> None:
+def test_a_used_setting_is_accepted() -> None:
     attention = {"choice": "hard", "entropy": 0.5, "reach": "local-p", "window": 3, "score": "location", "longest": 9}
     check(ModelConfig, {"decoder": {"kind": "luong", "attention": attention}}, origin="x")
     check(ModelConfig, {"encoder": {"kind": "transformer", "positions": "relative", "relative_reach": 3}}, origin="x")
 
 
-def test_all_that_nothing_reads_comes_at_once() -> None:
+def test_all_unused_settings_are_reported_together() -> None:
     with pytest.raises(ConfigError) as caught:
         check(ModelConfig, {"decoder": {"kind": "luong", "attention": {"window": 3, "entropy": 0.5}}}, origin="x")
     assert "window = 3" in str(caught.value) and "entropy = 0.5" in str(caught.value)
@@ -77,13 +77,13 @@ def test_all_that_nothing_reads_comes_at_once() -> None:
 
 @pytest.mark.parametrize("scale", [1, 0.25])
 @pytest.mark.parametrize("name", SYSTEMS)
-def test_a_system_that_was_written_out_reads_back(name: str, scale: float) -> None:
+def test_a_system_round_trips_through_toml(name: str, scale: float) -> None:
     model = system_model(name, scale=scale)
     assert check(ModelConfig, tomllib.loads(to_toml(model)), origin="x") == model
 
 
 def sizes(annotation: object, *, path: str = "") -> Iterator[tuple[str, type[Config], str]]:
-    """Every whole number of a config and of all its alternatives: what it is called, and by whom."""
+    """Every integer setting of a config and of all its alternatives: its name, config class and key."""
     if isinstance(annotation, type) and issubclass(annotation, Config):
         for key, field in annotation.model_fields.items():
             kinds = {field.annotation, *get_args(field.annotation)}
@@ -95,7 +95,7 @@ def sizes(annotation: object, *, path: str = "") -> Iterator[tuple[str, type[Con
 
 
 SIZES = {name: (kind, key) for name, kind, key in sizes(ModelConfig) if key != "cutoffs"}
-"""Cutoffs are ranks of the vocabulary, which is known when the layer is built."""
+"""Cutoffs are ranks in the vocabulary, whose size is known only when the layer is built."""
 
 
 def test_the_sizes_are_found() -> None:
@@ -105,7 +105,7 @@ def test_the_sizes_are_found() -> None:
 
 
 @pytest.mark.parametrize("name", SIZES)
-def test_a_size_that_no_machine_holds_is_refused_with_its_key(name: str) -> None:
+def test_an_impossibly_large_size_is_rejected_with_its_key(name: str) -> None:
     kind, key = SIZES[name]
     for size in (10**12, 10**30):
         with pytest.raises(ConfigError, match=f"{key}: input should be less than or equal to"):

@@ -1,6 +1,6 @@
-"""Who may look at what in the Transformer's decoder, how it starts, which variants there are and what is refused.
+"""Masks of the Transformer decoder, final states, variants and invalid settings.
 
-That prefixes of different length share a batch is the law `prefixes` in tests/laws/laws.py.
+The law `prefixes` in tests/laws/laws.py checks that prefixes of different length can share a batch.
 """
 
 import itertools
@@ -38,7 +38,7 @@ def test_a_token_sees_its_rows_own_past_and_the_chunk_up_to_itself(past: int, si
 
 
 @torch.no_grad()
-def test_an_encoder_without_recurrence_ends_in_the_mean_of_its_true_positions() -> None:
+def test_the_final_state_is_the_mean_of_positions_without_padding() -> None:
     config = TransformerEncoderConfig(layers=1, width=6, heads=2, feed_forward=10)
     encoder = TransformerEncoder(config, vocabulary_size=SIZES.source).double().eval()
     memory = encoder(source())
@@ -47,16 +47,16 @@ def test_an_encoder_without_recurrence_ends_in_the_mean_of_its_true_positions() 
 
 
 @pytest.mark.parametrize(("width", "heads"), [(10, 4), (9, 3)])
-def test_a_width_that_does_not_divide_is_refused(width: int, heads: int) -> None:
+def test_a_width_that_is_not_divisible_is_rejected(width: int, heads: int) -> None:
     with pytest.raises(ValidationError, match=f"width {width} must be even and a multiple of heads {heads}"):
         TransformerConfig(width=width, heads=heads)
 
 
-REFUSED = {
+INVALID = {
     "heads that do not divide": ({"heads": 4, "key_value_heads": 3}, "heads 4 must be a multiple of key_value_heads 3"),
     "pairs that do not come out even": (
         {"width": 12, "heads": 4, "positions": "rotary"},
-        "positions 'rotary' turn pairs: width / heads is 3 and must be even",
+        "positions 'rotary' rotate pairs: width / heads is 3 and must be even",
     ),
     "rotary without self-attention": (
         {"positions": "rotary", "mixer": "ssru"},
@@ -66,9 +66,9 @@ REFUSED = {
 }
 
 
-@pytest.mark.parametrize("name", REFUSED)
-def test_what_cannot_be_meant_is_refused_with_the_way_out(name: str) -> None:
-    values, message = REFUSED[name]
+@pytest.mark.parametrize("name", INVALID)
+def test_invalid_settings_are_rejected_with_a_remedy(name: str) -> None:
+    values, message = INVALID[name]
     with pytest.raises(ValidationError, match=message):
         TransformerDecoderConfig(**values)
 
@@ -77,30 +77,31 @@ OPTIONS = ["positions", "activation", "normalisation", "norm", "mixer"]
 
 
 def choices(config: TransformerConfig) -> dict[str, object]:
-    """What a variant is, key-value heads as how they are shared."""
+    """The options of a variant, with key-value heads as how they are shared."""
     shared = {None: "all", 1: "one"}.get(config.key_value_heads, "some")
     chosen = {name: getattr(config, name) for name in [*OPTIONS, "copies"] if name in type(config).model_fields}
     return chosen | {"key_value_heads": shared}
 
 
 @pytest.mark.parametrize("side", ["encoder", "decoder"])
-def test_in_the_list_of_variants_every_value_meets_every_other(side: str) -> None:
-    found = [choices(getattr(model, side)) for model in VARIANTS.values()]
+def test_the_variants_cover_every_pair_of_values(side: str) -> None:
+    variants = [choices(getattr(model, side)) for model in VARIANTS.values()]
     fields = type(getattr(VARIANTS["transformer-ssru"], side)).model_fields
     values = {name: get_args(fields[name].annotation) for name in OPTIONS if name in fields}
     values |= {"key_value_heads": ("all", "some", "one")}
     values |= {"copies": (False, True)} if side == "decoder" else {}
     impossible = {("rotary", "ssru"), ("rotary", "average"), ("relative", "ssru"), ("relative", "average")}
     missing = [
-        (first, one, second, other)
+        (first, first_value, second, second_value)
         for first, second in itertools.combinations(values, 2)
-        for one, other in itertools.product(values[first], values[second])
-        if (one, other) not in impossible and not any(each[first] == one and each[second] == other for each in found)
+        for first_value, second_value in itertools.product(values[first], values[second])
+        if (first_value, second_value) not in impossible
+        and not any(variant[first] == first_value and variant[second] == second_value for variant in variants)
     ]
     assert missing == []
 
 
-def test_embeddings_drop_as_residuals_do_unless_they_are_told_otherwise() -> None:
+def test_embedding_dropout_defaults_to_dropout() -> None:
     def dropped(**dropouts: float) -> float:
         return Embedding(TransformerConfig(width=6, heads=2, **dropouts), vocabulary_size=5).dropout
 
@@ -110,7 +111,7 @@ def test_embeddings_drop_as_residuals_do_unless_they_are_told_otherwise() -> Non
 
 
 @torch.no_grad()
-def test_grouped_keys_are_kept_once_a_group() -> None:
+def test_grouped_keys_are_cached_once_per_group() -> None:
     model = Model(VARIANTS["transformer-rotary"], sizes=sizes("transformer-rotary")).double().eval()
     context = model.decoder.prepare(model.encode(source()))
     _, state = model.decoder(target(), model.decoder.start(context), context)
@@ -120,7 +121,7 @@ def test_grouped_keys_are_kept_once_a_group() -> None:
 
 @pytest.mark.parametrize("name", ["transformer-ssru", "transformer-average"])
 @torch.no_grad()
-def test_what_a_mixer_carries_does_not_grow(name: str) -> None:
+def test_the_carried_state_of_a_mixer_does_not_grow(name: str) -> None:
     model = Model(VARIANTS[name], sizes=sizes(name)).double().eval()
     context = model.decoder.prepare(model.encode(source()))
     state = model.decoder.start(context)
@@ -131,7 +132,7 @@ def test_what_a_mixer_carries_does_not_grow(name: str) -> None:
     assert state.position.tolist() == [6, 6, 6]
 
 
-def test_a_model_that_copies_gives_gate_and_places_with_gradients_in_training() -> None:
+def test_a_copying_model_returns_gate_and_copy_distribution_with_gradients() -> None:
     model = Model(VARIANTS["transformer-relative"], sizes=sizes("transformer-relative")).double()
     output = model(source(), target())
     assert output.gate.shape == target().shape
@@ -143,22 +144,22 @@ def test_a_model_that_copies_gives_gate_and_places_with_gradients_in_training() 
 
 @pytest.mark.parametrize("name", VARIANTS)
 @torch.no_grad()
-def test_half_precision_comes_near(name: str) -> None:
-    """With weights in bfloat16 and under autocast, all at once and a token at a time."""
+def test_half_precision_is_close(name: str) -> None:
+    """With weights in bfloat16 and under autocast, all tokens at once and one at a time."""
     torch.manual_seed(0)
     model = Model(VARIANTS[name], sizes=sizes(name)).eval()
     exact = model(source(), target()).hidden
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        both = [model(source(), target()).hidden, one_by_one(model)]
+        results = [model(source(), target()).hidden, one_by_one(model)]
     model.bfloat16()
-    for found in [*both, model(source(), target()).hidden, one_by_one(model)]:
-        assert (found.float() - exact).abs().max() < 0.15
+    for hidden in [*results, model(source(), target()).hidden, one_by_one(model)]:
+        assert (hidden.float() - exact).abs().max() < 0.15
 
 
 def one_by_one(model: Model) -> torch.Tensor:
     context = model.decoder.prepare(model.encode(source()))
-    state, found = model.decoder.start(context), []
+    state, hidden = model.decoder.start(context), []
     for token in target().split(1, dim=1):
         output, state = model.decoder(token, state, context)
-        found.append(output.hidden)
-    return torch.cat(found, dim=1)
+        hidden.append(output.hidden)
+    return torch.cat(hidden, dim=1)

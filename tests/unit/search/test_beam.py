@@ -1,4 +1,4 @@
-"""The parts of beam search. The whole is held to enumeration in tests/laws/test_oracle.py."""
+"""The parts of beam search; tests/laws/test_oracle.py compares the whole search with enumeration."""
 
 import torch
 from hypothesis import given, settings
@@ -14,17 +14,17 @@ scores = st.sampled_from([0.0, -0.5, -1.0, -float("inf")]) | st.floats(-9, 0)
 @given(rows=st.integers(1, 12).flatmap(lambda n: st.lists(st.lists(scores, min_size=n, max_size=n), min_size=1)))
 def test_best_candidates_are_the_first_of_a_stable_sort(rows: list[list[float]]) -> None:
     for count in (1, 3, 20):
-        values, places = best_candidates(torch.tensor(rows, dtype=torch.float64), count=count)
-        for row, found_values, found in zip(rows, values.tolist(), places.tolist(), strict=True):
-            best = sorted(range(len(row)), key=lambda place, row=row: -row[place])[:count]
-            assert found_values == [row[place] for place in best]
-            # Which of the impossible candidates come last does not matter: they are dead.
-            assert [place for place in found if row[place] > -torch.inf] == [
-                place for place in best if row[place] > -torch.inf
+        values, indices = best_candidates(torch.tensor(rows, dtype=torch.float64), count=count)
+        for row, best_values, best_indices in zip(rows, values.tolist(), indices.tolist(), strict=True):
+            expected = sorted(range(len(row)), key=lambda index, row=row: -row[index])[:count]
+            assert best_values == [row[index] for index in expected]
+            # The order of impossible candidates does not matter.
+            assert [index for index in best_indices if row[index] > -torch.inf] == [
+                index for index in expected if row[index] > -torch.inf
             ]
 
 
-def test_forbid_hides_marks_everywhere_the_end_where_it_comes_early_and_words_where_only_it_may_come() -> None:
+def test_forbid_excludes_special_tokens_early_ends_and_words_where_only_the_end_is_allowed() -> None:
     log_probs = torch.randn(3, 2, 5)
     marks = Marks(start=1, end=2, never=(0, 1))
     limits = Limits(torch.tensor([5, 2, 3]), torch.tensor([1, 2, 3]))

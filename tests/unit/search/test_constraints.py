@@ -1,4 +1,4 @@
-"""Search under constraints against plain searches that leave out what may not be said."""
+"""Constrained search against plain searches that exclude forbidden hypotheses."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -16,15 +16,15 @@ from tests.laws.test_oracle import (
     Sentence,
     Task,
     allowed,
-    patient,
     plain_beam,
     same,
     start,
     tasks,
+    thorough,
     trigram,
 )
 
-from calque.search.beam import Goal, Widest, beam_search
+from calque.search.beam import BestK, Goal, beam_search
 from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained, start_constrained
 from calque.search.greedy import greedy_search
 from calque.search.scoring import Scoring
@@ -35,10 +35,10 @@ Rule = Callable[[Words], bool]
 
 
 class Ruled(NamedTuple):
-    """A sentence in which some hypotheses are impossible: it answers like a Sentence where plain searches ask."""
+    """A sentence in which some hypotheses are impossible; plain searches use it like a Sentence."""
 
     sentence: Sentence
-    may: Rule  # the end mark is a token here
+    may: Rule  # of tokens including the end mark
 
     @property
     def maximum(self) -> int:
@@ -62,30 +62,30 @@ class Ruled(NamedTuple):
 
 
 def begins_with(prefix: Words) -> Rule:
-    return lambda tokens: all(one == other for one, other in zip(tokens, prefix, strict=False))
+    return lambda tokens: all(token == required for token, required in zip(tokens, prefix, strict=False))
 
 
 def repeats_nothing(size: int) -> Rule:
     def may(tokens: Words) -> bool:
-        grams = [tokens[place : place + size] for place in range(len(tokens) - size + 1)]
+        grams = [tokens[start : start + size] for start in range(len(tokens) - size + 1)]
         return len(set(grams)) == len(grams)
 
     return may
 
 
-def both(one: Rule, other: Rule) -> Rule:
-    return lambda tokens: one(tokens) and other(tokens)
+def all_of(first: Rule, second: Rule) -> Rule:
+    return lambda tokens: first(tokens) and second(tokens)
 
 
 def beam(
     task: Task, rules: list[Constraint], *, beams: int, nbest: int, score: Scoring, stop_after: int | None = None
 ) -> list[list[Hypothesis]]:
-    state, context = bound(task, rules)
+    state, context = start_state(task, rules)
     return beam_search(
         constrained(trigram, rules),
         state,
         context,
-        expansion=Widest(beams),
+        expansion=BestK(beams),
         goal=Goal(score, nbest, stop_after),
         limits=task.limits,
         marks=MARKS,
@@ -94,17 +94,17 @@ def beam(
 
 
 def greedy(task: Task, rules: list[Constraint]) -> list[list[Hypothesis]]:
-    state, context = bound(task, rules)
+    state, context = start_state(task, rules)
     return greedy_search(constrained(trigram, rules), state, context, limits=task.limits, marks=MARKS)
 
 
-def bound(task: Task, rules: list[Constraint]) -> tuple[object, object]:
+def start_state(task: Task, rules: list[Constraint]) -> tuple[object, object]:
     count, model = len(task.tables), (task.tables, task.looks)
     return start_constrained(rules, state=start(task), context=model, sentences=count, device=torch.device("cpu"))
 
 
 def plain_greedy(sentence: Ruled) -> list[Hypothesis]:
-    """The best token of every step; nothing where nothing may be said."""
+    """The best token at every step; empty if no token is allowed."""
     tokens: Words = ()
     for length in range(1, sentence.maximum + 1):
         totals = {token: sentence.totals((*tokens, token))[-1] for token in allowed(sentence, length)}
@@ -121,30 +121,30 @@ def plain_greedy(sentence: Ruled) -> list[Hypothesis]:
 
 @st.composite
 def prefixed(draw: Callable, *, impossible: bool = True) -> tuple[Task, list[Words]]:
-    """A task and a prefix for each sentence: some empty, some longer than the sentence may be."""
+    """A task and a prefix per sentence: some empty, some longer than the maximum length."""
     task = draw(tasks(longest=6, sentences=5, impossible=impossible))
     prefix = st.lists(st.sampled_from(WORDS), max_size=7).map(tuple) | st.just(())
     count = len(task.maximum)
     return task, draw(st.lists(prefix, min_size=count, max_size=count))
 
 
-@patient
-@given(asked=prefixed(), beams=st.integers(1, 5), nbest=st.integers(1, 6), score=SCORINGS)
+@thorough
+@given(problem=prefixed(), beams=st.integers(1, 5), nbest=st.integers(1, 6), score=SCORINGS)
 def test_hypotheses_with_a_prefix_are_the_plain_beams(
-    asked: tuple[Task, list[Words]], beams: int, nbest: int, score: Scoring
+    problem: tuple[Task, list[Words]], beams: int, nbest: int, score: Scoring
 ) -> None:
-    task, prefixes = asked
-    found = beam(task, [Prefix(prefixes)], beams=beams, nbest=nbest, score=score)
-    for hypotheses, sentence, prefix in zip(found, task.sentences, prefixes, strict=True):
+    task, prefixes = problem
+    results = beam(task, [Prefix(prefixes)], beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence, prefix in zip(results, task.sentences, prefixes, strict=True):
         ruled = Ruled(sentence, begins_with(prefix))
         same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
-        for each in hypotheses:
-            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum - 1]
-            tokens = each.tokens if each.cut else (*each.tokens, MARKS.end)
-            assert each.log_prob == pytest.approx(sentence.totals(tokens)[-1], rel=1e-12)  # the prefix is not free
+        for hypothesis in hypotheses:
+            assert hypothesis.tokens[: len(prefix)] == prefix[: sentence.maximum - 1]
+            tokens = hypothesis.tokens if hypothesis.cut else (*hypothesis.tokens, MARKS.end)
+            assert hypothesis.log_prob == pytest.approx(sentence.totals(tokens)[-1], rel=1e-12)  # including the prefix
 
 
-@patient
+@thorough
 @given(task=tasks(longest=6, sentences=3), beams=st.integers(1, 5))
 def test_empty_prefixes_change_nothing(task: Task, beams: int) -> None:
     rule = Prefix([()] * len(task.maximum))
@@ -154,90 +154,90 @@ def test_empty_prefixes_change_nothing(task: Task, beams: int) -> None:
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
-@patient
+@thorough
 @given(task=tasks(longest=9, sentences=4), beams=st.integers(1, 5), nbest=st.integers(1, 6), score=SCORINGS)
 def test_hypotheses_that_repeat_nothing_are_the_plain_beams(
     size: int, task: Task, beams: int, nbest: int, score: Scoring
 ) -> None:
-    found = beam(task, [NoRepeat(size)], beams=beams, nbest=nbest, score=score)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
-        assert all(repeats_nothing(size)(each.tokens) for each in hypotheses)
+    results = beam(task, [NoRepeat(size)], beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
+        assert all(repeats_nothing(size)(hypothesis.tokens) for hypothesis in hypotheses)
         ruled = Ruled(sentence, repeats_nothing(size))
         same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
 
 
-@patient
+@thorough
 @given(
-    asked=prefixed(),
+    problem=prefixed(),
     size=st.integers(1, 3),
     beams=st.integers(1, 5),
     nbest=st.integers(1, 6),
     score=SCORINGS,
-    turned=st.booleans(),
+    is_reversed=st.booleans(),
 )
 def test_constraints_together_all_hold_in_any_order(
-    asked: tuple[Task, list[Words]], size: int, beams: int, nbest: int, score: Scoring, turned: bool
+    problem: tuple[Task, list[Words]], size: int, beams: int, nbest: int, score: Scoring, is_reversed: bool
 ) -> None:
-    task, prefixes = asked
+    task, prefixes = problem
     rules: list[Constraint] = [NoRepeat(size), Prefix(prefixes)]
-    found = beam(task, rules[::-1] if turned else rules, beams=beams, nbest=nbest, score=score)
-    for hypotheses, sentence, prefix in zip(found, task.sentences, prefixes, strict=True):
-        ruled = Ruled(sentence, both(begins_with(prefix), repeats_nothing(size)))
+    results = beam(task, rules[::-1] if is_reversed else rules, beams=beams, nbest=nbest, score=score)
+    for hypotheses, sentence, prefix in zip(results, task.sentences, prefixes, strict=True):
+        ruled = Ruled(sentence, all_of(begins_with(prefix), repeats_nothing(size)))
         same(hypotheses, plain_beam(ruled, beams=beams, nbest=nbest, score=score), sentence=ruled, score=score)
 
 
-@patient
-@given(asked=prefixed(), size=st.integers(1, 3), beams=st.integers(1, 4))
+@thorough
+@given(problem=prefixed(), size=st.integers(1, 3), beams=st.integers(1, 4))
 def test_a_search_that_stops_after_some_keeps_its_constraints(
-    asked: tuple[Task, list[Words]], size: int, beams: int
+    problem: tuple[Task, list[Words]], size: int, beams: int
 ) -> None:
-    task, prefixes = asked
+    task, prefixes = problem
     rules: list[Constraint] = [Prefix(prefixes), NoRepeat(size)]
-    found = beam(task, rules, beams=beams, nbest=2, score=Scoring(1.0), stop_after=1)
-    for hypotheses, sentence, prefix in zip(found, task.sentences, prefixes, strict=True):
-        for each in hypotheses:
-            assert each.tokens[: len(prefix)] == prefix[: sentence.maximum - 1]
-            assert repeats_nothing(size)(each.tokens)
+    results = beam(task, rules, beams=beams, nbest=2, score=Scoring(1.0), stop_after=1)
+    for hypotheses, sentence, prefix in zip(results, task.sentences, prefixes, strict=True):
+        for hypothesis in hypotheses:
+            assert hypothesis.tokens[: len(prefix)] == prefix[: sentence.maximum - 1]
+            assert repeats_nothing(size)(hypothesis.tokens)
 
 
-@patient
-@given(asked=prefixed(), size=st.integers(1, 3))
-def test_greedy_search_keeps_constraints_too(asked: tuple[Task, list[Words]], size: int) -> None:
-    task, prefixes = asked
+@thorough
+@given(problem=prefixed(), size=st.integers(1, 3))
+def test_greedy_search_keeps_constraints_too(problem: tuple[Task, list[Words]], size: int) -> None:
+    task, prefixes = problem
     rules: list[Constraint] = [Prefix(prefixes), NoRepeat(size)]
     expected = [
-        plain_greedy(Ruled(sentence, both(begins_with(prefix), repeats_nothing(size))))
+        plain_greedy(Ruled(sentence, all_of(begins_with(prefix), repeats_nothing(size))))
         for sentence, prefix in zip(task.sentences, prefixes, strict=True)
     ]
     assume(any(expected))
-    for found, one in zip(greedy(task, rules), expected, strict=True):
-        assert [(each.tokens, each.cut) for each in found] == [(each.tokens, each.cut) for each in one]
-        for each, plain in zip(found, one, strict=True):
-            assert each.score == each.log_prob == pytest.approx(plain.log_prob, rel=1e-12)
+    for hypotheses, plain in zip(greedy(task, rules), expected, strict=True):
+        for actual, reference in zip(hypotheses, plain, strict=True):
+            assert (actual.tokens, actual.cut) == (reference.tokens, reference.cut)
+            assert actual.score == actual.log_prob == pytest.approx(reference.log_prob, rel=1e-12)
 
 
-@patient
-@given(asked=prefixed(), size=st.integers(1, 3))
-def test_one_beam_under_constraints_is_greedy(asked: tuple[Task, list[Words]], size: int) -> None:
-    """Also where they contradict each other and nothing may be said."""
-    task, prefixes = asked
+@thorough
+@given(problem=prefixed(), size=st.integers(1, 3))
+def test_one_beam_under_constraints_is_greedy(problem: tuple[Task, list[Words]], size: int) -> None:
+    """Also where they contradict each other and no token is allowed."""
+    task, prefixes = problem
     rules: list[Constraint] = [Prefix(prefixes), NoRepeat(size)]
-    alone = beam(task, rules, beams=1, nbest=1, score=Scoring())
-    assert [[each.tokens for each in row] for row in alone] == [
-        [each.tokens for each in row] for row in greedy(task, rules)
+    results = beam(task, rules, beams=1, nbest=1, score=Scoring())
+    assert [[hypothesis.tokens for hypothesis in hypotheses] for hypotheses in results] == [
+        [hypothesis.tokens for hypothesis in hypotheses] for hypotheses in greedy(task, rules)
     ]
 
 
-def test_where_no_word_is_left_there_is_no_answer() -> None:
-    """All words are said and the end comes too early: neither search says half of something."""
+def test_if_no_token_is_allowed_there_is_no_hypothesis() -> None:
+    """All words are used up before the minimum length: neither search returns a partial hypothesis."""
     tables = torch.full((1, VOCABULARY, VOCABULARY, VOCABULARY), -1.0, dtype=torch.float64)
     task = Task(tables, [6], [6], torch.zeros(1, VOCABULARY, VOCABULARY, 1), [1])
     assert greedy(task, [NoRepeat(1)]) == beam(task, [NoRepeat(1)], beams=2, nbest=2, score=Scoring()) == [[]]
 
 
-def test_a_prefix_that_holds_a_forbidden_token_has_no_hypotheses_and_disturbs_no_other_sentence() -> None:
+def test_a_prefix_with_a_forbidden_token_has_no_hypotheses_and_does_not_affect_other_sentences() -> None:
     tables = torch.full((2, VOCABULARY, VOCABULARY, VOCABULARY), -1.0, dtype=torch.float64)
     task = Task(tables, [4, 4], [0, 0], torch.zeros(2, VOCABULARY, VOCABULARY, 1), [1, 1])
     none, some = beam(task, [Prefix([(MARKS.never[0],), (3,)])], beams=2, nbest=2, score=Scoring())
     assert none == []
-    assert [each.tokens for each in some] == [(3,), (3, 1)]
+    assert [hypothesis.tokens for hypothesis in some] == [(3,), (3, 1)]

@@ -10,7 +10,7 @@ import pytest
 import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from tests.laws.test_oracle import MARKS, VOCABULARY, WORDS, Sentence, Task, allowed, patient, start, tasks, trigram
+from tests.laws.test_oracle import MARKS, VOCABULARY, WORDS, Sentence, Task, allowed, start, tasks, thorough, trigram
 
 from calque.search.constraints import NoRepeat, constrained, start_constrained
 from calque.search.greedy import greedy_search
@@ -47,39 +47,39 @@ def splitmix(value: int) -> int:
 
 
 def share(row: list[float], allowed: Iterable[int]) -> list[float]:
-    """Probabilities in proportion to `row`, of the allowed only."""
-    kept = [value if place in {*allowed} else 0.0 for place, value in enumerate(row)]
-    return [value / math.fsum(kept) for value in kept]
+    """Probabilities proportional to `row`, restricted to the allowed tokens."""
+    weights = [value if index in {*allowed} else 0.0 for index, value in enumerate(row)]
+    return [value / math.fsum(weights) for value in weights]
 
 
 def plain_filtered(log_probs: list[float], sampling: Sampling) -> list[float]:
-    """Temperature, then the floor, then of what is left the k most likely and the nucleus, both counted in it."""
-    most = max(log_probs)
-    weights = [math.exp((value - most) / sampling.temperature) for value in log_probs]
-    everything = range(len(weights))
-    probs = share(weights, everything)
-    probs = share(probs, [place for place in everything if probs[place] >= sampling.min_p * max(probs)])
-    order = sorted(everything, key=lambda place: -probs[place])
-    before = [math.fsum(probs[place] for place in order[:rank]) for rank in everything]
-    kept = [
-        place
-        for rank, place in enumerate(order)
+    """Temperature, then min-p; of the renormalised rest, the k most likely tokens and the nucleus."""
+    maximum = max(log_probs)
+    weights = [math.exp((value - maximum) / sampling.temperature) for value in log_probs]
+    tokens = range(len(weights))
+    probs = share(weights, tokens)
+    probs = share(probs, [token for token in tokens if probs[token] >= sampling.min_p * max(probs)])
+    order = sorted(tokens, key=lambda token: -probs[token])
+    before = [math.fsum(probs[token] for token in order[:rank]) for rank in tokens]
+    selected = [
+        token
+        for rank, token in enumerate(order)
         if rank == 0 or (before[rank] < sampling.top_p and (sampling.top_k == 0 or rank < sampling.top_k))
     ]
-    return share(probs, kept)
+    return share(probs, selected)
 
 
 def is_clear(log_probs: list[float], sampling: Sampling) -> bool:
-    """Whether what is kept does not hang on the last digits of a share."""
+    """Whether the selection of tokens does not depend on rounding."""
     floors = (sampling.min_p - 1e-9, min(1.0, sampling.min_p + 1e-9))
     nuclei = (sampling.top_p - 1e-9, sampling.top_p + 1e-9)
     around = [sampling._replace(min_p=floor, top_p=nucleus) for floor in floors for nucleus in nuclei]
     probs = plain_filtered(log_probs, sampling)
-    return all(plain_filtered(log_probs, each) == pytest.approx(probs, abs=1e-7) for each in around)
+    return all(plain_filtered(log_probs, neighbour) == pytest.approx(probs, abs=1e-7) for neighbour in around)
 
 
 def chi_square(counts: Counter, expected: dict) -> float:
-    """How many standard deviations χ² lies above its mean; outcomes expected less than five times are one."""
+    """How many standard deviations χ² lies above its mean; outcomes expected fewer than five times are pooled."""
     assert set(counts) <= {outcome for outcome, value in expected.items() if value > 0}
     total = counts.total()
     often = [outcome for outcome, value in expected.items() if value * total >= 5]
@@ -106,30 +106,32 @@ def sampled(
     )
 
 
-def picked(task: Task, places: list[int]) -> Task:
-    """Some of its sentences, in this order."""
-    maximum, minimum, sources = ([each[n] for n in places] for each in (task.maximum, task.minimum, task.sources))
-    return Task(task.tables[places], maximum, minimum, task.looks[places], sources)
+def picked(task: Task, rows: list[int]) -> Task:
+    """Selected sentences of the task, in this order."""
+    maximum, minimum, sources = ([values[row] for row in rows] for values in (task.maximum, task.minimum, task.sources))
+    return Task(task.tables[rows], maximum, minimum, task.looks[rows], sources)
 
 
 def sequences(sentence: Sentence, sampling: Sampling) -> dict[tuple[int, ...], float]:
-    """The probability of all there is to draw; what is cut has no end mark."""
-    answers: dict[tuple[int, ...], float] = {}
-    going = {(): 1.0}
+    """The probability of every possible sample; cut sequences have no end mark."""
+    complete: dict[tuple[int, ...], float] = {}
+    incomplete = {(): 1.0}
     for length in range(1, sentence.maximum + 1):
-        grown: dict[tuple[int, ...], float] = {}
-        for tokens, prob in going.items():
-            one, two = (MARKS.start, MARKS.start, *tokens)[-2:]
-            may = allowed(sentence, length)
-            row = [value if token in may else -math.inf for token, value in enumerate(sentence.table[one][two])]
-            for token, each in enumerate(plain_filtered(row, sampling)):
-                ends = token == MARKS.end or length < sentence.maximum
-                said = (*tokens, token) if ends else tokens  # what would be a word too many cuts what stands before it
-                if each > 0:
-                    grown[said] = grown.get(said, 0.0) + prob * each
-        answers |= {tokens: prob for tokens, prob in grown.items() if MARKS.end in tokens}
-        going = {tokens: prob for tokens, prob in grown.items() if MARKS.end not in tokens}
-    return answers | going
+        extended: dict[tuple[int, ...], float] = {}
+        for tokens, prob in incomplete.items():
+            first, second = (MARKS.start, MARKS.start, *tokens)[-2:]
+            candidates = allowed(sentence, length)
+            row = [
+                value if token in candidates else -math.inf for token, value in enumerate(sentence.table[first][second])
+            ]
+            for token, token_prob in enumerate(plain_filtered(row, sampling)):
+                is_kept = token == MARKS.end or length < sentence.maximum
+                sequence = (*tokens, token) if is_kept else tokens  # a word too many cuts the sequence before it
+                if token_prob > 0:
+                    extended[sequence] = extended.get(sequence, 0.0) + prob * token_prob
+        complete |= {tokens: prob for tokens, prob in extended.items() if MARKS.end in tokens}
+        incomplete = {tokens: prob for tokens, prob in extended.items() if MARKS.end not in tokens}
+    return complete | incomplete
 
 
 def with_end(hypothesis: Hypothesis) -> tuple[int, ...]:
@@ -153,42 +155,42 @@ def test_mixed_gives_the_published_numbers() -> None:
 
 
 @given(keys=st.lists(STREAMS, min_size=1), number=st.integers(0, 10**6))
-def test_uniform_is_the_high_bits_of_what_is_mixed(keys: list[int], number: int) -> None:
-    found = uniform(torch.tensor(keys), number)
-    assert found.dtype == torch.float64
-    assert found.tolist() == [splitmix((key + splitmix(number)) & WORD) // 2**11 / 2**53 for key in keys]
-    assert bool(((found >= 0) & (found < 1)).all())
+def test_uniform_is_the_high_bits_of_the_mixed_key(keys: list[int], number: int) -> None:
+    numbers = uniform(torch.tensor(keys), number)
+    assert numbers.dtype == torch.float64
+    assert numbers.tolist() == [splitmix((key + splitmix(number)) & WORD) // 2**11 / 2**53 for key in keys]
+    assert bool(((numbers >= 0) & (numbers < 1)).all())
 
 
 @pytest.mark.parametrize("which", ["keys", "steps"])
-def test_neighbours_are_uniform_and_know_nothing_of_each_other(which: str) -> None:
+def test_neighbouring_numbers_are_uniform_and_independent(which: str) -> None:
     count, bins = 20_000, 10
     if which == "keys":
         numbers = uniform(torch.arange(count), 3)
     else:
         numbers = torch.cat([uniform(torch.tensor([7]), step) for step in range(count)])
     assert len(set(numbers.tolist())) == count
-    places = torch.arange(1, count + 1) / count
-    assert (numbers.sort().values - places).abs().max().item() < 1.95 / math.sqrt(count)  # Kolmogorov, 1 in 1000
+    quantiles = torch.arange(1, count + 1) / count
+    assert (numbers.sort().values - quantiles).abs().max().item() < 1.95 / math.sqrt(count)  # Kolmogorov, 1 in 1000
     cells = (numbers * bins).long().tolist()
     pairs = Counter(zip(cells[::2], cells[1::2], strict=True))
     assert chi_square(pairs, dict.fromkeys(itertools.product(range(bins), repeat=2), bins**-2)) < 4
 
 
-# What may be drawn
+# Truncation of the distribution
 
 
-@patient
+@thorough
 @given(rows=ROWS, sampling=SAMPLINGS)
 def test_filtered_is_its_plain_formula(rows: list[list[float]], sampling: Sampling) -> None:
-    found = filtered(torch.tensor(rows, dtype=torch.float64), sampling)
-    assert found.dtype == torch.float64
-    for row, probs in zip(rows, found.tolist(), strict=True):
+    filtered_probs = filtered(torch.tensor(rows, dtype=torch.float64), sampling)
+    assert filtered_probs.dtype == torch.float64
+    for row, probs in zip(rows, filtered_probs.tolist(), strict=True):
         assume(is_clear(row, sampling))
         assert probs == pytest.approx(plain_filtered(row, sampling), rel=1e-9, abs=1e-12)
 
 
-@patient
+@thorough
 @given(rows=ROWS, sampling=SAMPLINGS)
 def test_the_most_likely_may_always_be_drawn_and_the_impossible_never(
     rows: list[list[float]], sampling: Sampling
@@ -202,13 +204,13 @@ def test_the_most_likely_may_always_be_drawn_and_the_impossible_never(
             assert sum(prob > 0 for prob in probs) <= sampling.top_k
 
 
-def test_the_nucleus_is_counted_in_what_the_floor_has_left() -> None:
+def test_the_nucleus_is_computed_after_min_p() -> None:
     log_probs = torch.tensor([[0.5, 0.3, 0.1, 0.1]], dtype=torch.float64).log()
     assert filtered(log_probs, Sampling(top_p=0.6)).count_nonzero() == 2
     assert filtered(log_probs, Sampling(top_p=0.6, min_p=0.5)).count_nonzero() == 1  # 0.5 of 0.8 is enough
 
 
-@patient
+@thorough
 @given(rows=ROWS)
 def test_without_filters_it_is_the_models_own_distribution(rows: list[list[float]]) -> None:
     log_probs = torch.tensor(rows, dtype=torch.float64).log_softmax(dim=-1)
@@ -218,27 +220,27 @@ def test_without_filters_it_is_the_models_own_distribution(rows: list[list[float
 # Drawing
 
 
-@patient
+@thorough
 @given(rows=ROWS, data=st.data())
 def test_draw_gives_the_token_at_which_the_sum_passes_the_number(rows: list[list[float]], data: st.DataObject) -> None:
     probs = torch.tensor(rows, dtype=torch.float64).softmax(dim=-1)
     edges = [0.0, 2.0**-53, 5e-324, 0.5, 1 - 2.0**-53]
     numbers = data.draw(st.lists(st.floats(0, 1, exclude_max=True) | st.sampled_from(edges), min_size=1))
     for number in numbers:
-        found = draw(probs, torch.full((len(rows),), number, dtype=torch.float64))
-        for row, token in zip(probs.tolist(), found.tolist(), strict=True):
+        tokens = draw(probs, torch.full((len(rows),), number, dtype=torch.float64))
+        for row, token in zip(probs.tolist(), tokens.tolist(), strict=True):
             assert row[token] > 0
             assert math.fsum(row[:token]) - 1e-12 <= number <= math.fsum(row[: token + 1]) + 1e-12
 
 
 @pytest.mark.parametrize("row", [[0.0, 0.0, 1.0, 0.0], [0.0, 0.3, 0.0, 0.7, 0.0], [0.1] * 10 + [0.0], [1e-300, 0, 1]])
 @pytest.mark.parametrize("number", [0.0, 5e-324, 2.0**-53, 0.3, 1 - 2.0**-53, 1.0])
-def test_draw_never_gives_what_has_no_probability(row: list[float], number: float) -> None:
+def test_draw_never_gives_a_token_with_probability_zero(row: list[float], number: float) -> None:
     probs = torch.tensor([row], dtype=torch.float64)
     assert row[draw(probs, torch.tensor([number], dtype=torch.float64)).item()] > 0
 
 
-def test_draw_gives_every_token_as_often_as_it_should() -> None:
+def test_draw_gives_every_token_with_its_probability() -> None:
     generator = random.Random(5)
     for case in range(5):
         row = share([generator.random() ** 3 for _ in range(12)], generator.sample(range(12), 8))
@@ -252,53 +254,53 @@ def test_draw_gives_every_token_as_often_as_it_should() -> None:
 
 @st.composite
 def streamed(draw, **options) -> tuple[Task, list[int]]:
-    """A task in which nothing is impossible, and a stream for each sentence."""
+    """A task without impossible tokens, and one stream per sentence."""
     task = draw(tasks(impossible=False, **options))
     count = len(task.maximum)
     return task, draw(st.lists(STREAMS, min_size=count, max_size=count, unique=True))
 
 
-@patient
-@given(given_=streamed(longest=8, sentences=5), sampling=SAMPLINGS, draws=st.integers(1, 4), data=st.data())
-def test_a_stream_draws_the_same_in_whatever_company(
-    given_: tuple[Task, list[int]], sampling: Sampling, draws: int, data: st.DataObject
+@thorough
+@given(problem=streamed(longest=8, sentences=5), sampling=SAMPLINGS, draws=st.integers(1, 4), data=st.data())
+def test_samples_of_a_stream_do_not_depend_on_the_batch(
+    problem: tuple[Task, list[int]], sampling: Sampling, draws: int, data: st.DataObject
 ) -> None:
-    task, streams = given_
+    task, streams = problem
     together = sampled(task, streams=streams, sampling=sampling, draws=draws)
-    assert [len(each) for each in together] == [draws] * len(streams)
-    places = data.draw(st.lists(st.sampled_from(range(len(streams))), min_size=1, max_size=6))
-    other = sampled(picked(task, places), streams=[streams[n] for n in places], sampling=sampling, draws=draws)
-    assert other == [together[n] for n in places]
+    assert [len(samples) for samples in together] == [draws] * len(streams)
+    rows = data.draw(st.lists(st.sampled_from(range(len(streams))), min_size=1, max_size=6))
+    selected = sampled(picked(task, rows), streams=[streams[row] for row in rows], sampling=sampling, draws=draws)
+    assert selected == [together[row] for row in rows]
     fewer = sampled(task, streams=streams, sampling=sampling, draws=1)
-    assert [each[:1] for each in together] == fewer
+    assert [samples[:1] for samples in together] == fewer
 
 
-@patient
-@given(given_=streamed(longest=8, sentences=5), sampling=SAMPLINGS, draws=st.integers(1, 4))
-def test_a_hypothesis_keeps_its_limits_and_costs_what_the_model_says(
-    given_: tuple[Task, list[int]], sampling: Sampling, draws: int
+@thorough
+@given(problem=streamed(longest=8, sentences=5), sampling=SAMPLINGS, draws=st.integers(1, 4))
+def test_samples_keep_their_limits_and_have_the_models_log_probability(
+    problem: tuple[Task, list[int]], sampling: Sampling, draws: int
 ) -> None:
-    task, streams = given_
-    found = sampled(task, streams=streams, sampling=sampling, draws=draws)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
-        for each in hypotheses:
-            assert set(each.tokens) <= set(WORDS)
-            size = len(each.tokens) + 1
-            assert size == sentence.maximum if each.cut else sentence.minimum <= size <= sentence.maximum
-            total = sentence.totals(with_end(each))[-1]
-            assert each.score == each.log_prob == pytest.approx(total, rel=1e-12, abs=1e-12)
+    task, streams = problem
+    results = sampled(task, streams=streams, sampling=sampling, draws=draws)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
+        for hypothesis in hypotheses:
+            assert set(hypothesis.tokens) <= set(WORDS)
+            size = len(hypothesis.tokens) + 1
+            assert size == sentence.maximum if hypothesis.cut else sentence.minimum <= size <= sentence.maximum
+            total = sentence.totals(with_end(hypothesis))[-1]
+            assert hypothesis.score == hypothesis.log_prob == pytest.approx(total, rel=1e-12, abs=1e-12)
 
 
-@patient
-@given(given_=streamed(longest=8, sentences=5), sampling=SAMPLINGS)
-def test_only_the_most_likely_token_is_greedy_search(given_: tuple[Task, list[int]], sampling: Sampling) -> None:
-    task, streams = given_
+@thorough
+@given(problem=streamed(longest=8, sentences=5), sampling=SAMPLINGS)
+def test_only_the_most_likely_token_is_greedy_search(problem: tuple[Task, list[int]], sampling: Sampling) -> None:
+    task, streams = problem
     greedy = greedy_search(trigram, start(task), (task.tables, task.looks), limits=task.limits, marks=MARKS)
     for only in (sampling._replace(top_k=1), sampling._replace(top_p=0.0)):
-        for hypotheses, (one,) in zip(sampled(task, streams=streams, sampling=only, draws=2), greedy, strict=True):
-            for each in hypotheses:
-                assert (each.tokens, each.cut) == (one.tokens, one.cut)
-                assert each.log_prob == pytest.approx(one.log_prob, rel=1e-12, abs=1e-12)
+        for hypotheses, (expected,) in zip(sampled(task, streams=streams, sampling=only, draws=2), greedy, strict=True):
+            for hypothesis in hypotheses:
+                assert (hypothesis.tokens, hypothesis.cut) == (expected.tokens, expected.cut)
+                assert hypothesis.log_prob == pytest.approx(expected.log_prob, rel=1e-12, abs=1e-12)
 
 
 def model(*, seed: int, maximum: list[int], minimum: list[int]) -> Task:
@@ -312,38 +314,38 @@ def model(*, seed: int, maximum: list[int], minimum: list[int]) -> Task:
 @pytest.mark.parametrize(
     "sampling", [EVERYTHING, Sampling(temperature=0.6), Sampling(1.5, 3), Sampling(1.0, 0, 0.8), Sampling(min_p=0.3)]
 )
-def test_sequences_come_as_often_as_the_model_says(sampling: Sampling) -> None:
+def test_sequences_are_drawn_with_the_models_probabilities(sampling: Sampling) -> None:
     task = model(seed=11, maximum=[3, 2, 4, 2], minimum=[0, 0, 3, 2])
-    found = sampled(task, streams=[1, 2, 3, 4], sampling=sampling, draws=8000)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
+    results = sampled(task, streams=[1, 2, 3, 4], sampling=sampling, draws=8000)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
         expected = sequences(sentence, sampling)
         assert math.fsum(expected.values()) == pytest.approx(1)
         assert chi_square(Counter(map(with_end, hypotheses)), expected) < 4
 
 
-def test_neighbouring_streams_draw_as_often_as_the_model_says() -> None:
-    """One draw each of many sentences that are the same but for their number."""
+def test_neighbouring_streams_draw_with_the_models_probabilities() -> None:
+    """One sample for each of many sentences that differ only in their stream."""
     count = 8000
     task = picked(model(seed=12, maximum=[3], minimum=[0]), [0] * count)
-    found = sampled(task, streams=list(range(count)))
+    results = sampled(task, streams=list(range(count)))
     expected = sequences(task.sentences[0], EVERYTHING)
-    assert chi_square(Counter(with_end(each) for (each,) in found), expected) < 4
+    assert chi_square(Counter(with_end(hypothesis) for (hypothesis,) in results), expected) < 4
 
 
-def test_two_draws_of_a_sentence_know_nothing_of_each_other() -> None:
+def test_two_samples_of_a_sentence_are_independent() -> None:
     count = 8000
     task = picked(model(seed=13, maximum=[2], minimum=[0]), [0] * count)
-    found = sampled(task, streams=list(range(count)), draws=2)
-    alone = sequences(task.sentences[0], EVERYTHING)
-    expected = {(one, two): alone[one] * alone[two] for one in alone for two in alone}
-    assert chi_square(Counter((with_end(one), with_end(two)) for one, two in found), expected) < 4
+    results = sampled(task, streams=list(range(count)), draws=2)
+    single = sequences(task.sentences[0], EVERYTHING)
+    expected = {(first, second): single[first] * single[second] for first in single for second in single}
+    assert chi_square(Counter((with_end(first), with_end(second)) for first, second in results), expected) < 4
 
 
-@patient
-@given(given_=streamed(longest=9, sentences=4), draws=st.integers(1, 3), size=st.integers(2, 3))
-def test_constrained_steps_are_drawn_from_too(given_: tuple[Task, list[int]], draws: int, size: int) -> None:
-    task, streams = given_
-    assume(all(maximum <= len(WORDS) ** size for maximum in task.maximum))  # there is always something left to say
+@thorough
+@given(problem=streamed(longest=9, sentences=4), draws=st.integers(1, 3), size=st.integers(2, 3))
+def test_sampling_under_constraints(problem: tuple[Task, list[int]], draws: int, size: int) -> None:
+    task, streams = problem
+    assume(all(maximum <= len(WORDS) ** size for maximum in task.maximum))  # some n-gram is always left
     rules = [NoRepeat(size)]
     state, context = start_constrained(
         rules,
@@ -353,22 +355,22 @@ def test_constrained_steps_are_drawn_from_too(given_: tuple[Task, list[int]], dr
         device=torch.device("cpu"),
     )
     options = {"sampling": EVERYTHING, "draws": draws, "streams": torch.tensor(streams)}
-    found = sample_search(constrained(trigram, rules), state, context, limits=task.limits, marks=MARKS, **options)
-    for hypotheses, sentence in zip(found, task.sentences, strict=True):
-        for each in hypotheses:
-            grams = [each.tokens[place : place + size] for place in range(len(each.tokens) - size + 1)]
-            assert len(set(grams)) == len(grams)
-            total = sentence.totals(with_end(each))[-1]
-            assert each.log_prob == pytest.approx(total, rel=1e-12, abs=1e-12)
+    results = sample_search(constrained(trigram, rules), state, context, limits=task.limits, marks=MARKS, **options)
+    for hypotheses, sentence in zip(results, task.sentences, strict=True):
+        for hypothesis in hypotheses:
+            ngrams = [hypothesis.tokens[index : index + size] for index in range(len(hypothesis.tokens) - size + 1)]
+            assert len(set(ngrams)) == len(ngrams)
+            total = sentence.totals(with_end(hypothesis))[-1]
+            assert hypothesis.log_prob == pytest.approx(total, rel=1e-12, abs=1e-12)
 
 
-def test_what_comes_to_where_no_word_is_left_is_not_among_what_is_drawn() -> None:
-    """All words are said and the end comes too early."""
+def test_samples_that_reach_a_dead_end_are_discarded() -> None:
+    """All words are used up before the minimum length."""
     task = model(seed=14, maximum=[6], minimum=[6])
     rules = [NoRepeat(1)]
     state, context = start_constrained(
         rules, state=start(task), context=(task.tables, task.looks), sentences=1, device=torch.device("cpu")
     )
     options = {"sampling": EVERYTHING, "draws": 1, "streams": torch.tensor([1])}
-    found = sample_search(constrained(trigram, rules), state, context, limits=task.limits, marks=MARKS, **options)
-    assert found == [[]]
+    results = sample_search(constrained(trigram, rules), state, context, limits=task.limits, marks=MARKS, **options)
+    assert results == [[]]
