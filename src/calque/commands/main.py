@@ -14,7 +14,7 @@ import typer
 
 from calque import __version__
 from calque.commands import average, data, doctor, evaluate, init, quickstart, runs, score, systems, train, translate
-from calque.errors import CalqueError, ToldElsewhere, exit_code
+from calque.errors import CalqueError, ReportedByPeer, exit_code
 from calque.training.reporting import outliving
 
 READER_LEFT = 128 + 13  # SIGPIPE
@@ -81,7 +81,7 @@ def told(work: Callable[[], object]) -> None:
         if end.code == AT_ONCE:
             _say("stopped at once; what was saved before is intact", code=AT_ONCE)
         raise
-    except ToldElsewhere as error:
+    except ReportedByPeer as error:
         sys.exit(error.code)
     except CalqueError as error:
         _say(str(error), code=error.code)

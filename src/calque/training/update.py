@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from calque.data.batch import Batch
-from calque.errors import RankError, ToldElsewhere, TrainingError
+from calque.errors import RankError, ReportedByPeer, TrainingError
 from calque.models.model import Model
 from calque.objectives.cross_entropy import Loss
 from calque.training.distributed import Ranks, is_broken_connection, whole
@@ -146,7 +146,7 @@ class Updater:
                         rewards += 0 if found.rewards is None else found.rewards
         except (RuntimeError, MemoryError) as error:
             if self.is_sharded and is_broken_connection(error):
-                raise ToldElsewhere(f"another rank has ended: {error}") from error
+                raise ReportedByPeer(f"another rank has ended: {error}") from error
             if not is_out_of_memory(error):
                 raise
             ran_out = True

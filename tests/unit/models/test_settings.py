@@ -58,7 +58,7 @@ def test_a_setting_that_nothing_reads_is_refused_unless_it_is_the_default(
     name = key.split(".")[-1]
     with pytest.raises(ConfigError) as caught:
         check(ModelConfig, settings(where, others, key, other), origin="x")
-    assert f"{name} = {other} is read only with {need}; leave it out, or at {usual}" in str(caught.value)
+    assert f"{name} = {other} is used only with {need}; leave it out, or set it to {usual}" in str(caught.value)
     check(ModelConfig, settings(where, others, key, usual), origin="x")
     check(ModelConfig, settings(where, others, key, other), origin="x", written=True)
 
