@@ -251,10 +251,8 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
     key, owner, siblings = _locate(root, problem["loc"])
     match problem["type"]:
         case "extra_forbidden":
-            names = list(owner.model_fields) if owner else []
-            if kinds := [
-                tag for config in siblings if problem["loc"][-1] in config.model_fields for tag in _tags(config)
-            ]:
+            name, names = str(problem["loc"][-1]), list(owner.model_fields) if owner else []
+            if kinds := [tag for config in siblings if name in config.model_fields for tag in _tags(config)]:
                 return f"{key}: unknown key for this kind; it belongs to kind = {', '.join(map(repr, kinds))}"
             close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
             paths = [path for path in _paths(root) if path.endswith(f".{name}")]
