@@ -1,6 +1,7 @@
-"""Word alignments of a corpus: read from a Pharaoh file, checked, and kept as links between pieces.
+"""Word alignments of a corpus: read from a Pharaoh file, validated, and stored as links between pieces.
 
-A line holds a pair's links as `0-0 1-2 2-1`, source word first, words counted from 0 between white space.
+A line holds the links of a pair as `0-0 1-2 2-1`, source word first; words are separated by white space and counted
+from 0.
 """
 
 import re
@@ -17,28 +18,30 @@ from calque.text.word_index import words_of_pieces
 _LINK = re.compile(rb"(\d{1,9})-(\d{1,9})")
 
 Link = tuple[int, int]
-"""Source, target."""
+"""(source, target)."""
 
 
 def parse_links(line: bytes, *, source: int, target: int) -> list[Link]:
-    """The links of a line between so many words; a ValueError says what is wrong with it."""
+    """The links of a line, given the numbers of words on both sides; a ValueError describes an invalid link."""
     links = []
     for token in line.split():
-        found = _LINK.fullmatch(token)
-        if not found:
-            raise ValueError(f"{token[:40].decode(errors='replace')!r} is no link; expected source-target, as in 0-0")
-        one, other = int(found[1]), int(found[2])
-        for side, place, count in (("source", one, source), ("target", other, target)):
-            if place >= count:
+        match = _LINK.fullmatch(token)
+        if not match:
+            raise ValueError(
+                f"{token[:40].decode(errors='replace')!r} is not a link; expected source-target, as in 0-0"
+            )
+        link = int(match[1]), int(match[2])
+        for side, word, count in (("source", link[0], source), ("target", link[1], target)):
+            if word >= count:
                 raise ValueError(
-                    f"{found[0].decode()} links {side} word {place}, but the {side} has {count} words, counted from 0"
+                    f"{match[0].decode()} links {side} word {word}, but the {side} has {count} words, counted from 0"
                 )
-        links.append((one, other))
+        links.append(link)
     return links
 
 
 def link_problems(corpus: Corpus, block: Block, pairs: Sequence[Pair]) -> list[str]:
-    """File, line and what is wrong with the alignments of a block's pairs."""
+    """The problems with the alignments of a block's pairs, with file and line."""
     problems = []
     for pair in pairs if corpus.alignments else ():
         try:
@@ -49,12 +52,12 @@ def link_problems(corpus: Corpus, block: Block, pairs: Sequence[Pair]) -> list[s
 
 
 def piece_links(corpus: Corpus, block: Block, pairs: Sequence[Pair], *, tokenizers: Tokenizers) -> Rows:
-    """The links of each pair between all pieces of linked words: source, target, source, target and so on."""
-    return pack([_flat(pair, block, tokenizers) if corpus.alignments else () for pair in pairs])
+    """The links of each pair between all pieces of linked words, flattened: source, target, source, target, ..."""
+    return pack([_flattened_links(pair, block, tokenizers) if corpus.alignments else () for pair in pairs])
 
 
 def guide(links: Side, indices: Array, *, size: tuple[int, int, int]) -> Array:
-    """[B,T,S], for each target piece the shares of the source pieces it is linked to; zeros where there are none."""
+    """[B,T,S], a uniform distribution over the source pieces linked to each target piece; zeros without links."""
     shares = np.zeros(size, dtype=np.float32)
     for row, index in enumerate(indices):
         pairs = links.row(int(index)).astype(np.int64).reshape(-1, 2)
@@ -68,18 +71,18 @@ def _links_of(pair: Pair, block: Block) -> list[Link]:
     return parse_links(line, source=len(pair.source.split()), target=len(pair.target.split()))
 
 
-def _flat(pair: Pair, block: Block, tokenizers: Tokenizers) -> list[int]:
-    places: list[dict[int, list[int]]] = []
+def _flattened_links(pair: Pair, block: Block, tokenizers: Tokenizers) -> list[int]:
+    pieces_by_word: list[dict[int, list[int]]] = []
     for tokenizer, text in zip(tokenizers, (pair.source, pair.target), strict=True):
-        by_word: dict[int, list[int]] = {}
-        for place, word in enumerate(words_of_pieces(tokenizer, text)):
-            by_word.setdefault(word, []).append(place)
-        places.append(by_word)
-    sources, targets = places
-    linked = {
-        (one, other)
-        for source, target in _links_of(pair, block)
-        for one in sources.get(source, ())
-        for other in targets.get(target, ())
+        pieces: dict[int, list[int]] = {}
+        for piece, word in enumerate(words_of_pieces(tokenizer, text)):
+            pieces.setdefault(word, []).append(piece)
+        pieces_by_word.append(pieces)
+    source_pieces, target_pieces = pieces_by_word
+    links = {
+        (source_piece, target_piece)
+        for source_word, target_word in _links_of(pair, block)
+        for source_piece in source_pieces.get(source_word, ())
+        for target_piece in target_pieces.get(target_word, ())
     }
-    return [place for link in sorted(linked) for place in link]
+    return [piece for link in sorted(links) for piece in link]
