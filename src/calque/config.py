@@ -1,4 +1,4 @@
-"""Configs: frozen pydantic models, read from TOML, checked all at once, written back with every default visible."""
+"""Configs: frozen pydantic models, read from TOML, validated in one pass, written back with every default shown."""
 
 import difflib
 import json
@@ -14,7 +14,7 @@ from calque.errors import ConfigError
 
 
 class Config(BaseModel):
-    """The base of every config: keyword-only, frozen, and it refuses keys it does not know."""
+    """The base class of all configs: keyword-only and frozen; unknown keys are rejected."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
@@ -23,34 +23,36 @@ C = TypeVar("C", bound=Config)
 Values = dict[str, Any]
 
 
-def refuse_idle(config: Config, uses: Mapping[str, tuple[bool, str]], info: ValidationInfo) -> None:
-    """Raises a ValueError that names every key which was given, is not at its default, and which nothing reads.
+def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: ValidationInfo) -> None:
+    """Raises a ValueError that names every key set to a value other than its default that nothing reads.
 
-    `uses` says of a key whether it is read, and with what it would be. Defaults pass, given or not: a config that was
-    written out shows all of them.
+    `uses` maps a key to whether it is read and to the setting with which it would be. Defaults pass even when set
+    explicitly, because a config that was written out lists all of them.
     """
     if (info.context or {}).get("written"):
         return
-    idle = []
-    for key, (is_read, need) in uses.items():
+    unused = []
+    for key, (is_read, requirement) in uses.items():
         value, default = getattr(config, key), type(config).model_fields[key].default
         if not is_read and key in config.model_fields_set and value != default:
-            usual = "" if default is None else f", or at {_value(default)}"
-            idle.append(f"{key} = {_value(value)} is read only with {need}; leave it out{usual}")
-    if idle:
-        raise ValueError("; ".join(idle))
+            alternative = "" if default is None else f", or set it to {_value(default)}"
+            unused.append(f"{key} = {_value(value)} is used only with {requirement}; leave it out{alternative}")
+    if unused:
+        raise ValueError("; ".join(unused))
 
 
-def refuse_unread(config: Config, readers: Mapping[str, tuple[str, ...]], *, kind: str, info: ValidationInfo) -> None:
-    """`refuse_idle` for a config whose `kind` says which keys are read; `readers` are the kinds that read a key."""
-    needs = {key: f"kind = {' or '.join(map(repr, kinds))}" for key, kinds in readers.items()}
-    refuse_idle(config, {key: (kind in kinds, needs[key]) for key, kinds in readers.items()}, info)
+def refuse_unused_by_kind(
+    config: Config, readers: Mapping[str, tuple[str, ...]], *, kind: str, info: ValidationInfo
+) -> None:
+    """`refuse_unused` for a config whose `kind` decides which keys are read; `readers` maps a key to those kinds."""
+    requirements = {key: f"kind = {' or '.join(map(repr, kinds))}" for key, kinds in readers.items()}
+    refuse_unused(config, {key: (kind in kinds, requirements[key]) for key, kinds in readers.items()}, info)
 
 
 def check(kind: type[C], values: Values, *, origin: str, written: bool = False) -> C:
-    """The config that `values` describe; otherwise a ConfigError that lists every problem with its key.
+    """The config that `values` describe, or a ConfigError that lists every problem with its key.
 
-    What a run has `written` was chosen when it began: there, keys that nothing reads pass.
+    A config `written` by a run was validated when the run started, so its unused keys pass.
     """
     try:
         return kind.model_validate(values, context={"written": written})
@@ -72,18 +74,18 @@ def read_toml(path: Path) -> Values:
 
 
 def override(values: Values, assignments: Sequence[str], *, of: type[Config] | None = None) -> Values:
-    """`values` with `section.key=value` assignments laid over them; values are TOML, or plain strings.
+    """`values` overridden by `section.key=value` assignments; assigned values are TOML or plain strings.
 
-    Another `kind` takes over from the one that was there what means the same in both; what else belonged to that one
-    goes with it. `of` is the config that the values are for, which knows the kinds.
+    When a `kind` is replaced, keys that mean the same in both kinds are kept and the other keys of the old kind are
+    dropped. `of` is the config class of the values, which knows the kinds.
     """
-    result, assigned = _copy(values), [_assigned(each) for each in assignments]
-    kinds = {tuple(sections): value for (*sections, last), value in assigned if last == "kind"}
+    result, overrides = _copy(values), [_parse_assignment(assignment) for assignment in assignments]
+    kinds = {tuple(sections): value for (*sections, last), value in overrides if last == "kind"}
     for path, kind in kinds.items():
-        table = _part(result, path)
-        for key in table.keys() & (_lost(of, path, before=table.get("kind"), after=kind) if of else set()):
+        table = _table_at(result, path)
+        for key in table.keys() & (_dropped_keys(of, path, before=table.get("kind"), after=kind) if of else set()):
             del table[key]
-    for (*sections, last), value in assigned:
+    for (*sections, last), value in overrides:
         table = result
         for section in sections:
             table = table.setdefault(section, {})
@@ -93,16 +95,16 @@ def override(values: Values, assignments: Sequence[str], *, of: type[Config] | N
     return result
 
 
-def _part(values: Values, path: Sequence[str]) -> Values:
+def _table_at(values: Values, path: Sequence[str]) -> Values:
     """The table at a path; an empty one where there is none."""
-    found: Any = values
+    table: Any = values
     for section in path:
-        found = found.get(section) if isinstance(found, dict) else None
-    return found if isinstance(found, dict) else {}
+        table = table.get(section) if isinstance(table, dict) else None
+    return table if isinstance(table, dict) else {}
 
 
-def _assigned(assignment: str) -> tuple[list[str], object]:
-    """The sections and the key of an assignment, and its value."""
+def _parse_assignment(assignment: str) -> tuple[list[str], object]:
+    """The dotted key of an assignment, split into parts, and its value."""
     key, separator, text = assignment.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
@@ -110,18 +112,18 @@ def _assigned(assignment: str) -> tuple[list[str], object]:
 
 
 def to_toml(config: Config, *, section: str = "", comments: bool = False) -> str:
-    """The config as TOML, every default visible; with `comments`, each key's description above it."""
+    """The config as TOML with every default shown; with `comments`, each key is preceded by its description."""
     head = [f"[{section}]"] if section else []
     return "\n".join([*head, *_table(config, name=section, comments=comments)]).strip() + "\n"
 
 
 def values_to_toml(values: Values) -> str:
-    """Plain values as TOML; None is left out."""
+    """Plain values as TOML; None values are left out."""
     return "\n".join(_plain_table(values, name="")).strip() + "\n"
 
 
 def to_values(config: Config) -> Values:
-    """The config as plain values: what its TOML would read back as."""
+    """The config as the plain values that its TOML would parse to."""
     values: Values = tomllib.loads(to_toml(config))
     return values
 
@@ -139,35 +141,37 @@ def flat(values: Any, *, name: str = "") -> Iterator[tuple[str, Any]]:
             yield name, values
 
 
-def given_values(config: Config) -> Values:
-    """The values that were given and not left to their defaults; of alternatives, always which one."""
+def explicit_values(config: Config) -> Values:
+    """The values that were set explicitly rather than left at their defaults; `kind` is always included."""
     return {
-        key: _given(getattr(config, key))
+        key: _explicit(getattr(config, key))
         for key in type(config).model_fields
         if key in config.model_fields_set or key == "kind"
     }
 
 
-def _lost(root: type[BaseModel], path: Sequence[str], *, before: object, after: object) -> set[str]:
-    """The keys of a kind (None: the usual one) of a part that another has not, or that mean something else there."""
-    parts, usual = [root], None
+def _dropped_keys(root: type[BaseModel], path: Sequence[str], *, before: object, after: object) -> set[str]:
+    """The keys of kind `before` (None: the default kind) that kind `after` lacks or declares with another type."""
+    configs, default = [root], None
     for section in path:
-        fields = [part.model_fields[section] for part in parts if section in part.model_fields]
-        parts = [config for field in fields for config in _configs(field.annotation)]
-        usual = next((field.default.kind for field in fields if hasattr(field.default, "kind")), None)
-    old, new = ([part for part in parts if kind in _tags(part)] for kind in (before or usual, after))
+        fields = [config.model_fields[section] for config in configs if section in config.model_fields]
+        configs = [config for field in fields for config in _configs(field.annotation)]
+        default = next((field.default.kind for field in fields if hasattr(field.default, "kind")), None)
+    old, new = ([config for config in configs if kind in _tags(config)] for kind in (before or default, after))
     if not old or not new:
-        return set()  # a kind that is not known is told of later
-    ways = [{key: field.annotation for key, field in part.model_fields.items()} for part in (old[0], new[0])]
-    return {key for key, annotation in ways[0].items() if key != "kind" and ways[1].get(key) != annotation}
+        return set()  # an unknown kind is reported later, by `check`
+    old_types, new_types = (
+        {key: field.annotation for key, field in config.model_fields.items()} for config in (old[0], new[0])
+    )
+    return {key for key, type_ in old_types.items() if key != "kind" and new_types.get(key) != type_}
 
 
-def _given(value: object) -> object:
+def _explicit(value: object) -> object:
     match value:
         case Config():
-            return given_values(value)
+            return explicit_values(value)
         case tuple() | list():
-            return [_given(item) for item in value]
+            return [_explicit(item) for item in value]
         case Path():
             return str(value)
         case _:
@@ -175,22 +179,23 @@ def _given(value: object) -> object:
 
 
 def _table(config: Config, *, name: str, comments: bool, kinds: Sequence[str] = ()) -> Iterator[str]:
-    """The lines of a table; `kinds` are the alternatives to this config where there are some."""
+    """The lines of a table; `kinds` are the tags of the union this config belongs to, if any."""
     tables: list[tuple[str, Config, list[str]]] = []
     fields = sorted(
         type(config).model_fields.items(), key=lambda item: item[0] != "kind"
     )  # kind first, then as declared
     for key, field in fields:
         value = getattr(config, key)
-        alternatives = [tag for one in _configs(field.annotation) for tag in _tags(one)]
+        alternatives = [tag for config_type in _configs(field.annotation) for tag in _tags(config_type)]
         if isinstance(value, Config):
             tables.append((f"[{_join(name, key)}]", value, alternatives))
         elif isinstance(value, tuple | list) and value and all(isinstance(item, Config) for item in value):
             tables.extend((f"[[{_join(name, key)}]]", item, alternatives) for item in value)
         else:
-            told = field.description or (f"One of: {', '.join(kinds)}." if key == "kind" and len(kinds) > 1 else "")
-            if comments and told:
-                yield from (f"# {line}".rstrip() for line in told.strip().splitlines())
+            choices = f"One of: {', '.join(kinds)}." if key == "kind" and len(kinds) > 1 else ""
+            description = field.description or choices
+            if comments and description:
+                yield from (f"# {line}".rstrip() for line in description.strip().splitlines())
             yield f"# {key} =" if value is None else f"{key} = {_value(value)}"
     for header, table, alternatives in tables:
         inner = header.strip("[]")
@@ -228,10 +233,10 @@ def _join(section: str, key: str) -> str:
 
 def _literal(text: str) -> object:
     try:
-        found = tomllib.loads(f"value = {text}")
+        table = tomllib.loads(f"value = {text}")
     except ValueError:
         return text
-    return found["value"] if len(found) == 1 else text  # a text of several lines may hold more than one value
+    return table["value"] if len(table) == 1 else text  # text with line breaks may parse as several keys
 
 
 def _copy(values: Mapping[str, Any]) -> Values:
@@ -246,12 +251,12 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
     key, owner, siblings = _locate(root, problem["loc"])
     match problem["type"]:
         case "extra_forbidden":
-            names = list(owner.model_fields) if owner else []
-            if kinds := [tag for one in siblings if problem["loc"][-1] in one.model_fields for tag in _tags(one)]:
-                return f"{key}: unknown key with this kind; it is one of kind = {', '.join(map(repr, kinds))}"
-            close = difflib.get_close_matches(str(problem["loc"][-1]), names, n=1, cutoff=0.6)
-            paths = [path for path in _paths(root) if path.endswith(f".{problem['loc'][-1]}")]
-            close = close or sorted(paths, key=lambda path: -_shared(path, key))[:1]
+            name, names = str(problem["loc"][-1]), list(owner.model_fields) if owner else []
+            if kinds := [tag for config in siblings if name in config.model_fields for tag in _tags(config)]:
+                return f"{key}: unknown key for this kind; it belongs to kind = {', '.join(map(repr, kinds))}"
+            close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+            paths = [path for path in _paths(root) if path.endswith(f".{name}")]
+            close = close or sorted(paths, key=lambda path: -_common_sections(path, key))[:1]
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
             return f"{key}: unknown key; {hint}"
         case "missing":
@@ -260,14 +265,17 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             tag, expected = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
             return f"{key}.kind: {tag!r} is not one of {expected}{_suggest(tag, expected)}"
         case "union_tag_not_found":
-            among = _kinds(owner, problem["loc"])
-            fitting = [tag for tag, one in among.items() if set(problem["input"]) <= set(one.model_fields)]
-            told = f"; {', '.join(map(repr, fitting))} has what is set" if 0 < len(fitting) < len(among) else ""
-            return f"{key}.kind: missing; it is one of {', '.join(map(repr, among))}{told}"
+            alternatives = _kinds(owner, problem["loc"])
+            matching = [
+                tag for tag, config in alternatives.items() if set(problem["input"]) <= set(config.model_fields)
+            ]
+            is_hint = 0 < len(matching) < len(alternatives)
+            hint = f"; the keys that are set match {', '.join(map(repr, matching))}" if is_hint else ""
+            return f"{key}.kind: missing; expected one of {', '.join(map(repr, alternatives))}{hint}"
         case "model_attributes_type" | "model_type":
             is_kind = isinstance(problem["input"], str) and problem["input"] in _kinds(owner, problem["loc"])
-            meant = f"set {key}.kind = {problem['input']!r}" if is_kind else f"set {key}.KEY = VALUE"
-            return f"{key}: a section, not a value, found {problem['input']!r}; {meant}"
+            correction = f"set {key}.kind = {problem['input']!r}" if is_kind else f"set {key}.KEY = VALUE"
+            return f"{key}: expected a section, found the value {problem['input']!r}; {correction}"
         case "literal_error":
             expected = problem["ctx"]["expected"]
             return f"{key}: {problem['input']!r} is not one of {expected}{_suggest(problem['input'], expected)}"
@@ -278,55 +286,55 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             return f"{key}: {message}, found {problem['input']!r}"
 
 
-def _shared(one: str, other: str) -> int:
-    """How many sections two keys begin with together."""
-    pairs = zip(one.split("."), other.split("."), strict=False)
+def _common_sections(first: str, second: str) -> int:
+    """The number of leading sections that two dotted keys share."""
+    pairs = zip(first.split("."), second.split("."), strict=False)
     return len(list(takewhile(lambda pair: pair[0] == pair[1], pairs)))
 
 
-def _suggest(found: object, expected: str) -> str:
+def _suggest(value: object, expected: str) -> str:
     names = [name.strip("'\" ") for name in expected.replace(" or ", ",").split(",")]
-    close = difflib.get_close_matches(str(found), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.6)
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
 def _kinds(owner: type[BaseModel] | None, location: Sequence[str | int]) -> dict[Any, type[BaseModel]]:
-    """The alternatives of the union that a key of its owner is, by their tags."""
+    """The alternatives of the union at a key of `owner`, by tag."""
     name = next((part for part in reversed(location) if isinstance(part, str)), "")
     field = owner.model_fields.get(name) if owner else None
-    return {tag: one for one in _configs(field.annotation) for tag in _tags(one)} if field else {}
+    return {tag: config for config in _configs(field.annotation) for tag in _tags(config)} if field else {}
 
 
 def _locate(
     root: type[BaseModel], location: Sequence[str | int]
 ) -> tuple[str, type[BaseModel] | None, list[type[BaseModel]]]:
-    """The dotted key of an error (without the union tags pydantic puts in), the config that owns the key, and the
-    alternatives to that config where it is one of a union."""
+    """The dotted key of an error (without the union tags that pydantic inserts), the config that owns the key, and the
+    alternatives to that config if it belongs to a union."""
     key, owner = "", root
     alternatives: list[type[BaseModel]] = [root]
     union: list[type[BaseModel]] = []
     siblings: list[type[BaseModel]] = []
     for part in location:
-        tagged = [one for one in alternatives if part in _tags(one)]
+        tagged = [config for config in alternatives if part in _tags(config)]
         if isinstance(part, int):
             key += f"[{part + 1}]"
-        elif tagged and not any(part in one.model_fields for one in alternatives):
+        elif tagged and not any(part in config.model_fields for config in alternatives):
             union, alternatives = alternatives, tagged
         else:
             siblings, union = union, []
             key = _join(key, str(part))
-            owners = [one for one in alternatives if part in one.model_fields]
+            owners = [config for config in alternatives if part in config.model_fields]
             owner = (owners or alternatives or [owner])[0]
             alternatives = _configs(owner.model_fields[part].annotation) if owners else alternatives
     return key, owner, siblings
 
 
 def _paths(config: type[BaseModel], *, name: str = "") -> Iterator[str]:
-    """Every dotted key of a config, of all alternatives."""
+    """Every dotted key of a config, including those of all union alternatives."""
     for key, field in config.model_fields.items():
         yield _join(name, key)
-        for part in _configs(field.annotation):
-            yield from _paths(part, name=_join(name, key))
+        for section in _configs(field.annotation):
+            yield from _paths(section, name=_join(name, key))
 
 
 def _tags(config: type[BaseModel]) -> tuple[Any, ...]:
@@ -338,4 +346,4 @@ def _configs(annotation: object) -> list[type[BaseModel]]:
     """Every config class an annotation mentions."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
-    return [found for part in get_args(annotation) for found in _configs(part)]
+    return [config for part in get_args(annotation) for config in _configs(part)]

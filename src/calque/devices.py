@@ -1,4 +1,4 @@
-"""Where a model computes, and how finely."""
+"""The device a model runs on and the precision it computes in."""
 
 from typing import Literal, get_args
 
@@ -13,18 +13,18 @@ PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
 
 
 def choose_device(name: DeviceName) -> torch.device:
-    """The device of that name; auto takes the best there is."""
+    """The device of this name; `auto` selects the best one available."""
     if (name == "cuda" and not torch.cuda.is_available()) or (name == "mps" and not torch.backends.mps.is_available()):
-        raise ConfigError(f"device: this machine or this build of torch has no {name}; use auto or cpu")
+        raise ConfigError(f"device: {name} is not available on this machine or in this build of torch; use auto or cpu")
     best = "cuda" if torch.cuda.is_available() else "mps" if torch.backends.mps.is_available() else "cpu"
     device = torch.device(best if name == "auto" else name)
-    if device.type == "cuda":  # cuDNN's attention plans anew for every shape, half a second each; others need no plan
+    if device.type == "cuda":  # cuDNN's attention builds a plan per shape, half a second each; other backends need none
         torch.backends.cuda.enable_cudnn_sdp(False)
     return device
 
 
 def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtype:
-    """The type of that name, in which a device can compute; probabilities are normalised in float32 at least."""
+    """The dtype of this name, checked against the device; probabilities are normalised in at least float32."""
     if name == "float64" and device.type == "mps":
-        raise ConfigError("precision: mps has no float64; use float32, or device cpu")
+        raise ConfigError("precision: mps does not support float64; use float32, or device cpu")
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}[name]

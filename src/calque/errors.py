@@ -1,58 +1,58 @@
-"""What can go wrong, as one tree.
+"""The exception tree.
 
 CalqueError
-├── UserError            the user can mend it; one message, exit code 2
-│   ├── ConfigError      every problem of a config at once
-│   ├── DataError        a corpus file: which file, which line, which byte
-│   ├── TextError        text or a tokenizer that cannot be used
-│   └── FolderError      a run or model folder that is damaged, hostile, locked or of another format
-├── TrainingError        the run cannot go on (exit code 1); the last good state is kept; all ranks raise it together
-│   ├── RankError        one rank alone cannot go on
-│   └── ToldElsewhere    another rank says why; it ends with that one's exit code, where that is known
-└── Interrupted          asked to stop; saved (exit code 75)
+├── UserError            a mistake the user can correct; one message, exit code 2
+│   ├── ConfigError      all problems of a config at once
+│   ├── DataError        an unusable corpus file, with file, line and byte
+│   ├── TextError        unusable text or an unusable tokenizer
+│   └── FolderError      a run or model folder that is damaged, hostile, locked or in an unsupported format
+├── TrainingError        training cannot continue (exit code 1); the last good state is kept; raised on all ranks
+│   ├── RankError        only one rank cannot continue
+│   └── ReportedByPeer   another rank reports the cause; this one exits with that rank's code where it is known
+└── Interrupted          stopped on request, state saved (exit code 75)
 """
 
 from collections.abc import Sequence
 
 
 class CalqueError(Exception):
-    """Anything Calque raises on purpose."""
+    """The base class of every error that Calque raises deliberately."""
 
-    code = 1  # that a command exits with
+    code = 1  # the exit code of a command
 
 
 class UserError(CalqueError):
-    """A mistake the user can mend: says what was found, what was expected and what to do."""
+    """A mistake the user can correct; the message says what was found, what was expected and what to do."""
 
     code = 2
 
 
 class ConfigError(UserError):
-    """All problems of a config, one a line, each with its key."""
+    """All problems of a config, one per line, each with its key."""
 
 
 class DataError(UserError):
-    """A corpus file that cannot be used as it is."""
+    """A corpus file that cannot be used as it stands."""
 
 
 class TextError(UserError):
-    """Text or a tokenizer that cannot be used."""
+    """Unusable text or an unusable tokenizer."""
 
 
 class FolderError(UserError):
-    """A run or model folder that is damaged, hostile, locked or of another format."""
+    """A run or model folder that is damaged, hostile, locked or in an unsupported format."""
 
 
 class TrainingError(CalqueError):
-    """Training cannot go on; the last good state is kept."""
+    """Training cannot continue; the last good state is kept."""
 
 
 class RankError(TrainingError):
-    """One of the processes that train together cannot go on, and only it knows why."""
+    """One rank of a distributed run cannot continue, and only that rank knows why."""
 
 
-class ToldElsewhere(TrainingError):  # noqa: N818 - no failure of its own
-    """Another of the processes that train together says why they end."""
+class ReportedByPeer(TrainingError):  # noqa: N818 - not a failure of this rank
+    """Another rank of the distributed run reports why training ends."""
 
     def __init__(self, message: str, *, code: int = TrainingError.code) -> None:
         super().__init__(message)
@@ -60,19 +60,19 @@ class ToldElsewhere(TrainingError):  # noqa: N818 - no failure of its own
 
 
 class Interrupted(CalqueError):  # noqa: N818 - not a failure
-    """Training was asked to stop and has saved its state."""
+    """Training was stopped on request and has saved its state."""
 
     code = 75
 
 
 def first_few(lines: Sequence[str], *, shown: int = 8) -> list[str]:
-    """The first of many problems, and how many more there are."""
-    left = len(lines) - shown
-    return [*lines[:shown], f"... and {left:,} more"] if left > 0 else list(lines)
+    """The first `shown` lines, and the number of lines left out."""
+    remaining = len(lines) - shown
+    return [*lines[:shown], f"... and {remaining:,} more"] if remaining > 0 else list(lines)
 
 
 def exit_code(error: Exception) -> int:
-    """What a command exits with; a file that cannot be opened is the user's to mend."""
+    """The exit code of a command; a file that cannot be opened counts as a mistake of the user."""
     match error:
         case CalqueError():
             return error.code

@@ -101,7 +101,7 @@ def test_score_reads_pipes(command: Command, trained: Path, sentences: Path) -> 
     with piped(text, text[:-10]) as (source, target):
         refused = command("score", trained, "--source", source, "--target", target)
     assert refused.code == 2
-    assert "have not the same number of lines" in refused.err
+    assert "have different numbers of lines" in refused.err
 
 
 @pytest.mark.slow

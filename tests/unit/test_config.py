@@ -1,4 +1,4 @@
-"""Configs: every problem at once with its key, TOML there and back, overrides."""
+"""Configs: all problems at once with their keys, TOML round trips, overrides."""
 
 from pathlib import Path
 from typing import Annotated, Literal
@@ -14,17 +14,17 @@ from calque.experiment import Experiment
 
 
 class Constant(Config):
-    """A rate that stays."""
+    """A constant rate."""
 
     kind: Literal["constant"] = "constant"
     rate: float = Field(default=0.1, gt=0)
-    """How fast.
+    """The learning rate.
 
-    In two parts."""
+    In two paragraphs."""
 
 
 class Warmup(Config):
-    """A rate that rises."""
+    """A rate that increases."""
 
     kind: Literal["warmup"] = "warmup"
     steps: int = 10
@@ -42,10 +42,10 @@ class Corpus(Config):
 
 
 class Root(Config):
-    """Something of every kind."""
+    """A field of every type."""
 
     name: str = "run"
-    """What it is called."""
+    """The name of the run."""
     width: int = 5
     rate: float = 0.5
     quiet: bool = False
@@ -58,7 +58,7 @@ class Root(Config):
 
 
 def problems(values: dict[str, object]) -> list[str]:
-    """The lines of the error, without the first."""
+    """The lines of the error message after the first."""
     with pytest.raises(ConfigError) as caught:
         check(Root, values, origin="run.toml")
     first, *lines = str(caught.value).split("\n")
@@ -66,7 +66,7 @@ def problems(values: dict[str, object]) -> list[str]:
     return [line.strip() for line in lines]
 
 
-# What is wrong, and where
+# Problems and their keys
 
 
 def test_a_config_is_frozen_and_keyword_only() -> None:
@@ -76,11 +76,11 @@ def test_a_config_is_frozen_and_keyword_only() -> None:
         Root("run")
 
 
-def test_all_problems_come_at_once() -> None:
-    found = problems(
+def test_all_problems_are_reported_at_once() -> None:
+    lines = problems(
         {"width": "wide", "quiet": 7, "corpora": [{}], "nonsense": 1, "schedule": {"kind": "constant", "rate": 0}}
     )
-    assert sorted(line.split(":")[0] for line in found) == [
+    assert sorted(line.split(":")[0] for line in lines) == [
         "corpora[1].source",
         "nonsense",
         "quiet",
@@ -97,7 +97,7 @@ def test_all_problems_come_at_once() -> None:
         ({"schedule": {"kind": "constant", "qqq": 1}}, "schedule.qqq: unknown key; known: kind, rate"),
         (
             {"schedule": {"kind": "constant", "peak": {}}},
-            "schedule.peak: unknown key with this kind; it is one of kind = 'warmup'",
+            "schedule.peak: unknown key for this kind; it belongs to kind = 'warmup'",
         ),
         ({"level": "hihg"}, "level: 'hihg' is not one of 'low' or 'high'; did you mean 'high'?"),
         ({"level": "other"}, "level: 'other' is not one of 'low' or 'high'"),
@@ -107,12 +107,15 @@ def test_all_problems_come_at_once() -> None:
         ),
         (
             {"schedule": {"rate": 1}},
-            "schedule.kind: missing; it is one of 'constant', 'warmup'; 'constant' has what is set",
+            "schedule.kind: missing; expected one of 'constant', 'warmup'; the keys that are set match 'constant'",
         ),
-        ({"schedules": [{"qqq": 1}]}, "schedules[1].kind: missing; it is one of 'constant', 'warmup'"),
-        ({"schedule": "warmup"}, "schedule: a section, not a value, found 'warmup'; set schedule.kind = 'warmup'"),
-        ({"schedule": 3}, "schedule: a section, not a value, found 3; set schedule.KEY = VALUE"),
-        ({"schedule": [1]}, "schedule: a section, not a value, found [1]; set schedule.KEY = VALUE"),
+        ({"schedules": [{"qqq": 1}]}, "schedules[1].kind: missing; expected one of 'constant', 'warmup'"),
+        (
+            {"schedule": "warmup"},
+            "schedule: expected a section, found the value 'warmup'; set schedule.kind = 'warmup'",
+        ),
+        ({"schedule": 3}, "schedule: expected a section, found the value 3; set schedule.KEY = VALUE"),
+        ({"schedule": [1]}, "schedule: expected a section, found the value [1]; set schedule.KEY = VALUE"),
         ({"corpora": [{"source": "a"}, {}]}, "corpora[2].source: missing"),
     ],
 )
@@ -132,11 +135,11 @@ def test_a_problem_says_what_to_do(values: dict[str, object], line: str) -> None
         ({"rate": float("inf")}, "rate"),
     ],
 )
-def test_a_key_is_the_one_in_the_file_without_the_tags_of_unions(values: dict[str, object], key: str) -> None:
+def test_keys_are_reported_without_union_tags(values: dict[str, object], key: str) -> None:
     assert [line.split(":")[0] for line in problems(values)] == [key]
 
 
-# TOML there and back
+# TOML round trips
 
 texts = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
     ['"', "\\", '"""', "a\nb", "\r\n", "\t", "\x00", "\x1f", "\x7f", "\x85", "\u2028", "🙂", "no", "# x", "[a]", " "]
@@ -171,32 +174,32 @@ def test_a_config_survives_toml(root: Root, comments: bool, tmp_path_factory) ->
 
 @quick
 @given(root=roots)
-def test_values_are_what_the_toml_reads_back_as(root: Root) -> None:
+def test_values_are_what_the_toml_parses_to(root: Root) -> None:
     assert check(Root, to_values(root), origin="") == root
 
 
-def test_every_default_is_visible_and_comments_say_what_a_key_is() -> None:
+def test_defaults_are_shown_and_comments_describe_each_key() -> None:
     lines = to_toml(Root(), comments=True).split("\n")
-    assert lines[:2] == ["# What it is called.", 'name = "run"']
+    assert lines[:2] == ["# The name of the run.", 'name = "run"']
     assert "# limit =" in lines
     assert "words = []" in lines
     place = lines.index("[schedule]")
     assert lines[place + 1 : place + 3] == ["# One of: constant, warmup.", 'kind = "constant"']
-    assert lines[place + 3 : place + 7] == ["# How fast.", "#", "# In two parts.", "rate = 0.1"]
+    assert lines[place + 3 : place + 7] == ["# The learning rate.", "#", "# In two paragraphs.", "rate = 0.1"]
 
 
 # Files
 
 
 @pytest.mark.parametrize("content", [b"a = ", b"a = 1\na = 2", b"\xff", b"a = " + b"9" * 5000])
-def test_a_file_that_is_not_toml_is_named(content: bytes, tmp_path: Path) -> None:
+def test_invalid_toml_is_reported_with_its_file(content: bytes, tmp_path: Path) -> None:
     path = tmp_path / "run.toml"
     path.write_bytes(content)
     with pytest.raises(ConfigError, match=r"run\.toml: not valid TOML"):
         read_toml(path)
 
 
-def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"absent\.toml: no such file"):
         read_toml(tmp_path / "absent.toml")
     with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
@@ -227,10 +230,10 @@ def test_an_override_is_toml_or_plain_text(assignment: str, values: dict[str, ob
     assert override({}, [assignment]) == values
 
 
-def test_overrides_lie_over_the_file_and_the_last_one_counts() -> None:
+def test_overrides_take_precedence_over_the_file_and_the_last_one_wins() -> None:
     values = {"width": 1, "schedule": {"kind": "warmup", "steps": 3}}
-    found = override(values, ["schedule.steps=4", "schedule.steps=5", "width=2"])
-    assert found == {"width": 2, "schedule": {"kind": "warmup", "steps": 5}}
+    overridden = override(values, ["schedule.steps=4", "schedule.steps=5", "width=2"])
+    assert overridden == {"width": 2, "schedule": {"kind": "warmup", "steps": 5}}
     assert values == {"width": 1, "schedule": {"kind": "warmup", "steps": 3}}
 
 
@@ -269,30 +272,30 @@ ROUND = {"kind": "circle", "size": 7, "radius": 2.0, "inner": {"rate": 0.5}}
         (["shape.kind=hexagon"], {**ROUND, "kind": "hexagon"}),
     ],
 )
-def test_another_kind_takes_over_what_means_the_same(assignments: list[str], shape: dict[str, object]) -> None:
-    """What was assigned stays, to be refused where it is wrong; a kind that is not known is refused as it is."""
+def test_a_new_kind_keeps_the_keys_that_both_kinds_share(assignments: list[str], shape: dict[str, object]) -> None:
+    """Assigned keys are kept, to be rejected later where they are wrong; so is an unknown kind."""
     assert override({"shape": ROUND}, assignments, of=Drawing) == {"shape": shape}
 
 
-def test_the_usual_kind_need_not_be_said() -> None:
+def test_the_default_kind_may_be_omitted() -> None:
     assert override({"shape": {"size": 7, "radius": 2.0}}, ["shape.kind=square"], of=Drawing) == {
         "shape": {"kind": "square", "size": 7}
     }
 
 
-def test_a_part_that_is_not_there_loses_nothing() -> None:
+def test_an_absent_section_loses_no_keys() -> None:
     assert override({}, ["shape.kind=square"], of=Drawing) == {"shape": {"kind": "square"}}
     with pytest.raises(ConfigError, match="shape is a value, not a section"):
         override({"shape": 3}, ["shape.kind=square"], of=Drawing)
 
 
-def test_keys_that_no_kind_has_stay_to_be_refused() -> None:
+def test_keys_of_no_kind_are_kept_to_be_rejected() -> None:
     assert override({"shape": {**ROUND, "szie": 3}}, ["shape.kind=square"], of=Drawing)["shape"]["szie"] == 3
 
 
 def test_kinds_of_one_config_share_all_keys() -> None:
-    found = override({"shape": {"kind": "square", "sides": 3}}, ["shape.kind=rectangle"], of=Drawing)
-    assert found == {"shape": {"kind": "rectangle", "sides": 3}}
+    overridden = override({"shape": {"kind": "square", "sides": 3}}, ["shape.kind=rectangle"], of=Drawing)
+    assert overridden == {"shape": {"kind": "rectangle", "sides": 3}}
 
 
 @pytest.mark.parametrize(
@@ -303,7 +306,7 @@ def test_kinds_of_one_config_share_all_keys() -> None:
         ("width.x=3", "width.x: width is a value, not a section"),
     ],
 )
-def test_what_is_not_an_override_is_refused(assignment: str, message: str) -> None:
+def test_an_invalid_override_is_rejected(assignment: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         override({"width": 1}, [assignment])
 
@@ -314,7 +317,7 @@ def test_a_quoted_override_gives_its_text(text: str) -> None:
     assert override({}, [line])["name"] == text
 
 
-def test_of_several_sections_the_nearest_is_suggested() -> None:
+def test_the_nearest_of_several_sections_is_suggested() -> None:
     with pytest.raises(ConfigError, match=r"did you mean 'training\.objective\.method\.kind'\?"):
         check(Experiment, {"training": {"objective": {"kind": "r-drop"}}}, origin="test")
 

@@ -1,4 +1,4 @@
-"""Devices and precisions by name."""
+"""Selecting devices by name."""
 
 import pytest
 import torch
@@ -7,24 +7,24 @@ from calque.engine import choose_device
 from calque.errors import ConfigError
 
 
-def test_auto_takes_the_best_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    found = []
+def test_auto_selects_the_best_available_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    devices = []
     for cuda, mps in ((True, True), (False, True), (False, False)):
         monkeypatch.setattr(torch.cuda, "is_available", lambda cuda=cuda: cuda)
         monkeypatch.setattr(torch.backends.mps, "is_available", lambda mps=mps: mps)
-        found.append(choose_device("auto").type)
+        devices.append(choose_device("auto").type)
     torch.backends.cuda.enable_cudnn_sdp(True)
-    assert found == ["cuda", "mps", "cpu"]
+    assert devices == ["cuda", "mps", "cpu"]
 
 
-def test_what_is_not_there_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_device_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    with pytest.raises(ConfigError, match="has no cuda; use auto or cpu"):
+    with pytest.raises(ConfigError, match=r"cuda is not available .*; use auto or cpu"):
         choose_device("cuda")
     assert choose_device("cpu").type == "cpu"
 
 
-def test_attention_that_plans_for_every_shape_is_off_on_a_gpu_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cudnn_attention_is_disabled_only_on_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     try:
         choose_device("cpu")

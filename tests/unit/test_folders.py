@@ -1,4 +1,4 @@
-"""Folders: whole or absent, and damage of every kind is named."""
+"""Folders: written atomically, and every kind of damage is reported."""
 
 import errno
 import json
@@ -33,7 +33,7 @@ def verify(path: Path) -> manifests.Manifest:
 
 
 def edit_manifest(path: Path, change: Callable[[dict[str, object]], None]) -> None:
-    """Changes a manifest as a hostile hand would: with a seal that fits."""
+    """Changes a manifest as an attacker would: with a seal that matches."""
     values = json.loads((path / "manifest.json").read_text())
     change(values)
     files = {name: manifests.FileEntry(**entry) for name, entry in values["files"].items()}
@@ -45,7 +45,7 @@ def names(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir())
 
 
-def test_what_is_written_verifies(tmp_path: Path) -> None:
+def test_a_written_folder_verifies(tmp_path: Path) -> None:
     manifest = write(tmp_path / "deep" / "model")
     assert verify(tmp_path / "deep" / "model") == manifest
     assert list(manifest.files) == ["tokenizer/pieces.txt", "weights.bin"]
@@ -61,7 +61,7 @@ def test_same_content_gives_the_same_manifest_bytes(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("exchange", [True, False])
-def test_replacing_leaves_the_new_one_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
+def test_replacing_leaves_only_the_new_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, exchange: bool) -> None:
     if not exchange:
         monkeypatch.setattr(writing, "_renameat2_exchange", lambda *_: False)
     write(tmp_path / "model")
@@ -70,15 +70,15 @@ def test_replacing_leaves_the_new_one_only(tmp_path: Path, monkeypatch: pytest.M
     assert names(tmp_path) == ["model"]
 
 
-def test_an_existing_folder_is_refused_and_an_empty_one_taken(tmp_path: Path) -> None:
+def test_an_existing_folder_is_rejected_and_an_empty_one_accepted(tmp_path: Path) -> None:
     (tmp_path / "model").mkdir()
     write(tmp_path / "model")
-    with pytest.raises(FolderError, match="exists already"):
+    with pytest.raises(FolderError, match="already exists"):
         write(tmp_path / "model")
     verify(tmp_path / "model")
 
 
-def test_a_folder_that_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
+def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
     with pytest.raises(FolderError, match="something else"):
@@ -102,7 +102,9 @@ def test_a_folder_that_is_not_ours_is_never_replaced(tmp_path: Path) -> None:
     ],
 )
 @pytest.mark.parametrize("replace", [True, False])
-def test_a_full_disk_leaves_the_old_one_and_no_litter(tmp_path: Path, error: Exception, replace: bool) -> None:
+def test_a_full_disk_leaves_the_old_folder_and_no_temporary_one(
+    tmp_path: Path, error: Exception, replace: bool
+) -> None:
     if replace:
         write(tmp_path / "model")
 
@@ -151,7 +153,7 @@ def test_a_disk_that_fills_at_any_fsync_changes_nothing(
     assert "new" in verify(tmp_path / "model").files
 
 
-def test_ctrl_c_while_filling_leaves_no_litter(tmp_path: Path) -> None:
+def test_ctrl_c_while_writing_leaves_no_temporary_folder(tmp_path: Path) -> None:
     def interrupt(folder: Path) -> None:
         fill(folder)
         raise KeyboardInterrupt
@@ -161,21 +163,21 @@ def test_ctrl_c_while_filling_leaves_no_litter(tmp_path: Path) -> None:
     assert names(tmp_path) == []
 
 
-def test_a_programmers_error_stays_one(tmp_path: Path) -> None:
+def test_a_programming_error_is_not_wrapped(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError):
         write(tmp_path / "model", fill=lambda _: print(1 / 0))
     assert names(tmp_path) == []
 
 
-def test_an_unwritable_place_is_named(tmp_path: Path) -> None:
+def test_an_unwritable_path_is_reported(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FolderError, match="could not be written"):
         write(tmp_path / "file" / "model")
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "a b", "ü", ".hidden", "deep/er/file", "link", "empty/"])
-def test_files_that_could_not_be_verified_are_not_written(tmp_path: Path, name: str) -> None:
-    def odd(folder: Path) -> None:
+def test_unverifiable_files_are_not_written(tmp_path: Path, name: str) -> None:
+    def unverifiable(folder: Path) -> None:
         if name == "link":
             (folder / name).symlink_to("/etc/passwd")
         elif name.endswith("/"):
@@ -185,7 +187,7 @@ def test_files_that_could_not_be_verified_are_not_written(tmp_path: Path, name: 
             (folder / name).touch()
 
     with pytest.raises(FolderError, match="cannot be sealed"):
-        write(tmp_path / "model", fill=odd)
+        write(tmp_path / "model", fill=unverifiable)
     assert names(tmp_path) == []
 
 
@@ -201,7 +203,7 @@ write_folder(Path(sys.argv[1]), kind="model", format=1, fill=fill)
 """
 
 
-def test_litter_of_the_killed_is_removed_and_work_of_the_living_is_not(tmp_path: Path) -> None:
+def test_folders_of_killed_writers_are_removed_and_those_of_running_writers_kept(tmp_path: Path) -> None:
     command = [sys.executable, "-c", KILLED_WHILE_WRITING, str(tmp_path / "model")]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as writer:
         assert writer.stdout is not None
@@ -212,14 +214,12 @@ def test_litter_of_the_killed_is_removed_and_work_of_the_living_is_not(tmp_path:
         writer.send_signal(signal.SIGKILL)
         writer.wait()
         (tmp_path / f"other.tmp-{writer.pid}").mkdir()
-        (tmp_path / "model.tmp-1").mkdir()  # a number that lives, but nobody holds the folder
+        (tmp_path / "model.tmp-1").mkdir()  # the process runs, but nobody holds the lock
         write(tmp_path / "model", replace=True)
     assert names(tmp_path) == ["model", f"other.tmp-{writer.pid}"]
 
 
-def test_without_folder_locks_the_number_of_the_process_decides(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_folder_locks_the_process_id_decides(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_locks(*_: object) -> None:
         raise OSError(errno.EBADF, "Bad file descriptor")
 
@@ -231,7 +231,7 @@ def test_without_folder_locks_the_number_of_the_process_decides(
     assert names(tmp_path) == ["model", "model.tmp-1"]
 
 
-def test_removing_never_shows_half_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_half_removed_folder_is_never_visible(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "model")
     monkeypatch.setattr(stale.shutil, "rmtree", lambda *_, **__: None)
     remove_folder(tmp_path / "model")
@@ -247,7 +247,9 @@ def test_removing_never_shows_half_a_folder(tmp_path: Path, monkeypatch: pytest.
     assert names(tmp_path) == ["model"]
 
 
-def test_a_removal_that_cannot_be_synced_leaves_no_litter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removal_that_cannot_be_synced_leaves_no_temporary_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     write(tmp_path / "model")
 
     def full(_: int) -> None:
@@ -259,7 +261,7 @@ def test_a_removal_that_cannot_be_synced_leaves_no_litter(tmp_path: Path, monkey
     assert names(tmp_path) == []
 
 
-def test_a_flipped_bit_in_the_kind_is_damage_and_not_another_kind(tmp_path: Path) -> None:
+def test_a_flipped_bit_in_the_kind_is_reported_as_damage(tmp_path: Path) -> None:
     write(tmp_path / "model")
     file = tmp_path / "model" / "manifest.json"
     for old, new in (
@@ -327,22 +329,22 @@ DAMAGES: dict[str, tuple[Callable[[Path], object], str]] = {
     "link": (link_file, "weights.bin: a link"),
     "linked folder": (link_folder, "tokenizer: a link"),
     "pipe": (lambda path: os.mkfifo(path / "pipe"), "pipe: neither"),
-    "odd name": (lambda path: (path / "a\nb").touch(), r"'a\\nb': a name that no file"),
+    "odd name": (lambda path: (path / "a\nb").touch(), r"'a\\nb': not an allowed file name"),
     "too deep": (lambda path: (path / "tokenizer" / "deep").mkdir(), "tokenizer/deep: neither"),
     "no manifest": (lambda path: (path / "manifest.json").unlink(), "has no manifest.json"),
     "manifest is a folder": (
         lambda path: ((path / "manifest.json").unlink(), (path / "manifest.json").mkdir()),
-        "manifest.json: not a plain file",
+        "manifest.json: not a regular file",
     ),
     "empty manifest": (lambda path: (path / "manifest.json").write_text(""), "not a JSON object"),
     "nested manifest": (lambda path: (path / "manifest.json").write_text("[" * 10**6), "not a JSON object"),
     "list manifest": (lambda path: (path / "manifest.json").write_text("[]"), "not a JSON object"),
-    "huge manifest": (lambda path: os.truncate(path / "manifest.json", 1 << 30), "not a plain file of at most"),
+    "huge manifest": (lambda path: os.truncate(path / "manifest.json", 1 << 30), "not a regular file of at most"),
 }
 
 
 @pytest.mark.parametrize("damage", DAMAGES)
-def test_damage_is_named(tmp_path: Path, damage: str) -> None:
+def test_damage_is_reported(tmp_path: Path, damage: str) -> None:
     write(tmp_path / "model")
     harm, message = DAMAGES[damage]
     harm(tmp_path / "model")
@@ -351,8 +353,8 @@ def test_damage_is_named(tmp_path: Path, damage: str) -> None:
 
 
 HOSTILITIES: dict[str, tuple[Callable[[dict[str, object]], object], str]] = {
-    "newer": (lambda values: values.update(format=2), "format 2, made by a newer Calque"),
-    "older": (lambda values: values.update(format=0), "format 0, which this Calque does not read"),
+    "newer": (lambda values: values.update(format=2), "format 2, written by a newer Calque"),
+    "older": (lambda values: values.update(format=0), "format 0, which this Calque cannot read"),
     "true format": (lambda values: values.update(format=True), "format True"),
     "kind": (lambda values: values.update(kind="corpus"), "kind 'corpus'; expected 'model'"),
 }
@@ -371,13 +373,13 @@ def test_kind_and_format_are_checked(tmp_path: Path, hostility: str) -> None:
     "name",
     ["../secret", "/etc/passwd", "..", "a/../../b", "a/b/c", "a\\b", "", ".", "c:x", "a\n", "manifest.json", "ü"],
 )
-def test_hostile_names_are_refused_before_any_file_is_read(tmp_path: Path, name: str) -> None:
+def test_hostile_names_are_rejected_before_any_file_is_read(tmp_path: Path, name: str) -> None:
     write(tmp_path / "model")
     (tmp_path / "secret").write_bytes(b"")
     entry = manifests.FileEntry(0, "0" * 64)
     manifest = manifests.Manifest("model", 1, {name: entry}, {})
     (tmp_path / "model" / "manifest.json").write_bytes(manifests.render(manifest))
-    with pytest.raises(FolderError, match="a name that no file may have"):
+    with pytest.raises(FolderError, match="not an allowed file name"):
         verify(tmp_path / "model")
 
 
@@ -394,7 +396,7 @@ def test_hostile_names_are_refused_before_any_file_is_read(tmp_path: Path, name:
         None,
     ],
 )
-def test_odd_entries_are_refused(tmp_path: Path, entry: object) -> None:
+def test_malformed_entries_are_rejected(tmp_path: Path, entry: object) -> None:
     write(tmp_path / "model")
     values = {"kind": "model", "format": 1, "files": {"weights.bin": entry}, "details": {}}
     (tmp_path / "model" / "manifest.json").write_text(json.dumps(values))
@@ -412,7 +414,7 @@ def test_sizes_are_bounded_before_reading(tmp_path: Path) -> None:
         verify(tmp_path / "model")
 
 
-def test_folders_that_are_not_there_or_links_are_refused(tmp_path: Path) -> None:
+def test_missing_folders_and_links_are_rejected(tmp_path: Path) -> None:
     write(tmp_path / "model")
     (tmp_path / "link").symlink_to(tmp_path / "model")
     (tmp_path / "file").touch()
@@ -421,7 +423,7 @@ def test_folders_that_are_not_there_or_links_are_refused(tmp_path: Path) -> None
             verify(tmp_path / name)
 
 
-def test_all_problems_are_named_at_once(tmp_path: Path) -> None:
+def test_all_problems_are_reported_at_once(tmp_path: Path) -> None:
     write(tmp_path / "model")
     (tmp_path / "model" / "weights.bin").unlink()
     (tmp_path / "model" / "x").touch()

@@ -27,7 +27,7 @@ from calque.commands import (
     train,
     translate,
 )
-from calque.errors import CalqueError, ToldElsewhere, exit_code
+from calque.errors import CalqueError, ReportedByPeer, exit_code
 from calque.training.reporting import outliving
 
 READER_LEFT = 128 + 13  # SIGPIPE
@@ -95,7 +95,7 @@ def told(work: Callable[[], object]) -> None:
         if end.code == AT_ONCE:
             _say("stopped at once; what was saved before is intact", code=AT_ONCE)
         raise
-    except ToldElsewhere as error:
+    except ReportedByPeer as error:
         sys.exit(error.code)
     except CalqueError as error:
         _say(str(error), code=error.code)

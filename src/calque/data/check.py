@@ -1,7 +1,7 @@
-"""A look at corpora before they are used: what is in them, and what is wrong with them.
+"""Inspection of corpora before they are used: their statistics and their problems.
 
-Every block is looked over once, by several processes; what has to be compared across the corpus (duplicates, overlap)
-goes through 64-bit hashes sorted in a temporary file, so memory does not grow with the corpus.
+Several processes inspect every block once. Comparisons across the corpus (duplicates, overlap) use 64-bit hashes sorted
+in a temporary file, so memory does not grow with the corpus.
 """
 
 from collections import Counter
@@ -32,7 +32,7 @@ _CAP = 1 << 16  # characters; longer texts count as this long
 
 
 class CorpusReport(NamedTuple):
-    """One corpus."""
+    """The statistics and problems of one corpus."""
 
     role: str
     name: str
@@ -40,40 +40,40 @@ class CorpusReport(NamedTuple):
     """Pairs with text on both sides."""
     tally: Tally
     invalid: list[str]
-    """The first places that are not UTF-8: file, line, byte."""
+    """The first invalid UTF-8: file, line, byte."""
     problems: list[str]
-    """What would be refused: files that do not line up, broken TSV or JSON, a file that cannot be read."""
+    """What training would reject: misaligned files, malformed TSV or JSON, a file that cannot be read."""
     warnings: list[str]
-    """What is doubtful, and would be taken as it is."""
+    """What is doubtful but would be accepted."""
     source: Lengths
     target: Lengths
     ratios: Ratios
 
 
 class Overlap(NamedTuple):
-    """How much of a corpus that should be new is in the training data."""
+    """The overlap of a corpus that should be unseen with the training data."""
 
     role: str
     pairs: int
     sources: int
-    """Pairs whose source is also a training source."""
+    """Pairs whose source is also a source in training."""
     both: int
-    """Pairs that are also training pairs."""
+    """Pairs that are also in training."""
 
 
 class CheckReport(NamedTuple):
-    """All that a check found."""
+    """The result of a check."""
 
     corpora: list[CorpusReport]
     duplicate_pairs: int
-    """Training pairs that came before."""
+    """Training pairs that repeat an earlier pair."""
     duplicate_sources: int
-    """Training pairs whose source came before."""
+    """Training pairs whose source repeats an earlier one."""
     overlaps: list[Overlap]
     unknown: dict[str, Counter[str]] | None
-    """Characters outside the vocabulary, by side; without a store nothing is known."""
+    """Characters outside the vocabulary, by side; None without a prepared store."""
     padding: dict[str, float] | None
-    """The share of padding in an epoch, for exact (CPU) and static (GPU) shapes."""
+    """The share of padding in an epoch, with exact (CPU) and static (GPU) shapes."""
 
 
 def check(
@@ -84,28 +84,28 @@ def check(
     batch: BatchConfig | None = None,
     workers: int | None = None,
 ) -> CheckReport:
-    """What is in the corpora; with a prepared store also what its vocabulary lacks, and how much a plan pads."""
+    """The statistics and problems of the corpora; with a prepared store also unknown characters and padding."""
     corpora = [("train", corpus) for corpus in data.train]
     corpora += [("valid", corpus) for corpus in data.valid] + [("test", corpus) for corpus in test]
     files = [path for _, corpus in corpora for path in paths(corpus).values()]
     make = partial(
-        _looker,
+        _inspector,
         [corpus for _, corpus in corpora],
         limit=data.line_limit,
         tokenizers=prepared.folder / "tokenizer" if prepared else None,
     )
     summaries = [_Summary(role, corpus, shifted=data.shifted) for role, corpus in corpora]
     with TemporaryDirectory(prefix="calque-check-") as folder:
-        roles = {role: _Seen(Path(folder), role=role) for role in dict.fromkeys(role for role, _ in corpora)}
+        roles = {role: _RoleHashes(Path(folder), role=role) for role in dict.fromkeys(role for role, _ in corpora)}
         unknown: dict[str, Counter[str]] = {"source": Counter(), "target": Counter()}
         items = _items(summaries, limit=data.line_limit)
-        for number, looked in ordered_map(make, items=items, workers=workers_for(files, asked=workers)):
-            summaries[number].add(looked)
-            roles[summaries[number].role].add(looked)
-            for side, counter in looked.unknown.items():
+        for number, statistics in ordered_map(make, items=items, workers=workers_for(files, asked=workers)):
+            summaries[number].add(statistics)
+            roles[summaries[number].role].add(statistics)
+            for side, counter in statistics.unknown.items():
                 unknown[side].update(counter)
         train = roles["train"]
-        overlaps = [seen.overlap(train) for role, seen in roles.items() if role != "train"]
+        overlaps = [hashes.overlap(train) for role, hashes in roles.items() if role != "train"]
         duplicates = train.pairs.duplicates(), train.sources.duplicates()
     return CheckReport(
         corpora=[summary.report() for summary in summaries],
@@ -118,7 +118,7 @@ def check(
 
 
 def padding(prepared: Prepared, *, batch: BatchConfig) -> dict[str, float]:
-    """The share of an epoch's positions that is padding, for exact and for static shapes."""
+    """The share of an epoch's positions that is padding, with exact and with static shapes."""
     shapes: tuple[Literal["exact"], Literal["static"]] = ("exact", "static")
     tokens = BatchConfig().tokens if batch.tokens == "auto" else batch.tokens
     store = prepared.train
@@ -129,8 +129,8 @@ def padding(prepared: Prepared, *, batch: BatchConfig) -> dict[str, float]:
     return {kind: waste(order, epoch=0) for kind, order in orders.items()}
 
 
-class _Looked(NamedTuple):
-    """What one block holds, in numbers."""
+class _BlockStatistics(NamedTuple):
+    """The statistics of one block."""
 
     tally: Tally
     invalid: list[str]
@@ -143,15 +143,17 @@ class _Looked(NamedTuple):
     unknown: dict[str, Counter[str]]
 
 
-def _looker(
+def _inspector(
     corpora: Sequence[Corpus], *, limit: int, tokenizers: Path | None
-) -> Callable[[tuple[int, Block]], tuple[int, _Looked]]:
-    return partial(_look, corpora=corpora, limit=limit, tokenizers=load_tokenizers(tokenizers) if tokenizers else None)
+) -> Callable[[tuple[int, Block]], tuple[int, _BlockStatistics]]:
+    return partial(
+        _inspect, corpora=corpora, limit=limit, tokenizers=load_tokenizers(tokenizers) if tokenizers else None
+    )
 
 
-def _look(
+def _inspect(
     item: tuple[int, Block], *, corpora: Sequence[Corpus], limit: int, tokenizers: Tokenizers | None
-) -> tuple[int, _Looked]:
+) -> tuple[int, _BlockStatistics]:
     number, block = item
     parsed = parse(block, corpus=corpora[number], invalid="skip", limit=limit)
     sources = [row.texts[0] for row in parsed.rows]
@@ -162,7 +164,7 @@ def _look(
         unknown["target"] = tokenizers.target.unknown_characters("\n".join(targets))
         for counter in unknown.values():
             del counter["\n"]
-    return number, _Looked(
+    return number, _BlockStatistics(
         tally=parsed.tally,
         invalid=parsed.invalid[:_SHOWN],
         malformed=(parsed.malformed + link_problems(corpora[number], parsed.rows))[:_SHOWN],
@@ -176,7 +178,7 @@ def _look(
 
 
 def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Block]]:
-    """Every block of every corpus; one that cannot be read is noted, and the next one follows."""
+    """Every block of every corpus; a corpus that cannot be read is noted and skipped."""
     for number, summary in enumerate(summaries):
         try:
             for block in read_blocks(summary.corpus, limit=limit):
@@ -187,7 +189,7 @@ def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Bl
 
 
 class _Summary:
-    """A corpus's figures, as they add up."""
+    """The accumulated statistics of a corpus."""
 
     def __init__(self, role: str, corpus: Corpus, *, shifted: Shifted) -> None:
         self.role, self.corpus = role, corpus
@@ -199,23 +201,23 @@ class _Summary:
         self._by_line, self._shifted = LineLengths(), shifted
         self._source, self._target, self._ratios = LengthCount(), LengthCount(), RatioCount()
 
-    def add(self, looked: _Looked) -> None:
+    def add(self, statistics: _BlockStatistics) -> None:
         self._by_line.add(
             by_line(
-                looked.source_lengths,
-                target=looked.target_lengths,
-                lines=looked.lines,
+                statistics.source_lengths,
+                target=statistics.target_lengths,
+                lines=statistics.lines,
                 first=self.tally.lines + 1,
-                count=looked.tally.lines,
+                count=statistics.tally.lines,
             )
         )
-        self.pairs += len(looked.lines)
-        self.tally += looked.tally
-        self.invalid += looked.invalid[: max(0, _SHOWN - len(self.invalid))]
-        self.problems += looked.malformed[: max(0, _SHOWN - len(self.problems))]
-        self._source.add(looked.source_lengths)
-        self._target.add(looked.target_lengths)
-        self._ratios.add(looked.source_lengths, target=looked.target_lengths, lines=looked.lines)
+        self.pairs += len(statistics.lines)
+        self.tally += statistics.tally
+        self.invalid += statistics.invalid[: max(0, _SHOWN - len(self.invalid))]
+        self.problems += statistics.malformed[: max(0, _SHOWN - len(self.problems))]
+        self._source.add(statistics.source_lengths)
+        self._target.add(statistics.target_lengths)
+        self._ratios.add(statistics.source_lengths, target=statistics.target_lengths, lines=statistics.lines)
 
     def report(self) -> CorpusReport:
         doubts = self._by_line.doubts(self.corpus, shifted=self._shifted) if self.is_whole else Doubts([], [])
@@ -233,7 +235,7 @@ class _Summary:
         )
 
 
-class _Seen:
+class _RoleHashes:
     """The hashes of all sources and pairs of a role."""
 
     def __init__(self, folder: Path, *, role: str) -> None:
@@ -241,11 +243,11 @@ class _Seen:
         self.sources = HashFile(folder / f"{role}.sources")
         self.pairs = HashFile(folder / f"{role}.pairs")
 
-    def add(self, looked: _Looked) -> None:
-        self.sources.add(looked.sources)
-        self.pairs.add(looked.pairs)
+    def add(self, statistics: _BlockStatistics) -> None:
+        self.sources.add(statistics.sources)
+        self.pairs.add(statistics.pairs)
 
-    def overlap(self, train: "_Seen") -> Overlap:
+    def overlap(self, train: "_RoleHashes") -> Overlap:
         return Overlap(
             role=self.role,
             pairs=len(self.pairs),

@@ -1,6 +1,6 @@
-"""Which training pairs are held out for validation: few, always the same, equal sources together.
+"""The training pairs held out for validation: few, always the same, pairs with equal sources together.
 
-A source's hash decides: the pairs with the smallest hashes are held out. One pass, bounded memory.
+The pairs whose sources have the smallest hashes are held out. One pass, bounded memory.
 """
 
 import hashlib
@@ -16,7 +16,6 @@ from calque.errors import DataError
 
 Hashes = NDArray[np.uint64]
 
-
 _CHUNK = 1 << 18  # hashes
 
 
@@ -27,45 +26,45 @@ def text_hashes(texts: Sequence[str]) -> Hashes:
 
 
 class Holdout:
-    """Collects the smallest distinct hashes of a stream and how often each came."""
+    """Collects the smallest distinct hashes of a stream and the count of each."""
 
     def __init__(self, config: ValidationConfig) -> None:
         self._config = config
         self._hashes: Hashes = np.zeros(0, dtype=np.uint64)
         self._counts: NDArray[Any] = np.zeros(0, dtype=np.int64)
-        self._seen = 0
+        self._pairs = 0
 
     def add(self, hashes: Hashes) -> None:
-        """Looks at some more pairs."""
-        self._seen += len(hashes)
-        room = self._config.maximum
-        if len(self._hashes) == room:  # a hash above all kept ones can never come in again
+        """Adds the source hashes of further pairs."""
+        self._pairs += len(hashes)
+        capacity = self._config.maximum
+        if len(self._hashes) == capacity:  # a hash above all collected ones can never be among the smallest
             hashes = hashes[hashes <= self._hashes[-1]]
         if len(hashes):
             weights = np.concatenate([self._counts, np.ones(len(hashes), dtype=np.int64)])
-            distinct, places = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
-            counts = np.bincount(places, weights=weights).astype(np.int64)
-            self._hashes, self._counts = distinct[:room], counts[:room]
+            distinct, inverse = np.unique(np.concatenate([self._hashes, hashes]), return_inverse=True)
+            counts = np.bincount(inverse, weights=weights).astype(np.int64)
+            self._hashes, self._counts = distinct[:capacity], counts[:capacity]
 
     def chosen(self) -> tuple[Hashes, int]:
-        """The hashes of the sources to hold out, sorted, and how many pairs they have."""
+        """The sorted hashes of the sources to hold out, and the number of their pairs."""
         config = self._config
-        wanted = min(max(config.minimum, round(config.share * self._seen)), config.maximum, self._seen // 2)
-        taken, total = [], 0
-        for place, count in enumerate(self._counts):
-            if total + count <= wanted:  # a source too frequent to be held out stays in training
-                taken.append(place)
+        size = min(max(config.minimum, round(config.share * self._pairs)), config.maximum, self._pairs // 2)
+        indices, total = [], 0
+        for index, count in enumerate(self._counts):
+            if total + count <= size:  # a source too frequent to be held out stays in training
+                indices.append(index)
                 total += int(count)
-        if not taken:
+        if not indices:
             raise DataError(
-                f"{self._seen} usable pairs with {len(self._hashes)} different sources: too few to hold some out for "
-                "validation; name a validation corpus in data.valid"
+                f"{self._pairs} usable pairs with {len(self._hashes)} distinct sources: too few to hold some out for "
+                "validation; set a validation corpus in data.valid"
             )
-        return self._hashes[taken], total
+        return self._hashes[indices], total
 
 
 class HashFile:
-    """Hashes appended to a file; the first question sorts them, in place."""
+    """Hashes in a file; the first query sorts them in place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -73,11 +72,11 @@ class HashFile:
         self._sorted: Hashes | None = None
 
     def add(self, hashes: Hashes) -> None:
-        """Appends some."""
+        """Appends hashes."""
         self._file.write(hashes.astype("<u8").tobytes())
 
     def duplicates(self) -> int:
-        """How many hashes have come before."""
+        """The number of hashes that repeat an earlier one."""
         ordered = self._ordered()
         return sum(
             int(
@@ -90,16 +89,16 @@ class HashFile:
         )
 
     def within(self, other: "HashFile") -> int:
-        """How many of these hashes are also in the other file."""
-        mine, theirs = self._ordered(), other._ordered()
-        if not len(theirs):
+        """The number of these hashes that are also in the other file."""
+        own_hashes, other_hashes = self._ordered(), other._ordered()
+        if not len(other_hashes):
             return 0
-        found = 0
-        for start in range(0, len(mine), _CHUNK):
-            part = mine[start : start + _CHUNK]
-            places = np.minimum(np.searchsorted(theirs, part), len(theirs) - 1)
-            found += int((theirs[places] == part).sum())
-        return found
+        matches = 0
+        for start in range(0, len(own_hashes), _CHUNK):
+            part = own_hashes[start : start + _CHUNK]
+            positions = np.minimum(np.searchsorted(other_hashes, part), len(other_hashes) - 1)
+            matches += int((other_hashes[positions] == part).sum())
+        return matches
 
     def __len__(self) -> int:
         return len(self._ordered())

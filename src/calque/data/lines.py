@@ -1,7 +1,7 @@
-r"""Lines of text from bytes, in memory that a line's length does not change.
+r"""Reading lines of text in bounded memory, however long a line is.
 
-A line ends at "\n" and nowhere else: U+2028, form feeds and other breaks are text. A "\r" before the "\n" and a byte
-order mark at the start of a file are taken off. A line beyond the limit is cut, and says so.
+Only "\n" ends a line: U+2028, form feeds and other breaks are text. A "\r" before the "\n" and a byte order mark at the
+start of a file are stripped. A line longer than the limit is truncated and marked as such.
 """
 
 import codecs
@@ -21,68 +21,68 @@ if TYPE_CHECKING:
 
 Invalid = Literal["fail", "skip", "replace"]
 
-LINE_LIMIT = 1 << 16  # bytes of a line that are read of a file; a model reads far less
+LINE_LIMIT = 1 << 16  # bytes read per line; models read far less
 
 _GZIP = b"\x1f\x8b\x08"
 
 
 class Line(NamedTuple):
-    """One line of a stream; exactly one comes for each line that goes in."""
+    """One line of a stream; every line of the input gives exactly one."""
 
     text: str
     number: int  # from 1
     cut: bool
-    """It was longer than the limit; `text` is its beginning."""
+    """Longer than the limit; `text` is its beginning."""
     invalid: int | None
-    """The first byte (from 1) that is not UTF-8; replaced in `text`, or `text` is empty where that was asked."""
+    """The first byte (from 1) that is not UTF-8; it is replaced in `text`, or `text` is empty if lines are skipped."""
 
 
 def read_lines(stream: BinaryIO, *, limit_bytes: int, name: str, invalid: Invalid) -> Iterator[Line]:
-    """Every line of a stream as soon as it is there; `name` is for the message if one is not UTF-8."""
+    """Every line of a stream as soon as it arrives; `name` is the stream's name in error messages."""
     for number, raw in enumerate(raw_lines(stream, limit=limit_bytes), start=1):
         cut = len(raw) > limit_bytes
-        text, bad = decode(raw[:limit_bytes], whole=not cut)
-        if bad and invalid == "fail":
-            raise DataError(f"{name}: {describe(number, bad, raw)}")
-        if bad and invalid == "skip":
+        text, invalid_byte = decode(raw[:limit_bytes], whole=not cut)
+        if invalid_byte and invalid == "fail":
+            raise DataError(f"{name}: {describe(number, invalid_byte, raw)}")
+        if invalid_byte and invalid == "skip":
             text = ""
         if number == 1:
             text, _ = strip_bom(text)
-        yield Line(text if cut else strip_return(text)[0], number, cut, bad)
+        yield Line(text if cut else strip_return(text)[0], number, cut, invalid_byte)
 
 
 def path_lines(path: Path, *, limit: int = LINE_LIMIT, invalid: Invalid) -> Iterator[Line]:
-    """Every line of a file or a pipe, plain or gzip; one that cannot be read is a DataError that names it."""
-    with readable(str(path)) as seen, open_text(path) as stream:
+    """Every line of a file or pipe, plain or gzip; a DataError names a file that cannot be read."""
+    with readable(str(path)) as position, open_text(path) as stream:
         for line in read_lines(stream, limit_bytes=limit, name=str(path), invalid=invalid):
-            seen.line = line.number
+            position.line = line.number
             yield line
 
 
-class Seen:
-    """How far a stream has been read."""
+class Position:
+    """The last line of a stream that was read."""
 
     line = 0
 
 
 @contextmanager
-def readable(name: str) -> Iterator[Seen]:
-    """What goes wrong while a stream is read becomes a DataError that names it, and the last line that was read."""
-    seen = Seen()
+def readable(name: str) -> Iterator[Position]:
+    """Turns errors while reading a stream into a DataError with its name and the last line that was read."""
+    position = Position()
     try:
-        yield seen
+        yield position
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{name}: damaged gzip after line {seen.line}: {error}") from None
+        raise DataError(f"{name}: damaged gzip after line {position.line}: {error}") from None
     except OSError as error:
         raise DataError(f"{name}: {error.strerror or error}") from None
 
 
 def raw_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
-    r"""Every line without its "\n"; of one longer than `limit` bytes only the first `limit` + 1."""
+    r"""Every line without its "\n"; a line longer than `limit` bytes is truncated to `limit` + 1."""
     while raw := stream.readline(limit + 2):
         if raw.endswith(b"\n"):
             yield raw[:-1]
-        elif len(raw) <= limit + 1:  # the last line, not ended
+        elif len(raw) <= limit + 1:  # the last line, without a line break
             yield raw
         else:
             yield raw[: limit + 1]
@@ -91,7 +91,10 @@ def raw_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
 
 
 def decode(raw: bytes, *, whole: bool = True) -> tuple[str, int | None]:
-    """The text, U+FFFD where it is not UTF-8, and the first such byte (from 1); half a character may end a cut line."""
+    """The text, with U+FFFD for invalid bytes, and the first invalid byte (from 1).
+
+    A line that is not `whole` may end within a character.
+    """
     try:
         return codecs.utf_8_decode(raw, "strict", whole)[0], None
     except UnicodeDecodeError as error:
@@ -99,7 +102,7 @@ def decode(raw: bytes, *, whole: bool = True) -> tuple[str, int | None]:
 
 
 def describe(line: int, byte: int, raw: bytes) -> str:
-    """Where and what an invalid byte is."""
+    """The position and value of an invalid byte."""
     return f"line {line}, byte {byte}: 0x{raw[byte - 1]:02x} is not UTF-8 here"
 
 
@@ -113,13 +116,13 @@ class Digest(Protocol):
 def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]:
     """The bytes of a file or a pipe, unpacked if they are gzip; `digest` takes in every byte as it is on disk.
 
-    It is opened once: what was read of a pipe to know gzip is not there a second time.
+    The path is opened once, because the bytes read to recognise gzip cannot be read from a pipe again.
     """
     with path.open("rb", buffering=0) as file:
         head = b""
         while len(head) < len(_GZIP) and _GZIP.startswith(head) and (byte := file.read(1)):
             head += byte  # one by one, as a pipe that is still open may hold no more
-        raw = _Behind(head, file, digest)
+        raw = _Prepended(head, file, digest)
         stream = io.BufferedReader(raw, 1 << 16)
         yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
 
@@ -129,13 +132,13 @@ def file_lines(path: Path, *, limit: int, digest: Digest | None = None) -> Itera
 
     At the end, `digest` has taken in the whole file.
     """
-    with readable(str(path)) as seen, open_text(path, digest=digest) as stream:
-        for seen.line, line in enumerate(raw_lines(stream, limit=limit), start=1):
+    with readable(str(path)) as position, open_text(path, digest=digest) as stream:
+        for position.line, line in enumerate(raw_lines(stream, limit=limit), start=1):
             yield line
 
 
-class _Behind(io.RawIOBase):
-    """A few bytes, and behind them a stream; a digest takes in what is read."""
+class _Prepended(io.RawIOBase):
+    """A stream preceded by a few bytes; a digest takes in what is read."""
 
     def __init__(self, head: bytes, stream: io.FileIO, digest: Digest | None) -> None:
         self.head, self.stream, self.digest = head, stream, digest

@@ -1,14 +1,15 @@
-"""Stretches in which line n of one side belongs to line n + k of the other, found in the lengths of the lines.
+"""Misaligned stretches, in which source line n belongs to target line n + k, detected from line lengths.
 
-Lengths become normal scores a (source) and b (target), of mean 0 and variance 1. With ρ, the correlation of lines that
-belong together, a Gaussian pair says how much likelier it is that line i belongs to target line i + k than to i:
+Lengths become normal scores a (source) and b (target) with mean 0 and variance 1. With ρ the correlation of lines that
+belong together, a bivariate Gaussian gives the log-likelihood ratio of "line i belongs to target line i + k" over "line
+i belongs to target line i":
 
     c_k(i) = ρ/(1 − ρ²) · [a_i (b_{i+k} − b_i) − ρ/2 (b_{i+k}² − b_i²)]
 
-The path k(i) with the largest sum of c, less a price for each change of k, is found over cells of lines (Viterbi), its
-changes are then placed to the line. What the path proposes must hold by itself: its sum stands many standard deviations
-above 0, and the lengths correlate at k and much less at 0. So lengths that say little, sorted, repeated or equal ones
-give nothing.
+Viterbi over cells of lines finds the path k(i) with the largest sum of c minus a penalty per change of k; the changes
+are then located to the line. Every shift on the path must pass tests of its own: its sum is many standard deviations
+above 0, and lengths correlate at k and much less at 0. Uninformative, sorted, repeated or equal lengths therefore give
+no shifts.
 """
 
 from collections.abc import Iterator
@@ -31,29 +32,29 @@ LONGEST = 65_535
 _REACH = 10  # lines
 _CELL = 32  # lines
 _CHUNK = 1 << 14  # lines, a multiple of a cell
-_PART = 1 << 10  # lines from which one correlation is taken
-_NEAR = 8  # lines whose neighbours may say the same
-_PRICE = 20.0  # of a change of k, in nats
-_CLIP = 4.0  # nats a line may say
+_PART = 1 << 10  # lines per estimate of the correlation
+_NEAR = 8  # lines; within such a group, contrasts may be correlated
+_PRICE = 20.0  # penalty of a change of k, in nats
+_CLIP = 4.0  # nats per line at most
 _SIGNIFICANT = 8.0  # standard deviations
-_LEAST, _HIGHEST = 0.3, 0.9  # correlation of lengths that say something; what is trusted of it
-_BEATEN = 0.7  # of the correlation at k, what another may have
-_EQUAL = 0.3  # of the lines, more than in the rest of the corpus
+_LEAST, _HIGHEST = 0.3, 0.9  # the least correlation that is informative; the cap on ρ
+_BEATEN = 0.7  # share of the correlation at k that another k may reach
+_EQUAL = 0.3  # excess share of lines of equal length, over the rest of the corpus
 _STEPS = np.arange(-_REACH, _REACH + 1)
 
 
 class Shift(NamedTuple):
-    """From line `first` to line `last`, line n of the source fits line n + `by` of the target."""
+    """From line `first` to line `last`, source line n matches target line n + `by`."""
 
     first: int
     last: int
     by: int
     is_proven: bool
-    """Other lines fit as they stand; without such lines it may be the nature of the corpus."""
+    """Other lines are aligned as they stand; without such lines the shift may be intended."""
 
 
 def find_shifts(lengths: Array) -> list[Shift]:
-    """The stretches of `lengths` [lines,2] that are shifted; 0 is a length that is not known."""
+    """The shifted stretches of `lengths` [lines,2]; a length of 0 is unknown."""
     scores = tuple(_normal_scores(lengths, side=side) for side in (0, 1))
     if scores[0] is None or scores[1] is None:
         return []
@@ -61,10 +62,10 @@ def find_shifts(lengths: Array) -> list[Shift]:
     lines.correlation = _correlation(lines)
     if lines.correlation < _LEAST:
         return []
-    stretches = _placed(_path(lines), lines)
+    stretches = _located(_path(lines), lines)
     aligned = [stretch for stretch in stretches if not stretch.by]
-    found = [_shift(stretch, lines=lines, aligned=aligned) for stretch in stretches if stretch.by]
-    return [shift for shift in found if shift]
+    shifts = [_shift(stretch, lines=lines, aligned=aligned) for stretch in stretches if stretch.by]
+    return [shift for shift in shifts if shift]
 
 
 class _Stretch(NamedTuple):
@@ -74,7 +75,7 @@ class _Stretch(NamedTuple):
 
 
 class _Lines:
-    """Normal scores and what they say, of any range of lines."""
+    """Normal scores and contrasts of any range of lines."""
 
     def __init__(self, lengths: Array, scores: tuple[Array, Array]) -> None:
         self._lengths, self._scores = lengths, scores
@@ -85,10 +86,10 @@ class _Lines:
 
     def chunks(self, start: int, stop: int, *, size: int | None = None) -> Iterator[tuple[int, int]]:
         size = size or _CHUNK
-        return ((at, min(at + size, stop)) for at in range(start, stop, size))
+        return ((low, min(low + size, stop)) for low in range(start, stop, size))
 
     def scores(self, start: int, stop: int) -> tuple[Array, Array]:
-        """a [lines] and b [lines,k] of source lines and the targets around them; NaN where it is not known."""
+        """a [lines] of the source lines and b [lines,k] of the targets around them; NaN if unknown."""
         low, high = max(0, start - _REACH), min(len(self), stop + _REACH)
         around = np.full(stop - start + 2 * _REACH, np.nan, dtype=np.float32)
         around[low - start + _REACH : high - start + _REACH] = self._scores[1][self._lengths[low:high, 1]]
@@ -96,30 +97,30 @@ class _Lines:
         return source, np.lib.stride_tricks.sliding_window_view(around, 2 * _REACH + 1)
 
     def contrasts(self, start: int, stop: int) -> Array:
-        """c [lines,k]; 0 where one of the three lengths is not known."""
+        """c [lines,k]; 0 if one of the three lengths is unknown."""
         source, targets = self.scores(start, stop)
         rho = self.correlation
         aligned = targets[:, _REACH, None]
-        said = source[:, None] * (targets - aligned) - rho / 2 * (targets**2 - aligned**2)
-        return np.asarray(np.nan_to_num(np.clip(rho / (1 - rho**2) * said, -_CLIP, _CLIP)))
+        bracket = source[:, None] * (targets - aligned) - rho / 2 * (targets**2 - aligned**2)
+        return np.asarray(np.nan_to_num(np.clip(rho / (1 - rho**2) * bracket, -_CLIP, _CLIP)))
 
     def equals(self, stretches: list[_Stretch], *, by: int) -> float:
-        """The share of lines that are just as long as the target `by` lines on."""
-        same = count = 0
+        """The share of lines whose length equals that of the target `by` lines further on."""
+        equal = count = 0
         for stretch in stretches:
             start, stop = max(stretch.start, -by), min(stretch.stop, len(self) - by)
             for low, high in self.chunks(start, stop):
                 source, target = self._lengths[low:high, 0], self._lengths[low + by : high + by, 1]
                 known = (source > 0) & (target > 0)
-                same, count = same + int((known & (source == target)).sum()), count + int(known.sum())
-        return same / max(1, count)
+                equal, count = equal + int((known & (source == target)).sum()), count + int(known.sum())
+        return equal / max(1, count)
 
 
 def _normal_scores(lengths: Array, *, side: int) -> Array | None:
-    """The normal score of each length (NaN of 0), by rank; None where all are the same."""
+    """The rank-based normal score of each length (NaN for 0); None if all lengths are equal."""
     counts = np.zeros(LONGEST + 1, dtype=np.int64)
-    for at in range(0, len(lengths), _CHUNK):
-        counts += np.bincount(lengths[at : at + _CHUNK, side], minlength=LONGEST + 1)
+    for start in range(0, len(lengths), _CHUNK):
+        counts += np.bincount(lengths[start : start + _CHUNK, side], minlength=LONGEST + 1)
     counts[0] = 0
     present = np.flatnonzero(counts)
     if len(present) < 2:
@@ -135,101 +136,104 @@ def _normal_scores(lengths: Array, *, side: int) -> Array | None:
 
 
 def _correlation(lines: _Lines) -> float:
-    """The correlation of lines that belong together, wherever they stand: the median of the parts' best."""
+    """The correlation of lines that belong together, at any k: the median over parts of their highest correlation."""
     return min(float(np.median(_correlations(lines, 0, len(lines)).max(axis=1))), _HIGHEST)
 
 
 def _correlations(lines: _Lines, start: int, stop: int) -> Array:
-    """The correlation [parts,k] at each k, of parts of the lines; a part is not much shorter than the others."""
+    """The correlation [parts,k] of parts of the lines at each k; a short last part is left out."""
     ranges = list(lines.chunks(start, stop, size=_PART))
-    whole = [each for each in ranges if each[1] - each[0] >= _PART // 2] or ranges[:1]
-    return np.array([_correlated(*lines.scores(low, high)) for low, high in whole])
+    parts = [(low, high) for low, high in ranges if high - low >= _PART // 2] or ranges[:1]
+    return np.array([_correlated(*lines.scores(low, high)) for low, high in parts])
 
 
 def _correlated(source: Array, targets: Array) -> Array:
     """The correlation [k] of a [lines] with each column of b [lines,k]."""
     known = ~np.isnan(source)[:, None] & ~np.isnan(targets)
     count = np.maximum(known.sum(axis=0), 1)
-    one, other = np.where(known, source[:, None], 0.0), np.where(known, targets, 0.0)
-    one = np.where(known, one - one.sum(axis=0) / count, 0.0)
-    other = np.where(known, other - other.sum(axis=0) / count, 0.0)
-    size = np.sqrt((one**2).sum(axis=0) * (other**2).sum(axis=0))
-    return np.asarray((one * other).sum(axis=0) / np.maximum(size, 1e-6))
+    a, b = np.where(known, source[:, None], 0.0), np.where(known, targets, 0.0)
+    a = np.where(known, a - a.sum(axis=0) / count, 0.0)
+    b = np.where(known, b - b.sum(axis=0) / count, 0.0)
+    norm = np.sqrt((a**2).sum(axis=0) * (b**2).sum(axis=0))
+    return np.asarray((a * b).sum(axis=0) / np.maximum(norm, 1e-6))
 
 
 def _path(lines: _Lines) -> list[_Stretch]:
-    """The best k of every cell, as stretches."""
+    """The best k of every cell (Viterbi), as stretches."""
     total = np.where(_STEPS == 0, 0.0, -_PRICE)
-    came: list[tuple[Array, Array]] = []
+    backpointers: list[tuple[Array, Array]] = []
     for start, stop in lines.chunks(0, len(lines)):
         cells = np.add.reduceat(lines.contrasts(start, stop), np.arange(0, stop - start, _CELL), axis=0)
         stays, bests = np.empty(cells.shape, dtype=bool), np.empty(len(cells), dtype=np.uint8)
-        for place, cell in enumerate(cells):
-            bests[place] = best = int(total.argmax())
+        for index, cell in enumerate(cells):
+            bests[index] = best = int(total.argmax())
             changed = total[best] - _PRICE
-            stays[place] = total >= changed
+            stays[index] = total >= changed
             total = np.maximum(total, changed) + cell
-        came.append((np.packbits(stays, axis=1), bests))
-    return _walked_back(came, state=int(total.argmax()), lines=len(lines))
+        backpointers.append((np.packbits(stays, axis=1), bests))
+    return _backtrace(backpointers, state=int(total.argmax()), lines=len(lines))
 
 
-def _walked_back(came: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
-    """The stretches of the path that ends in `state`; `came` has of each cell which k it kept, and the best before."""
+def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
+    """The stretches of the path that ends in `state`.
+
+    `backpointers` holds, for each cell, which k stay the same and the best k before the cell.
+    """
     stretches: list[_Stretch] = []
     end = lines
-    for chunk, (packed, bests) in reversed(list(enumerate(came))):
+    for chunk, (packed, bests) in reversed(list(enumerate(backpointers))):
         stays = np.unpackbits(packed, axis=1, count=len(_STEPS))
-        for place in range(len(bests) - 1, -1, -1):
-            if not stays[place, state]:
-                start = chunk * _CHUNK + place * _CELL
+        for index in range(len(bests) - 1, -1, -1):
+            if not stays[index, state]:
+                start = chunk * _CHUNK + index * _CELL
                 stretches.append(_Stretch(start, end, int(_STEPS[state])))
-                end, state = start, int(bests[place])
+                end, state = start, int(bests[index])
     stretches.append(_Stretch(0, end, int(_STEPS[state])))
     return [stretch for stretch in reversed(stretches) if stretch.start < stretch.stop]
 
 
-def _placed(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
-    """The stretches with every change at the line where the sum of what is said for the one before is highest."""
-    placed = stretches[:1]
+def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
+    """The stretches with every change moved to the line that maximises the sum of contrasts on both sides."""
+    located = stretches[:1]
     for after in stretches[1:]:
-        before = placed[-1]
+        before = located[-1]
         low = max(before.start, after.start - _PART)
         high = min(after.stop, after.start + _PART)
         contrasts = lines.contrasts(low, high)
         gain = np.cumsum(contrasts[:, before.by + _REACH] - contrasts[:, after.by + _REACH])
-        at = low + int(np.concatenate([[0.0], gain]).argmax())
-        placed[-1:] = [before._replace(stop=at), after._replace(start=at)]
-    return [stretch for stretch in placed if stretch.start < stretch.stop]
+        boundary = low + int(np.concatenate([[0.0], gain]).argmax())
+        located[-1:] = [before._replace(stop=boundary), after._replace(start=boundary)]
+    return [stretch for stretch in located if stretch.start < stretch.stop]
 
 
 def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shift | None:
-    """A stretch of the path, if it holds by itself."""
-    place = stretch.by + _REACH
+    """The shift of a stretch, if it passes the tests on its own."""
+    column = stretch.by + _REACH
     if _deviations([stretch], lines=lines, by=stretch.by) < _SIGNIFICANT:
         return None
-    found = np.median(_correlations(lines, stretch.start, stretch.stop), axis=0)
-    others = np.delete(found, place)
-    if found[place] < _LEAST or found[_REACH] > _BEATEN * found[place]:
+    correlations = np.median(_correlations(lines, stretch.start, stretch.stop), axis=0)
+    others = np.delete(correlations, column)
+    if correlations[column] < _LEAST or correlations[_REACH] > _BEATEN * correlations[column]:
         return None
-    usual = lines.equals(aligned, by=0) if aligned else 0.0
-    if lines.equals([stretch], by=stretch.by) > usual + _EQUAL:  # the same texts, so not their translations
+    baseline = lines.equals(aligned, by=0) if aligned else 0.0
+    if lines.equals([stretch], by=stretch.by) > baseline + _EQUAL:  # the same texts rather than translations
         return None
     is_proven = _deviations(aligned, lines=lines, by=stretch.by) <= -_SIGNIFICANT
-    if not is_proven and others.max() > _BEATEN * found[place]:
+    if not is_proven and others.max() > _BEATEN * correlations[column]:
         return None
     return Shift(stretch.start + 1, stretch.stop, stretch.by, is_proven)
 
 
 def _deviations(stretches: list[_Stretch], *, lines: _Lines, by: int) -> float:
-    """How many standard deviations the sum of c is above 0; what neighbours say alike counts once."""
+    """The sum of c in standard deviations; the variance allows for correlation between neighbouring lines."""
     total = squares = 0.0
     sums: list[Array] = []
     for stretch in stretches:
         for low, high in lines.chunks(stretch.start, stretch.stop):
-            said = lines.contrasts(low, high)[:, by + _REACH].astype(np.float64)
-            total += float(said.sum())
-            squares += float((said**2).sum())
-            sums.append(said[: len(said) // _NEAR * _NEAR].reshape(-1, _NEAR).sum(axis=1))
+            contrasts = lines.contrasts(low, high)[:, by + _REACH].astype(np.float64)
+            total += float(contrasts.sum())
+            squares += float((contrasts**2).sum())
+            sums.append(contrasts[: len(contrasts) // _NEAR * _NEAR].reshape(-1, _NEAR).sum(axis=1))
     if not squares:
         return 0.0
     groups = np.concatenate(sums)
@@ -240,66 +244,68 @@ _SHOWN = 5
 
 
 class Doubts(NamedTuple):
-    """What the lengths of a corpus's lines say against it."""
+    """The evidence of misalignment in a corpus."""
 
     problems: list[str]
-    """What is refused."""
+    """Reasons to reject the corpus."""
     warnings: list[str]
 
 
 class LineLengths:
-    """The lengths of both sides of every line, in a file without a name: memory does not grow with the corpus."""
+    """The lengths of both sides of every line, in an anonymous file: memory does not grow with the corpus."""
 
     def __init__(self) -> None:
-        self._file = TemporaryFile()  # noqa: SIM115 - closed when nothing holds this
+        self._file = TemporaryFile()  # noqa: SIM115 - closed with its owner
         finalize(self, self._file.close)
         self._lines = 0
 
     def add(self, lengths: Array) -> None:
-        """Appends the lengths [lines,2] of some more lines."""
+        """Appends the lengths [lines,2] of further lines."""
         self._file.write(lengths.astype("<u2").tobytes())
         self._lines += len(lengths)
 
     def doubts(self, corpus: Corpus, *, shifted: Shifted) -> Doubts:
-        """Every stretch that is shifted, in words; the first few of many."""
+        """A description of the first few shifted stretches."""
         if not self._lines:
             return Doubts([], [])
         self._file.flush()
         lengths: Array = np.memmap(self._file, dtype="<u2", mode="r", shape=(self._lines, 2))
-        found = find_shifts(lengths)
-        refused = [shift for shift in found if shift.is_proven and shifted == "fail"]
-        warned = [shift for shift in found if shift not in refused]
-        hint = ", or set data.shifted=warn to take all as it is"
+        shifts = find_shifts(lengths)
+        rejected = [shift for shift in shifts if shift.is_proven and shifted == "fail"]
+        others = [shift for shift in shifts if shift not in rejected]
+        hint = ", or set data.shifted=warn to use the corpus as it is"
         return Doubts(
-            _told(refused, corpus, lines=self._lines, hint=hint), _told(warned, corpus, lines=self._lines, hint="")
+            problems=_messages(rejected, corpus, lines=self._lines, hint=hint),
+            warnings=_messages(others, corpus, lines=self._lines, hint=""),
         )
 
 
 def by_line(source: Array, *, target: Array, lines: Array, first: int, count: int) -> Array:
-    """The lengths [count,2] of `count` lines from `first` on: of the pairs that are there, 0 of other lines."""
+    """The lengths [count,2] of `count` lines from line `first`; 0 for lines without a usable pair."""
     lengths = np.zeros((count, 2), dtype=np.uint16)
     lengths[lines - first] = np.minimum(np.stack([source, target], axis=1), LONGEST)
     return lengths
 
 
-def _told(shifts: list[Shift], corpus: Corpus, *, lines: int, hint: str) -> list[str]:
+def _messages(shifts: list[Shift], corpus: Corpus, *, lines: int, hint: str) -> list[str]:
     if not shifts:
         return []
     names = " + ".join(str(path) for key, path in paths(corpus).items() if key != "alignments")
-    said = [f"{names}: source and target do not line up, by the lengths of their lines:"]
-    said += [_describe(shift, lines=lines) for shift in shifts[:_SHOWN]]
-    said += [f"  … and {len(shifts) - _SHOWN:,} more such stretches"] if len(shifts) > _SHOWN else []
+    message = [f"{names}: source and target are misaligned, judging by the lengths of their lines:"]
+    message += [_describe(shift, lines=lines) for shift in shifts[:_SHOWN]]
+    message += [f"  … and {len(shifts) - _SHOWN:,} more such stretches"] if len(shifts) > _SHOWN else []
     if all(shift.is_proven for shift in shifts):
-        said.append(f"  other lines fit as they stand; look for one that is missing, doubled or broken{hint}")
+        message.append(f"  other lines are aligned; look for a missing, duplicated or broken line{hint}")
     else:
-        said.append("  no lines fit as they stand; that is right where each target is meant for another line's source")
-    return ["\n".join(said)]
+        message.append("  no lines are aligned; this is correct if each target belongs to another line's source")
+    return ["\n".join(message)]
 
 
 def _describe(shift: Shift, *, lines: int) -> str:
     count = abs(shift.by)
-    much = "1 line" if count == 1 else f"{count} lines"
-    end = "the end" if shift.last == lines else f"about line {shift.last:,}"
-    begin = "line 1" if shift.first == 1 else f"about line {shift.first:,}"
+    distance = "1 line" if count == 1 else f"{count} lines"
+    last = "the end" if shift.last == lines else f"about line {shift.last:,}"
+    first = "line 1" if shift.first == 1 else f"about line {shift.first:,}"
     late, sign = ("late", "+") if shift.by > 0 else ("early", "-")
-    return f"  from {begin} to {end} targets come {much} too {late}: source line n fits target line n {sign} {count}"
+    match = f"source line n matches target line n {sign} {count}"
+    return f"  from {first} to {last} targets come {distance} too {late}: {match}"

@@ -1,4 +1,4 @@
-"""A map over several processes that keeps the order and holds only a few items at a time."""
+"""An ordered map over several processes that holds only a few items at a time."""
 
 import os
 import signal
@@ -16,60 +16,60 @@ from calque.errors import DataError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_WORTH = 2 << 20  # bytes of corpus, plain or gzip, for which starting processes pays
+_PARALLEL = 2 << 20  # bytes of corpus, plain or gzip, from which starting processes pays off
 
 
 def workers_for(files: Iterable[Path], *, asked: int | None) -> int:
-    """How many processes to use for the files: as many as asked (or as there are processors), one for little work.
+    """The number of processes for the files: `asked`, else the number of processors; one for a small corpus.
 
-    It is all or one: memory goes with the number of processes, and should not go with the size of the corpus.
+    It is all or one: memory grows with the number of processes and must not grow with the size of the corpus.
     """
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     size = sum(path.stat().st_size for path in files if path.is_file())
-    return asked or processors if size >= _WORTH else 1
+    return asked or processors if size >= _PARALLEL else 1
 
 
 def ordered_map(
     make: Callable[[], Callable[[Item], Result]], *, items: Iterable[Item], workers: int
 ) -> Iterator[Result]:
-    """`make()` of each item, in order; each process calls `make` once. The results do not depend on `workers`."""
+    """`make()(item)` for each item, in order; each process calls `make` once. Results do not depend on `workers`."""
     if workers <= 1:
         yield from map(make(), items)
         return
-    # Spawned, because a fork of a process that has threads (torch, sentencepiece) may never wake up.
-    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_begin, initargs=(make,))
-    waiting: deque[Future[Result]] = deque()
+    # Spawned, because the fork of a process with threads (torch, sentencepiece) may deadlock.
+    pool = ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=_initialise, initargs=(make,))
+    pending: deque[Future[Result]] = deque()
     try:
         for item in items:
-            waiting.append(pool.submit(_call, item))
-            if len(waiting) > 2 * workers:
-                yield waiting.popleft().result()
-        while waiting:
-            yield waiting.popleft().result()
+            pending.append(pool.submit(_call, item))
+            if len(pending) > 2 * workers:
+                yield pending.popleft().result()
+        while pending:
+            yield pending.popleft().result()
     except BrokenProcessPool:
         raise DataError(
-            "a process that prepares data was ended from outside: was memory short? Fewer workers need less; "
+            "a data preparation process ended unexpectedly: if memory was short, use fewer workers; "
             "a script that prepares data with several workers must do so under `if __name__ == '__main__':`"
         ) from None
     finally:
         pool.shutdown(cancel_futures=True)
 
 
-_work: Callable[[Any], Any]
+_function: Callable[[Any], Any]
 
 
-def _begin(make: Callable[[], Callable[[Any], Any]]) -> None:
-    global _work
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _work = make()
+def _initialise(make: Callable[[], Callable[[Any], Any]]) -> None:
+    global _function
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles it
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
+    _function = make()
 
 
 def _call(item: Any) -> Any:
-    return _work(item)
+    return _function(item)
 
 
-def _end_with_parent() -> None:
+def _exit_with_parent() -> None:
     parent = parent_process()
     if parent is not None:
         connection.wait([parent.sentinel])

@@ -1,4 +1,4 @@
-"""A check's findings as lines of plain text."""
+"""The report of a check as plain text."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -11,7 +11,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
 def report_lines(report: CheckReport) -> list[str]:
-    """The whole report."""
+    """The report, line by line."""
     return [line for part in (*map(_corpus, report.corpora), _across(report)) for line in part]
 
 
@@ -26,13 +26,13 @@ def _corpus(corpus: CorpusReport) -> Iterator[str]:
     yield f"{corpus.role}: {corpus.name}"
     yield f"  {tally.lines:,} lines, {corpus.pairs:,} pairs with text on both sides"
     counts = {
-        "pairs with nothing on a side": tally.empty,
-        "pairs with a line too long to read": tally.long,
-        "pairs that are not UTF-8": tally.invalid,
-        "lines that end in \\r\\n (taken off)": tally.returns,
-        "byte order marks (taken off)": tally.marks,
+        "pairs with an empty side": tally.empty,
+        "pairs with a line longer than the limit": tally.long,
+        "pairs with invalid UTF-8": tally.invalid,
+        "lines that end in \\r\\n (stripped)": tally.returns,
+        "byte order marks (stripped)": tally.marks,
     }
-    yield from (f"  {count:,} {what}" for what, count in counts.items() if count)
+    yield from (f"  {count:,} {description}" for description, count in counts.items() if count)
     yield from _indented(corpus.problems)
     yield from _indented(corpus.invalid)
     yield from _indented(corpus.warnings)
@@ -41,7 +41,7 @@ def _corpus(corpus: CorpusReport) -> Iterator[str]:
         yield from _lengths("target", corpus.target)
         ratios = corpus.ratios
         examples = ", ".join(f"line {line:,} ({ratio:.2g})" for line, ratio in ratios.examples)
-        yield f"  target / source length: {ratios.usual:.2f} as a rule, {ratios.suspicious:,} pairs far from it" + (
+        yield f"  target / source length: median {ratios.usual:.2f}, {ratios.suspicious:,} pairs far from it" + (
             f": {examples}" if examples else ""
         )
     yield ""
@@ -52,9 +52,9 @@ def _lengths(side: str, lengths: Lengths) -> Iterator[str]:
         f"  {side} characters: {lengths.shortest:,} to {lengths.longest:,}, median {lengths.median:,}, "
         f"mean {lengths.mean:.1f}"
     )
-    most = max(count for _, count in lengths.histogram)
+    highest = max(count for _, count in lengths.histogram)
     for end, count in lengths.histogram:
-        yield f"    ≤ {end:>7,} {count:>11,} {bar(count / most)}".rstrip()
+        yield f"    ≤ {end:>7,} {count:>11,} {bar(count / highest)}".rstrip()
 
 
 def _across(report: CheckReport) -> Iterator[str]:
@@ -62,7 +62,7 @@ def _across(report: CheckReport) -> Iterator[str]:
     for overlap in report.overlaps:
         yield f"{overlap.role} in train: {overlap.sources:,} of {overlap.pairs:,} sources, {overlap.both:,} whole pairs"
     for side, characters in (report.unknown or {}).items():
-        yield f"{side} characters that no piece of the vocabulary would have: {_characters(characters)}"
+        yield f"{side} characters outside the vocabulary: {_characters(characters)}"
     for shapes, share in (report.padding or {}).items():
         yield f"padding with {shapes} shapes: {share:.1%}"
 

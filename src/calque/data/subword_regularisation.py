@@ -19,7 +19,7 @@ from calque.data.pair_batch import PairBatch, collate_pairs, pair_widths
 from calque.data.store import Store, store_of_pairs
 from calque.errors import ConfigError
 from calque.text import SentencePieceTokenizer, TextConfig, Tokenizer, Tokenizers
-from calque.text.sampling import Cut, MergeDropout, NBestDraws, UnigramDraws
+from calque.text.sampling import MergeDropout, NBestSampling, Segmenter, UnigramSampling
 
 Sides = Literal["both", "source", "target"]
 _SIDES = ("source", "target")
@@ -156,16 +156,16 @@ def _draw(tokenizer: SentencePieceTokenizer, config: BpeDropoutConfig | UnigramS
         case BpeDropoutConfig():
             return _word_by_word(tokenizer, MergeDropout(tokenizer.scores(), dropout=config.dropout))
         case UnigramSamplingConfig(nbest=0):
-            return _word_by_word(tokenizer, UnigramDraws(tokenizer.scores(), alpha=config.alpha))
+            return _word_by_word(tokenizer, UnigramSampling(tokenizer.scores(), alpha=config.alpha))
         case UnigramSamplingConfig():
-            return NBestDraws(partial(tokenizer.best_ways, count=config.nbest), alpha=config.alpha)
+            return NBestSampling(partial(tokenizer.nbest, count=config.nbest), alpha=config.alpha)
         case _:
             assert_never(config)
 
 
-def _word_by_word(tokenizer: SentencePieceTokenizer, cut: Cut) -> Draw:
+def _word_by_word(tokenizer: SentencePieceTokenizer, cut: Segmenter) -> Draw:
     def draw(text: str, *, random: Random) -> list[int]:
-        return tokenizer.cut_up(text, cut=partial(cut, random=random))
+        return tokenizer.encode_with(text, segment=partial(cut, random=random))
 
     return draw
 

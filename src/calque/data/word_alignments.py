@@ -1,6 +1,7 @@
-"""Word alignments of a corpus: read from a Pharaoh file, checked, and kept as links between pieces.
+"""Word alignments of a corpus: read from a Pharaoh file, validated, and stored as links between pieces.
 
-A line holds a pair's links as `0-0 1-2 2-1`, source word first, words counted from 0 between white space.
+A line holds the links of a pair as `0-0 1-2 2-1`, source word first; words are separated by white space and counted
+from 0.
 """
 
 import re
@@ -19,23 +20,25 @@ LINKS = "links"  # the column of a store that holds them
 _LINK = re.compile(rb"(\d{1,9})-(\d{1,9})")
 
 Link = tuple[int, int]
-"""Source, target."""
+"""(source, target)."""
 
 
 def parse_links(line: bytes, *, source: int, target: int) -> list[Link]:
-    """The links of a line between so many words; a ValueError says what is wrong with it."""
+    """The links of a line, given the numbers of words on both sides; a ValueError describes an invalid link."""
     links = []
     for token in line.split():
-        found = _LINK.fullmatch(token)
-        if not found:
-            raise ValueError(f"{token[:40].decode(errors='replace')!r} is no link; expected source-target, as in 0-0")
-        one, other = int(found[1]), int(found[2])
-        for side, place, count in (("source", one, source), ("target", other, target)):
-            if place >= count:
+        match = _LINK.fullmatch(token)
+        if not match:
+            raise ValueError(
+                f"{token[:40].decode(errors='replace')!r} is not a link; expected source-target, as in 0-0"
+            )
+        link = int(match[1]), int(match[2])
+        for side, word, count in (("source", link[0], source), ("target", link[1], target)):
+            if word >= count:
                 raise ValueError(
-                    f"{found[0].decode()} links {side} word {place}, but the {side} has {count} words, counted from 0"
+                    f"{match[0].decode()} links {side} word {word}, but the {side} has {count} words, counted from 0"
                 )
-        links.append((one, other))
+        links.append(link)
     return links
 
 
@@ -75,7 +78,7 @@ def piece_links(texts: Sequence[str], *, tokenizers: Tokenizers) -> list[int]:
 
 
 def guide(links: Column, indices: Array, *, size: tuple[int, int, int]) -> Array:
-    """[B,T,S], for each target piece the shares of the source pieces it is linked to; zeros where there are none."""
+    """[B,T,S], a uniform distribution over the source pieces linked to each target piece; zeros without links."""
     shares = np.zeros(size, dtype=np.float32)
     for row, index in enumerate(indices):
         pairs = links.row(int(index)).astype(np.int64).reshape(-1, 2)

@@ -13,7 +13,7 @@ from calque.search.decode import Rules, piece_limits
 from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
 from calque.text import EOS, UNK, NumberedText, Tokenizer, number_target
-from calque.text.scripts import as_bytes, begins_apart, ends_apart, is_unspaced
+from calque.text.scripts import as_bytes, ends_outside_word, is_unspaced, starts_outside_word
 
 _SHOWN = 40  # characters of a source in a message
 
@@ -79,7 +79,7 @@ def _edges_of(requests: Sequence[Request], copied: Sequence[Sequence[bytes]], *,
     unspaced = torch.tensor([any(map(is_unspaced, "".join(each.required))) for each in requests])
     most = max(map(len, copied))
     sides = []
-    for side in (begins_apart, ends_apart):
+    for side in (starts_outside_word, ends_outside_word):
         own = torch.tensor([[*map(side, row), *[True] * (most - len(row))] for row in copied], dtype=torch.bool)
         known = _apart(target, side).expand(len(requests), -1)
         sides.append(torch.cat([known, own.view(len(requests), most)], dim=1) | unspaced[:, None])

@@ -1,4 +1,4 @@
-"""Metrics with their signatures, on sacreBLEU.
+"""Evaluation of translations: sacreBLEU metrics with signatures, confidence, degeneration, minimum Bayes risk.
 
-Text in, figures out; no torch needed.
+Text in, scores out; sees neither models nor training.
 """

@@ -1,4 +1,4 @@
-"""How good a translation probably is, told from its probability, as held-out translations turned out."""
+"""Confidence: the expected quality of a translation given its probability, calibrated on held-out translations."""
 
 import bisect
 from collections.abc import Sequence
@@ -7,59 +7,60 @@ from typing import NamedTuple
 
 from sacrebleu.metrics.chrf import CHRF
 
-FEWEST = 20  # translations from which something can be told
+MINIMUM_TRANSLATIONS = 20  # fewer are not enough to calibrate on
 
 
 class Confidence(NamedTuple):
-    """From the mean log-probability of a translation's pieces to the chrF, between 0 and 1, it can be expected to have.
+    """Maps the mean log-probability of a translation's pieces to its expected chrF, between 0 and 1.
 
-    The line through `knots` never falls: x is a log-probability, y the mean chrF of held-out translations about there.
-    They were searched greedily: of others it holds less well (docs/decisions/0016).
+    Piecewise linear and non-decreasing through `knots`: x is a log-probability, y the mean chrF of the held-out
+    translations near x. Those were decoded greedily; calibration is weaker for other searches (docs/decisions/0016).
     """
 
-    knots: tuple[tuple[float, float], ...]  # (x, y), at least one, x growing
+    knots: tuple[tuple[float, float], ...]  # (x, y), at least one, x increasing
 
     def __call__(self, mean_log_prob: float) -> float:
-        places = [x for x, _ in self.knots]
-        right = bisect.bisect_left(places, mean_log_prob)
+        xs = [x for x, _ in self.knots]
+        right = bisect.bisect_left(xs, mean_log_prob)
         if right == 0:
             return self.knots[0][1]
-        if right == len(places):
+        if right == len(xs):
             return self.knots[-1][1]
-        (before, low), (after, high) = self.knots[right - 1], self.knots[right]
-        return low + (high - low) * (mean_log_prob - before) / (after - before)
+        (left_x, left_y), (right_x, right_y) = self.knots[right - 1], self.knots[right]
+        return left_y + (right_y - left_y) * (mean_log_prob - left_x) / (right_x - left_x)
 
 
 def calibrate(
     mean_log_probs: Sequence[float], translations: Sequence[str], references: Sequence[str]
 ) -> Confidence | None:
-    """The confidence that fits held-out translations best among those that never fall; None for too few.
+    """The non-decreasing confidence that fits the held-out translations best; None if there are too few.
 
-    Isotonic regression by pooling neighbours that stand the wrong way round (Ayer 1955).
+    Isotonic regression by pooling adjacent violators (Ayer 1955).
     """
-    if len(translations) < FEWEST:
+    if len(translations) < MINIMUM_TRANSLATIONS:
         return None
     metric = CHRF()
     qualities = [
-        metric.sentence_score(one, [other]).score / 100 for one, other in zip(translations, references, strict=True)
+        metric.sentence_score(translation, [reference]).score / 100
+        for translation, reference in zip(translations, references, strict=True)
     ]
     return Confidence(isotonic(mean_log_probs, qualities))
 
 
-def isotonic(places: Sequence[float], values: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The mean place and value of each block of the never-falling step function nearest to the values."""
-    ordered = sorted(zip(places, values, strict=True))
+def isotonic(xs: Sequence[float], ys: Sequence[float]) -> tuple[tuple[float, float], ...]:
+    """The mean x and y of each block of the non-decreasing step function nearest to the points."""
+    ordered = sorted(zip(xs, ys, strict=True))
     return tuple(
-        (mean([place for place, _ in ordered[block]]), mean([value for _, value in ordered[block]]))
-        for block in pooled([value for _, value in ordered])
+        (mean([x for x, _ in ordered[block]]), mean([y for _, y in ordered[block]]))
+        for block in pool_adjacent_violators([y for _, y in ordered])
     )
 
 
-def pooled(values: Sequence[float]) -> list[slice]:
-    """The blocks of values whose means, which grow, are nearest to the values among all that never fall."""
+def pool_adjacent_violators(values: Sequence[float]) -> list[slice]:
+    """The blocks whose means form the non-decreasing sequence with the least squared distance to the values."""
     blocks: list[slice] = []
-    for place in range(len(values)):
-        blocks.append(slice(place, place + 1))
+    for index in range(len(values)):
+        blocks.append(slice(index, index + 1))
         while len(blocks) > 1 and mean(values[blocks[-2]]) >= mean(values[blocks[-1]]):
             last = blocks.pop()
             blocks[-1] = slice(blocks[-1].start, last.stop)

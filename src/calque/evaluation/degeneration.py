@@ -1,38 +1,38 @@
-"""Signs that a translation went wrong, which a reader would see at once and a score may not."""
+"""Degenerate translations: loops and implausible lengths, obvious to a reader but often invisible in a score."""
 
 from collections.abc import Sequence
 from typing import Literal
 
 Oddity = Literal["loop", "short", "long"]
 
-_REPEATS = 4  # times in a row
-_LONGEST = 8  # pieces of what is repeated
+_REPEATS = 4  # consecutive repetitions
+_LONGEST_UNIT = 8  # pieces of the repeated n-gram
 _RATIO = 4.0
-_FREE = 8  # pieces by which lengths may differ before their ratio counts
+_TOLERANCE = 8  # pieces by which the lengths may differ before their ratio counts
 
 
 def oddities(source: Sequence[int], target: Sequence[int]) -> tuple[Oddity, ...]:
-    """What is odd about a target, in pieces, given its source.
+    """The signs of degeneration in a target, given its source, both in pieces.
 
-    loop: up to 8 pieces stand 4 times or more in a row; short, long: 4 times fewer or more pieces than the source's,
-    and at least 8 fewer or more.
+    loop: an n-gram of up to 8 pieces is repeated at least 4 times in a row; short, long: the target has over 4 times
+    fewer or more pieces than the source, and at least 8 fewer or more.
     """
-    found: list[Oddity] = []
-    if loops(target):
-        found.append("loop")
-    if len(source) - len(target) >= _FREE and len(target) * _RATIO < len(source):
-        found.append("short")
-    if len(target) - len(source) >= _FREE and len(source) * _RATIO < len(target):
-        found.append("long")
-    return tuple(found)
+    signs: list[Oddity] = []
+    if has_loop(target):
+        signs.append("loop")
+    if len(source) - len(target) >= _TOLERANCE and len(target) * _RATIO < len(source):
+        signs.append("short")
+    if len(target) - len(source) >= _TOLERANCE and len(source) * _RATIO < len(target):
+        signs.append("long")
+    return tuple(signs)
 
 
-def loops(tokens: Sequence[int]) -> bool:
-    """Whether some pieces stand many times in a row."""
-    for size in range(1, _LONGEST + 1):
-        same = 0
-        for place in range(size, len(tokens)):
-            same = same + 1 if tokens[place] == tokens[place - size] else 0
-            if same >= size * (_REPEATS - 1):
+def has_loop(tokens: Sequence[int]) -> bool:
+    """Whether an n-gram is repeated many times in a row."""
+    for size in range(1, _LONGEST_UNIT + 1):
+        matches = 0
+        for index in range(size, len(tokens)):
+            matches = matches + 1 if tokens[index] == tokens[index - size] else 0
+            if matches >= size * (_REPEATS - 1):
                 return True
     return False

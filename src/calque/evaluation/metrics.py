@@ -1,4 +1,4 @@
-"""Scores of translations against references, with the signatures that make them comparable."""
+"""Metric scores of translations against references, with the sacreBLEU signatures that make them comparable."""
 
 import unicodedata
 from collections.abc import Sequence
@@ -14,14 +14,14 @@ Splitting = Literal["auto", "13a", "intl", "zh", "char", "none"]
 
 
 class Metric(NamedTuple):
-    """One score and how it was computed."""
+    """A score and the signature of its computation."""
 
     value: float
     signature: str
 
 
 class Scores(NamedTuple):
-    """What `evaluate` tells of a set of translations; all but TER are better when higher."""
+    """The metrics that `evaluate` reports; higher is better for all except TER."""
 
     bleu: Metric
     bleu_lowercased: Metric
@@ -33,9 +33,9 @@ class Scores(NamedTuple):
 def score_translations(
     hypotheses: Sequence[str], references: Sequence[str], *, splitting: Splitting = "auto"
 ) -> Scores:
-    """BLEU (cased and lowercased), chrF, TER and exact match of `hypotheses`, one reference each."""
+    """BLEU (cased and lowercased), chrF, TER and exact match of `hypotheses`, with one reference per hypothesis."""
     if len(hypotheses) != len(references):
-        raise DataError(f"{len(hypotheses)} translations but {len(references)} references: they must line up")
+        raise DataError(f"{len(hypotheses)} translations but {len(references)} references: the numbers must be equal")
     if not references:
         raise DataError("nothing to evaluate: the reference file is empty")
     tokenize = choose_splitting(references) if splitting == "auto" else splitting
@@ -50,7 +50,7 @@ def score_translations(
 
 
 def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """Corpus BLEU alone, as validation wants it."""
+    """Corpus BLEU alone, for validation."""
     return _measure(BLEU(tokenize=choose_splitting(references), force=True), hypotheses, references).value
 
 
@@ -60,18 +60,19 @@ def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """TER alone: edits a word of the reference, in per cent."""
+    """TER alone: edits per reference word, in per cent."""
     return _measure(_ter(choose_splitting(references)), hypotheses, references).value
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    """The share, in per cent, of translations that equal their reference."""
-    equal = sum(one == other for one, other in zip(_composed(hypotheses), _composed(references), strict=True))
+    """The percentage of translations that equal their reference."""
+    pairs = zip(_composed(hypotheses), _composed(references), strict=True)
+    equal = sum(hypothesis == reference for hypothesis, reference in pairs)
     return Metric(100 * equal / len(references), f"exact|n:{len(references)}")
 
 
 def choose_splitting(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
-    """How sacreBLEU should split the references into words: by their script."""
+    """The sacreBLEU tokenization for the script of the references."""
     text = "".join(references[:1000])
     letters = sum(character.isalpha() for character in text) or 1
     kana = sum("\u3040" <= character <= "\u30ff" for character in text)
@@ -91,5 +92,5 @@ def _measure(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: S
 
 
 def _composed(lines: Sequence[str]) -> list[str]:
-    """In Unicode's NFC, as tokenizers write: how a letter with an accent is spelled should not be scored."""
+    """The lines in NFC, the form tokenizers write: the encoding of an accented letter must not affect the score."""
     return [unicodedata.normalize("NFC", line) for line in lines]

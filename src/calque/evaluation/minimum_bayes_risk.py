@@ -1,4 +1,4 @@
-"""Minimum Bayes risk: of many candidates the one most like all of them (Kumar and Byrne 2004; Eikema and Aziz 2020)."""
+"""Minimum Bayes risk: the candidate most similar to all candidates (Kumar and Byrne 2004; Eikema and Aziz 2020)."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -11,30 +11,32 @@ UtilityName = Literal["chrf", "bleu"]
 
 
 class Ranked(NamedTuple):
-    """A candidate's place among the candidates, and how like them it is, between 0 and 1."""
+    """The position of a candidate in the list and its expected utility, between 0 and 1."""
 
     place: int
     utility: float
 
 
 def minimum_bayes_risk(candidates: Sequence[str], *, utility: UtilityName) -> list[Ranked]:
-    """All candidates, the one with the highest expected utility first; equal ones in the order they were drawn.
+    """All candidates by decreasing expected utility; ties keep the order of sampling.
 
-    u(h) = 1/n Σᵢ utility(h, candidateᵢ): every candidate is taken for the truth as often as it was drawn.
+    u(h) = 1/n Σᵢ utility(h, candidateᵢ): every candidate serves as a pseudo-reference as often as it was sampled.
     """
-    likeness = _likeness(utility)
-    drawn = Counter(candidates)
+    similarity = _similarity(utility)
+    counts = Counter(candidates)
     expected = {
-        text: sum(count * likeness(text, other) for other, count in drawn.items()) / len(candidates) for text in drawn
+        hypothesis: sum(count * similarity(hypothesis, reference) for reference, count in counts.items())
+        / len(candidates)
+        for hypothesis in counts
     }
-    ranked = [Ranked(place, expected[text]) for place, text in enumerate(candidates)]
-    return sorted(ranked, key=lambda each: (-each.utility, each.place))
+    ranked = [Ranked(place, expected[candidate]) for place, candidate in enumerate(candidates)]
+    return sorted(ranked, key=lambda candidate: (-candidate.utility, candidate.place))
 
 
-def _likeness(utility: UtilityName) -> Callable[[str, str], float]:
+def _similarity(utility: UtilityName) -> Callable[[str, str], float]:
     metric = CHRF() if utility == "chrf" else BLEU(effective_order=True, force=True)
 
-    def likeness(text: str, other: str) -> float:
-        return 1.0 if text == other else metric.sentence_score(text, [other]).score / 100
+    def similarity(hypothesis: str, reference: str) -> float:
+        return 1.0 if hypothesis == reference else metric.sentence_score(hypothesis, [reference]).score / 100
 
-    return likeness
+    return similarity

@@ -1,4 +1,4 @@
-"""Scores side by side as a picture, where matplotlib is installed."""
+"""A bar chart of scores by system, if matplotlib is installed."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,7 +7,7 @@ from calque.evaluation.metrics import Scores
 
 
 def draw_scores(path: Path, scores: Mapping[str, Scores]) -> bool:
-    """Draws BLEU and exact match of each system as bars; False where matplotlib is missing."""
+    """Plots BLEU and exact match of each system as bars; returns False if matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -16,13 +16,15 @@ def draw_scores(path: Path, scores: Mapping[str, Scores]) -> bool:
     figure = Figure(figsize=(8, 0.9 + 0.75 * len(scores)), layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.subplots()
-    for place, found in enumerate(scores.values()):
+    for position, system in enumerate(scores.values()):
         rows = (
-            (-0.19, found.bleu.value, "#33658a", "BLEU"),
-            (0.19, found.exact_match.value, "#f6ae2d", "exact match, %"),
+            (-0.19, system.bleu.value, "#33658a", "BLEU"),
+            (0.19, system.exact_match.value, "#f6ae2d", "exact match, %"),
         )
         for offset, value, colour, label in rows:
-            bars = axes.barh(place + offset, value, height=0.36, color=colour, label=label if place == 0 else None)
+            bars = axes.barh(
+                position + offset, value, height=0.36, color=colour, label=label if position == 0 else None
+            )
             axes.bar_label(bars, labels=[f"{value:.1f}"], padding=3, fontsize=9)
     axes.set_yticks(range(len(scores)), list(scores))
     axes.invert_yaxis()

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import torch
 
-from calque.config import Values, check, given_values, override, read_toml, to_toml, values_to_toml
+from calque.config import Values, check, explicit_values, override, read_toml, to_toml, values_to_toml
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
@@ -60,7 +60,7 @@ def train(
     """
     match config:
         case Experiment():
-            values = given_values(config)
+            values = explicit_values(config)
         case dict():
             values = config
         case _:

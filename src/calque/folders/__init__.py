@@ -1,4 +1,4 @@
-"""Folders that are written whole or not at all, and that say when they were damaged.
+"""Folders that are written atomically and that detect damage.
 
 write_folder(path, kind="model", format=1, fill=lambda folder: (folder / "a.txt").write_text("a"))
 verify_folder(path, kind="model", formats=[1])

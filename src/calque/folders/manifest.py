@@ -1,7 +1,7 @@
-"""What a folder says of itself, and whether that is true.
+"""The manifest of a folder, and the verification of a folder against it.
 
-`manifest.json` lists every file with its size and SHA-256 and carries a seal over itself, so that no flipped bit goes
-unseen.
+`manifest.json` lists every file with its size and SHA-256, and a seal (a SHA-256 of the manifest itself), so that every
+flipped bit is detected.
 """
 
 import hashlib
@@ -22,18 +22,18 @@ LARGEST_FOLDER = 1 << 40
 
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._-]{0,199}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
-_CHANGED = f"{MANIFEST}: changed since it was written (its seal does not fit)"
+_CHANGED = f"{MANIFEST}: changed since it was written (its seal does not match)"
 
 
 class FileEntry(NamedTuple):
-    """What a manifest says of one file."""
+    """The manifest's entry for one file."""
 
     size: int
     sha256: str
 
 
 class Manifest(NamedTuple):
-    """What a folder holds: `files` by name (`weights.safetensors`, `tokenizer/pieces.model`), `details` as JSON."""
+    """The contents of a folder: `files` by name (such as `tokenizer/pieces.model`) and `details` as JSON."""
 
     kind: str
     format: int
@@ -42,7 +42,7 @@ class Manifest(NamedTuple):
 
 
 def verify_folder(path: Path, *, kind: str, formats: Collection[int]) -> Manifest:
-    """The manifest of a folder that holds exactly what it says; otherwise a FolderError with every problem."""
+    """The manifest of a folder that matches it exactly, or a FolderError that lists every problem."""
     manifest = survey_folder(path, kind=kind, formats=formats)
     with _reading(path):
         changed = [name for name, entry in manifest.files.items() if sha256_of(path / name) != entry.sha256]
@@ -51,21 +51,22 @@ def verify_folder(path: Path, *, kind: str, formats: Collection[int]) -> Manifes
 
 
 def survey_folder(path: Path, *, kind: str, formats: Collection[int]) -> Manifest:
-    """What `verify_folder` gives, without reading the files: names and sizes are right, nothing is a link."""
+    """`verify_folder` without reading the files: checks names and sizes, and that nothing is a link."""
     with _reading(path):
         raw = read_manifest(path)
         values = decode(raw, path=path)
-        if not _is_sealed(values):  # before its kind is believed to be another
+        if not _is_sealed(values):  # damage is reported before a mismatch of the kind
             _refuse(path, [_CHANGED])
         manifest = _parse(values, path=path, kind=kind, formats=formats)
         if render(manifest) != raw:
             _refuse(path, [_CHANGED])
-        found, problems = scan(path)
-    _refuse(path, [*problems, *_differences(manifest.files, found)])
+        sizes, problems = scan(path)
+    _refuse(path, [*problems, *_differences(manifest.files, sizes)])
     return manifest
 
 
 def render(manifest: Manifest) -> bytes:
+    """The manifest as JSON, with its seal."""
     body = {
         "kind": manifest.kind,
         "format": manifest.format,
@@ -76,7 +77,7 @@ def render(manifest: Manifest) -> bytes:
 
 
 def scan(folder: Path) -> tuple[dict[str, int], list[str]]:
-    """Sizes of the files in a folder and its sub-folders, and what is wrong with whatever else lies there."""
+    """The sizes of the files in a folder and its sub-folders, and the problems with all other entries."""
     sizes: dict[str, int] = {}
     problems = []
     for name, entry in _walk(folder):
@@ -84,12 +85,12 @@ def scan(folder: Path) -> tuple[dict[str, int], list[str]]:
         mode = status.st_mode
         if stat.S_ISLNK(mode):
             problems.append(f"{name}: a link")
-        elif not _is_plain(name):
-            problems.append(f"{name!r}: a name that no file may have here")
+        elif not _is_allowed(name):
+            problems.append(f"{name!r}: not an allowed file name")
         elif stat.S_ISREG(mode):
             sizes[name] = status.st_size
         elif not stat.S_ISDIR(mode) or "/" in name:
-            problems.append(f"{name}: neither a file nor a sub-folder at the top")
+            problems.append(f"{name}: neither a regular file nor a top-level sub-folder")
         elif not any(Path(entry).iterdir()):
             problems.append(f"{name}: an empty sub-folder")
     return sizes, problems
@@ -103,15 +104,15 @@ def sha256_of(path: Path) -> str:
 
 def read_manifest(path: Path) -> bytes:
     if path.is_symlink():
-        raise FolderError(f"{path} is a link; give the folder itself")
+        raise FolderError(f"{path} is a link; pass the folder itself")
     if not path.is_dir():
         raise FolderError(f"{path} is not a folder")
     try:
         status = (path / MANIFEST).lstat()
     except FileNotFoundError:
-        raise FolderError(f"{path} has no {MANIFEST}: it was not written by Calque, or is damaged") from None
+        raise FolderError(f"{path} has no {MANIFEST}: it was not written by Calque, or it is damaged") from None
     if not stat.S_ISREG(status.st_mode) or status.st_size > LARGEST_MANIFEST:
-        _refuse(path, [f"{MANIFEST}: not a plain file of at most {LARGEST_MANIFEST} bytes"])
+        _refuse(path, [f"{MANIFEST}: not a regular file of at most {LARGEST_MANIFEST} bytes"])
     return (path / MANIFEST).read_bytes()
 
 
@@ -130,11 +131,11 @@ def _seal_of(body: dict[str, Any]) -> str:
 
 
 def _is_sealed(values: dict[str, Any]) -> bool:
-    """Whether the seal fits, or there is none: then it is somebody else's manifest, or its entries are looked at."""
+    """Whether the seal matches. A manifest without one passes: it is not ours, or its entries are checked instead."""
     body = {key: value for key, value in values.items() if key != "seal"}
     try:
         return "seal" not in values or _seal_of(body) == values["seal"]
-    except ValueError:  # a NaN, which no manifest of ours holds
+    except ValueError:  # a NaN, which no manifest of ours contains
         return False
 
 
@@ -146,13 +147,13 @@ def _reading(path: Path) -> Iterator[None]:
         raise FolderError(f"{error.filename or path} could not be read: {error.strerror}") from error
 
 
-def _differences(listed: Mapping[str, FileEntry], found: Mapping[str, int]) -> Iterator[str]:
+def _differences(listed: Mapping[str, FileEntry], sizes: Mapping[str, int]) -> Iterator[str]:
     for name, entry in listed.items():
-        if name not in found:
+        if name not in sizes:
             yield f"{name}: missing"
-        elif found[name] != entry.size:
-            yield f"{name}: {found[name]} bytes found, {entry.size} expected"
-    for name in sorted(found.keys() - listed.keys() - {MANIFEST}):
+        elif sizes[name] != entry.size:
+            yield f"{name}: {sizes[name]} bytes found, {entry.size} expected"
+    for name in sorted(sizes.keys() - listed.keys() - {MANIFEST}):
         yield f"{name}: not listed in {MANIFEST}"
 
 
@@ -162,26 +163,26 @@ def _refuse(path: Path, problems: list[str]) -> None:
 
 
 def _parse(values: dict[str, Any], *, path: Path, kind: str, formats: Collection[int]) -> Manifest:
-    found, format = values.get("kind"), values.get("format")
+    actual_kind, format = values.get("kind"), values.get("format")
     files, details = values.get("files"), values.get("details")
-    if found != kind:
-        raise FolderError(f"{path} is a folder of kind {found!r}; expected {kind!r}")
+    if actual_kind != kind:
+        raise FolderError(f"{path} is a folder of kind {actual_kind!r}; expected {kind!r}")
     if type(format) is not int or format not in formats:
         newer = type(format) is int and format > max(formats)
-        why = "made by a newer Calque; update Calque to read it" if newer else "which this Calque does not read"
-        raise FolderError(f"{path} has format {format!r}, {why} (it reads {', '.join(map(str, formats))})")
+        reason = "written by a newer Calque; update Calque to read it" if newer else "which this Calque cannot read"
+        raise FolderError(f"{path} has format {format!r}, {reason} (it reads {', '.join(map(str, formats))})")
     if not isinstance(files, dict) or not isinstance(details, dict):
         raise FolderError(f"{path} is damaged:\n  {MANIFEST}: `files` and `details` must be objects")
-    _refuse(path, [f"{name!r}: {problem}" for name, entry in files.items() for problem in _faults(name, entry)])
+    _refuse(path, [f"{name!r}: {problem}" for name, entry in files.items() for problem in _entry_problems(name, entry)])
     entries = {name: FileEntry(entry["size"], entry["sha256"]) for name, entry in files.items()}
     if sum(entry.size for entry in entries.values()) > LARGEST_FOLDER:
         _refuse(path, [f"{MANIFEST}: lists more than {LARGEST_FOLDER} bytes"])
     return Manifest(kind, format, entries, details)
 
 
-def _faults(name: str, entry: object) -> Iterator[str]:
-    if not _is_plain(name) or name == MANIFEST:
-        yield "a name that no file may have here (letters, digits, `_`, `-`, `.`; at most one sub-folder)"
+def _entry_problems(name: str, entry: object) -> Iterator[str]:
+    if not _is_allowed(name) or name == MANIFEST:
+        yield "not an allowed file name (letters, digits, `_`, `-`, `.`; at most one sub-folder)"
     match entry:
         case {"size": int(size), "sha256": str(sha256), **rest} if not rest and type(size) is int:
             if size < 0 or not _SHA256.fullmatch(sha256):
@@ -190,7 +191,7 @@ def _faults(name: str, entry: object) -> Iterator[str]:
             yield f"has no size and SHA-256 in {MANIFEST}"
 
 
-def _is_plain(name: str) -> bool:
+def _is_allowed(name: str) -> bool:
     parts = name.split("/")
     return len(parts) <= 2 and all(_NAME.fullmatch(part) for part in parts)
 
@@ -201,4 +202,4 @@ def _walk(folder: Path) -> Iterator[tuple[str, os.DirEntry[str]]]:
             yield entry.name, entry
             if entry.is_dir(follow_symlinks=False):
                 with os.scandir(entry) as inner:
-                    yield from ((f"{entry.name}/{below.name}", below) for below in inner)
+                    yield from ((f"{entry.name}/{inner_entry.name}", inner_entry) for inner_entry in inner)

@@ -1,4 +1,4 @@
-"""What killed writers leave, and how it is told from what is being written: the writer holds a lock on it."""
+"""Stale folders left by killed writers; a folder that is still being written is locked by its writer."""
 
 import os
 import re
@@ -15,25 +15,26 @@ _UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})
 
 
 def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
-    """Removes what killed writers of folders called `names` left; a folder that was moved aside is put back."""
+    """Removes what killed writers of folders named `names` left behind; a folder that was moved aside is restored."""
     with suppress(OSError):
         for entry in sorted(parent.iterdir()):  # "old" sorts before "tmp"
-            found = _UNFINISHED.fullmatch(entry.name)
-            if found and names.fullmatch(found["name"]) and _is_abandoned(entry, pid=int(found["pid"])):
-                place = parent / found["name"]
-                if found["stage"] == "old" and not os.path.lexists(place):
-                    entry.rename(place)
+            match = _UNFINISHED.fullmatch(entry.name)
+            if match and names.fullmatch(match["name"]) and _is_abandoned(entry, pid=int(match["pid"])):
+                original = parent / match["name"]
+                if match["stage"] == "old" and not os.path.lexists(original):
+                    entry.rename(original)
                 else:
                     shutil.rmtree(entry, ignore_errors=True)
 
 
-def beside(path: Path, *, stage: str) -> Path:
+def temporary_path(path: Path, *, stage: str) -> Path:
+    """The path next to `path` that this process writes to."""
     return path.with_name(f"{path.name}.{stage}-{os.getpid()}")
 
 
 @contextmanager
 def held_lock(folder: Path) -> Iterator[bool | None]:
-    """Holds a folder's lock: True, False if somebody else has it, None where folders cannot be locked."""
+    """Holds a folder's lock: True if acquired, False if another process holds it, None if folders cannot be locked."""
     if sys.platform == "win32":
         yield None
         return
@@ -52,7 +53,7 @@ def held_lock(folder: Path) -> Iterator[bool | None]:
 
 
 def is_running(pid: int) -> bool:
-    """Whether a process of this number lives here; where that cannot be asked, yes."""
+    """Whether a process with this id is running on this machine; True where that cannot be determined."""
     if sys.platform == "win32":
         return True
     try:

@@ -1,6 +1,6 @@
-"""Writing and removing whole folders.
+"""Atomic writing and removal of folders.
 
-A folder grows as `NAME.tmp-PID` beside its place and is renamed into it when everything has reached the disk.
+A folder is written as `NAME.tmp-PID` next to its final path and renamed once all of it has reached the disk.
 """
 
 import ctypes
@@ -16,7 +16,7 @@ from typing import Any
 
 from calque.errors import FolderError
 from calque.folders.manifest import MANIFEST, FileEntry, Manifest, decode, read_manifest, render, scan, sha256_of
-from calque.folders.stale import beside, held_lock, remove_stale
+from calque.folders.stale import held_lock, remove_stale, temporary_path
 
 _FULL = {errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)}
 _NO_EXCHANGE = {errno.ENOSYS, errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP}
@@ -31,17 +31,17 @@ def write_folder(
     details: Mapping[str, Any] | None = None,
     replace: bool = False,
 ) -> Manifest:
-    """The manifest of a new folder whose files `fill(folder)` wrote; on any failure nothing has changed.
+    """Writes a folder whose files `fill(folder)` creates and returns its manifest; on any failure nothing changes.
 
-    The manifest has the `details`, and those that `fill` gives back.
+    The manifest has the `details`, and those that `fill` returns.
 
-    With `replace`, an older folder of the same kind is exchanged for the new one in one step.
+    With `replace`, an existing folder of the same kind is exchanged for the new one atomically.
     """
-    unfinished = beside(path, stage="tmp")
+    unfinished = temporary_path(path, stage="tmp")
     try:
         _make_folders(path.parent)
         remove_stale(path.parent, names=re.compile(re.escape(path.name)))
-        _check_place(path, kind=kind, replace=replace)
+        _check_destination(path, kind=kind, replace=replace)
         unfinished.mkdir()
         try:
             with held_lock(unfinished) as held:
@@ -51,7 +51,7 @@ def write_folder(
                 manifest = _seal(unfinished, kind=kind, format=format, details={**(details or {}), **(learnt or {})})
                 _publish(unfinished, path=path)
         finally:
-            shutil.rmtree(unfinished, ignore_errors=True)  # after an exchange this is the old one
+            shutil.rmtree(unfinished, ignore_errors=True)  # after an exchange, this is the old folder
     except FolderError:
         raise
     except Exception as error:
@@ -64,8 +64,8 @@ def write_folder(
 
 
 def remove_folder(path: Path) -> None:
-    """Removes a folder so that no half-removed one can be seen under its name."""
-    doomed = beside(path, stage="tmp")
+    """Removes a folder; a half-removed folder is never visible under its name."""
+    doomed = temporary_path(path, stage="tmp")
     try:
         shutil.rmtree(doomed, ignore_errors=True)
         path.rename(doomed)
@@ -92,7 +92,7 @@ def sync(path: Path) -> None:
 
 
 def failure(number: int | None) -> str:
-    """What an error number means to someone who wanted to write: a full disk is called so."""
+    """The meaning of an error number for a write; a full disk is named as such."""
     meaning = os.strerror(number or errno.EIO)
     return f"the disk is full ({meaning}); free some space and start again" if number in _FULL else meaning
 
@@ -133,7 +133,7 @@ def _publish(unfinished: Path, *, path: Path) -> None:
 def _exchange(new: Path, path: Path) -> None:
     if _renameat2_exchange(new, path):
         return
-    aside = beside(path, stage="old")
+    aside = temporary_path(path, stage="old")
     with held_lock(path):
         path.rename(aside)
         try:
@@ -160,7 +160,7 @@ def _renameat2_exchange(first: Path, second: Path) -> bool:
     raise OSError(number, os.strerror(number), str(second))
 
 
-def _check_place(path: Path, *, kind: str, replace: bool) -> None:
+def _check_destination(path: Path, *, kind: str, replace: bool) -> None:
     if not os.path.lexists(path):
         return
     if path.is_symlink() or not path.is_dir():
@@ -168,13 +168,13 @@ def _check_place(path: Path, *, kind: str, replace: bool) -> None:
     if not any(path.iterdir()):
         return
     if not replace:
-        raise FolderError(f"{path} exists already; choose another name or move it away")
+        raise FolderError(f"{path} already exists; choose another name or move it away")
     try:
-        found = decode(read_manifest(path), path=path).get("kind")
+        existing_kind = decode(read_manifest(path), path=path).get("kind")
     except FolderError as error:
-        raise FolderError(f"{error}\nIt is not replaced, since it may be something else; move it away") from None
-    if found != kind:
-        raise FolderError(f"{path} is of kind {found!r}, not {kind!r}, so it is not replaced; move it away")
+        raise FolderError(f"{error}\nIt was not replaced, as it may be something else; move it away") from None
+    if existing_kind != kind:
+        raise FolderError(f"{path} is of kind {existing_kind!r}, not {kind!r}, so it was not replaced; move it away")
 
 
 def _make_folders(folder: Path) -> None:
@@ -185,8 +185,8 @@ def _make_folders(folder: Path) -> None:
 
 
 def _error_number(error: Exception) -> int | None:
-    """The system's number of an error, also of those that come out of Rust (safetensors) as text."""
+    """The errno of an error, also of errors that Rust code (safetensors) reports as text."""
     if isinstance(error, OSError):
         return error.errno
-    found = re.search(r"\(os error (\d+)\)", str(error))
-    return int(found[1]) if found else None
+    match = re.search(r"\(os error (\d+)\)", str(error))
+    return int(match[1]) if match else None

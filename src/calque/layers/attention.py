@@ -11,7 +11,7 @@ import torch
 from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
-from calque.config import Config, refuse_idle
+from calque.config import Config, refuse_unused
 from calque.layers.bounds import Places, Width
 from calque.layers.scores import ScoreName, build_score
 
@@ -51,7 +51,7 @@ class AttentionConfig(Config):
     @model_validator(mode="after")
     def _all_read(self, info: ValidationInfo) -> Self:
         is_local, is_hard = self.reach != "global", self.choice == "hard"
-        refuse_idle(
+        refuse_unused(
             self,
             {
                 "alignment": (self.score == "additive", "score = 'additive'"),

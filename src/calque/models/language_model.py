@@ -13,7 +13,7 @@ from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.config import Config, refuse_idle
+from calque.config import Config, refuse_unused
 from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.bounds import Layers, Width
@@ -103,7 +103,7 @@ class LanguageModelConfig(Config):
                 "set model.tie = false"
             )
         is_recurrent = isinstance(self.network, RecurrentLanguageConfig)
-        refuse_idle(self, {"spread": (is_recurrent, "network.kind = 'recurrent'")}, info)
+        refuse_unused(self, {"spread": (is_recurrent, "network.kind = 'recurrent'")}, info)
         return self
 
 

@@ -11,7 +11,7 @@ from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from calque.config import Config, refuse_idle
+from calque.config import Config, refuse_unused
 from calque.layers.attention import fold, unfold
 from calque.layers.bounds import Heads, Layers, Places, Width
 from calque.layers.copying import CopyGate
@@ -69,7 +69,7 @@ class TransformerConfig(Config):
             raise ValueError(f"heads {self.heads} must be a multiple of key_value_heads {self.key_value_heads}")
         if self.positions == "rotary" and self.head_width % 2:
             raise ValueError(f"positions 'rotary' rotate pairs: width / heads is {self.head_width} and must be even")
-        refuse_idle(
+        refuse_unused(
             self,
             {
                 "maximum_positions": (self.positions == "learned", "positions = 'learned'"),

@@ -1,4 +1,4 @@
-"""Bytes: every text is a row of its UTF-8 bytes. Nothing to learn and nothing unknown; long sequences."""
+"""Bytes: every text is the sequence of its UTF-8 bytes. Nothing to train and nothing unknown, but long sequences."""
 
 from collections.abc import Iterable, Sequence
 from typing import Literal, Self
@@ -17,7 +17,7 @@ class BytesConfig(Config):
 
 
 class BytesTokenizer(Tokenizer):
-    """The 256 bytes behind the special pieces, shared by both sides."""
+    """The special pieces and the 256 bytes, shared by both sides."""
 
     kind = "bytes"
     is_closed = True
@@ -29,7 +29,7 @@ class BytesTokenizer(Tokenizer):
         return [BYTE_PIECES[byte] for byte in normalise(text).encode()]
 
     def detokenise(self, pieces: Sequence[str]) -> str:
-        return spell(pieces)
+        return pieces_text(pieces)
 
     def surface(self, piece: str) -> bytes:
         return _BYTES.get(piece, b"")
@@ -44,15 +44,15 @@ class BytesTokenizer(Tokenizer):
     def from_bytes(cls, data: bytes) -> Self:
         tokenizer = cls()
         if Vocabulary.from_bytes(data) != tokenizer.vocabulary:
-            raise TextError("not the vocabulary of bytes")
+            raise TextError("not the vocabulary of the bytes tokenizer")
         return tokenizer
 
 
-def spell(pieces: Iterable[str]) -> str:
-    """The text of byte pieces and of plain pieces; bytes that are no UTF-8 read as U+FFFD."""
-    return b"".join(map(spelled, pieces)).decode(errors="replace")
+def pieces_text(pieces: Iterable[str]) -> str:
+    """The text of byte pieces and plain pieces; invalid UTF-8 becomes U+FFFD."""
+    return b"".join(map(piece_bytes, pieces)).decode(errors="replace")
 
 
-def spelled(piece: str) -> bytes:
-    """A byte piece's byte, and the UTF-8 of any other piece."""
+def piece_bytes(piece: str) -> bytes:
+    """The byte of a byte piece; the UTF-8 of any other piece."""
     return _BYTES.get(piece) or piece.encode()

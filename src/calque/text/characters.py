@@ -1,4 +1,4 @@
-"""Characters: every character (code point of the NFC) is a piece."""
+"""Characters: every character (code point of the NFC form) is a piece."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -16,14 +16,14 @@ class CharactersConfig(Config):
     kind: Literal["characters"] = "characters"
 
     vocabulary_size: int = Field(default=8000, gt=len(PIECES))
-    """At most this many pieces, the four special ones included: the most frequent characters of the corpus."""
+    """Maximum number of pieces, including the four special ones: the most frequent characters of the corpus."""
 
     joint: bool = False
     """One vocabulary for both sides."""
 
 
 class CharactersTokenizer(Tokenizer):
-    """Exact in pieces; in ids exact where the vocabulary has all of the text's characters."""
+    """Lossless in pieces; in ids, lossless if the vocabulary contains all characters of the text."""
 
     kind = "characters"
 

@@ -1,4 +1,4 @@
-"""Taking off what editors leave around a line of text."""
+"""Cleaning of lines: carriage returns, byte order marks and reserved characters."""
 
 import re
 
@@ -6,12 +6,12 @@ BYTE_ORDER_MARK = "\ufeff"
 
 
 def strip_return(line: str) -> tuple[str, bool]:
-    """The line without one carriage return at its end, and whether there was one (a file of Windows lines)."""
+    """The line without a trailing carriage return, and whether there was one (Windows line endings)."""
     return line.removesuffix("\r"), line.endswith("\r")
 
 
 def strip_bom(line: str) -> tuple[str, bool]:
-    """The line without a byte order mark at its start, and whether there was one; for a file's first line only."""
+    """The line without a leading byte order mark, and whether there was one; for the first line of a file only."""
     return line.removeprefix(BYTE_ORDER_MARK), line.startswith(BYTE_ORDER_MARK)
 
 
@@ -19,7 +19,7 @@ ESCAPE = "␛"
 
 
 class Escape:
-    """Respells reserved characters as ␛ and a digit.   Law: undo(apply(s)) == s, and apply(s) has none of them.
+    """Escapes reserved characters as ␛ and a digit.   Law: undo(apply(s)) == s; apply(s) contains none of them.
 
     >>> Escape("▁").apply("a▁b ␛")
     'a␛1b ␛0'
@@ -34,8 +34,8 @@ class Escape:
         self._escaped = re.compile("|".join(map(re.escape, self._meaning)))
 
     def apply(self, text: str) -> str:
-        return self._reserved.sub(lambda found: self._spelling[found[0]], text)
+        return self._reserved.sub(lambda match: self._spelling[match[0]], text)
 
     def undo(self, text: str) -> str:
-        """The text that was respelled; an ␛ that no `apply` wrote stays as it is."""
-        return self._escaped.sub(lambda found: self._meaning[found[0]], text)
+        """The original text; an ␛ that `apply` did not write is left unchanged."""
+        return self._escaped.sub(lambda match: self._meaning[match[0]], text)

@@ -1,7 +1,7 @@
-"""Ids for words outside the vocabulary, so that a model can copy them from its source (See 2017, §2.2).
+"""Ids for out-of-vocabulary words, so that a model can copy them from the source (See 2017, §2.2).
 
-With V pieces in the vocabulary, the first unknown piece of a source is V, the next other one V + 1, and so on; a target
-uses its source's numbers, and UNK for what its source does not have.
+With V pieces in the vocabulary, the first unknown piece of a source has id V, the next distinct one V + 1, and so on; a
+target uses the ids of its source, and UNK for pieces that its source does not contain.
 """
 
 from collections.abc import Sequence
@@ -11,33 +11,33 @@ from calque.text.tokenizer import Tokenizer
 
 
 class NumberedText(NamedTuple):
-    """A text in ids, and the pieces that ids from V on stand for."""
+    """A text in ids, and the unknown pieces that ids from V upwards stand for."""
 
     ids: list[int]
     unknown: tuple[str, ...]
     text: str = ""
 
     def shortened(self, limit: int, *, size: int) -> "NumberedText":
-        """The first ids; words that stand behind them alone have no number any more, `size` being the first."""
+        """The first `limit` ids, without unknown pieces that occur only behind them; `size` is V."""
         ids = self.ids[:limit]
-        numbered = max((id - size + 1 for id in ids), default=0)
-        return NumberedText(ids, self.unknown[: max(0, numbered)], self.text)
+        count = max((id - size + 1 for id in ids), default=0)
+        return NumberedText(ids, self.unknown[: max(0, count)], self.text)
 
 
 def number_source(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NumberedText]:
-    """The ids of each source, its unknown pieces numbered."""
+    """Each source in ids, with its unknown pieces numbered from V."""
     if tokenizer.is_closed:
         return [NumberedText(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
-    size, opened = len(tokenizer.vocabulary), []
+    size, numbered = len(tokenizer.vocabulary), []
     for text in texts:
         pieces = tokenizer.tokenise(text)
         unknown = tuple(dict.fromkeys(piece for piece in pieces if piece not in tokenizer.vocabulary))
-        opened.append(NumberedText(_ids(tokenizer, pieces, unknown=unknown, size=size), unknown, text))
-    return opened
+        numbered.append(NumberedText(_ids(tokenizer, pieces, unknown=unknown, size=size), unknown, text))
+    return numbered
 
 
 def number_target(tokenizer: Tokenizer, texts: Sequence[str], *, sources: Sequence[NumberedText]) -> list[list[int]]:
-    """The ids of each target, with the numbers of its source's unknown pieces."""
+    """Each target in ids, with the ids of its source's unknown pieces."""
     if tokenizer.is_closed:
         return tokenizer.encode_many(texts)
     size = len(tokenizer.vocabulary)
@@ -51,5 +51,5 @@ def _ids(tokenizer: Tokenizer, pieces: Sequence[str], *, unknown: Sequence[str],
     ids = tokenizer.vocabulary.ids(pieces)
     if not unknown:
         return ids
-    numbers = {piece: size + place for place, piece in enumerate(unknown)}
-    return [numbers.get(piece, id) for piece, id in zip(pieces, ids, strict=True)]
+    unknown_ids = {piece: size + index for index, piece in enumerate(unknown)}
+    return [unknown_ids.get(piece, id) for piece, id in zip(pieces, ids, strict=True)]

@@ -1,23 +1,23 @@
-"""What scripts do with spaces."""
+"""Word boundaries in scripts with and without spaces."""
 
 
 def is_unspaced(character: str) -> bool:
-    """Whether words of its script stand without spaces: Thai and Lao, kana, Chinese characters."""
+    """Whether the character's script is written without spaces: Thai and Lao, kana, Chinese characters."""
     return "\u0e00" <= character <= "\u0eff" or "\u3040" <= character <= "\u30ff" or "\u3400" <= character <= "\u9fff"
 
 
 def as_bytes(text: str | bytes) -> bytes:
-    """In UTF-8."""
+    """The text in UTF-8."""
     return text.encode() if isinstance(text, str) else text
 
 
-def begins_apart(surface: bytes) -> bool:
-    """Whether a text that goes on like this, in UTF-8, has ended its last word."""
+def starts_outside_word(surface: bytes) -> bool:
+    """Whether a continuation (UTF-8) ends the word before it: it starts with neither a letter nor a digit."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
 
 
-def ends_apart(surface: bytes) -> bool:
-    """Whether whatever follows a text that ends like this, in UTF-8, begins a word."""
+def ends_outside_word(surface: bytes) -> bool:
+    """Whether whatever follows this text (UTF-8) starts a new word: it ends in neither a letter nor a digit."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.endswith(text[-1].encode()) and not text[-1].isalnum()

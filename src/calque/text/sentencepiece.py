@@ -1,4 +1,4 @@
-"""Subwords by the sentencepiece library: byte-pair encoding or a unigram model, with bytes for rare characters."""
+"""Subwords by the sentencepiece library: byte-pair encoding or a unigram model, with byte fallback."""
 
 import io
 import re
@@ -11,18 +11,18 @@ from pydantic import Field
 
 from calque.config import Config
 from calque.errors import TextError
-from calque.text.bytes import BYTE_PIECES, spell, spelled
+from calque.text.bytes import BYTE_PIECES, piece_bytes, pieces_text
 from calque.text.cleaning import Escape
 from calque.text.tokenizer import Tokenizer, normalise
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
 
 SPACE = "▁"
-# The library writes a space as ▁ and drops every line with a ▅ from the corpus it learns from.
+# The library writes a space as ▁ and skips every training line that contains ▅.
 _ESCAPE = Escape(SPACE + "▅")
 _BASE = (*PIECES, *BYTE_PIECES)
-_LONGEST = 4096
-_CHARACTERS_A_PIECE = 200
-_MANY = 512
+_LONGEST_LINE = 4096  # characters
+_CHARACTERS_PER_PIECE = 200
+_MULTITHREADED = 512  # texts from which encoding uses all cores
 _WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 
 
@@ -33,20 +33,20 @@ class SentencePieceConfig(Config):
     """Byte-pair encoding (Sennrich et al. 2016) or a unigram language model (Kudo 2018)."""
 
     vocabulary_size: int = Field(default=8000, gt=len(_BASE))
-    """At most so many pieces: 260 special ones and bytes, all characters, and one for every 200 characters of text."""
+    """Maximum number of pieces: 260 special pieces and bytes, all characters, and one per 200 characters of text."""
 
     joint: bool = True
     """One vocabulary for both sides."""
 
     character_coverage: float = Field(default=0.9999, gt=0, le=1)
-    """The share of the text whose characters become pieces; the rarest ones are spelled in bytes."""
+    """The share of the text whose characters become pieces; the rarest characters are spelled in bytes."""
 
     sample: int = Field(default=100_000, ge=100)
-    """The tokenizer learns from at most this many lines, spread evenly over the corpus."""
+    """The tokenizer is trained on at most this many lines, spread evenly over the corpus."""
 
 
 class SentencePieceTokenizer(Tokenizer):
-    """Subwords with byte fallback: exact for every text, in pieces and in ids."""
+    """Subwords with byte fallback: lossless for every text, in pieces and in ids."""
 
     kind = "sentencepiece"
     is_closed = True
@@ -56,16 +56,18 @@ class SentencePieceTokenizer(Tokenizer):
         self._processor = _processor(model)
         self.vocabulary = Vocabulary(self._processor.id_to_piece(list(range(len(self._processor)))))
         if self.vocabulary.pieces[: len(_BASE)] != _BASE:
-            raise TextError("not a sentencepiece model that Calque made: the special pieces and the bytes come first")
+            raise TextError(
+                "not a sentencepiece model trained by Calque: the special pieces and the bytes must come first"
+            )
         self._characters = frozenset("".join(self.vocabulary.pieces[len(_BASE) :])) - {SPACE} | {" "}
-        self.algorithm: Literal["bpe", "unigram"] = "unigram" if _lists_best(self._processor) else "bpe"
+        self.algorithm: Literal["bpe", "unigram"] = "unigram" if _supports_nbest(self._processor) else "bpe"
 
     @classmethod
     def train(cls, config: SentencePieceConfig, *, lines: Iterable[str], share: float = 1.0) -> Self:
-        """The tokenizer learnt from the lines, `share` of a corpus: the same lines give the same bytes."""
+        """The tokenizer trained on the lines, which are `share` of a corpus; the same lines give the same bytes."""
         model = io.BytesIO()
         prepared = list(_prepared(lines))
-        size = min(config.vocabulary_size, carried(prepared, share=share))
+        size = min(config.vocabulary_size, supported_size(prepared, share=share))
         try:
             sentencepiece.SentencePieceTrainer.train(
                 sentence_iterator=iter(prepared),
@@ -82,8 +84,8 @@ class SentencePieceTokenizer(Tokenizer):
                 normalization_rule_name="identity",
                 remove_extra_whitespaces=False,
                 add_dummy_prefix=True,
-                max_sentence_length=2 * 4 * _LONGEST,
-                num_threads=1,  # the sums of the unigram model depend on it, and the model records it
+                max_sentence_length=2 * 4 * _LONGEST_LINE,
+                num_threads=1,  # the sums of the unigram model depend on it, and the model file records it
                 minloglevel=2,
             )
         except RuntimeError as error:
@@ -91,56 +93,56 @@ class SentencePieceTokenizer(Tokenizer):
         return cls(model.getvalue())
 
     def tokenise(self, text: str) -> list[str]:
-        pieces: list[str] = self._processor.encode(_respelled(text), out_type=str)
+        pieces: list[str] = self._processor.encode(_escaped(text), out_type=str)
         return pieces
 
     def detokenise(self, pieces: Sequence[str]) -> str:
-        return _ESCAPE.undo(spell(piece.replace(SPACE, " ") for piece in pieces).removeprefix(" "))
+        return _ESCAPE.undo(pieces_text(piece.replace(SPACE, " ") for piece in pieces).removeprefix(" "))
 
     def encode(self, text: str) -> list[int]:
-        ids: list[int] = self._processor.encode(_respelled(text))
+        ids: list[int] = self._processor.encode(_escaped(text))
         return ids
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
-        threads = -1 if len(texts) >= _MANY else 1
-        ids: list[list[int]] = self._processor.encode([_respelled(text) for text in texts], num_threads=threads)
+        threads = -1 if len(texts) >= _MULTITHREADED else 1
+        ids: list[list[int]] = self._processor.encode([_escaped(text) for text in texts], num_threads=threads)
         return ids
 
     def scores(self) -> dict[str, float]:
-        """What each learnt piece counts: the rank of its merge, or its log-probability."""
+        """The score of each learnt piece: the rank of its merge, or its log-probability."""
         ids = range(len(_BASE), len(self.vocabulary))
         return dict(zip(self.vocabulary.pieces[len(_BASE) :], map(self._processor.get_score, ids), strict=True))
 
-    def best_ways(self, text: str, *, count: int) -> list[tuple[list[int], float]]:
-        """The ids of the `count` likeliest ways to cut a text under a unigram model, with their log-probability.
+    def nbest(self, text: str, *, count: int) -> list[tuple[list[int], float]]:
+        """The `count` most probable segmentations of a text under a unigram model: ids and log-probability.
 
-        Characters that are no piece are the same in every way, and are left out of it.
+        Characters that no piece covers are common to all segmentations and do not count towards the probability.
         """
-        ways: list[list[int]] = self._processor.nbest_encode(_respelled(text), nbest_size=count)
-        return [(ids, sum(map(self._weights.__getitem__, ids))) for ids in ways]
+        segmentations: list[list[int]] = self._processor.nbest_encode(_escaped(text), nbest_size=count)
+        return [(ids, sum(map(self._weights.__getitem__, ids))) for ids in segmentations]
 
     @cached_property
     def _weights(self) -> list[float]:
-        """The score of each id; 0 for those that were not learnt."""
+        """The score of each id; 0 for special pieces and bytes."""
         return [0.0] * len(_BASE) + list(self.scores().values())
 
-    def cut_up(self, text: str, *, cut: Callable[[str], Sequence[str]]) -> list[int]:
-        """The ids of the text where `cut` says which pieces and characters a word with its space before it becomes.
+    def encode_with(self, text: str, *, segment: Callable[[str], Sequence[str]]) -> list[int]:
+        """The ids of the text where `segment` splits each word, with its leading space, into pieces and characters.
 
-        No learnt piece goes on behind a space, so that words can be cut one by one.
+        No learnt piece crosses a space, so words can be segmented independently.
         """
         if not text:
             return []
-        words = _WORD.findall(SPACE + _respelled(text).replace(" ", SPACE))
-        return [id for word in words for piece in cut(word) for id in self._ids(piece)]
+        words = _WORD.findall(SPACE + _escaped(text).replace(" ", SPACE))
+        return [id for word in words for piece in segment(word) for id in self._ids(piece)]
 
     def _ids(self, piece: str) -> list[int]:
-        """A learnt piece's own id; a character that is none is spelled in bytes."""
+        """The id of a learnt piece; a character that is not a piece is spelled in bytes."""
         id = self.vocabulary.id(piece)
         return [id] if id >= len(_BASE) else [len(PIECES) + byte for byte in piece.encode()]
 
     def surface(self, piece: str) -> bytes:
-        return spelled(_ESCAPE.undo(piece.replace(SPACE, " ")))
+        return piece_bytes(_ESCAPE.undo(piece.replace(SPACE, " ")))
 
     def represents(self, character: str) -> bool:
         return self._characters.issuperset(_ESCAPE.apply(character))
@@ -154,13 +156,13 @@ class SentencePieceTokenizer(Tokenizer):
         return cls(data)
 
 
-def carried(lines: Sequence[str], *, share: float) -> int:
-    """How many pieces a corpus is large enough for, of which the lines are `share`.
+def supported_size(lines: Sequence[str], *, share: float) -> int:
+    """The largest vocabulary that a corpus supports, of which the lines are `share`.
 
-    More would be pieces that hardly ever occur: rows of the model that learn nothing.
+    Further pieces would hardly ever occur: embedding rows that learn nothing.
     """
     characters = sum(map(len, lines)) / share
-    return len(_BASE) + len(set().union(*lines)) + int(characters / _CHARACTERS_A_PIECE) + 1
+    return len(_BASE) + len(set().union(*lines)) + int(characters / _CHARACTERS_PER_PIECE) + 1
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
@@ -172,8 +174,8 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     return processor
 
 
-def _lists_best(processor: sentencepiece.SentencePieceProcessor) -> bool:
-    """Whether the model knows more than one way to cut a text, which only a unigram model does."""
+def _supports_nbest(processor: sentencepiece.SentencePieceProcessor) -> bool:
+    """Whether the model lists alternative segmentations, which only a unigram model does."""
     try:
         processor.nbest_encode("a", nbest_size=1)
     except RuntimeError:
@@ -181,20 +183,20 @@ def _lists_best(processor: sentencepiece.SentencePieceProcessor) -> bool:
     return True
 
 
-def _respelled(text: str) -> str:
+def _escaped(text: str) -> str:
     return _ESCAPE.apply(normalise(text))
 
 
 def _prepared(lines: Iterable[str]) -> Iterator[str]:
-    return (_respelled(line[:_LONGEST]) for line in lines if line)
+    return (_escaped(line[:_LONGEST_LINE]) for line in lines if line)
 
 
 def _explain(problem: str, *, size: int) -> str:
     if needed := re.search(r"required_chars\. \d+ vs (\d+)", problem):
         return (
-            f"a vocabulary of {size} pieces is too small: the corpus's characters with the 256 bytes and the "
-            f"special pieces are {needed[1]}; raise vocabulary_size above that, or lower character_coverage"
+            f"a vocabulary of {size} pieces is too small: the characters of the corpus, the 256 bytes and the "
+            f"special pieces need {needed[1]}; raise vocabulary_size above that, or lower character_coverage"
         )
     if "sentences_.empty()" in problem:
         return "nothing to learn subwords from: every line is empty"
-    return f"sentencepiece cannot learn from this corpus: {problem}"
+    return f"sentencepiece cannot be trained on this corpus: {problem}"

@@ -1,4 +1,4 @@
-"""Long texts into parts that are short enough, at the ends of sentences where there are some."""
+"""Splitting of long texts into parts that fit a model, preferably at sentence boundaries."""
 
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -9,61 +9,61 @@ _SPACES = re.compile(r"\s+")
 
 
 class LengthProfile(NamedTuple):
-    """How long the lines are that a model has learnt from: all but one in a hundred have no more of it."""
+    """The 99th percentile of the lengths of training lines, in pieces and in sentences."""
 
     pieces: int
     sentences: int
 
     @classmethod
     def of(cls, *, pieces: Sequence[int], sentences: Sequence[int]) -> "LengthProfile":
-        """Of the numbers of pieces and of sentences that some lines have."""
-        return cls(_most(pieces), _most(sentences))
+        """The profile of lines with these numbers of pieces and of sentences."""
+        return cls(_percentile_99(pieces), _percentile_99(sentences))
 
 
 def sentences_in(text: str) -> int:
-    """How many there are, as far as their ends can be seen."""
-    return sum(1 for _ in _cut(text, _ENDS))
+    """The number of sentences, judged by end punctuation."""
+    return sum(1 for _ in _split_after(text, _ENDS))
 
 
 def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str], bool] | None = None) -> list[str]:
-    """Parts of the text that fit, as few as a reader from left to right makes; one part where the whole fits.
+    """The text in parts that fit, filled greedily from left to right; one part if the whole text fits.
 
-    A sentence that does not fit is cut between words, and a word that does not, between characters. `joins` says what
-    may stand in one part where that is less than what fits; a sentence that fits stays whole all the same.
+    A sentence that does not fit is split between words, and a word that does not fit between characters. `joins` is a
+    stricter condition for joining several sentences in one part; a single sentence that fits is never split.
     """
     joins = joins or fits
     if joins(text):
         return [text]
     parts: list[str] = []
-    for piece in _pieces(text, fits=fits):
-        if parts and joins(parts[-1] + piece):
-            parts[-1] += piece
+    for unit in _units(text, fits=fits):
+        if parts and joins(parts[-1] + unit):
+            parts[-1] += unit
         else:
-            parts.append(piece)
+            parts.append(unit)
     return [part.strip() for part in parts if part.strip()]
 
 
-def _pieces(text: str, *, fits: Callable[[str], bool]) -> Iterator[str]:
-    """Sentences with what stands behind them, or words, or characters: the largest that fit."""
-    for sentence in _cut(text, _ENDS):
+def _units(text: str, *, fits: Callable[[str], bool]) -> Iterator[str]:
+    """The largest units that fit: sentences with the spaces behind them, else words, else characters."""
+    for sentence in _split_after(text, _ENDS):
         if fits(sentence):
             yield sentence
             continue
-        for word in _cut(sentence, _SPACES):
+        for word in _split_after(sentence, _SPACES):
             yield from [word] if fits(word) else word
 
 
-def _cut(text: str, ends: re.Pattern[str]) -> Iterator[str]:
-    """The text in parts, each up to and with one of the ends."""
+def _split_after(text: str, ends: re.Pattern[str]) -> Iterator[str]:
+    """The text split after every match of `ends`."""
     start = 0
-    for end in ends.finditer(text):
-        if end.end() > start:
-            yield text[start : end.end()]
-            start = end.end()
+    for match in ends.finditer(text):
+        if match.end() > start:
+            yield text[start : match.end()]
+            start = match.end()
     if start < len(text):
         yield text[start:]
 
 
-def _most(counts: Sequence[int]) -> int:
-    """The least number that 99 of 100 do not exceed, and 1 at least."""
+def _percentile_99(counts: Sequence[int]) -> int:
+    """The smallest number that 99 of 100 counts do not exceed, and at least 1."""
     return max(1, sorted(counts)[-(-99 * len(counts) // 100) - 1]) if counts else 1

@@ -1,4 +1,4 @@
-"""Vocabularies: pieces and their ids. Every vocabulary begins with the same four special pieces."""
+"""Vocabularies: pieces and their ids. Every vocabulary starts with the same four special pieces."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -11,7 +11,7 @@ PIECES = ("<pad>", "<s>", "</s>", "<unk>")
 
 
 class Vocabulary:
-    """An immutable list of pieces; a piece's place is its id.   Law: v.piece(v.id(p)) == p for every p in v."""
+    """An immutable list of pieces; the index of a piece is its id.   Law: v.piece(v.id(p)) == p for every p in v."""
 
     __slots__ = ("_ids", "_pieces")
 
@@ -19,16 +19,16 @@ class Vocabulary:
         self._pieces = tuple(pieces)
         self._ids = {piece: id for id, piece in enumerate(self._pieces)}
         if self._pieces[: len(PIECES)] != PIECES:
-            raise TextError(f"a vocabulary begins with {PIECES}; this one with {self._pieces[: len(PIECES)]}")
+            raise TextError(f"a vocabulary starts with {PIECES}; this one starts with {self._pieces[: len(PIECES)]}")
         if len(self._ids) < len(self._pieces):
-            doubled = next(piece for id, piece in enumerate(self._pieces) if self._ids[piece] != id)
-            raise TextError(f"the piece {doubled!r} stands more than once in the vocabulary")
+            duplicate = next(piece for id, piece in enumerate(self._pieces) if self._ids[piece] != id)
+            raise TextError(f"the piece {duplicate!r} occurs more than once in the vocabulary")
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], *, size: int, minimum_count: int = 1) -> "Vocabulary":
-        """The special pieces and then the most frequent others, at most `size` in all; ties go by spelling."""
-        wanted = (piece for piece, count in counts.items() if count >= minimum_count)
-        ranked = sorted(wanted, key=lambda piece: (-counts[piece], piece))
+        """The special pieces and the most frequent pieces, at most `size` in total; ties are sorted alphabetically."""
+        frequent = (piece for piece, count in counts.items() if count >= minimum_count)
+        ranked = sorted(frequent, key=lambda piece: (-counts[piece], piece))
         return cls([*PIECES, *ranked[: size - len(PIECES)]])
 
     @classmethod
@@ -36,9 +36,9 @@ class Vocabulary:
         """The vocabulary that `to_bytes` wrote."""
         try:
             pieces = [json.loads(line) for line in data.decode("ascii").splitlines()]
-            "".join(pieces).encode()  # refuses what is no string, and half characters
+            "".join(pieces).encode()  # rejects values that are not strings, and lone surrogates
         except (ValueError, TypeError, RecursionError) as error:
-            raise TextError(f"not a vocabulary, which holds one JSON string a line: {error}") from None
+            raise TextError(f"not a vocabulary (one JSON string per line): {error}") from None
         return cls(pieces)
 
     @classmethod
@@ -53,7 +53,7 @@ class Vocabulary:
         path.write_bytes(self.to_bytes())
 
     def to_bytes(self) -> bytes:
-        """One JSON string a line, in ASCII: exact for every piece, newlines included."""
+        """One JSON string per line, in ASCII: lossless for every piece, including those with newlines."""
         return "".join(json.dumps(piece) + "\n" for piece in self._pieces).encode("ascii")
 
     @property
@@ -61,7 +61,7 @@ class Vocabulary:
         return self._pieces
 
     def id(self, piece: str) -> int:
-        """The piece's id; UNK when the vocabulary does not have it."""
+        """The id of the piece; UNK if it is not in the vocabulary."""
         return self._ids.get(piece, UNK)
 
     def ids(self, pieces: Iterable[str]) -> list[int]:
@@ -69,7 +69,7 @@ class Vocabulary:
 
     def piece(self, id: int) -> str:
         if id < 0:
-            raise IndexError(f"a piece's id is 0 or more, not {id}")
+            raise IndexError(f"piece ids are non-negative; found {id}")
         return self._pieces[id]
 
     def __len__(self) -> int:

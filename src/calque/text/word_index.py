@@ -1,4 +1,4 @@
-"""Which word each piece of a text belongs to, words being what stands between white space."""
+"""The word that each piece of a text belongs to; words are separated by white space."""
 
 from bisect import bisect_right
 from collections.abc import Sequence
@@ -9,22 +9,22 @@ from calque.text.tokenizer import Tokenizer
 
 
 def words_of_pieces(tokenizer: Tokenizer, text: str) -> list[int]:
-    """The number of each piece's word, counted from 0; a piece that is a space belongs to the word behind it."""
+    """The word index of each piece, from 0; a piece that is a space belongs to the word after it."""
     words = tokenizer.normalised(text).split()
     pieces = tokenizer.tokenise(text)
     sizes = [len(b"".join(as_bytes(tokenizer.surface(piece)).split())) for piece in pieces]
     ends = list(accumulate(len(word.encode()) for word in words))
-    if not words or sum(sizes) != ends[-1]:  # spaces of several bytes, or an escaped character cut in two
+    if not words or sum(sizes) != ends[-1]:  # multi-byte spaces, or an escaped character split in two
         return _by_prefixes(tokenizer, pieces, words=len(words))
     starts = [end - size for end, size in zip(accumulate(sizes), sizes, strict=True)]
     return [min(bisect_right(ends, start), len(words) - 1) for start in starts]
 
 
 def _by_prefixes(tokenizer: Tokenizer, pieces: Sequence[str], *, words: int) -> list[int]:
-    """The same for any text, slowly: how many words have begun when a piece is read."""
-    found = []
+    """The same for any text, more slowly: the number of complete words in the prefix that ends with each piece."""
+    indices = []
     for end in range(1, len(pieces) + 1):
-        read = tokenizer.detokenise(pieces[:end])
-        begun = len(read.split()) - (not read[-1:].isspace())
-        found.append(min(max(begun, 0), max(words - 1, 0)))
-    return found
+        prefix = tokenizer.detokenise(pieces[:end])
+        complete = len(prefix.split()) - (not prefix[-1:].isspace())
+        indices.append(min(max(complete, 0), max(words - 1, 0)))
+    return indices

@@ -19,7 +19,7 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, distribute_tensor
 
-from calque.errors import CalqueError, ConfigError, Interrupted, RankError, ToldElsewhere, TrainingError, exit_code
+from calque.errors import CalqueError, ConfigError, Interrupted, RankError, ReportedByPeer, TrainingError, exit_code
 from calque.layers.transformer import DecoderBlock, EncoderBlock
 
 PATIENCE = timedelta(minutes=60)  # rank 0 validates while the others wait
@@ -98,7 +98,7 @@ class Ranks:
                 problem = error
         code = int(self.first([exit_code(problem) if problem else 0])[0])
         if code:
-            raise problem or ToldElsewhere("the leading rank could not begin", code=code)
+            raise problem or ReportedByPeer("the leading rank could not begin", code=code)
         return self.first_text(text)
 
     def together(self, work: Callable[[], Result]) -> Result:
@@ -115,12 +115,12 @@ class Ranks:
         if not any(code for code, _ in ends):
             return result
         if problem is None or ends.index(ends[self.rank]) < self.rank:
-            raise ToldElsewhere("another rank could not go on", code=int(max(code for code, _ in ends)))
+            raise ReportedByPeer("another rank could not go on", code=int(max(code for code, _ in ends)))
         raise problem
 
     def shared(self, error: CalqueError) -> CalqueError:
         """What to raise on each rank for an error that all of them have: the leading one says it."""
-        return error if self.leads else ToldElsewhere(str(error), code=error.code)
+        return error if self.leads else ReportedByPeer(str(error), code=error.code)
 
     def wait(self) -> None:
         """Returns when every rank has come here."""
@@ -138,7 +138,7 @@ def _told_elsewhere() -> Iterator[None]:
     try:
         yield
     except RuntimeError as error:
-        raise ToldElsewhere(f"another rank has ended: {error}") from error
+        raise ReportedByPeer(f"another rank has ended: {error}") from error
 
 
 def started_ranks() -> Ranks:
@@ -176,9 +176,9 @@ def joined_ranks() -> Iterator[Ranks]:
     try:
         yield ranks
     except (TrainingError, Interrupted) as error:
-        if ranks.leads or isinstance(error, RankError | ToldElsewhere):
+        if ranks.leads or isinstance(error, RankError | ReportedByPeer):
             raise
-        raise ToldElsewhere(str(error), code=error.code) from error  # the leading rank has the same, and says it
+        raise ReportedByPeer(str(error), code=error.code) from error  # the leading rank has the same, and says it
     dist.destroy_process_group()  # not after an error: it would wait for ranks that wait for this one
 
 

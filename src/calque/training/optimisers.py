@@ -7,7 +7,7 @@ import torch
 from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
-from calque.config import Config, refuse_unread
+from calque.config import Config, refuse_unused_by_kind
 from calque.training.distributed import part_of, whole
 
 
@@ -33,7 +33,7 @@ class OptimiserConfig(Config):
 
     @model_validator(mode="after")
     def _all_is_read(self, info: ValidationInfo) -> "OptimiserConfig":
-        refuse_unread(self, OPTIMISERS_THAT_READ, kind=self.kind, info=info)
+        refuse_unused_by_kind(self, OPTIMISERS_THAT_READ, kind=self.kind, info=info)
         return self
 
 

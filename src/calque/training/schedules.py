@@ -5,7 +5,7 @@ from typing import Literal, assert_never
 
 from pydantic import Field, ValidationInfo, model_validator
 
-from calque.config import Config, refuse_unread
+from calque.config import Config, refuse_unused_by_kind
 
 
 class ScheduleConfig(Config):
@@ -30,7 +30,7 @@ class ScheduleConfig(Config):
 
     @model_validator(mode="after")
     def _all_is_read(self, info: ValidationInfo) -> "ScheduleConfig":
-        refuse_unread(self, SCHEDULES_THAT_READ, kind=self.kind, info=info)
+        refuse_unused_by_kind(self, SCHEDULES_THAT_READ, kind=self.kind, info=info)
         return self
 
 

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from calque.data.batch import Batch, row_slices
-from calque.errors import RankError, ToldElsewhere, TrainingError
+from calque.errors import RankError, ReportedByPeer, TrainingError
 from calque.tasks.interfaces import Carry, Task
 from calque.training.distributed import Ranks, is_broken_connection, whole
 from calque.training.journal import Journal, read_journal
@@ -160,7 +160,7 @@ class Updater:
                     carry = join_carries(carries)
         except (RuntimeError, MemoryError) as error:
             if self.is_sharded and is_broken_connection(error):
-                raise ToldElsewhere(f"another rank has ended: {error}") from error
+                raise ReportedByPeer(f"another rank has ended: {error}") from error
             if not is_out_of_memory(error):
                 raise
             ran_out = True

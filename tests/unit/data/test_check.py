@@ -1,4 +1,4 @@
-"""The check: every figure against a plain count, and its report in text."""
+"""The check: every statistic against a plain count, and the text report."""
 
 import random
 from collections import Counter
@@ -32,17 +32,17 @@ def test_counts_duplicates_and_overlap(tmp_path):
         train=(corpus(tmp_path, train),), valid=(corpus(tmp_path, [("a", "x"), ("a", "q"), ("c", "x")], name="v"),)
     )
     report = check(data, test=[corpus(tmp_path, [("d", "x")], name="t")])
-    assert [(one.role, one.pairs, one.tally.empty) for one in report.corpora] == [
+    assert [(corpus.role, corpus.pairs, corpus.tally.empty) for corpus in report.corpora] == [
         ("train", 4, 1),
         ("valid", 3, 0),
         ("test", 1, 0),
     ]
     assert (report.duplicate_pairs, report.duplicate_sources) == (1, 2)
-    assert [tuple(one) for one in report.overlaps] == [("valid", 3, 2, 1), ("test", 1, 0, 0)]
+    assert [tuple(overlap) for overlap in report.overlaps] == [("valid", 3, 2, 1), ("test", 1, 0, 0)]
     assert report.unknown is report.padding is None
 
 
-def test_everything_wrong_is_told_at_once(tmp_path):
+def test_all_problems_are_reported_at_once(tmp_path):
     (tmp_path / "bad.tsv").write_bytes(b"a\tb\r\nno tab\nc\t\xff\n")
     short = corpus(tmp_path, [("a", "x"), ("b", "y")], name="short")
     short.target.write_text("x\n", encoding="utf-8")
@@ -58,28 +58,28 @@ def test_everything_wrong_is_told_at_once(tmp_path):
 
 def test_lengths_and_ratios(tmp_path):
     pairs = [("x" * 20, "y" * 20)] * 99 + [("x" * 20, "y" * 100)]
-    (one,) = check(DataConfig(train=(corpus(tmp_path, pairs),))).corpora
-    assert (one.target.shortest, one.target.median, one.target.longest) == (20, 20, 100)
-    assert one.target.mean == pytest.approx(20.8)
-    assert one.ratios.usual == pytest.approx(1, rel=0.02)
-    assert one.ratios.suspicious == 1
-    assert one.ratios.examples == [(100, pytest.approx(5))]
+    (report,) = check(DataConfig(train=(corpus(tmp_path, pairs),))).corpora
+    assert (report.target.shortest, report.target.median, report.target.longest) == (20, 20, 100)
+    assert report.target.mean == pytest.approx(20.8)
+    assert report.ratios.usual == pytest.approx(1, rel=0.02)
+    assert report.ratios.suspicious == 1
+    assert report.ratios.examples == [(100, pytest.approx(5))]
 
 
 @given(st.lists(st.lists(st.integers(0, 300), max_size=20), max_size=4))
-def test_histograms_hold_every_text(parts):
+def test_histograms_count_every_text(parts):
     count = LengthCount()
     for part in parts:
         count.add(np.array(part, dtype=np.int64))
     values = [value for part in parts for value in part]
-    found = count.summary()
-    edges = [-1, *(end for end, _ in found.histogram)]
+    summary = count.summary()
+    edges = [-1, *(end for end, _ in summary.histogram)]
     assert edges == sorted(set(edges))
     if values:
         plain = [sum(low < value <= high for value in values) for low, high in pairwise(edges)]
-        assert [number for _, number in found.histogram] == plain
+        assert [number for _, number in summary.histogram] == plain
         assert sum(plain) == len(values)
-        assert (found.shortest, found.longest) == (min(values), max(values))
+        assert (summary.shortest, summary.longest) == (min(values), max(values))
 
 
 def test_short_pairs_are_not_suspicious():
@@ -89,7 +89,7 @@ def test_short_pairs_are_not_suspicious():
 
 
 @given(st.lists(st.integers(0, 30), max_size=50), st.lists(st.integers(0, 30), max_size=50))
-def test_hash_files_count_as_sets_do(tmp_path_factory, first, second):
+def test_hash_files_count_like_sets(tmp_path_factory, first, second):
     folder = tmp_path_factory.mktemp("hashes")
     files = []
     for name, values in (("a", first), ("b", second)):
@@ -111,7 +111,7 @@ def test_hash_files_longer_than_a_chunk(tmp_path, monkeypatch):
     assert file.within(file) == 41
 
 
-def test_with_a_store_unknown_characters_and_padding(tmp_path):
+def test_a_store_adds_unknown_characters_and_padding(tmp_path):
     data = DataConfig(train=(corpus(tmp_path, [(f"abc {n}", f"xyz {n}") for n in range(80)]),))
     prepared = prepare(data, text=CharactersConfig(), folder=tmp_path / "store")
     report = check(data, test=[corpus(tmp_path, [("añb", "xññ")], name="t")], prepared=prepared)

@@ -1,4 +1,4 @@
-"""Lines: split on the newline only, cut in bounded memory, bad bytes named (P12, P13, P14)."""
+"""Lines: split at newlines only, truncated in bounded memory, invalid bytes reported (P12, P13, P14)."""
 
 import gzip
 import io
@@ -25,40 +25,40 @@ def lines(data: bytes, *, limit: int = 1000, invalid: str = "replace") -> list[L
 @given(st.lists(st.text(alphabet=st.one_of(st.sampled_from(BREAKS), st.characters(codec="utf-8"))), max_size=8))
 def test_only_newlines_end_lines(texts):
     texts = [text.replace("\n", "").strip("\ufeff\r") for text in texts]
-    found = lines("".join(text + "\n" for text in texts).encode(), limit=10_000)
-    assert [line.text for line in found] == texts
-    assert [line.number for line in found] == list(range(1, len(texts) + 1))
-    assert not any(line.cut or line.invalid for line in found)
+    result = lines("".join(text + "\n" for text in texts).encode(), limit=10_000)
+    assert [line.text for line in result] == texts
+    assert [line.number for line in result] == list(range(1, len(texts) + 1))
+    assert not any(line.cut or line.invalid for line in result)
 
 
 @given(st.binary(max_size=60), st.integers(1, 12))
-def test_as_many_lines_come_out_as_go_in(data, limit):
+def test_every_input_line_gives_one_line(data, limit):
     expected = data.split(b"\n")
     if expected[-1] == b"":
         expected.pop()
-    found = lines(data, limit=limit)
-    assert len(found) == len(expected)
-    for line, raw in zip(found, expected, strict=True):
+    result = lines(data, limit=limit)
+    assert len(result) == len(expected)
+    for line, raw in zip(result, expected, strict=True):
         assert line.cut == (len(raw) > limit)
         assert len(line.text.encode("utf-8", "replace")) <= 3 * limit
 
 
 @given(st.binary(max_size=60), st.integers(1, 12))
-def test_raw_lines_keep_the_limit_and_one_byte_more(data, limit):
+def test_raw_lines_are_truncated_one_byte_beyond_the_limit(data, limit):
     expected = data.split(b"\n")
     if expected[-1] == b"":
         expected.pop()
     assert list(raw_lines(io.BytesIO(data), limit=limit)) == [line[: limit + 1] for line in expected]
 
 
-def test_returns_and_the_byte_order_mark_are_taken_off():
-    found = lines("\ufeffa\r\n\ufeffb\rc\r\nd".encode())
-    assert [line.text for line in found] == ["a", "\ufeffb\rc", "d"]
+def test_carriage_returns_and_the_byte_order_mark_are_stripped():
+    result = lines("\ufeffa\r\n\ufeffb\rc\r\nd".encode())
+    assert [line.text for line in result] == ["a", "\ufeffb\rc", "d"]
 
 
-def test_a_cut_line_ends_with_a_whole_character():
-    found = lines("ääää\nb".encode(), limit=5)
-    assert [(line.text, line.cut, line.invalid) for line in found] == [("ää", True, None), ("b", False, None)]
+def test_a_truncated_line_ends_with_a_whole_character():
+    result = lines("ääää\nb".encode(), limit=5)
+    assert [(line.text, line.cut, line.invalid) for line in result] == [("ää", True, None), ("b", False, None)]
 
 
 def test_invalid_bytes_by_policy():
@@ -69,45 +69,45 @@ def test_invalid_bytes_by_policy():
         lines(data, invalid="fail")
 
 
-def test_a_line_of_ten_megabytes_is_never_held_whole():
+def test_a_line_of_ten_megabytes_is_never_held_in_memory():
     class Long(io.RawIOBase):
-        left = 10 << 20
+        remaining = 10 << 20
 
         def readable(self) -> bool:
             return True
 
         def readinto(self, buffer) -> int:
-            count = min(len(buffer), self.left)
+            count = min(len(buffer), self.remaining)
             buffer[:count] = b"x" * count
-            self.left -= count
+            self.remaining -= count
             return count
 
     tracemalloc.start()
     try:
         stream = cast(BinaryIO, io.BufferedReader(Long()))
-        found = list(read_lines(stream, limit_bytes=1000, name="in", invalid="fail"))
+        result = list(read_lines(stream, limit_bytes=1000, name="in", invalid="fail"))
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
-    assert found == [Line("x" * 1000, 1, True, None)]
+    assert result == [Line("x" * 1000, 1, True, None)]
     assert peak < 1 << 20
 
 
-def test_a_line_comes_before_the_stream_ends():
+def test_a_line_is_returned_before_the_stream_ends():
     read, write = os.pipe()
     with open(read, "rb") as stream, open(write, "wb", buffering=0) as out:  # noqa: PTH123 - descriptors
         out.write(b"first\nsec")
         incoming = read_lines(stream, limit_bytes=100, name="in", invalid="fail")
-        got: list[Line] = []
-        thread = threading.Thread(target=lambda: got.append(next(incoming)))
+        received: list[Line] = []
+        thread = threading.Thread(target=lambda: received.append(next(incoming)))
         thread.start()
         thread.join(timeout=5)
-        assert [line.text for line in got] == ["first"]
+        assert [line.text for line in received] == ["first"]
         out.write(b"ond\n")
         assert next(incoming).text == "second"
 
 
-def test_gzip_is_known_by_its_content(tmp_path: Path):
+def test_gzip_is_recognised_by_its_content(tmp_path: Path):
     path = tmp_path / "plainly.txt"
     path.write_bytes(gzip.compress(b"a\nb\n"))
     assert list(file_lines(path, limit=10)) == [b"a", b"b"]
@@ -118,7 +118,7 @@ def test_gzip_is_known_by_its_content(tmp_path: Path):
     assert list(file_lines(path, limit=10)) == [b"a"]
 
 
-def test_damaged_and_missing_files_are_named(tmp_path: Path):
+def test_damaged_and_missing_files_are_reported_by_name(tmp_path: Path):
     path = tmp_path / "cut.gz"
     path.write_bytes(gzip.compress(b"a\n" * 100_000)[:-20])
     with pytest.raises(DataError, match=r"cut\.gz: damaged gzip after line \d+"):
@@ -131,7 +131,7 @@ def test_damaged_and_missing_files_are_named(tmp_path: Path):
 @pytest.mark.parametrize("packed", [False, True])
 @pytest.mark.parametrize("data", [b"", b"a", b"\x1f", b"\x1f\x8b", b"b\n" * 60_000], ids=len)
 def test_every_byte_of_a_pipe_is_read_once(data: bytes, packed: bool, size: int):
-    """As a shell's `<(...)` gives it; the bytes come one by one, or in chunks."""
+    """As with a shell's `<(...)`; the bytes arrive one by one or in chunks."""
     sent = gzip.compress(data) if packed else data
     read, write = os.pipe()
 
@@ -149,27 +149,27 @@ def test_every_byte_of_a_pipe_is_read_once(data: bytes, packed: bool, size: int)
     os.close(read)
 
 
-def test_a_line_of_a_pipe_with_a_name_comes_before_its_end(tmp_path: Path):
+def test_a_line_of_a_named_pipe_is_returned_before_its_end(tmp_path: Path):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
-    got, there, goes_on = [], threading.Event(), threading.Event()
+    received, has_read, may_continue = [], threading.Event(), threading.Event()
 
     def read() -> None:
         with open_text(pipe) as stream:
-            got.append(stream.readline())
-            there.set()
-            goes_on.wait()
-            got.append(stream.read())
+            received.append(stream.readline())
+            has_read.set()
+            may_continue.wait()
+            received.append(stream.read())
 
     thread = threading.Thread(target=read, daemon=True)
     thread.start()
     with pipe.open("wb", buffering=0) as out:
         out.write(b"a\n")
-        assert there.wait(timeout=30)
+        assert has_read.wait(timeout=30)
         out.write(b"b")
-    goes_on.set()
+    may_continue.set()
     thread.join()
-    assert got == [b"a\n", b"b"]
+    assert received == [b"a\n", b"b"]
 
 
 def test_a_file_is_closed_with_its_stream(tmp_path: Path):

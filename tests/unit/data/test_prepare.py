@@ -119,7 +119,7 @@ def test_what_is_left_out_is_counted(tmp_path):
 @pytest.mark.parametrize("text", [TEXT, SentencePieceConfig(vocabulary_size=300)])
 def test_the_bytes_do_not_depend_on_the_workers(tmp_path, monkeypatch, text: TextConfig):
     monkeypatch.setattr(corpora, "BLOCK_LINES", 16)
-    monkeypatch.setattr(process_map, "_WORTH", 1)
+    monkeypatch.setattr(process_map, "_PARALLEL", 1)
     data = DataConfig(train=(corpus(tmp_path, numbered(400)),), validation=HALF)
     made = [contents(prepare(data, text=text, folder=tmp_path / f"{n}", workers=n).folder) for n in (1, 2, 3)]
     assert made[0] == made[1] == made[2]
@@ -272,7 +272,7 @@ def test_a_map_over_processes_keeps_the_order(workers):
 
 
 def test_a_process_that_dies_is_told():
-    with pytest.raises(DataError, match="ended from outside"):
+    with pytest.raises(DataError, match="ended unexpectedly"):
         list(ordered_map(stumble, items=[1], workers=2))  # type: ignore[arg-type]
 
 

@@ -75,8 +75,8 @@ def test_the_likeliest_ways_alone_are_drawn_from_and_by_seed_epoch_and_index() -
     found = {place: drawn.pair(place[0], epoch=place[1]) for place in places}
     assert {place: again.pair(place[0], epoch=place[1]) for place in reversed(places)} == found
     for (index, _), (source, target) in found.items():
-        assert source in [ids for ids, _ in made.best_ways(LINES[index], count=64)]
-        assert target in [ids for ids, _ in made.best_ways(TARGETS[index], count=64)]
+        assert source in [ids for ids, _ in made.nbest(LINES[index], count=64)]
+        assert target in [ids for ids, _ in made.nbest(TARGETS[index], count=64)]
     assert len({str(each) for each in found.values()}) > len(places) / 2
     only = sampler("unigram", config=UnigramSamplingConfig(nbest=1))
     assert only.pair(3, epoch=1) == tuple(each.tolist() for each in only.store.pair(3))

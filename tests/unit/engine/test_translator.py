@@ -123,7 +123,7 @@ def test_a_precision_is_what_weights_are_kept_in(trained: Path, translator: Tran
         (found,) = other.stream(["a b c"], search=search, options=OutputOptions(detail=True))
         assert found.candidates[0].detail is not None
         assert sum(found.candidates[0].detail.log_probs) == pytest.approx(found.candidates[0].log_prob, abs=near)
-    with pytest.raises(ConfigError, match="mps has no float64"):
+    with pytest.raises(ConfigError, match="mps does not support float64"):
         choose_precision("float64", device=torch.device("mps"))
 
 

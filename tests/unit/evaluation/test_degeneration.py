@@ -1,13 +1,13 @@
-"""Signs that a translation went wrong."""
+"""Signs of degenerate translations."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.evaluation.degeneration import loops, oddities
+from calque.evaluation.degeneration import has_loop, oddities
 
 
-def plainly_loops(tokens: list[int]) -> bool:
+def has_loop_by_definition(tokens: list[int]) -> bool:
     return any(
         tokens[start : start + size] * 4 == tokens[start : start + 4 * size]
         for size in range(1, 9)
@@ -16,18 +16,18 @@ def plainly_loops(tokens: list[int]) -> bool:
 
 
 @given(st.lists(st.integers(0, 2), max_size=40))
-def test_a_loop_is_four_times_the_same_in_a_row(tokens: list[int]) -> None:
-    assert loops(tokens) == plainly_loops(tokens)
+def test_a_loop_is_an_n_gram_repeated_four_times_in_a_row(tokens: list[int]) -> None:
+    assert has_loop(tokens) == has_loop_by_definition(tokens)
 
 
 @given(st.lists(st.integers(0, 99), min_size=1, max_size=8), st.integers(0, 5))
-def test_longer_loops_are_found(unit: list[int], before: int) -> None:
-    assert loops([*range(100, 100 + before), *unit * 4])
+def test_loops_of_longer_n_grams_are_found(unit: list[int], before: int) -> None:
+    assert has_loop([*range(100, 100 + before), *unit * 4])
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "found"),
+    ("source", "target", "signs"),
     [(20, 20, ()), (20, 5, ()), (20, 4, ("short",)), (5, 20, ()), (5, 21, ("long",)), (1, 8, ()), (40, 0, ("short",))],
 )
-def test_odd_lengths(source: int, target: int, found: tuple[str, ...]) -> None:
-    assert oddities(range(source), range(target)) == found
+def test_implausible_lengths(source: int, target: int, signs: tuple[str, ...]) -> None:
+    assert oddities(range(source), range(target)) == signs

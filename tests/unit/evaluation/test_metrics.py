@@ -1,4 +1,4 @@
-"""Scores are sacreBLEU's own, with its signatures, and by the right splitting of the script."""
+"""Scores equal sacreBLEU's own, with its signatures and the right tokenization for the script."""
 
 import pytest
 import sacrebleu
@@ -13,7 +13,7 @@ CHINESE_HYPOTHESES = ["今天的天气很好。", "他昨天去了北京。", "�
 JAPANESE = ["今日はとてもいい天気です。", "彼は昨日東京に行きました。", "わかりません", "はい"]
 
 
-def test_the_figures_are_those_of_sacrebleu() -> None:
+def test_scores_equal_sacrebleu() -> None:
     scores = score_translations(HYPOTHESES, REFERENCES)
     references = [REFERENCES]
     assert scores.bleu.value == sacrebleu.corpus_bleu(HYPOTHESES, references).score
@@ -24,7 +24,7 @@ def test_the_figures_are_those_of_sacrebleu() -> None:
     assert bleu(HYPOTHESES, REFERENCES) == scores.bleu.value
 
 
-def test_signatures_say_how_it_was_computed() -> None:
+def test_signatures_record_how_scores_were_computed() -> None:
     scores = score_translations(HYPOTHESES, REFERENCES)
     version = f"version:{sacrebleu.__version__}"
     assert scores.bleu.signature == f"nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|{version}"
@@ -33,7 +33,7 @@ def test_signatures_say_how_it_was_computed() -> None:
     assert scores.ter.signature == f"nrefs:1|case:lc|tok:tercom|norm:no|punct:yes|asian:no|{version}"
 
 
-def test_chinese_is_split_as_chinese() -> None:
+def test_chinese_is_tokenized_as_chinese() -> None:
     scores = score_translations(CHINESE_HYPOTHESES, CHINESE)
     assert scores.bleu.value == sacrebleu.corpus_bleu(CHINESE_HYPOTHESES, [CHINESE], tokenize="zh").score
     assert scores.bleu.value > sacrebleu.corpus_bleu(CHINESE_HYPOTHESES, [CHINESE], tokenize="13a").score
@@ -52,40 +52,40 @@ def test_chinese_is_split_as_chinese() -> None:
         (JAPANESE, "char"),
         (["Der Bär heißt Öl."], "13a"),
         (["Привет, мир"], "13a"),
-        (["The word 道 is Chinese, and so is 德."], "13a"),  # a quotation does not make a text Chinese
+        (["The word 道 is Chinese, and so is 德."], "13a"),  # a few quoted characters do not make a text Chinese
         (["123 456 !", ""], "13a"),
         ([""], "13a"),
     ],
 )
-def test_splitting_follows_the_script_of_the_references(references: list[str], splitting: str) -> None:
+def test_tokenization_follows_the_script_of_the_references(references: list[str], splitting: str) -> None:
     assert choose_splitting(references) == splitting
 
 
-def test_splitting_can_be_chosen() -> None:
+def test_tokenization_can_be_chosen() -> None:
     assert "tok:char" in score_translations(HYPOTHESES, REFERENCES, splitting="char").bleu.signature
     assert "tok:intl" in score_translations(HYPOTHESES, REFERENCES, splitting="intl").bleu.signature
 
 
-def test_perfect_is_perfect_and_empty_is_nothing() -> None:
+def test_perfect_and_empty_translations_score_the_extremes() -> None:
     same = score_translations(REFERENCES, REFERENCES)
     assert [round(metric.value, 9) for metric in same] == [100, 100, 100, 0, 100]
-    nothing = score_translations([""] * 4, REFERENCES)
-    assert (nothing.bleu.value, nothing.chrf.value, nothing.ter.value, nothing.exact_match.value) == (0, 0, 100, 0)
+    empty = score_translations([""] * 4, REFERENCES)
+    assert (empty.bleu.value, empty.chrf.value, empty.ter.value, empty.exact_match.value) == (0, 0, 100, 0)
 
 
 def test_exact_match_counts_whole_lines() -> None:
     assert exact_match(["a", "b", "c", "D"], ["a", "b ", "c", "d"]) == (50.0, "exact|n:4")
 
 
-def test_counts_that_differ_are_refused_with_both() -> None:
+def test_different_counts_are_rejected_with_both_counts() -> None:
     with pytest.raises(DataError, match="4 translations but 3 references"):
         score_translations(HYPOTHESES, REFERENCES[:3])
     with pytest.raises(DataError, match="empty"):
         score_translations([], [])
 
 
-def test_how_an_accent_is_spelled_is_not_scored() -> None:
-    composed, apart = ["caf\u00e9 au lait s'il vous pla\u00eet"], ["cafe\u0301 au lait s'il vous plai\u0302t"]
-    scores = score_translations(composed, apart)
+def test_unicode_normalisation_does_not_affect_scores() -> None:
+    composed, decomposed = ["caf\u00e9 au lait s'il vous pla\u00eet"], ["cafe\u0301 au lait s'il vous plai\u0302t"]
+    scores = score_translations(composed, decomposed)
     assert scores.exact_match.value == 100
     assert scores.bleu.value == pytest.approx(100)

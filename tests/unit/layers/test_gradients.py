@@ -274,7 +274,7 @@ STACKS = pairwise(
         "weight_dropout": [0.0, DROPOUT],
     }
 )
-MADE = {
+COMPOSED = {
     **{f"stack {name(options)}": stack(options) for options in STACKS},
     "encoder block": encoder_block(),
     "encoder block, post-norm": encoder_block(place="post", normalisation="rms", activation="swiglu", reach=1),

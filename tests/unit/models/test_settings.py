@@ -58,7 +58,7 @@ def test_an_unused_setting_is_rejected_unless_it_is_the_default(
     name = key.split(".")[-1]
     with pytest.raises(ConfigError) as caught:
         check(ModelConfig, settings(where, others, key, value), origin="x")
-    assert f"{name} = {value} is read only with {need}; leave it out, or at {default_value}" in str(caught.value)
+    assert f"{name} = {value} is used only with {need}; leave it out, or set it to {default_value}" in str(caught.value)
     check(ModelConfig, settings(where, others, key, default_value), origin="x")
     check(ModelConfig, settings(where, others, key, value), origin="x", written=True)
 

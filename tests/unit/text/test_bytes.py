@@ -12,7 +12,7 @@ def test_pieces_are_utf8_bytes():
     assert len(BYTES.vocabulary) == 260
 
 
-def test_broken_utf8_reads_as_replacement():
+def test_invalid_utf8_becomes_the_replacement_character():
     assert BYTES.detokenise(["<0x41>", "<0xC3>", "<0x42>"]) == "A\ufffdB"
 
 
@@ -20,6 +20,6 @@ def test_nothing_is_unknown():
     assert not BYTES.unknown_characters("any \0 é 👩")
 
 
-def test_another_vocabulary_is_refused():
+def test_another_vocabulary_is_rejected():
     with pytest.raises(TextError, match="bytes"):
         BytesTokenizer.from_bytes(Vocabulary(PIECES).to_bytes())

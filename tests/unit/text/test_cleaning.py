@@ -1,7 +1,7 @@
 from calque.text import strip_bom, strip_return
 
 
-def test_one_return_is_taken_from_the_end():
+def test_one_trailing_carriage_return_is_stripped():
     assert strip_return("a\r") == ("a", True)
     assert strip_return("a\r\r") == ("a\r", True)
     assert strip_return("\ra") == ("\ra", False)
@@ -9,7 +9,7 @@ def test_one_return_is_taken_from_the_end():
     assert strip_return("") == ("", False)
 
 
-def test_one_byte_order_mark_is_taken_from_the_start():
+def test_one_leading_byte_order_mark_is_stripped():
     assert strip_bom("\ufeffa") == ("a", True)
     assert strip_bom("\ufeff\ufeff") == ("\ufeff", True)
     assert strip_bom("a\ufeff") == ("a\ufeff", False)

@@ -1,4 +1,4 @@
-"""Words outside the vocabulary, numbered from source to target and back."""
+"""Ids of out-of-vocabulary words: source to target and back."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,10 +21,10 @@ SIZE = len(WORDS.vocabulary)
 TEXTS = st.lists(st.sampled_from(["the", "cat", "Zork", "Quux", "mat", "Blorb"]), min_size=1).map(" ".join)
 
 
-def test_unknown_words_are_numbered_by_their_first_place() -> None:
-    (opened,) = number_source(WORDS, ["Zork the Quux Zork"])
-    assert opened.unknown == ("Zork", "Quux")
-    assert opened.ids == [SIZE, WORDS.vocabulary.id("the"), SIZE + 1, SIZE]
+def test_unknown_words_are_numbered_by_first_occurrence() -> None:
+    (source,) = number_source(WORDS, ["Zork the Quux Zork"])
+    assert source.unknown == ("Zork", "Quux")
+    assert source.ids == [SIZE, WORDS.vocabulary.id("the"), SIZE + 1, SIZE]
 
 
 def test_a_target_uses_its_sources_numbers() -> None:
@@ -34,18 +34,18 @@ def test_a_target_uses_its_sources_numbers() -> None:
 
 
 @given(TEXTS)
-def test_a_source_comes_back_whole(text: str) -> None:
-    (opened,) = number_source(WORDS, [text])
-    assert WORDS.decode(opened.ids, unknown=opened.unknown) == text
+def test_a_source_survives_a_round_trip(text: str) -> None:
+    (source,) = number_source(WORDS, [text])
+    assert WORDS.decode(source.ids, unknown=source.unknown) == text
 
 
 @given(TEXTS)
-def test_with_the_numbers_closed_it_is_the_plain_encoding(text: str) -> None:
-    (opened,) = number_source(WORDS, [text])
-    assert [UNK if id >= SIZE else id for id in opened.ids] == WORDS.encode(text)
+def test_with_copy_ids_replaced_by_unk_it_is_the_plain_encoding(text: str) -> None:
+    (source,) = number_source(WORDS, [text])
+    assert [UNK if id >= SIZE else id for id in source.ids] == WORDS.encode(text)
 
 
-def test_characters_can_be_unknown_too_and_bytes_cannot() -> None:
+def test_characters_can_be_unknown_and_bytes_cannot() -> None:
     characters = CharactersTokenizer.train(CharactersConfig(), lines=["abc"])
     (opened,) = number_source(characters, ["cab日"])
     assert opened.unknown == ("日",)

@@ -10,7 +10,7 @@ texts = st.text(st.sampled_from("▁▅␛0123a ")) | st.text()
 @given(texts)
 @example("␛1")
 @example("␛␛01▁")
-def test_undo_gives_the_text_back(text):
+def test_undo_restores_the_text(text):
     assert ESCAPE.undo(ESCAPE.apply(text)) == text
 
 
@@ -20,9 +20,9 @@ def test_reserved_characters_are_gone(text):
 
 
 @given(texts.filter(lambda text: not set("▁▅␛") & set(text)))
-def test_other_text_stays(text):
+def test_other_text_is_unchanged(text):
     assert ESCAPE.apply(text) == text == ESCAPE.undo(text)
 
 
-def test_what_no_escape_wrote_stays():
+def test_unescaped_marks_are_unchanged():
     assert ESCAPE.undo("␛ ␛9 a␛") == "␛ ␛9 a␛"

@@ -1,4 +1,4 @@
-"""Tokenizers of another run, taken as they are."""
+"""Tokenizers reused from another run."""
 
 from pathlib import Path
 
@@ -15,20 +15,20 @@ WORDS = WordsTokenizer.train(WordsConfig(), lines=["a b c"])
 @pytest.mark.parametrize("inside", ["model/tokenizer", "tokenizer", "."])
 def test_they_are_found_in_runs_models_and_stores(inside: str, tmp_path: Path) -> None:
     save_tokenizers(Tokenizers(WORDS, WORDS), tmp_path / inside)
-    given = GivenConfig(path=tmp_path)
-    found = train_tokenizers(given, source=lambda: iter([]), target=lambda: iter([]), pairs=0)
-    assert found.joint
-    assert given.joint
-    assert found.target.to_bytes() == WORDS.to_bytes()
+    config = GivenConfig(path=tmp_path)
+    tokenizers = train_tokenizers(config, source=lambda: iter([]), target=lambda: iter([]), pairs=0)
+    assert tokenizers.joint
+    assert config.joint
+    assert tokenizers.target.to_bytes() == WORDS.to_bytes()
 
 
-def test_a_folder_without_them_is_refused(tmp_path: Path) -> None:
+def test_a_folder_without_tokenizers_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(TextError, match=r"text\.path: .*no tokenizer here"):
         GivenConfig(path=tmp_path).load()
 
 
-def test_a_store_knows_them_by_what_they_are(tmp_path: Path) -> None:
-    """Moved they are the same, changed they are not."""
+def test_a_store_identifies_tokenizers_by_content(tmp_path: Path) -> None:
+    """Moving them changes nothing; changing them does."""
     corpus = tmp_path / "corpus"
     corpus.write_text("a\n", encoding="utf-8")
     data = DataConfig(train=(FilesConfig(source=corpus, target=corpus),))

@@ -1,4 +1,4 @@
-"""The law of tokenizers, over all of Unicode: detokenise(tokenise(s)) == NFC(s), and the same through ids."""
+"""The law of tokenizers for all of Unicode: detokenise(tokenise(s)) == NFC(s), and the same through ids."""
 
 import re
 import sys
@@ -145,7 +145,7 @@ def test_every_nasty_piece_alone_between_and_at_the_ends(name: str) -> None:
 @example([" "])
 @example(["\t", "<s>"])
 @settings(max_examples=40, deadline=None)
-def test_any_corpus_can_be_learnt_and_spelled(algorithm: str, lines: list[str]) -> None:
+def test_any_corpus_can_be_trained_on_and_restored(algorithm: str, lines: list[str]) -> None:
     exact = learn(SentencePieceConfig(algorithm=algorithm), lines)  # type: ignore[arg-type]
     assert [exact.decode(ids) for ids in exact.encode_many(lines)] == [normalize("NFC", line) for line in lines]
 
@@ -176,47 +176,47 @@ def test_tokens_spell_the_text_up_to_white_space(corpus: str, text: str) -> None
     assert known.decode(known.encode(text)) == " ".join(text.split())
 
 
-def everyone() -> list[TextConfig]:
+def all_configs() -> list[TextConfig]:
     return [*EXACT.values(), TokensConfig(), WordsConfig()]
 
 
 def test_every_kind_is_tested() -> None:
     kinds = set(get_args(get_args(TextConfig)[0]))
-    assert {type(config) for config in everyone()} == kinds - {GivenConfig}  # which is one of the others
+    assert {type(config) for config in all_configs()} == kinds - {GivenConfig}  # which loads one of the others
 
 
-@pytest.mark.parametrize("config", everyone(), ids=repr)
-def test_half_characters_are_refused(config: TextConfig) -> None:
-    learnt = learn(config, PLAIN)
+@pytest.mark.parametrize("config", all_configs(), ids=repr)
+def test_lone_surrogates_are_rejected(config: TextConfig) -> None:
+    trained = learn(config, PLAIN)
     for text in ["\ud800", "ab\udfffc", "\udc80"]:
-        for use in (learnt.tokenise, learnt.encode, lambda text: learnt.encode_many(["fine", text])):
+        for use in (trained.tokenise, trained.encode, lambda text: trained.encode_many(["fine", text])):
             with pytest.raises(TextError, match="lone surrogate"):
                 use(text)
     with pytest.raises(TextError, match=r"character 3 is half a character \(the lone surrogate U\+DFFF\)"):
-        learnt.encode("ab\udfffc")
+        trained.encode("ab\udfffc")
 
 
-@pytest.mark.parametrize("config", everyone(), ids=repr)
+@pytest.mark.parametrize("config", all_configs(), ids=repr)
 @given(ids=st.lists(st.integers(0, 300)))
 @settings(max_examples=50, deadline=None)
 def test_any_ids_spell_some_text(config: TextConfig, ids: list[int]) -> None:
-    learnt = _remembered(config)
-    known = [id % len(learnt.vocabulary) for id in ids]
-    text = learnt.decode(known)
+    trained = _trained(config)
+    known = [id % len(trained.vocabulary) for id in ids]
+    text = trained.decode(known)
     text.encode()
-    assert text == learnt.decode([id for id in known if id not in (0, 1, 2)])
+    assert text == trained.decode([id for id in known if id not in (0, 1, 2)])
 
 
 @cache
-def _remembered(config: TextConfig) -> Tokenizer:
+def _trained(config: TextConfig) -> Tokenizer:
     return learn(config, CORPORA["nasty"])
 
 
-@pytest.mark.parametrize("config", everyone(), ids=repr)
+@pytest.mark.parametrize("config", all_configs(), ids=repr)
 def test_special_ids(config: TextConfig) -> None:
-    learnt = learn(config, PLAIN)
-    assert learnt.vocabulary.pieces[:4] == ("<pad>", "<s>", "</s>", "<unk>")
-    ids = learnt.encode("the cat")
-    assert learnt.decode([1, *ids, 2, 0, 0]) == learnt.decode(ids) == "the cat"
-    assert "<unk>" in learnt.decode([*ids, 3])
-    assert learnt.encode("") == [] and learnt.decode([]) == ""
+    trained = learn(config, PLAIN)
+    assert trained.vocabulary.pieces[:4] == ("<pad>", "<s>", "</s>", "<unk>")
+    ids = trained.encode("the cat")
+    assert trained.decode([1, *ids, 2, 0, 0]) == trained.decode(ids) == "the cat"
+    assert "<unk>" in trained.decode([*ids, 3])
+    assert trained.encode("") == [] and trained.decode([]) == ""

@@ -27,7 +27,7 @@ def test_ids_and_pieces_are_inverse(pieces):
 
 
 @given(others)
-def test_bytes_are_exact(pieces):
+def test_serialisation_is_lossless(pieces):
     vocabulary = Vocabulary([*PIECES, *pieces])
     read = Vocabulary.from_bytes(vocabulary.to_bytes())
     assert read == vocabulary and hash(read) == hash(vocabulary)
@@ -42,43 +42,43 @@ def test_save_and_load(tmp_path):
 @pytest.mark.parametrize(
     "content", [b"", b"[]", b'"<pad>"\n', b"\xff", b'"a"\n', b"{}\n" * 5, b"[" * 100_000, b"1\n2\n3\n4\n"]
 )
-def test_what_is_no_vocabulary_is_refused_by_name(tmp_path, content):
+def test_an_invalid_vocabulary_is_rejected_with_its_file(tmp_path, content):
     (tmp_path / "v").write_bytes(content)
     with pytest.raises(TextError, match=str(tmp_path / "v")):
         Vocabulary.load(tmp_path / "v")
 
 
-def test_half_characters_in_a_file_are_refused():
+def test_lone_surrogates_in_a_file_are_rejected():
     with pytest.raises(TextError, match="surrogates"):
         Vocabulary.from_bytes(Vocabulary(PIECES).to_bytes() + rb'"\ud800"')
 
 
-def test_a_missing_file_is_named(tmp_path):
+def test_a_missing_file_is_reported_by_name(tmp_path):
     with pytest.raises(TextError, match="nowhere"):
         Vocabulary.load(tmp_path / "nowhere")
 
 
-def test_wrong_pieces_are_refused():
-    with pytest.raises(TextError, match="begins with"):
+def test_wrong_pieces_are_rejected():
+    with pytest.raises(TextError, match="starts with"):
         Vocabulary(["a", *PIECES])
-    with pytest.raises(TextError, match="'b' stands more than once"):
+    with pytest.raises(TextError, match="'b' occurs more than once"):
         Vocabulary([*PIECES, "a", "b", "c", "b"])
-    with pytest.raises(TextError, match="'<s>' stands more than once"):
+    with pytest.raises(TextError, match="'<s>' occurs more than once"):
         Vocabulary([*PIECES, "<s>"])
 
 
-def test_ids_outside_are_refused():
+def test_ids_out_of_range_are_rejected():
     for id in (-1, 4):
         with pytest.raises(IndexError):
             Vocabulary(PIECES).piece(id)
 
 
-def test_a_vocabulary_does_not_change():
+def test_a_vocabulary_is_immutable():
     with pytest.raises(AttributeError):
         Vocabulary(PIECES).pieces = ()  # type: ignore[misc]
 
 
-def test_the_most_frequent_pieces_within_the_size():
+def test_the_most_frequent_pieces_fill_the_size():
     counts = {"rare": 1, "b": 5, "a": 5, "c": 9, "seldom": 2}
     assert Vocabulary.from_counts(counts, size=7).pieces[4:] == ("c", "a", "b")
     assert Vocabulary.from_counts(counts, size=99, minimum_count=2).pieces[4:] == ("c", "a", "b", "seldom")

@@ -1,4 +1,4 @@
-"""Pieces and the words they belong to, for every tokenizer and for odd texts."""
+"""The words of pieces, for every tokenizer and for unusual texts."""
 
 import pytest
 
@@ -14,8 +14,7 @@ from calque.text import (
     WordsConfig,
     WordsTokenizer,
 )
-from calque.text.scripts import _by_prefixes
-from calque.text.word_index import words_of_pieces
+from calque.text.word_index import _by_prefixes, words_of_pieces
 
 LINES = ["The well-known garden, my neighbour's, is not small.", "Ёжик watches 她的 garden!", "(don't) panic …"]
 ODD = [
@@ -44,19 +43,19 @@ TOKENIZERS = tokenizers()
 def test_every_piece_has_its_word(name: str, text: str) -> None:
     tokenizer = TOKENIZERS[name]
     pieces, words = tokenizer.tokenise(text), tokenizer.normalised(text).split()
-    found = words_of_pieces(tokenizer, text)
-    assert len(found) == len(pieces)
-    assert found == sorted(found)
-    assert set(found) == set(range(len(words)))  # no word without a piece, no piece without a word
+    indices = words_of_pieces(tokenizer, text)
+    assert len(indices) == len(pieces)
+    assert indices == sorted(indices)
+    assert set(indices) == set(range(len(words)))  # no word without a piece, no piece without a word
     for number, word in enumerate(words):
-        mine = [piece for piece, owner in zip(pieces, found, strict=True) if owner == number]
-        if "␛" not in text and "\u3000" not in text:  # whose parts are in no word, or spell nothing alone
-            assert tokenizer.detokenise(mine).strip() == word
+        own_pieces = [piece for piece, index in zip(pieces, indices, strict=True) if index == number]
+        if "␛" not in text and "\u3000" not in text:  # whose bytes belong to no word, or spell nothing alone
+            assert tokenizer.detokenise(own_pieces).strip() == word
 
 
 @pytest.mark.parametrize("name", TOKENIZERS)
 @pytest.mark.parametrize("text", LINES)
-def test_the_quick_way_and_the_slow_way_agree(name: str, text: str) -> None:
+def test_the_fast_and_the_slow_implementation_agree(name: str, text: str) -> None:
     tokenizer = TOKENIZERS[name]
     pieces = tokenizer.tokenise(text)
     assert words_of_pieces(tokenizer, text) == _by_prefixes(tokenizer, pieces, words=len(text.split()))

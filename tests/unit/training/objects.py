@@ -101,7 +101,7 @@ def assert_taken_or_refused(section: str, kind: str, key: str, value: Any, *, re
     if readers is None:
         assert getattr(getattr(check(TrainingConfig, values, origin="x"), section), key) == value
     else:
-        with pytest.raises(ConfigError, match=rf"{section}: {key} = \S+ is read only with kind = ") as refused:
+        with pytest.raises(ConfigError, match=rf"{section}: {key} = \S+ is used only with kind = ") as refused:
             check(TrainingConfig, values, origin="x")
         assert all(reader in str(refused.value) for reader in readers)
         check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on

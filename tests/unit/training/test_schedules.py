@@ -126,7 +126,7 @@ def test_all_that_is_not_read_is_told_at_once() -> None:
     with pytest.raises(ConfigError) as refused:
         check(TrainingConfig, values, origin="x")
     assert [line.strip() for line in str(refused.value).splitlines()[1:]] == [
-        "optimiser: momentum = 0.9 is read only with kind = 'sgd'; leave it out, or at 0.0",
-        "schedule: after = 3 is read only with kind = 'halving'; leave it out, or at 5000; "
-        "patience = 9 is read only with kind = 'plateau'; leave it out, or at 2",
+        "optimiser: momentum = 0.9 is used only with kind = 'sgd'; leave it out, or set it to 0.0",
+        "schedule: after = 3 is used only with kind = 'halving'; leave it out, or set it to 5000; "
+        "patience = 9 is used only with kind = 'plateau'; leave it out, or set it to 2",
     ]
