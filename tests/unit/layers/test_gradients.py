@@ -17,6 +17,7 @@ from calque.layers.attention import Attention, AttentionConfig, PositionPredicto
 from calque.layers.connections import Connection
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, normalised
 from calque.layers.copying import CopyGate
+from calque.layers.crf import LinearChainCRF
 from calque.layers.feed_forward import build_feed_forward
 from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
@@ -143,6 +144,13 @@ def positions(layer: LearnedPositions, inputs: Tensor) -> Tensor:
     return inputs * layer(torch.arange(SIZE), size=SIZE, like=inputs)
 
 
+def chain(layer: LinearChainCRF, scores: Tensor) -> Any:
+    """All that has a gradient, of sentences of different lengths, one of them without words."""
+    lengths, labels = torch.tensor([SIZE, 0, 2]), torch.tensor([[4, 0, 2], [0, 0, 0], [1, 3, 0]])
+    paths = layer.viterbi(scores, lengths)
+    return layer.loss(scores, labels, lengths), layer.marginals(scores, lengths), paths.scores
+
+
 ATTENTIONS = pairwise(
     {
         "score": ["general", "additive", "location"],
@@ -186,6 +194,7 @@ SINGLE = {
     **{f"{place}-norm": around(place) for place in ("pre", "post")},
     "full output": output(FullOutput, smoothing=0.1),
     "sampled output": output(partial(SampledOutput, SampledOutputConfig(samples=4))),
+    "linear-chain CRF": Case(lambda: LinearChainCRF(WORDS), chain, [(3, SIZE, WORDS)]),
     "adaptive output": output(partial(AdaptiveOutput, AdaptiveOutputConfig(cutoffs=(1, 3), shrink=2.0))),
 }
 

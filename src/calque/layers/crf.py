@@ -1,0 +1,172 @@
+"""The linear-chain conditional random field: a sequence of labels is scored, and normalised, as a whole.
+
+Letters: B sentences, T words, Y labels.
+"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.layers.output import wide
+from calque.tensors import length_mask
+
+
+class Allowed(NamedTuple):
+    """Which label may follow which, begin a sentence and end one; all boolean."""
+
+    transitions: Tensor  # [Y,Y], from the label of the row to the label of the column
+    start: Tensor  # [Y]
+    end: Tensor  # [Y]
+
+
+class BestPaths(NamedTuple):
+    """The highest-scoring label sequence of every sentence."""
+
+    labels: Tensor  # [B,T], 0 behind a sentence's last word
+    scores: Tensor  # [B]
+
+
+class LinearChainCRF(nn.Module):
+    """P(y | x) = exp(score(x, y)) / Z(x), with Z(x) the sum over all label sequences (Lafferty et al. 2001).
+
+        score(x, y) = start[y₁] + Σₜ scores[t, yₜ] + Σₜ transitions[yₜ₋₁, yₜ] + end[y_T]
+
+    where `scores` come from a network that reads the sentence (Lample et al. 2016, §2.2). Scores and labels behind a
+    sentence's length are ignored, whatever they are; a sentence without words has one label sequence, of score 0.
+    Transitions start at zero, where the labels of a sentence are independent of each other.
+    """
+
+    def __init__(self, labels: int) -> None:
+        super().__init__()
+        self.transitions = nn.Parameter(torch.zeros(labels, labels))  # from the row's label to the column's
+        self.start = nn.Parameter(torch.zeros(labels))
+        self.end = nn.Parameter(torch.zeros(labels))
+
+    def loss(self, scores: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
+        """[B], −log P(labels | x), from scores [B,T,Y], labels [B,T] and lengths [B]."""
+        return self.log_partition(scores, lengths) - self.path_score(scores, labels, lengths)
+
+    def log_partition(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        """[B], log Z: the logarithm of the summed exp(score) of all label sequences, from scores [B,T,Y]."""
+        scores, mask = _masked(scores, lengths)
+        total = (self._forward_scores(scores, mask)[-1] + wide(self.end)).logsumexp(dim=-1)
+        return total.masked_fill(~mask[:, 0], 0)
+
+    def path_score(self, scores: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
+        """[B], the score of one label sequence per sentence, labels [B,T]."""
+        words = labels.shape[1]
+        scores, mask = _masked(scores, lengths)
+        labels = F.pad(labels, (0, mask.shape[1] - words)).masked_fill(~mask, 0)
+        last = labels.gather(1, (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
+        emissions = scores.gather(2, labels[..., None]).squeeze(2).sum(dim=1)
+        steps = wide(self.transitions)[labels[:, :-1], labels[:, 1:]].masked_fill(~mask[:, 1:], 0).sum(dim=1)
+        ends = wide(self.start)[labels[:, 0]] + wide(self.end)[last]
+        return emissions + steps + ends.masked_fill(~mask[:, 0], 0)
+
+    def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        """[B,T,Y], P(yₜ = y | x) by the forward-backward algorithm, 0 behind a sentence's last word.
+
+        They are the derivative of log Z by the scores.
+        """
+        words = scores.shape[1]
+        scores, mask = _masked(scores, lengths)
+        forward = torch.stack(self._forward_scores(scores, mask), dim=1)
+        backward = torch.stack(self._backward_scores(scores, mask), dim=1)
+        return (forward + backward).softmax(dim=-1).masked_fill(~mask[..., None], 0)[:, :words]
+
+    def viterbi(self, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None = None) -> BestPaths:
+        """The label sequence with the highest score of every sentence; `allowed` excludes others from the comparison.
+
+        Equal scores go to the lower label. Where `allowed` leaves a sentence no sequence at all, its score is −∞.
+        """
+        words = scores.shape[1]
+        scores, mask = _masked(scores, lengths)
+        transitions, start, end = self._restricted(allowed)
+        stay = torch.arange(scores.shape[2], device=scores.device)
+        best, previous = start + scores[:, 0], []
+        for emission, is_word in zip(scores.unbind(1)[1:], mask.unbind(1)[1:], strict=True):
+            extended = (best[:, :, None] + transitions).max(dim=1)
+            best = torch.where(is_word[:, None], extended.values + emission, best)
+            previous.append(torch.where(is_word[:, None], extended.indices, stay))
+        total, label = (best + end).max(dim=1)
+        path = [label]
+        for before in reversed(previous):
+            label = before.gather(1, label[:, None]).squeeze(1)
+            path.append(label)
+        path_labels = torch.stack(path[::-1], dim=1).masked_fill(~mask, 0)
+        return BestPaths(path_labels[:, :words], total.masked_fill(~mask[:, 0], 0))
+
+    def _forward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
+        """T times [B,Y], log of the summed exp(score) of all beginnings that end here with y; at the end, they stay."""
+        transitions = wide(self.transitions)
+        totals = [wide(self.start) + scores[:, 0]]
+        for emission, is_word in zip(scores.unbind(1)[1:], mask.unbind(1)[1:], strict=True):
+            extended = (totals[-1][:, :, None] + transitions).logsumexp(dim=1) + emission
+            totals.append(torch.where(is_word[:, None], extended, totals[-1]))
+        return totals
+
+    def _backward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
+        """T times [B,Y], log of the summed exp(score) of all continuations behind label y here."""
+        transitions = wide(self.transitions)
+        totals = [wide(self.end).expand_as(scores[:, 0])]
+        for emission, is_word in zip(scores.unbind(1)[:0:-1], mask.unbind(1)[:0:-1], strict=True):
+            extended = (transitions + (emission + totals[-1])[:, None]).logsumexp(dim=2)
+            totals.append(torch.where(is_word[:, None], extended, totals[-1]))
+        return totals[::-1]
+
+    def _restricted(self, allowed: Allowed | None) -> tuple[Tensor, Tensor, Tensor]:
+        """Transitions, start and end, −∞ where they are not allowed."""
+        weights = (wide(self.transitions), wide(self.start), wide(self.end))
+        if allowed is None:
+            return weights
+        transitions, start, end = (
+            weight.masked_fill(~is_allowed.to(weight.device, non_blocking=True), -torch.inf)
+            for weight, is_allowed in zip(weights, allowed, strict=True)
+        )
+        return transitions, start, end
+
+
+def allowed_transitions(labels: Sequence[str]) -> Allowed:
+    """What keeps label sequences of these names well formed in BIO (IOB2), or in IOBES where names begin with E or S.
+
+    BIO: I-X only behind B-X or I-X. IOBES: I-X and E-X only behind B-X or I-X, and behind B-X or I-X nothing else.
+    Labels without such a prefix are free to stand anywhere; a bare B, I, E or S is a prefix where no label is longer,
+    and a name like any other elsewhere. Everything is allowed where the names cannot be of either scheme, as some type
+    has an I-X but no B-X (IOB1), or a B-X but no E-X among names with E or S.
+    """
+    is_untyped = set(labels) <= {"O", "B", "I", "E", "S"}
+    parts = [_parts(label, is_untyped=is_untyped) for label in labels]
+    names = set(parts)
+    closes = any(prefix in ("E", "S") for prefix, _ in parts)  # IOBES: a span says where it ends
+    needed = {("B", kind) for prefix, kind in parts if prefix in ("I", "E")}
+    needed |= {("E", kind) for prefix, kind in parts if prefix in ("B", "I") and closes}
+    if needed - names:
+        return Allowed(*(torch.ones(size, dtype=torch.bool) for size in ((len(labels),) * 2, len(labels), len(labels))))
+
+    def may_follow(before: tuple[str, str], after: tuple[str, str]) -> bool:
+        is_same_span = before[0] in ("B", "I") and after[0] in ("I", "E") and before[1] == after[1]
+        return is_same_span or not (after[0] in ("I", "E") or (closes and before[0] in ("B", "I")))
+
+    outside = ("", "")
+    return Allowed(
+        torch.tensor([[may_follow(before, after) for after in parts] for before in parts], dtype=torch.bool),
+        torch.tensor([may_follow(outside, after) for after in parts], dtype=torch.bool),
+        torch.tensor([may_follow(before, outside) for before in parts], dtype=torch.bool),
+    )
+
+
+def _parts(label: str, *, is_untyped: bool) -> tuple[str, str]:
+    """The prefix B, I, E or S and the type of a label; the prefix is empty where the label has none of these."""
+    prefix, hyphen, kind = label.partition("-")
+    return (prefix, kind) if prefix in ("B", "I", "E", "S") and (hyphen or is_untyped) else ("", label)
+
+
+def _masked(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+    """Scores in float32 at least, 0 behind a sentence's length, and the mask [B,T] of words; T is 1 at least."""
+    mask = length_mask(lengths.to(scores.device, non_blocking=True), size=scores.shape[1])
+    scores = wide(scores).masked_fill(~mask[..., None], 0)
+    missing = max(0, 1 - scores.shape[1])
+    return F.pad(scores, (0, 0, 0, missing)), F.pad(mask, (0, missing))
