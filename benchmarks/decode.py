@@ -45,7 +45,7 @@ from benchmarks.options import (
 )
 from benchmarks.outputs import comparison_of, remarks_on
 from benchmarks.processes import Usage
-from benchmarks.report import Report, command_line, shown_bytes, shown_spread
+from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
 from benchmarks.source_trees import HERE, SourceTree, described_trees, open_trees
 from benchmarks.works import MODELS, Work
 
@@ -167,7 +167,14 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
             measure(decoders, files=files, beam=beam, rounds=given.rounds, clock=clock, folder=folder)
             for beam in given.beams
         ]
-    trained = f"{model.name}" if given.model else f"{work.name}, {given.steps} steps"
+    usages = [
+        usage
+        for search in series
+        for rounds in search.rounds.values()
+        for pair in rounds
+        for usage in (pair.short, pair.long)
+    ]
+    trained = model.name if given.model else f"{work.name}, {given.steps} steps"
     return Report(
         f"decode-{work.name}",
         command_line("benchmarks.decode", words),
@@ -183,7 +190,7 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
         ],
         [row for search in series for row in table(search, clock=clock)],
         [
-            f"Median [least–greatest] of the rounds; {HERE} ÷ it: above 1, {HERE} is faster.",
+            *remarks_on_table(base=HERE, usages=usages, threads=given.threads),
             *(remark for search in series for remark in remarks_on(search.outputs(), base=HERE, beam=search.beam)),
         ],
         {"searches": [search.values(clock) for search in series]},
@@ -191,10 +198,12 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
 
 
 def write_files(corpus: Corpus, *, lines: tuple[int, int], folder: Path) -> Files:
-    """Both inputs as plain text."""
-    sentences = read_lines(corpus.test_source, limit=lines[1])
+    """Both inputs as plain text: lines of the test set and, where they do not suffice, of the training set."""
+    sentences = [line for path in (corpus.test_source, corpus.source) for line in read_lines(path, limit=lines[1])]
     if len(sentences) < lines[1]:
-        raise BenchmarkError(f"--lines {lines[0]} {lines[1]}: {corpus.test_source} has {len(sentences):,} lines")
+        raise BenchmarkError(
+            f"--lines {lines[0]} {lines[1]}: {corpus.name} has {len(sentences):,} lines to test and to train on"
+        )
     short, long = (write_lines(folder / f"{count}.source", sentences[:count]) for count in lines)
     return Files(short, long, lines)
 

@@ -1,7 +1,7 @@
 """The arithmetic of a comparison: rates from two sizes of the same work, ratios round by round, and their spread."""
 
 import statistics
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Literal, NamedTuple, TypeVar
 
 from benchmarks.errors import BenchmarkError
@@ -60,6 +60,12 @@ def difference_rate(short: Measured, long: Measured, *, clock: Clock) -> float:
             "both must be positive: make the long run longer"
         )
     return float(amount / seconds)
+
+
+def core_share(usages: Iterable[Usage]) -> float:
+    """The share of the time that processes of one thread had a core to run on: CPU seconds ÷ seconds."""
+    costs = list(usages)
+    return sum(usage.cpu for usage in costs) / sum(usage.wall for usage in costs)
 
 
 def interleaved(contenders: Sequence[Item], *, rounds: int) -> Iterator[tuple[int, Item]]:

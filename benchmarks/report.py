@@ -4,17 +4,19 @@ import datetime
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from rich.console import Console
 from rich.table import Table
 
-from benchmarks.figures import Spread
+from benchmarks.figures import Spread, core_share
 from benchmarks.machine import Machine
+from benchmarks.processes import Usage
 
 RESULTS = Path(__file__).resolve().with_name("results")
+QUIET = 0.9  # share of the time with a core, below which a machine is busy; waiting for files takes a few per cent
 
 
 class Report(NamedTuple):
@@ -91,6 +93,18 @@ def write_note(report: Report, *, folder: Path = RESULTS) -> Path:
 def today() -> str:
     """The date as 2026-11-16."""
     return datetime.date.today().isoformat()
+
+
+def remarks_on_table(*, base: str, usages: Iterable[Usage], threads: int) -> list[str]:
+    """How to read the table, and a warning where other processes took the cores."""
+    remarks = [f"Median [least–greatest] of the rounds; {base} ÷ it: above 1, {base} is faster."]
+    share = core_share(usages)
+    if threads == 1 and share < QUIET:
+        remarks.append(
+            f"The machine was busy: contenders had a core for {share:.0%} of the time. Neighbours also stretch "
+            "CPU-seconds (shared caches, shared cores), so trust no difference that is smaller than the spread."
+        )
+    return remarks
 
 
 def shown_spread(values: Spread, *, digits: int) -> str:

@@ -32,7 +32,7 @@ from benchmarks.options import (
     progress,
     run_command,
 )
-from benchmarks.report import Report, command_line, shown_bytes, shown_spread
+from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
 from benchmarks.source_trees import HERE, described_trees, open_trees
 from benchmarks.trainers import CalqueTrainer, Trainer, TrainingRun
 from benchmarks.works import MODELS, Work
@@ -100,6 +100,7 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
         trainers = [CalqueTrainer(tree, tokens_of.get(tree.name)) for tree in trees]
         measured = measure(trainers, work=work, steps=steps, rounds=given.rounds, folder=folder)
     speeds = {name: [pair.speed(clock) for pair in rounds] for name, rounds in measured.items()}
+    usages = [run.usage for rounds in measured.values() for pair in rounds for run in pair]
     return Report(
         f"train-{work.name}",
         command_line("benchmarks.train", words),
@@ -114,7 +115,7 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
             *("target tokens / step", "padding", "peak RSS", "store"),
         ],
         table(measured, speeds=speeds),
-        [f"Median [least–greatest] of the rounds; {HERE} ÷ it: above 1, {HERE} is faster."],
+        remarks_on_table(base=HERE, usages=usages, threads=work.threads),
         {
             "rounds": {name: [pair.values() for pair in rounds] for name, rounds in measured.items()},
             "speeds": speeds,

@@ -82,7 +82,7 @@ MISTAKES: dict[str, tuple[Main, list[str], str]] = {
     "steps that fall": (train.main, ["--steps", "9", "9"], "--steps 9 9: the second number must be larger"),
     "no corpus": (train.main, ["--corpus", "elsewhere"], "--corpus elsewhere: no such folder"),
     "no folder for JSON": (train.main, ["--json", "no/where.json"], "--json no/where.json: no such folder"),
-    "too few lines": (decode.main, ["--lines", "2", "999"], "test.de has 300 lines"),
+    "too few lines": (decode.main, ["--lines", "2", "999"], "pairs has 600 lines to test and to train on"),
     "no such trainer": (decode.main, ["--trained-by", "it"], "--trained-by it: no such contender; there are here"),
     "too short": (train.main, ["--steps", "1", "2", "--tokens", "0"], "at least 1 is needed"),
 }

@@ -6,10 +6,12 @@ from pathlib import Path
 import pytest
 from benchmarks.figures import Spread
 from benchmarks.machine import Machine
+from benchmarks.processes import Usage
 from benchmarks.report import (
     Report,
     command_line,
     markdown,
+    remarks_on_table,
     show,
     shown_bytes,
     shown_spread,
@@ -34,6 +36,14 @@ def test_figures_are_shown_with_their_spread() -> None:
     assert shown_spread(Spread(1.0204, 0.99, 1.05), digits=2) == "1.02 [0.99–1.05]"
     assert shown_spread(Spread(1234.5, 999, 2000), digits=0) == "1,234 [999–2,000]"
     assert shown_bytes(1_234_567) == "1.2 MB"
+
+
+@pytest.mark.parametrize(("wall", "threads", "busy"), [(2.1, 1, False), (4.0, 1, True), (4.0, 2, False)])
+def test_a_busy_machine_is_reported(wall: float, threads: int, busy: bool) -> None:
+    """Half of the time without a core; with several threads CPU seconds tell nothing about that."""
+    usages = [Usage(1.0, wall / 2, 0), Usage(1.0, wall / 2, 0)]
+    remarks = remarks_on_table(base="here", usages=usages, threads=threads)
+    assert any("had a core for 50% of the time" in remark for remark in remarks) == busy
 
 
 def test_a_command_names_no_folders_of_this_machine() -> None:
