@@ -1,7 +1,7 @@
 """How fast contenders decode: sentences and output tokens per CPU-second, greedy and with a beam of 5, and peak memory.
 
     python -m benchmarks.decode --against main
-    python -m benchmarks.decode --against v0.1 --model runs/1 --corpus DIR --lines 100 1000 --note
+    python -m benchmarks.decode --against v0.1 --model runs/1 --corpus DIR --lines 100 3000 --note
 
 Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
 gives them. All contenders use the same model: --model, which is trained first where there is no such folder, or a
@@ -126,7 +126,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     add_common_options(parser)
     parser.add_argument("--model", type=Path, metavar="DIR", help="a run or model folder; trained there if it is new")
     parser.add_argument(
-        "--lines", type=positive, nargs=2, default=(100, 1000), metavar=("SHORT", "LONG"), help="(default: 100 1000)"
+        "--lines", type=positive, nargs=2, default=(100, 2000), metavar=("SHORT", "LONG"), help="(default: 100 2000)"
     )
     parser.add_argument(
         "--beams", type=positive, nargs="+", default=(1, 5), metavar="K", help="1 is greedy (default: 1 5)"
