@@ -1,0 +1,272 @@
+"""How fast contenders decode: sentences and output tokens per CPU-second, greedy and with a beam of 5, and peak memory.
+
+    python -m benchmarks.decode --against main
+    python -m benchmarks.decode --against v0.1 --model runs/1 --corpus DIR --lines 100 3000 --note
+
+Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
+gives them. All contenders use the same model: --model, which is trained first where there is no such folder, or a
+temporary one. Every contender translates a SHORT and a LONG file, the long one beginning with the lines of the short
+one, each a process; the difference of their lines is divided by the difference of their seconds, so that start-up does
+not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With one thread
+the unit is CPU-seconds, with more it is seconds of wall time. Translations are compared byte by byte. More
+KEY=VALUE settings go to the search of all contenders.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.corpora import Corpus, read_lines, write_lines
+from benchmarks.decoders import CalqueDecoder, Decoder
+from benchmarks.errors import BenchmarkError
+from benchmarks.figures import (
+    UNITS,
+    Clock,
+    Measured,
+    clock_for,
+    difference_rate,
+    interleaved,
+    spread,
+    spread_of_ratios,
+)
+from benchmarks.machine import this_machine
+from benchmarks.options import (
+    add_common_options,
+    chosen_corpus,
+    parse_sizes,
+    positive,
+    progress,
+    run_command,
+)
+from benchmarks.outputs import comparison_of, remarks_on
+from benchmarks.processes import Usage
+from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
+from benchmarks.source_trees import HERE, SourceTree, described_trees, open_trees
+from benchmarks.works import MODELS, Work
+
+
+class Files(NamedTuple):
+    """What is translated: the first lines of a test set, and more of them."""
+
+    short: Path
+    long: Path
+    lines: tuple[int, int]
+
+
+class Round(NamedTuple):
+    """A short and a long file translated by one contender, one after the other."""
+
+    short: Usage
+    long: Usage
+    output: bytes  # of the long file
+
+    def speed(self, amounts: tuple[int, int], *, clock: Clock) -> float:
+        """Sentences or tokens per second, without the start-up; `amounts` are those of both files."""
+        short, long = (Measured(*pair) for pair in zip(amounts, (self.short, self.long), strict=True))
+        return difference_rate(short, long, clock=clock)
+
+
+class Series(NamedTuple):
+    """All rounds with one beam size, by contender."""
+
+    beam: int
+    lines: tuple[int, int]
+    tokens: dict[str, tuple[int, int]]  # output tokens of both files
+    rounds: dict[str, list[Round]]
+
+    def speeds(self, clock: Clock) -> dict[str, list[float]]:
+        """Sentences per second, round by round."""
+        return {name: [pair.speed(self.lines, clock=clock) for pair in rounds] for name, rounds in self.rounds.items()}
+
+    def token_speeds(self, clock: Clock) -> dict[str, list[float]]:
+        """Output tokens per second, round by round."""
+        return {
+            name: [pair.speed(self.tokens[name], clock=clock) for pair in rounds]
+            for name, rounds in self.rounds.items()
+        }
+
+    def outputs(self) -> dict[str, list[bytes]]:
+        """What every round gave."""
+        return {name: [pair.output for pair in rounds] for name, rounds in self.rounds.items()}
+
+    def values(self, clock: Clock) -> dict[str, Any]:
+        """For JSON."""
+        speeds = self.speeds(clock)
+        return {
+            "beam": self.beam,
+            "lines": self.lines,
+            "tokens": self.tokens,
+            "rounds": {
+                name: [{"short": pair.short._asdict(), "long": pair.long._asdict()} for pair in rounds]
+                for name, rounds in self.rounds.items()
+            },
+            "speeds": speeds,
+            "ratios": {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=HERE).items()},
+            "outputs": {name: comparison_of(self.outputs(), name, base=HERE) for name in self.rounds},
+        }
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    given = parse(words)
+    return run_command(partial(compare, given, words=words), json=given.json, note=given.note)
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_common_options(parser)
+    parser.add_argument("--model", type=Path, metavar="DIR", help="a run or model folder; trained there if it is new")
+    parser.add_argument(
+        "--lines", type=positive, nargs=2, default=(100, 2000), metavar=("SHORT", "LONG"), help="(default: 100 2000)"
+    )
+    parser.add_argument(
+        "--beams", type=positive, nargs="+", default=(1, 5), metavar="K", help="1 is greedy (default: 1 5)"
+    )
+    translating = [name for name in MODELS if name != "language-model"]
+    parser.add_argument("--work", choices=translating, default="transformer", help="the model to train, if any")
+    parser.add_argument("--system", help="a named system instead of the usual model of --work")
+    parser.add_argument("--steps", type=positive, default=300, help="training steps of that model (default: 300)")
+    parser.add_argument("--tokens", type=positive, default=1024, help="its training.batch.tokens (default: 1024)")
+    parser.add_argument(
+        "--trained-by",
+        default=HERE,
+        metavar="NAME",
+        help="the contender that trains it: an older one may not read what a newer one saves (default: here)",
+    )
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="more settings of the search")
+    return parser.parse_intermixed_args(words)
+
+
+def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
+    """Translates with every contender in turn and reports."""
+    lines = parse_sizes(given.lines, option="--lines")
+    trainer = position_of(given.trained_by, names=[HERE, *given.against])
+    clock = clock_for(given.threads)
+    with tempfile.TemporaryDirectory(prefix="calque-decode-") as name:
+        folder = Path(name)
+        trees = open_trees(given.against, folder=folder)
+        corpus = chosen_corpus(given, tree=trees[0], folder=folder)
+        files = write_files(corpus, lines=lines, folder=folder)
+        work = Work(given.work, corpus, given.tokens, given.vocabulary, given.threads, given.system)
+        model = (given.model or folder / "model").resolve()
+        if not model.exists():
+            progress(f"training a model for {given.steps} steps")
+            train_model(trees[trainer], work=work, steps=given.steps, run=model, folder=folder)
+        machine = this_machine()
+        decoders = [CalqueDecoder(tree, model, given.threads, tuple(given.settings)) for tree in trees]
+        series = [
+            measure(decoders, files=files, beam=beam, rounds=given.rounds, clock=clock, folder=folder)
+            for beam in given.beams
+        ]
+    usages = [
+        usage
+        for search in series
+        for rounds in search.rounds.values()
+        for pair in rounds
+        for usage in (pair.short, pair.long)
+    ]
+    trained = model.name if given.model else f"{work.name}, {given.steps} steps"
+    return Report(
+        f"decode-{work.name}",
+        command_line("benchmarks.decode", words),
+        machine,
+        {
+            "work": f"model {trained}; {corpus.name}, {lines[0]:,} and {lines[1]:,} lines, {given.rounds} rounds",
+            "threads": str(given.threads),
+            "sources": described_trees(trees),
+        },
+        [
+            *("contender, search", f"sentences / {UNITS[clock]}", f"{HERE} ÷ it", f"output tokens / {UNITS[clock]}"),
+            *("tokens / sentence", "peak RSS", "output"),
+        ],
+        [row for search in series for row in table(search, clock=clock)],
+        [
+            *remarks_on_table(base=HERE, usages=usages, threads=given.threads),
+            *(remark for search in series for remark in remarks_on(search.outputs(), base=HERE, beam=search.beam)),
+        ],
+        {"searches": [search.values(clock) for search in series]},
+    )
+
+
+def write_files(corpus: Corpus, *, lines: tuple[int, int], folder: Path) -> Files:
+    """Both inputs as plain text: lines of the test set and, where they do not suffice, of the training set."""
+    sentences = [line for path in (corpus.test_source, corpus.source) for line in read_lines(path, limit=lines[1])]
+    if len(sentences) < lines[1]:
+        raise BenchmarkError(
+            f"--lines {lines[0]} {lines[1]}: {corpus.name} has {len(sentences):,} lines to test and to train on"
+        )
+    short, long = (write_lines(folder / f"{count}.source", sentences[:count]) for count in lines)
+    return Files(short, long, lines)
+
+
+def position_of(name: str, *, names: Sequence[str]) -> int:
+    """Which contender has that name."""
+    if name not in names:
+        raise BenchmarkError(f"--trained-by {name}: no such contender; there are {', '.join(names)}")
+    return names.index(name)
+
+
+def train_model(tree: SourceTree, *, work: Work, steps: int, run: Path, folder: Path) -> None:
+    """A model to decode with, in a run folder; the last weights, whatever their score."""
+    tree.calque(
+        *("train", *work.model_options(), *work.corpus_options(), "--run", run),
+        *("--valid-source", work.corpus.valid_source, "--valid-target", work.corpus.valid_target),
+        *(f"training.{key}={steps}" for key in ("steps", "validate_every", "checkpoint_every")),
+        *(f"training.batch.tokens={work.tokens}", f"text.vocabulary_size={work.vocabulary}"),
+        *("training.device=cpu", f"training.threads={work.threads}", "seed=1"),
+        folder=folder,
+        threads=work.threads,
+    )
+
+
+def measure(decoders: Sequence[Decoder], *, files: Files, beam: int, rounds: int, clock: Clock, folder: Path) -> Series:
+    """The rounds of every contender with one beam size."""
+    tokens: dict[str, tuple[int, int]] = {}
+    for decoder in decoders:
+        progress(f"beam {beam}: counting the output tokens of {decoder.name}")
+        counts = decoder.count_tokens(files.long, beam=beam, folder=folder)
+        tokens[decoder.name] = (sum(counts[: files.lines[0]]), sum(counts))
+    measured: dict[str, list[Round]] = {decoder.name: [] for decoder in decoders}
+    output = folder / "output.txt"
+    for number, decoder in interleaved(decoders, rounds=rounds):
+        short, long = (decoder.translate(source, output=output, beam=beam) for source in (files.short, files.long))
+        pair = Round(short, long, output.read_bytes())
+        measured[decoder.name].append(pair)
+        progress(
+            f"round {number} of {rounds}, beam {beam}, {decoder.name}: {getattr(short, clock):.1f} and "
+            f"{getattr(long, clock):.1f} {UNITS[clock]}, {pair.speed(files.lines, clock=clock):,.1f} sentences "
+            f"/ {UNITS[clock]}"
+        )
+    return Series(beam, files.lines, tokens, measured)
+
+
+def table(series: Series, *, clock: Clock) -> list[list[str]]:
+    """One row per contender."""
+    speeds, token_speeds = series.speeds(clock), series.token_speeds(clock)
+    ratios = spread_of_ratios(speeds, of=HERE)
+    search = "greedy" if series.beam == 1 else f"beam {series.beam}"
+    return [
+        [
+            f"{name}, {search}",
+            shown_spread(spread(speeds[name]), digits=1),
+            shown_spread(ratios[name], digits=3) if name in ratios else "1",
+            shown_spread(spread(token_speeds[name]), digits=0),
+            f"{series.tokens[name][1] / series.lines[1]:.1f}",
+            shown_bytes(statistics.median(pair.long.peak for pair in rounds)),
+            comparison_of(series.outputs(), name, base=HERE),
+        ]
+        for name, rounds in series.rounds.items()
+    ]
+
+
+if __name__ == "__main__":
+    sys.exit(main())

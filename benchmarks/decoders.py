@@ -1,0 +1,62 @@
+"""Contenders of `python -m benchmarks.decode`: anything that translates a file with a given model."""
+
+import json
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from benchmarks.processes import Usage
+from benchmarks.source_trees import SourceTree
+
+
+class Decoder(Protocol):
+    """A contender that holds its model. Every call is a process of its own, so that its whole cost is seen."""
+
+    @property
+    def name(self) -> str: ...
+
+    def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
+        """Output tokens of every line, the end mark counted; unmeasured, and what warms up this contender's caches."""
+
+    def translate(self, source: Path, *, output: Path, beam: int) -> Usage:
+        """Writes one translation per line to a new file; a beam of 1 is greedy."""
+
+
+class CalqueDecoder(NamedTuple):
+    """`calque translate` of one source tree."""
+
+    tree: SourceTree
+    model: Path
+    threads: int
+    settings: tuple[str, ...] = ()  # of the search, KEY=VALUE
+
+    @property
+    def name(self) -> str:
+        return self.tree.name
+
+    def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
+        output = folder / "tokens.jsonl"
+        self._run(source, output=output, beam=beam, options=("--format", "jsonl"))
+        with output.open(encoding="utf-8") as lines:
+            counts = [tokens_of(json.loads(line)) for line in lines]
+        output.unlink()
+        return counts
+
+    def translate(self, source: Path, *, output: Path, beam: int) -> Usage:
+        return self._run(source, output=output, beam=beam)
+
+    def _run(self, source: Path, *, output: Path, beam: int, options: tuple[str, ...] = ()) -> Usage:
+        output.unlink(missing_ok=True)  # an unfinished output would be completed instead of written anew
+        return self.tree.calque(
+            *("translate", self.model, "--input", source, "--output", output, "--beam", str(beam), "--device", "cpu"),
+            *options,
+            *self.settings,
+            folder=output.parent,
+            threads=self.threads,
+            log=output.with_suffix(".log"),
+        )
+
+
+def tokens_of(answer: dict[str, list[dict[str, list[str]]]]) -> int:
+    """Pieces of the best candidate in one line of `calque translate --format jsonl`, and the end mark."""
+    candidates = answer["candidates"]
+    return len(candidates[0]["pieces"]) + 1 if candidates else 0

@@ -1,0 +1,13 @@
+"""What a benchmark command reports as one message and an exit code."""
+
+
+class BenchmarkError(Exception):
+    """A mistake in what was asked for."""
+
+    code = 2
+
+
+class ContenderError(BenchmarkError):
+    """A contender's process failed, or its output cannot be read."""
+
+    code = 1

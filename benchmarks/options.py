@@ -1,0 +1,88 @@
+"""Options that the benchmark commands share, and how a command ends."""
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from benchmarks.corpora import Corpus, open_corpus, write_phrasebook
+from benchmarks.errors import BenchmarkError
+from benchmarks.report import Report, show, write_json, write_note
+from benchmarks.source_trees import SourceTree
+
+
+def add_common_options(parser: argparse.ArgumentParser) -> None:
+    """Contenders, corpus, rounds and where results go."""
+    parser.add_argument(
+        "--against",
+        action="append",
+        default=[],
+        metavar="PATH_OR_REV",
+        help="another tree of Calque: a folder that holds src/calque, or a git revision; may be repeated",
+    )
+    parser.add_argument("--corpus", type=Path, help="a folder with train.de.gz, train.en.gz, …; else the phrasebook")
+    parser.add_argument("--from", dest="source", default="de", metavar="LANGUAGE", help="source language (default: de)")
+    parser.add_argument("--to", dest="target", default="en", metavar="LANGUAGE", help="target language (default: en)")
+    parser.add_argument("--vocabulary", type=positive, default=8000, help="pieces at most (default: 8000)")
+    parser.add_argument("--rounds", type=positive, default=5, help="interleaved rounds (default: 5)")
+    parser.add_argument("--threads", type=positive, default=1, help="1: per CPU-second; more: per second (default: 1)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
+    parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
+
+
+def positive(text: str) -> int:
+    """A whole number of at least 1."""
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"{text}: at least 1 is needed")
+    return number
+
+
+def parse_sizes(given: Sequence[int], *, option: str) -> tuple[int, int]:
+    """SHORT and LONG of the same work."""
+    short, long = given
+    if short >= long:
+        raise BenchmarkError(f"{option} {short} {long}: the second number must be larger")
+    return short, long
+
+
+def parse_tokens_of(given: Sequence[str], *, names: Sequence[str]) -> dict[str, int]:
+    """NAME=N of every `--tokens-of`, by the name of a contender."""
+    tokens = {}
+    for text in given:
+        name, _, number = text.rpartition("=")
+        if name not in names:
+            raise BenchmarkError(f"--tokens-of {text}: no contender {name!r}; there are {', '.join(names)}")
+        if not (number.isascii() and number.isdigit() and int(number)):
+            raise BenchmarkError(f"--tokens-of {text}: {number!r} is not a positive whole number")
+        tokens[name] = int(number)
+    return tokens
+
+
+def chosen_corpus(given: argparse.Namespace, *, tree: SourceTree, folder: Path) -> Corpus:
+    """The corpus that the options name; the phrasebook is written by `tree`."""
+    if given.corpus is None:
+        return write_phrasebook(tree, folder=folder, source=given.source, target=given.target)
+    return open_corpus(given.corpus, source=given.source, target=given.target)
+
+
+def progress(text: str) -> None:
+    """One line on standard error."""
+    print(text, file=sys.stderr, flush=True)
+
+
+def run_command(compare: Callable[[], Report], *, json: Path | None, note: bool) -> int:
+    """Compares, then shows and saves the report; a mistake is one message. Returns the exit code."""
+    try:
+        if json is not None and not json.absolute().parent.is_dir():
+            raise BenchmarkError(f"--json {json}: no such folder")
+        report = compare()
+    except BenchmarkError as error:
+        progress(f"benchmarks: {error}")
+        return error.code
+    show(report)
+    if json is not None:
+        write_json(report, json)
+    if note:
+        progress(f"wrote {write_note(report)}")
+    return 0

@@ -1,0 +1,53 @@
+"""Processes and what they cost: CPU seconds, wall time and peak memory, as the kernel accounts for them."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.errors import ContenderError
+
+LOG_LINES = 20  # of a failed process, shown
+
+
+class Usage(NamedTuple):
+    """The cost of one process and the children it waited for."""
+
+    cpu: float  # seconds, user and system
+    wall: float  # seconds
+    peak: int  # bytes: the largest resident set of any of these processes
+
+
+def run_measured(
+    command: Sequence[str | Path], *, environment: Mapping[str, str], folder: Path, log: Path | None = None
+) -> Usage:
+    """Runs a command in `folder`, its output in `log`, and returns its cost; raises a ContenderError if it fails.
+
+    Linux counts a child's peak from the resident set of the process that started it, so a benchmark imports no torch.
+    """
+    log = log or folder / "log.txt"
+    started = time.perf_counter()
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            _, status, usage = os.wait4(process.pid, 0)
+        except BaseException:
+            process.kill()
+            process.wait()
+            raise
+    wall = time.perf_counter() - started
+    process.returncode = os.waitstatus_to_exitcode(status)  # it was waited for without Popen's knowledge
+    if process.returncode:
+        raise ContenderError(_failure(command, code=process.returncode, log=log))
+    unit = 1 if sys.platform == "darwin" else 1024
+    return Usage(usage.ru_utime + usage.ru_stime, wall, usage.ru_maxrss * unit)
+
+
+def _failure(command: Sequence[str | Path], *, code: int, log: Path) -> str:
+    lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-LOG_LINES:]
+    return "\n".join([f"exit code {code}: {' '.join(map(str, command))}", *(f"  {line}" for line in lines)])

@@ -1,0 +1,170 @@
+"""How fast contenders train: target tokens per CPU-second, peak memory, padding and the size of the store.
+
+    python -m benchmarks.train --against main
+    python -m benchmarks.train --against v0.1 --work lstm --corpus DIR --rounds 5 --note
+    python -m benchmarks.train --against OTHER --work language-model --tokens 2048 --tokens-of OTHER=4096
+
+Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
+gives them. Every contender trains the same work for a SHORT and for a LONG number of steps, each run a process; the
+difference of their tokens is divided by the difference of their seconds, so that start-up, data preparation and the
+final save do not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With
+one thread the unit is CPU-seconds, with more it is seconds of wall time. More KEY=VALUE settings go to `calque train`
+of all contenders.
+"""
+
+import argparse
+import statistics
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from benchmarks.figures import UNITS, Clock, clock_for, difference_rate, interleaved, spread, spread_of_ratios
+from benchmarks.machine import this_machine
+from benchmarks.options import (
+    add_common_options,
+    chosen_corpus,
+    parse_sizes,
+    parse_tokens_of,
+    positive,
+    progress,
+    run_command,
+)
+from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
+from benchmarks.source_trees import HERE, described_trees, open_trees
+from benchmarks.trainers import CalqueTrainer, Trainer, TrainingRun
+from benchmarks.works import MODELS, Work
+
+
+class Round(NamedTuple):
+    """A short and a long run of one contender, one after the other."""
+
+    short: TrainingRun
+    long: TrainingRun
+
+    def speed(self, clock: Clock) -> float:
+        """Target tokens per second, without the start-up."""
+        return difference_rate(self.short.measured(), self.long.measured(), clock=clock)
+
+    def values(self) -> dict[str, Any]:
+        """For JSON."""
+        runs = self._asdict()
+        return {name: {**run._asdict(), "usage": run.usage._asdict()} for name, run in runs.items()}
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    given = parse(words)
+    return run_command(partial(compare, given, words=words), json=given.json, note=given.note)
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    add_common_options(parser)
+    parser.add_argument("--work", choices=MODELS, default="transformer", help="what to train (default: transformer)")
+    parser.add_argument("--system", help="a named system instead of the usual model of --work")
+    parser.add_argument(
+        "--steps", type=positive, nargs=2, default=(5, 25), metavar=("SHORT", "LONG"), help="(default: 5 25)"
+    )
+    parser.add_argument("--tokens", type=positive, default=4096, help="training.batch.tokens (default: 4096)")
+    parser.add_argument(
+        "--tokens-of",
+        action="append",
+        default=[],
+        metavar="NAME=N",
+        help="the same for one contender, where its batches count other positions",
+    )
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="more settings of `calque train`")
+    return parser.parse_intermixed_args(words)
+
+
+def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
+    """Trains with every contender in turn and reports."""
+    steps = parse_sizes(given.steps, option="--steps")
+    tokens_of = parse_tokens_of(given.tokens_of, names=[HERE, *given.against])
+    clock = clock_for(given.threads)
+    with tempfile.TemporaryDirectory(prefix="calque-train-") as name:
+        folder = Path(name)
+        trees = open_trees(given.against, folder=folder)
+        corpus = chosen_corpus(given, tree=trees[0], folder=folder)
+        work = Work(
+            given.work, corpus, given.tokens, given.vocabulary, given.threads, given.system, tuple(given.settings)
+        )
+        machine = this_machine()
+        trainers = [CalqueTrainer(tree, tokens_of.get(tree.name)) for tree in trees]
+        measured = measure(trainers, work=work, steps=steps, rounds=given.rounds, folder=folder)
+    speeds = {name: [pair.speed(clock) for pair in rounds] for name, rounds in measured.items()}
+    usages = [run.usage for rounds in measured.values() for pair in rounds for run in pair]
+    return Report(
+        f"train-{work.name}",
+        command_line("benchmarks.train", words),
+        machine,
+        {
+            "work": f"{work.name}, {corpus.name}, steps {steps[0]} and {steps[1]}, {given.rounds} rounds",
+            "threads": str(work.threads),
+            "sources": described_trees(trees),
+        },
+        [
+            *("contender", f"target tokens / {UNITS[clock]}", f"{HERE} ÷ it"),
+            *("target tokens / step", "padding", "peak RSS", "store"),
+        ],
+        table(measured, speeds=speeds),
+        remarks_on_table(base=HERE, usages=usages, threads=work.threads),
+        {
+            "rounds": {name: [pair.values() for pair in rounds] for name, rounds in measured.items()},
+            "speeds": speeds,
+            "ratios": {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=HERE).items()},
+        },
+    )
+
+
+def measure(
+    trainers: Sequence[Trainer], *, work: Work, steps: tuple[int, int], rounds: int, folder: Path
+) -> dict[str, list[Round]]:
+    """The rounds of every contender, by its name."""
+    clock = clock_for(work.threads)
+    folders = {trainer.name: folder / f"contender-{number}" for number, trainer in enumerate(trainers)}
+    for trainer in trainers:
+        folders[trainer.name].mkdir()
+        progress(f"preparing {trainer.name}")
+        trainer.prepare(work, folder=folders[trainer.name])
+    measured: dict[str, list[Round]] = {trainer.name: [] for trainer in trainers}
+    for number, trainer in interleaved(trainers, rounds=rounds):
+        short, long = (trainer.train(work, steps=count, folder=folders[trainer.name]) for count in steps)
+        measured[trainer.name].append(Round(short, long))
+        progress(
+            f"round {number} of {rounds}, {trainer.name}: {getattr(short.usage, clock):.1f} and "
+            f"{getattr(long.usage, clock):.1f} {UNITS[clock]}, {Round(short, long).speed(clock):,.0f} target tokens "
+            f"/ {UNITS[clock]}"
+        )
+    return measured
+
+
+def table(measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Sequence[float]]) -> list[list[str]]:
+    """One row per contender."""
+    ratios = spread_of_ratios(speeds, of=HERE)
+    rows = []
+    for name, rounds in measured.items():
+        long = rounds[0].long
+        rows.append(
+            [
+                name,
+                shown_spread(spread(speeds[name]), digits=0),
+                shown_spread(ratios[name], digits=3) if name in ratios else "1",
+                f"{long.tokens / long.steps:,.0f}",
+                f"{long.padding:.1%}",
+                shown_bytes(statistics.median(pair.long.usage.peak for pair in rounds)),
+                shown_bytes(long.store),
+            ]
+        )
+    return rows
+
+
+if __name__ == "__main__":
+    sys.exit(main())
