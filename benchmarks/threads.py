@@ -52,7 +52,6 @@ def measure(threads: int, *, seconds: float) -> float:
     import torch
 
     from calque.data.batch import batches
-    from calque.data.phrasebook import phrasebook
     from calque.data.plan import BatchConfig, Plan
     from calque.data.store import store_of
     from calque.models.model import Model, Sizes
@@ -60,6 +59,7 @@ def measure(threads: int, *, seconds: float) -> float:
     from calque.tasks.translation import loss_of
     from calque.text import CharactersConfig, train_tokenizers
     from calque.training.optimisers import OptimiserConfig, build_optimiser
+    from calque_phrasebook import phrasebook
 
     torch.set_num_threads(threads)
     book = phrasebook(source="de", target="en", pairs=2000).train

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.data.phrasebook import phrasebook
+from calque_phrasebook import phrasebook
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -92,5 +92,5 @@ def test_an_installed_copy_works_anywhere(tmp_path: Path) -> None:
     assert (installed / "calque" / "py.typed").is_file()
     here = f"PYTHONPATH={installed} {sys.executable} -S -c"
     where = f"import sys; sys.path[1:1] = {[path for path in sys.path if 'site-packages' in path]!r}"
-    source = f"{where}; import calque.data.phrasebook as book; print(book.__file__)"
+    source = f"{where}; import calque_phrasebook as book; print(book.__file__)"
     assert str(installed) in run(f'{here} "{source}"', folder=tmp_path)

@@ -15,10 +15,10 @@ import pytest
 
 from calque.commands.data import write_book
 from calque.config import override, to_values
-from calque.data.phrasebook import phrasebook
 from calque.experiment import train
 from calque.models.systems import SYSTEMS, system_model
 from calque.translator import load
+from calque_phrasebook import phrasebook
 from tests.system.test_systems_learn import RECIPES
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "search"

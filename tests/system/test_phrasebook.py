@@ -21,11 +21,11 @@ import pytest
 
 from calque.commands.data import write_book
 from calque.config import override, to_values
-from calque.data.phrasebook import phrasebook
 from calque.evaluation.metrics import score_translations
 from calque.experiment import train
 from calque.models.systems import SYSTEMS, system_model
 from calque.translator import load
+from calque_phrasebook import phrasebook
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 

@@ -9,7 +9,7 @@ import typer
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
-    from calque.data.phrasebook import Phrasebook
+    from calque_phrasebook import Phrasebook
 
 app = typer.Typer(help="Look at corpora, prepare them, or make one.", no_args_is_help=True)
 
@@ -127,7 +127,7 @@ def phrasebook(
         calque data phrasebook --from zh --to en --pairs 20000 --out book
     """
     from calque.commands.choices import choice
-    from calque.data.phrasebook import phrasebook as make
+    from calque_phrasebook import phrasebook as make
 
     one = choice(source, LANGUAGES, option="--from")
     other = choice(target, LANGUAGES, option="--to")

@@ -12,9 +12,9 @@ from calque.commands.lines import one_line
 from calque.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
-    from calque.data.phrasebook import Phrasebook
     from calque.evaluation.metrics import Scores
     from calque.translator import Translator
+    from calque_phrasebook import Phrasebook
 
 # Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread:
 # two would be quicker on a quiet machine and half as quick on a busy one (docs/decisions/0008).
@@ -53,10 +53,10 @@ def quickstart(
         calque quickstart --from en --to de --out quickstart-de
     """
     from calque.commands.choices import choice
-    from calque.data.phrasebook import baselines, phrasebook
     from calque.evaluation.metrics import score_translations
     from calque.evaluation.plots import draw_scores
     from calque.translator import load
+    from calque_phrasebook import baselines, phrasebook
 
     began = time.monotonic()
     one, other = choice(source, LANGUAGES, option="--from"), choice(target, LANGUAGES, option="--to")
