@@ -13,6 +13,7 @@ from random import Random
 from typing import NamedTuple
 from zlib import crc32
 
+from calque_phrasebook.alignment import Link, align
 from calque_phrasebook.grammar.sentences import draw
 from calque_phrasebook.meaning import (
     Aching,
@@ -45,7 +46,8 @@ from calque_phrasebook.meaning import (
     Suggestion,
     Weather,
 )  # fmt: skip
-from calque_phrasebook.surface import Language, join, words
+from calque_phrasebook.realisation.words import Word
+from calque_phrasebook.surface import Language, join, realise, segment
 
 HELD_OUT_PERCENT = 9
 COMMON = 5  # a word of a test sentence stands at least this often in training, where the corpus is large enough
@@ -53,10 +55,17 @@ PATIENCE = 40  # draws for each test sentence before rarer words are let in
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation."""
+    """A sentence and its translation, and which of their words correspond.
+
+    `source_words` and `target_words` are the text as white space separates it, and in Chinese, which is written without
+    spaces, as the grammar does; `links` count them from 0.
+    """
 
     source: str
     target: str
+    source_words: tuple[str, ...]
+    target_words: tuple[str, ...]
+    links: tuple[Link, ...]
 
 
 class Phrasebook(NamedTuple):
@@ -160,7 +169,7 @@ def _in_action(action: Action) -> Iterator[tuple[str, ...]]:
     if action.vehicle and action.goal:
         yield "vehicle", action.vehicle.key, _place(action.goal)
     if action.duration:
-        yield "duration", verb, action.duration[0].key, action.duration[1].key
+        yield "duration", verb, action.duration.number.key, action.duration.unit.key
     if action.manner:
         yield "manner", verb, action.manner.key
     if action.purpose and action.goal:
@@ -212,62 +221,78 @@ def phrasebook(*, source: Language, target: Language, pairs: int, seed: int = 0)
     seen: set[str] = set()
     known: _Counts = ({}, {})
     ordinary = _balanced(_drawn(random, seen, source=source, target=target, tested=False), known)
-    train = [_joined(both, source=source, target=target) for both in islice(ordinary, pairs)]
+    train = [_pair(drawn, source=source, target=target) for drawn in islice(ordinary, pairs)]
     trained = (dict(known[0]), dict(known[1]))
-    valid = [_joined(both, source=source, target=target) for both in islice(ordinary, size)]
+    valid = [_pair(drawn, source=source, target=target) for drawn in islice(ordinary, size)]
     unusual = _drawn(random, seen, source=source, target=target, tested=True)
-    test = [_joined(both, source=source, target=target) for both in _with_known_words(unusual, trained, size)]
+    test = [_pair(drawn, source=source, target=target) for drawn in _with_known_words(unusual, trained, size)]
     return Phrasebook(train, valid, test)
 
 
-_Words = tuple[list[str], list[str]]  # of a sentence, in source and target language
-_Counts = tuple[dict[str, int], dict[str, int]]
+_Counts = tuple[dict[str, int], dict[str, int]]  # of words and marks, in source and target language
 
 
-def _drawn(random: Random, seen: set[str], *, source: Language, target: Language, tested: bool) -> Iterator[_Words]:
+class _Drawn(NamedTuple):
+    """The words of a meaning in both languages."""
+
+    source: list[Word]
+    target: list[Word]
+    texts: tuple[list[str], list[str]]
+
+
+def _drawn(random: Random, seen: set[str], *, source: Language, target: Language, tested: bool) -> Iterator[_Drawn]:
     """Gives the words, in both languages, of ever new meanings that do or do not belong to the test set."""
     while True:
         meaning = draw(random)
         if is_test(meaning) is not tested:
             continue
-        source_words = words(meaning, language=source)
-        key = " ".join(source_words)
+        source_words = realise(meaning, language=source)
+        source_texts = [word.text for word in source_words]
+        key = " ".join(source_texts)
         if key not in seen:
             seen.add(key)
-            yield source_words, words(meaning, language=target)
+            target_words = realise(meaning, language=target)
+            yield _Drawn(source_words, target_words, (source_texts, [word.text for word in target_words]))
 
 
-def _balanced(drawn: Iterator[_Words], known: _Counts) -> Iterator[_Words]:
+def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
     """Gives of every two sentences the one whose rarest word was rarer so far, and counts its words in `known`."""
     for first, second in zip(drawn, drawn, strict=False):
         chosen = first if _rarest(first, known) <= _rarest(second, known) else second
-        for tokens, counts in zip(chosen, known, strict=True):
+        for tokens, counts in zip(chosen.texts, known, strict=True):
             for token in tokens:
                 counts[token] = counts.get(token, 0) + 1
         yield chosen
 
 
-def _rarest(both: _Words, known: _Counts) -> int:
+def _rarest(drawn: _Drawn, known: _Counts) -> int:
     """Gives how often the rarest word of a sentence, in either language, has been seen."""
     return min(
-        min(map(known[0].get, both[0], repeat(0))),
-        min(map(known[1].get, both[1], repeat(0))),
+        min(map(known[0].get, drawn.texts[0], repeat(0))),
+        min(map(known[1].get, drawn.texts[1], repeat(0))),
     )
 
 
-def _with_known_words(drawn: Iterator[_Words], known: _Counts, size: int) -> Iterator[_Words]:
+def _with_known_words(drawn: Iterator[_Drawn], known: _Counts, size: int) -> Iterator[_Drawn]:
     """Gives sentences whose words are common in training; a small corpus lets rarer words in after a while."""
-    given, spare = 0, list[_Words]()
-    for both in islice(drawn, size * PATIENCE):
-        if _rarest(both, known) < COMMON:
-            spare.append(both)
+    given, spare = 0, list[_Drawn]()
+    for candidate in islice(drawn, size * PATIENCE):
+        if _rarest(candidate, known) < COMMON:
+            spare.append(candidate)
             continue
-        yield both
+        yield candidate
         given += 1
         if given == size:
             return
     yield from spare[: size - given]
 
 
-def _joined(both: _Words, *, source: Language, target: Language) -> Pair:
-    return Pair(join(both[0], language=source), join(both[1], language=target))
+def _pair(drawn: _Drawn, *, source: Language, target: Language) -> Pair:
+    source_texts, target_texts = drawn.texts
+    return Pair(
+        source=join(source_texts, language=source),
+        target=join(target_texts, language=target),
+        source_words=tuple(segment(source_texts, language=source)),
+        target_words=tuple(segment(target_texts, language=target)),
+        links=align(drawn.source, drawn.target),
+    )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.data import LANGUAGES, write_book
+from calque.commands.data import LANGUAGES
 from calque.commands.lines import one_line
 from calque.errors import ConfigError, Interrupted
 
@@ -56,7 +56,7 @@ def quickstart(
     from calque.evaluation.metrics import score_translations
     from calque.evaluation.plots import draw_scores
     from calque.translator import load
-    from calque_phrasebook import baselines, phrasebook
+    from calque_phrasebook import baselines, phrasebook, write_phrasebook
 
     began = time.monotonic()
     one, other = choice(source, LANGUAGES, option="--from"), choice(target, LANGUAGES, option="--to")
@@ -64,7 +64,7 @@ def quickstart(
         raise ConfigError("--from and --to must be two different languages")
     _say(f"1/4  A phrasebook: {pairs:,} sentence pairs, {one} → {other}")
     book = phrasebook(source=one, target=other, pairs=pairs)
-    write_book(book, out / "data", languages=(one, other))
+    write_phrasebook(book, out / "data", languages=(one, other))
     _say("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves)")
     _interruptible(lambda: _train(out, languages=(one, other), overrides=overrides or []), out=out)
     _say("3/4  Translating sentences it has not seen")

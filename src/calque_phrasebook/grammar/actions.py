@@ -10,12 +10,12 @@ from calque_phrasebook.lexicon import places as places
 from calque_phrasebook.lexicon import times as times
 from calque_phrasebook.lexicon import verbs as verbs
 from calque_phrasebook.lexicon.lexemes import Noun, Phrase, Place, Verb
-from calque_phrasebook.meaning import Action, Nominal, NounPhrase, Origin, Spot
+from calque_phrasebook.meaning import Action, Duration, Nominal, NounPhrase, Origin, Spot
 
 
 def _verb_weight(verb: Verb) -> float:
     """Gives a verb with many objects more room, so that its nouns are not starved."""
-    size = sum(len(nouns.CLASSES[kind]) for kind in verb.classes)
+    size = sum(len(nouns.CLASSES[kind]) for kind in verb.objects)
     return float(size**0.55)
 
 
@@ -43,7 +43,12 @@ wearing = choose(
 wearing_denied = choose(
     "wearing denied",
     (75, _over("not wearing a thing", (verbs.WEAR_CLOTHES, verbs.WEAR_ACCESSORY), phrases.denied_thing)),
-    (25, build("not wearing a pair", partial(Action, verbs.WEAR_CLOTHES), phrases.stuff_in_general(nouns.PAIRED))),
+    (
+        25,
+        build(
+            "not wearing a pair", partial(Action, verbs.WEAR_CLOTHES), phrases.stuff_in_general(nouns.CLASSES["paired"])
+        ),
+    ),
 )
 needing = _over("needing", verbs.NEEDS, phrases.thing)
 needing_denied = _over("needing denied", verbs.NEEDS, phrases.denied_thing)
@@ -56,7 +61,7 @@ disposal = choose(
         for verb in verbs.DISPOSALS
     ),
 )
-resource = build("resource", partial(Action, verbs.HAVE), phrases.stuff_in_general(nouns.RESOURCES))
+resource = build("resource", partial(Action, verbs.HAVE), phrases.stuff_in_general(nouns.CLASSES["resource"]))
 
 consuming = choose(
     "consuming",
@@ -64,15 +69,17 @@ consuming = choose(
     (22, build("eating from a bowl", partial(Action, verbs.CONSUME_BOWL), phrases.bowls)),
     (18, build("buying groceries", partial(Action, verbs.BUY_GROCERIES), phrases.groceries)),
 )
-_drinks = phrases.stuff_in_general(nouns.HOT_DRINKS + nouns.COLD_DRINKS)
-_bought = phrases.stuff_in_general(nouns.PAIRED + nouns.COLD_DRINKS)
+_drinks = phrases.stuff_in_general(nouns.CLASSES["hot_drink"] + nouns.CLASSES["cold_drink"])
+_bought = phrases.stuff_in_general(nouns.CLASSES["paired"] + nouns.CLASSES["cold_drink"])
 consuming_general = choose(
     "consuming in general",
     (60, build("drinking in general", partial(Action, verbs.CONSUME_DRINK), _drinks)),
     (
         22,
         build(
-            "eating stuff in general", partial(Action, verbs.CONSUME_BOWL), phrases.stuff_in_general(nouns.BOWL_FOOD)
+            "eating stuff in general",
+            partial(Action, verbs.CONSUME_BOWL),
+            phrases.stuff_in_general(nouns.CLASSES["bowl_food"]),
         ),
     ),
     (18, build("buying stuff in general", partial(Action, verbs.BUY_GROCERIES), _bought)),
@@ -102,7 +109,7 @@ def _errand_to(thing: NounPhrase, *, place: Place) -> Action:
     return Action(verbs.GO, goal=place, purpose=Action(_BUY, thing))
 
 
-_shops = [(place, _GOODS[place.english_at[-1]]) for place in places.PLACES["shop"] if place.english_at[-1] in _GOODS]
+_shops = [(place, _GOODS[place.english[-1]]) for place in places.KINDS["shop"] if place.english[-1] in _GOODS]
 purchase = choose(
     "purchase", *((1, build("purchase at a shop", partial(_bought_at, place=p), _goods(kinds))) for p, kinds in _shops)
 )
@@ -112,11 +119,11 @@ errand = choose(
 
 # --- putting --------------------------------------------------------------------------------------------------------
 
-_tops = [noun for noun in nouns.FURNITURE if noun.english != "mirror"]
+_tops = [noun for noun in nouns.CLASSES["furniture"] if noun.english != "mirror"]
 surface = build("surface", partial(Spot, places.ON), word("furniture top", _tops))
-inside = build("inside", partial(Spot, places.IN), word("container", nouns.CONTAINERS))
+inside = build("inside", partial(Spot, places.IN), word("container", nouns.CLASSES["container"]))
 _around = word("around", (places.UNDER, places.BEHIND, places.BESIDE, places.BEFORE))
-nearby = build("nearby", Spot, _around, word("furniture", nouns.FURNITURE))
+nearby = build("nearby", Spot, _around, word("furniture", nouns.CLASSES["furniture"]))
 target = choose("target", (50, surface), (50, inside))
 spot = choose("spot", (34, surface), (30, inside), (36, nearby))
 
@@ -174,9 +181,9 @@ core_handling = choose(
 
 
 def _at(verb: Verb) -> Rule[Place]:
-    seen = dict.fromkeys(place for kind in verb.classes for place in places.PLACES[kind])
-    home = (places.HOME,) if "room" in verb.classes else ()
-    return word("activity place", (*seen, *home))
+    suitable = dict.fromkeys(place for kind in verb.places for place in places.KINDS[kind])
+    home = (places.HOME,) if "room" in verb.places else ()
+    return word("activity place", (*suitable, *home))
 
 
 def _activity_at(place: Place, *, verb: Verb) -> Action:
@@ -194,11 +201,11 @@ _seen_doing = [
 ]
 activity = build("activity", Action, word("activity verb", _every))
 activity_seen = build("activity under way", Action, word("seen activity", _seen_doing))
-_prefixed = [verb for verb in _every if verb.prefix]
+_prefixed = [verb for verb in _every if verb.german_prefix]
 activity_meanwhile = choose(
     "activity meanwhile",
     (2, build("activity", Action, word("separable activity", _prefixed))),
-    (3, build("activity", Action, word("simple activity", [verb for verb in _every if not verb.prefix]))),
+    (3, build("activity", Action, word("simple activity", [verb for verb in _every if not verb.german_prefix]))),
 )
 activity_at = choose(
     "activity at a place", *((1, build("activity somewhere", partial(_activity_at, verb=v), _at(v))) for v in _every)
@@ -211,17 +218,13 @@ doing = choose("doing", (50, activity_at), (34, activity_with), (16, activity))
 routine = build("routine", Action, word("routine verb", verbs.ROUTINES))
 
 
-def _lasting(verb: Verb, duration: tuple[Phrase, Phrase]) -> Action:
+def _lasting(verb: Verb, duration: Duration) -> Action:
     return Action(verb, duration=duration)
 
 
-def _pair(number: Phrase, unit: Phrase) -> tuple[Phrase, Phrase]:
-    return number, unit
-
-
 _lasts = [verb for verb in _every if verb.english in ("work", "study", "rest", "exercise", "wait")]
-_short = build("short duration", _pair, phrases.number, word("short unit", times.SHORT_UNITS))
-_long = build("long duration", _pair, phrases.number, word("long unit", times.LONG_UNITS))
+_short = build("short duration", Duration, phrases.number, word("short unit", times.SHORT_UNITS))
+_long = build("long duration", Duration, phrases.number, word("long unit", times.LONG_UNITS))
 lasting_short = build("lasting hours", _lasting, word("lasting verb", _lasts), _short)
 lasting_long = build("lasting days", _lasting, word("lasting verb", _lasts), _long)
 
@@ -238,7 +241,7 @@ skill = choose(
             build(
                 "doing it well",
                 partial(_skill, verb=v),
-                word("manner", [m for m in times.MANNERS if m.key in v.classes]),
+                word("manner", [m for m in times.MANNERS if m.key in v.manners]),
             ),
         )
         for v in verbs.SKILLS
@@ -274,11 +277,11 @@ def _go_by(place: Place, vehicle: Noun, *, verb: Verb) -> Action:
     return Action(verb, goal=place, vehicle=vehicle)
 
 
-_transport = {noun.english: noun for noun in nouns.TRANSPORT}
+_transport = {noun.english: noun for noun in nouns.CLASSES["transport"]}
 _local = [_transport[name] for name in ("bus", "tram", "taxi")]
 _distant = [_transport[name] for name in ("bus", "train", "ship", "taxi")]
-_towns = word("town", places.CITIES + places.COUNTRIES)
-_anywhere = word("place", places.PLACES["any"])
+_towns = word("town", places.TOWNS)
+_anywhere = word("place", places.PLACES)
 going = build("going", partial(_go, verb=verbs.GO), _anywhere)
 riding = build("riding", partial(_go_by, verb=verbs.RIDE), _anywhere, word("local transport", _local))
 travelling = build("travelling", partial(_go, verb=verbs.TRAVEL), _towns)

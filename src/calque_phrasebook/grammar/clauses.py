@@ -70,16 +70,16 @@ purchase = choose(
 )
 
 
-def _people(subject: tenses.Subject, present: tenses.Subject, does: tenses.Does) -> Rule[Clause]:
+def _people(subject: tenses.SubjectRule, present: tenses.SubjectRule, action: tenses.ActionRule) -> Rule[Clause]:
     return choose(
         "dealing with people",
-        (26, tenses.past(subject, does)),
-        (8, tenses.past_denied(subject, does)),
-        (14, tenses.future(subject, does)),
-        (5, tenses.future_denied(subject, does)),
-        (34, tenses.habit(present, does)),
-        (12, tenses.modal(subject, does)),
-        (5, tenses.modal_denied(subject, does)),
+        (26, tenses.past(subject, action)),
+        (8, tenses.past_denied(subject, action)),
+        (14, tenses.future(subject, action)),
+        (5, tenses.future_denied(subject, action)),
+        (34, tenses.habit(present, action)),
+        (12, tenses.modal(subject, action)),
+        (5, tenses.modal_denied(subject, action)),
     )
 
 
@@ -90,12 +90,12 @@ meeting = choose(
 )
 
 
-def _gifts(subject: tenses.Subject, does: tenses.Does) -> Rule[Clause]:
+def _gifts(subject: tenses.SubjectRule, action: tenses.ActionRule) -> Rule[Clause]:
     return choose(
         "handing over",
-        (48, tenses.past(subject, does)),
-        (28, tenses.future(subject, does)),
-        (24, tenses.modal(subject, does)),
+        (48, tenses.past(subject, action)),
+        (28, tenses.future(subject, action)),
+        (24, tenses.modal(subject, action)),
     )
 
 
@@ -104,8 +104,11 @@ giving = choose(
     (50, _gifts(phrases.full_subject, actions.giving_me)),
     (50, _gifts(phrases.pronoun_subject, actions.giving_people)),
 )
-_past_date, _future_date = word("past date", times.PAST_DATES), word("future date", times.FUTURE_DATES + times.WEEKDAYS)
-_regular_date = word("regular date", times.REGULAR_DATES)
+_past_date, _future_date = (
+    word("past date", times.of_kind("date", times.PAST)),
+    word("future date", times.of_kind("date", times.FUTURE) + times.WEEKDAYS),
+)
+_regular_date = word("regular date", times.of_kind("date", times.REGULAR))
 doing = choose(
     "activities",
     (24, tenses.past(_anyone, actions.doing, time=_past_date)),
@@ -136,8 +139,8 @@ lasting = choose(
     "durations",
     (35, tenses.past(_anyone, actions.lasting_short)),
     (25, tenses.future(_anyone, actions.lasting_short)),
-    (20, tenses.past(_anyone, actions.lasting_long, time=word("past span", times.PAST_SPANS))),
-    (20, tenses.future(_anyone, actions.lasting_long, time=word("future span", times.FUTURE_SPANS))),
+    (20, tenses.past(_anyone, actions.lasting_long, time=word("past span", times.of_kind("span", times.PAST)))),
+    (20, tenses.future(_anyone, actions.lasting_long, time=word("future span", times.of_kind("span", times.FUTURE)))),
 )
 skill = choose(
     "skills",
@@ -162,7 +165,7 @@ routine = choose(
             partial(_at_hour, tense="past"),
             _anyone,
             actions.routine,
-            word("past day", times.PAST_DAYS),
+            word("past day", times.of_kind("day", times.PAST)),
             _hour,
         ),
     ),
@@ -173,7 +176,7 @@ routine = choose(
             partial(_at_hour, tense="future"),
             _anyone,
             actions.routine,
-            word("future day", times.FUTURE_DAYS + times.WEEKDAYS),
+            word("future day", times.of_kind("day", times.FUTURE) + times.WEEKDAYS),
             _hour,
         ),
     ),
@@ -184,7 +187,7 @@ routine = choose(
             partial(_at_hour, tense="habit"),
             _others,
             actions.routine,
-            word("regular day", times.REGULAR_DAYS),
+            word("regular day", times.of_kind("day", times.REGULAR)),
             _hour,
         ),
     ),

@@ -8,8 +8,7 @@ from calque_phrasebook.lexicon import adjectives as adjectives
 from calque_phrasebook.lexicon import nouns as nouns
 from calque_phrasebook.lexicon import people as people
 from calque_phrasebook.lexicon import times as times
-from calque_phrasebook.lexicon.lexemes import Noun, Phrase, Verb
-from calque_phrasebook.lexicon.lexemes import nouns as noun_table
+from calque_phrasebook.lexicon.lexemes import Noun, Person, Phrase, Verb
 from calque_phrasebook.meaning import Both, Determiner, Measured, Named, Nominal, NounPhrase, Pronoun
 
 A, THE, THIS = Determiner("a"), Determiner("the"), Determiner("this")
@@ -17,7 +16,7 @@ THESE, MANY, SOME, BARE = Determiner("these"), Determiner("many"), Determiner("s
 WHICH, HOW_MANY = Determiner("which"), Determiner("how many")
 
 
-def one(value: Determiner) -> Rule[Determiner]:
+def only(value: Determiner) -> Rule[Determiner]:
     """Gives the rule of a single determiner."""
     return word(value.kind, (value,))
 
@@ -30,7 +29,7 @@ def _these(number: Phrase) -> Determiner:
     return Determiner("these", number)
 
 
-def _own(owner: people.Person) -> Determiner:
+def _own(owner: Person) -> Determiner:
     return Determiner("own", None, owner)
 
 
@@ -43,20 +42,20 @@ owned = build("owned", _own, word("owner", people.OWNERS))
 
 _affirmed = choose(
     "affirmed determiner",
-    (30, one(A)),
+    (30, only(A)),
     (26, counted),
-    (16, one(THIS)),
-    (7, one(THESE)),
+    (16, only(THIS)),
+    (7, only(THESE)),
     (4, these_counted),
-    (5, one(MANY)),
-    (5, one(SOME)),
+    (5, only(MANY)),
+    (5, only(SOME)),
     (12, owned),
 )
-_brief = choose("brief determiner", (34, one(A)), (34, counted), (18, one(THIS)), (14, owned))
-_denied = choose("denied determiner", (50, one(BARE)), (28, one(THIS)), (22, owned))
-_habitual = choose("habitual determiner", (45, one(BARE)), (20, one(A)), (25, counted), (10, one(MANY)))
-_describable = choose("describable determiner", (56, one(A)), (20, counted), (16, one(THIS)), (8, one(THESE)))
-_topical = choose("topical determiner", (50, one(THIS)), (20, owned), (22, one(THESE)), (8, these_counted))
+_brief = choose("brief determiner", (34, only(A)), (34, counted), (18, only(THIS)), (14, owned))
+_denied = choose("denied determiner", (50, only(BARE)), (28, only(THIS)), (22, owned))
+_habitual = choose("habitual determiner", (45, only(BARE)), (20, only(A)), (25, counted), (10, only(MANY)))
+_describable = choose("describable determiner", (56, only(A)), (20, counted), (16, only(THIS)), (8, only(THESE)))
+_topical = choose("topical determiner", (50, only(THIS)), (20, owned), (22, only(THESE)), (8, these_counted))
 
 
 @cache
@@ -91,13 +90,13 @@ def habitual_thing(kind: str) -> Rule[NounPhrase]:
 @cache
 def bare_thing(kind: str) -> Rule[NounPhrase]:
     """Gives a class in general: apples, German."""
-    return build("things in general", Nominal, word(kind, nouns.CLASSES[kind]), one(BARE))
+    return build("things in general", Nominal, word(kind, nouns.CLASSES[kind]), only(BARE))
 
 
 @cache
 def certain_thing(kind: str) -> Rule[NounPhrase]:
     """Gives the one thing known from the situation: the door."""
-    return build("certain thing", Nominal, word(kind, nouns.CLASSES[kind]), one(THE))
+    return build("certain thing", Nominal, word(kind, nouns.CLASSES[kind]), only(THE))
 
 
 @cache
@@ -109,37 +108,28 @@ def topical_thing(kind: str) -> Rule[NounPhrase]:
 @cache
 def which_things(kind: str) -> Rule[NounPhrase]:
     """Gives what is asked for with which."""
-    return build("which of the things", Nominal, word(kind, nouns.CLASSES[kind]), one(WHICH))
+    return build("which of the things", Nominal, word(kind, nouns.CLASSES[kind]), only(WHICH))
 
 
 @cache
 def how_many_things(kind: str) -> Rule[NounPhrase]:
     """Gives what is asked for with how many."""
-    return build("how many of the things", Nominal, word(kind, nouns.CLASSES[kind]), one(HOW_MANY))
+    return build("how many of the things", Nominal, word(kind, nouns.CLASSES[kind]), only(HOW_MANY))
 
 
 @cache
 def single_thing(kind: str) -> Rule[NounPhrase]:
     """Gives one thing of a class that can be pointed at: this apple, my car."""
-    pointed = choose("pointed", (60, one(THIS)), (40, owned))
+    pointed = choose("pointed", (60, only(THIS)), (40, owned))
     return build("single thing", Nominal, word(kind, nouns.CLASSES[kind]), pointed)
 
 
 def of_classes(verb: Verb, rule_of: Callable[[str], Rule[NounPhrase]]) -> Rule[NounPhrase]:
     """Gives the objects a verb selects, every noun of its classes equally likely."""
-    return choose("selected object", *((len(nouns.CLASSES[kind]), rule_of(kind)) for kind in verb.classes))
+    return choose("selected object", *((len(nouns.CLASSES[kind]), rule_of(kind)) for kind in verb.objects))
 
 
 # --- amounts --------------------------------------------------------------------------------------------------------
-
-CUP, GLASS, BOTTLE, BOWL, PAIR, KILO = noun_table("""
-cup | die Tasse/Tassen | 个 杯
-glass | das Glas/Gläser | 个 杯
-bottle | die Flasche/Flaschen | 个 瓶
-bowl | die Schüssel/Schüsseln | 个 碗
-pair | das Paar/Paar | 个 双
-kilo | das Kilo/Kilo | 个 公斤
-""")
 
 
 def _amount(measure: Noun, stuff: Sequence[Noun]) -> Rule[NounPhrase]:
@@ -151,26 +141,30 @@ def _amount(measure: Noun, stuff: Sequence[Noun]) -> Rule[NounPhrase]:
 
 drinks = choose(
     "drinks",
-    (30, _amount(CUP, nouns.HOT_DRINKS)),
-    (50, _amount(GLASS, nouns.COLD_DRINKS)),
-    (20, _amount(BOTTLE, nouns.COLD_DRINKS)),
+    (30, _amount(nouns.CUP, nouns.CLASSES["hot_drink"])),
+    (50, _amount(nouns.GLASS, nouns.CLASSES["cold_drink"])),
+    (20, _amount(nouns.BOTTLE, nouns.CLASSES["cold_drink"])),
 )
-bowls = _amount(BOWL, nouns.BOWL_FOOD)
-pairs = _amount(PAIR, nouns.PAIRED)
+bowls = _amount(nouns.BOWL, nouns.CLASSES["bowl_food"])
+pairs = _amount(nouns.PAIR, nouns.CLASSES["paired"])
 groceries = choose(
-    "groceries", (25, pairs), (35, _amount(KILO, nouns.FRUIT)), (25, _amount(BOTTLE, nouns.COLD_DRINKS)), (15, bowls)
+    "groceries",
+    (25, pairs),
+    (35, _amount(nouns.KILO, nouns.CLASSES["fruit"])),
+    (25, _amount(nouns.BOTTLE, nouns.CLASSES["cold_drink"])),
+    (15, bowls),
 )
 
 
 def stuff_in_general(stuff: Sequence[Noun]) -> Rule[NounPhrase]:
     """Gives stuff without an amount: tea, shoes."""
-    return build("stuff in general", Nominal, word("stuff", stuff), one(BARE))
+    return build("stuff in general", Nominal, word("stuff", stuff), only(BARE))
 
 
 # --- people ---------------------------------------------------------------------------------------------------------
 
 
-def pronouns(*persons: people.Person) -> Rule[NounPhrase]:
+def pronouns(*persons: Person) -> Rule[NounPhrase]:
     """Gives the rule of the pronouns of some persons."""
     return build("pronoun", Pronoun, word("person", persons))
 
@@ -182,7 +176,7 @@ _single_relatives = tuple(noun for noun in people.RELATIVES if not noun.plural_o
 relative: Rule[Named | Nominal] = build("relative", Nominal, word("kin", people.RELATIVES), owned)
 single_relative: Rule[NounPhrase] = build("single relative", Nominal, word("kin", _single_relatives), owned)
 companion: Rule[NounPhrase] = build("companion", Nominal, word("companions", people.COMPANIONS), owned)
-professional: Rule[NounPhrase] = build("professional", Nominal, word("professions", people.PROFESSIONS), one(THE))
+professional: Rule[NounPhrase] = build("professional", Nominal, word("professions", people.PROFESSIONS), only(THE))
 both: Rule[NounPhrase] = build("both", Both, name, relative)
 
 _I, _YOU, _HE, _SHE, _WE, _THEY = (pronouns(person) for person in people.PERSONS)
@@ -195,7 +189,7 @@ _third: tuple[tuple[float, Rule[NounPhrase]], ...] = (
     (5, companion),
 )
 others = choose("others", (14, _WE), (13, _THEY), (4, both), *_third)
-"""Whoever a present action is told of: not the speaker alone and not the listener."""
+"""Subjects of a present action: not the speaker alone and not the listener."""
 anyone = choose("anyone", (12, _I), (12, _YOU), (8, _WE), (6, _THEY), (3, both), *_third)
 someone_asked = choose("someone asked about", (32, _YOU), *_third, (6, _THEY))
 brief_subject = choose(
@@ -207,8 +201,8 @@ brief_teller = choose("brief teller", (16, _I), (16, _HE), (16, _SHE), (9, _WE),
 single_person = choose(
     "single person", (10, _I), (8, _YOU), (10, _HE), (10, _SHE), (22, name), (30, single_relative), (10, companion)
 )
-_female_relatives = tuple(noun for noun in _single_relatives if people.woman(noun))
-_male_relatives = tuple(noun for noun in _single_relatives if not people.woman(noun))
+_female_relatives = tuple(noun for noun in _single_relatives if noun.female)
+_male_relatives = tuple(noun for noun in _single_relatives if not noun.female)
 female_person = choose(
     "female person",
     (30, _SHE),

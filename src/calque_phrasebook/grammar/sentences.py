@@ -3,8 +3,7 @@
 from functools import partial
 from random import Random
 
-from calque_phrasebook.grammar import actions, brief, clauses, phrases, states, tenses
-from calque_phrasebook.grammar import weather as sky
+from calque_phrasebook.grammar import actions, brief, clauses, phrases, states, tenses, weather
 from calque_phrasebook.grammar.rules import Rule, build, choose, productions, word
 from calque_phrasebook.lexicon import adjectives as adjectives
 from calque_phrasebook.lexicon import nouns as nouns
@@ -77,7 +76,7 @@ _states = choose(
     (4, states.age),
     (10, states.born),
     (6, states.aching),
-    (17, sky.weather),
+    (17, weather.reports),
 )
 done = build("done", Statement, _statements)
 being = build("being", Statement, _states)
@@ -85,21 +84,21 @@ being = build("being", Statement, _states)
 # --- other plain sentences ------------------------------------------------------------------------------------------
 
 _there = choose(
-    "there determiner", (40, phrases.one(phrases.A)), (45, phrases.counted), (15, phrases.one(phrases.MANY))
+    "there determiner", (40, phrases.only(phrases.A)), (45, phrases.counted), (15, phrases.only(phrases.MANY))
 )
 
 
 def _existence(kind: str, where: Rule[Place] | Rule[Spot]) -> tuple[float, Rule[Sentence]]:
     members = word(kind, nouns.CLASSES[kind])
     plain = build("thing there", Nominal, members, _there)
-    several = choose("several", (70, phrases.counted), (30, phrases.one(phrases.MANY)))
+    several = choose("several", (70, phrases.counted), (30, phrases.only(phrases.MANY)))
     shown = build("described thing there", Nominal, members, several, word("quality", adjectives.attributes(kind)))
     thing = choose("what there is", (60, plain), (40, shown))
     return float(len(nouns.CLASSES[kind])) ** 0.5, build("existence", Existence, where, thing)
 
 
 def _open_places(*names: str) -> Rule[Place]:
-    return word("open place", [place for place in places.PLACES["any"] if place.english_at[-1] in names])
+    return word("open place", [place for place in places.PLACES if place.english[-1] in names])
 
 
 existence: Rule[Sentence] = choose(
@@ -114,7 +113,7 @@ existence: Rule[Sentence] = choose(
 def _presentation(kind: str) -> tuple[float, Rule[Sentence]]:
     members = word(kind, nouns.CLASSES[kind])
     quality = word("quality", adjectives.core_attributes(kind))
-    shown = build("something such", Nominal, members, phrases.one(phrases.A), quality)
+    shown = build("something such", Nominal, members, phrases.only(phrases.A), quality)
     mine = build("owned thing", Nominal, members, phrases.owned)
     return float(len(nouns.CLASSES[kind])) ** 0.5, build(
         "presentation", Presentation, choose("what this is", (75, shown), (25, mine))

@@ -50,7 +50,7 @@ def _graded(adjective_names: tuple[Adjective, ...]) -> Rule[Quality]:
 _mood, _character = _graded(adjectives.MOODS), _graded(adjectives.CHARACTER)
 plain_mood = build("plain mood", Quality, word("moods", adjectives.MOODS))
 plain_character = build("plain character", Quality, word("characters", adjectives.CHARACTER))
-_present = word("present time", times.NOW)
+_present = word("present time", times.PRESENT)
 
 mood = choose(
     "moods of people",
@@ -101,23 +101,28 @@ thing_quality = choose("qualities of things", *(_thing_quality(kind) for kind in
 
 
 def _relative_clause(kind: str) -> tuple[float, Rule[Clause]]:
-    makers = [verb for verb in (*verbs.ACTIONS, *verbs.EVENTS) if kind in verb.classes]
+    makers = [verb for verb in (*verbs.ACTIONS, *verbs.EVENTS) if kind in verb.objects]
     gap = word("gap", (Gap(),))
-    told = [
-        build("relative clause", partial(tenses.timed, tense="past", negative=False), phrases.brief_subject,
-              build("open action", Action, word("maker", makers), gap), tenses.past_time, tenses.in_place)
-    ]  # fmt: skip
-    described = build("described by a clause", Described, word(kind, nouns.CLASSES[kind]), told[0])
+    open_action = build("open action", Action, word("maker", makers), gap)
+    clause = build(
+        "relative clause",
+        partial(tenses.timed, tense="past", negative=False),
+        phrases.brief_subject,
+        open_action,
+        tenses.past_time,
+        tenses.in_place,
+    )
+    described = build("described by a clause", Described, word(kind, nouns.CLASSES[kind]), clause)
     shades = [a for a in adjectives.DESCRIPTIONS[kind] if not a.colour]
     return 1.0, tenses.state(described, build("plain quality", Quality, word("shades", shades)))
 
 
-_told_of = [k for k in describable if any(k in v.classes for v in (*verbs.ACTIONS, *verbs.EVENTS))]
-described = choose("things told of", *(_relative_clause(kind) for kind in _told_of))
+_objects = [k for k in describable if any(k in v.objects for v in (*verbs.ACTIONS, *verbs.EVENTS))]
+described = choose("things told of", *(_relative_clause(kind) for kind in _objects))
 
 
 def _comparison(
-    adjective_names: tuple[Adjective, ...], subject: tenses.Subject, standard: tenses.Subject
+    adjective_names: tuple[Adjective, ...], subject: tenses.SubjectRule, standard: tenses.SubjectRule
 ) -> Rule[Clause]:
     graded = [adjective for adjective in adjective_names if adjective in adjectives.COMPARED]
     more = build("comparison", partial(Comparison, equal=False), word("shades", graded), standard)
@@ -131,7 +136,7 @@ def _comparison(
 
 
 def _comparable_things(kind: str) -> tuple[float, Rule[Clause]]:
-    this = build("this thing", Nominal, word(kind, nouns.CLASSES[kind]), phrases.one(phrases.THIS))
+    this = build("this thing", Nominal, word(kind, nouns.CLASSES[kind]), phrases.only(phrases.THIS))
     mine = build("owned thing", Nominal, word(kind, nouns.CLASSES[kind]), phrases.owned)
     return 1.0, _comparison(adjectives.DESCRIPTIONS[kind], this, mine)
 
@@ -166,8 +171,8 @@ enjoying = choose(
 )
 
 
-def _feelings(subject: tenses.Subject, does: tenses.Does) -> Rule[Clause]:
-    return choose("feelings", (70, tenses.state(subject, does)), (30, tenses.state_denied(subject, does)))
+def _feelings(subject: tenses.SubjectRule, action: tenses.ActionRule) -> Rule[Clause]:
+    return choose("feelings", (70, tenses.state(subject, action)), (30, tenses.state_denied(subject, action)))
 
 
 feeling = choose(
@@ -181,9 +186,7 @@ living = choose(
     (20, tenses.state_denied(_anyone, actions.living)),
     (45, tenses.state(_anyone, actions.origin)),
 )
-_whereabouts = build(
-    "whereabouts", Located, word("whereabouts places", (*places.PLACES["any"], *places.CITIES, places.HOME))
-)
+_whereabouts = build("whereabouts", Located, word("whereabouts places", (*places.PLACES, *places.CITIES, places.HOME)))
 located = choose(
     "people at places",
     (
@@ -220,17 +223,17 @@ price = choose(
             1,
             tenses.state(
                 phrases.topical_thing(kind),
-                build("price", Priced, word("large number", times.LARGE), word("currency", times.CURRENCIES)),
+                build("price", Priced, word("large number", times.LARGE_NUMBERS), word("currency", times.CURRENCIES)),
             ),
         )
         for kind in ("clothes", "accessory", "belonging", "print", "device", "furniture", "tableware", "gift")
     ),
 )
-_age = build("age", Aged, word("age number", times.NUMBERS + times.LARGE))
+_age = build("age", Aged, word("age number", times.NUMBERS + times.LARGE_NUMBERS))
 age = tenses.state(phrases.single_person, _age)
 born = tenses.state(phrases.single_person, build("birth", Born, word("birth time", times.MONTHS + times.SEASONS)))
 _aching_person = build("aching person", Pronoun, word("owner", people.OWNERS))
-_ache = build("aching part", Aching, word("body", nouns.BODY))
+_ache = build("aching part", Aching, word("body", nouns.CLASSES["body"]))
 aching = choose(
     "aches",
     (10, tenses.state(_aching_person, _ache)),

@@ -15,8 +15,8 @@ frequency = word("frequency", times.FREQUENCIES)
 any_modal = word("modal", verbs.MODALS)
 _deniable = word("deniable modal", [modal for modal in verbs.MODALS if modal.key != "must"])
 in_place: Rule[bool] = word("in place", (False,))
-recent_time = word("recent time", times.SHORT_PAST)
-coming_time = word("coming time", times.SHORT_FUTURE)
+recent_time = word("recent time", times.of_kind("near", times.PAST))
+coming_time = word("coming time", times.of_kind("near", times.FUTURE))
 perhaps_fronted: Rule[bool] = choose("fronting", (3, word("in place", (False,))), (1, word("fronted", (True,))))
 
 
@@ -55,72 +55,76 @@ def _modally_timed(subject: NounPhrase, predicate: Predicate, modal: Modal, time
     return Clause(subject, predicate, modal=modal, time=time)
 
 
-Subject = Rule[NounPhrase]
-Does = Rule[Action]
+SubjectRule = Rule[NounPhrase]
+ActionRule = Rule[Action]
 
 
 def past(
-    subject: Subject, does: Does, *, fronting: Rule[bool] = perhaps_fronted, time: Rule[Phrase] = past_time
+    subject: SubjectRule, action: ActionRule, *, fronting: Rule[bool] = perhaps_fronted, time: Rule[Phrase] = past_time
 ) -> Rule[Clause]:
     """Gives what was done: she bought a car yesterday."""
-    return build("past", partial(timed, tense="past", negative=False), subject, does, time, fronting)
+    return build("past", partial(timed, tense="past", negative=False), subject, action, time, fronting)
 
 
-def past_denied(subject: Subject, does: Does, *, time: Rule[Phrase] = past_time) -> Rule[Clause]:
+def past_denied(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = past_time) -> Rule[Clause]:
     """Gives what was not done: she did not buy this car yesterday."""
-    return build("past denied", partial(timed, tense="past", negative=True), subject, does, time, in_place)
+    return build("past denied", partial(timed, tense="past", negative=True), subject, action, time, in_place)
 
 
 def future(
-    subject: Subject, does: Does, *, fronting: Rule[bool] = perhaps_fronted, time: Rule[Phrase] = future_time
+    subject: SubjectRule,
+    action: ActionRule,
+    *,
+    fronting: Rule[bool] = perhaps_fronted,
+    time: Rule[Phrase] = future_time,
 ) -> Rule[Clause]:
     """Gives what will be done."""
-    return build("future", partial(timed, tense="future", negative=False), subject, does, time, fronting)
+    return build("future", partial(timed, tense="future", negative=False), subject, action, time, fronting)
 
 
-def future_denied(subject: Subject, does: Does) -> Rule[Clause]:
+def future_denied(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     """Gives what will not be done."""
-    return build("future denied", partial(timed, tense="future", negative=True), subject, does, future_time, in_place)
+    return build("future denied", partial(timed, tense="future", negative=True), subject, action, future_time, in_place)
 
 
-def habit(subject: Subject, does: Does, *, time: Rule[Phrase] = regular_time) -> Rule[Clause]:
+def habit(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = regular_time) -> Rule[Clause]:
     """Gives what is done regularly: every day, often."""
     regular = partial(timed, tense="habit", negative=False)
     return choose(
         "habit",
-        (50, build("regular habit", regular, subject, does, time, perhaps_fronted)),
-        (50, build("frequent habit", frequent, subject, does, frequency)),
+        (50, build("regular habit", regular, subject, action, time, perhaps_fronted)),
+        (50, build("frequent habit", frequent, subject, action, frequency)),
     )
 
 
-def never(subject: Subject, does: Does) -> Rule[Clause]:
+def never(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     """Gives what is not done in general: she does not eat apples."""
-    return build("general denial", _general, subject, does)
+    return build("general denial", _general, subject, action)
 
 
-def ongoing(subject: Subject, does: Does) -> Rule[Clause]:
+def ongoing(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     """Gives what is being done."""
-    return build("ongoing", _ongoing, subject, does)
+    return build("ongoing", _ongoing, subject, action)
 
 
-def modal(subject: Subject, does: Does) -> Rule[Clause]:
+def modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     """Gives what can, must, may, should be done or is wanted, perhaps at a time to come."""
-    plain = build("modal", partial(modally, negative=False), subject, does, any_modal)
+    plain = build("modal", partial(modally, negative=False), subject, action, any_modal)
     return choose(
-        "modality", (65, plain), (35, build("timed modal", _modally_timed, subject, does, any_modal, future_time))
+        "modality", (65, plain), (35, build("timed modal", _modally_timed, subject, action, any_modal, future_time))
     )
 
 
-def modal_denied(subject: Subject, does: Does) -> Rule[Clause]:
+def modal_denied(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
     """Gives what cannot, may not or should not be done or is not wanted."""
-    return build("modal denied", partial(modally, negative=True), subject, does, _deniable)
+    return build("modal denied", partial(modally, negative=True), subject, action, _deniable)
 
 
-def state(subject: Subject, does: Rule[Predicate] | Does) -> Rule[Clause]:
+def state(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
     """Gives what holds at present."""
-    return build("state", lambda who, what: Clause(who, what), subject, does)
+    return build("state", Clause, subject, predicate)
 
 
-def state_denied(subject: Subject, does: Rule[Predicate] | Does) -> Rule[Clause]:
+def state_denied(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
     """Gives what does not hold at present."""
-    return build("state denied", lambda who, what: Clause(who, what, negative=True), subject, does)
+    return build("state denied", partial(Clause, negative=True), subject, predicate)

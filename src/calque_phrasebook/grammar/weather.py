@@ -11,14 +11,14 @@ from calque_phrasebook.lexicon.lexemes import Phrase, Place
 from calque_phrasebook.meaning import Clause, Climate, Falling, Predicate, Tense, Weather
 
 nobody: Rule[None] = word("nobody", (None,))
-_towns = word("town", places.CITIES + places.COUNTRIES)
+_towns = word("town", places.TOWNS)
 falling = build("falling", Falling, word("precipitation", times.PRECIPITATION), _towns)
 _climate = build("climate", Climate, word("climates", adjectives.CLIMATE), _towns)
 _weather_place: Rule[Place | None] = choose("weather place", (1, word("here", (None,))), (4, _towns))
 _weather = build("weather", Weather, word("weathers", adjectives.WEATHER), _weather_place)
 
 
-def _sky(what: Rule[Predicate], present: Tense) -> Rule[Clause]:
+def _on_days(what: Rule[Predicate], *, present: Tense) -> Rule[Clause]:
     def at(tense: Tense, negative: bool, time: Rule[Phrase]) -> Rule[Clause]:
         return build("sky", partial(tenses.timed, tense=tense, negative=negative), nobody, what, time, tenses.in_place)
 
@@ -41,11 +41,11 @@ _seasonal = build(
     word("season time", times.MONTHS + times.SEASONS),
     tenses.in_place,
 )
-weather = choose(
+reports = choose(
     "weather reports",
-    (30, _sky(falling, "ongoing")),
-    (25, _sky(_climate, "state")),
-    (25, _sky(_weather, "state")),
+    (30, _on_days(falling, present="ongoing")),
+    (25, _on_days(_climate, present="state")),
+    (25, _on_days(_weather, present="state")),
     (20, _seasonal),
 )
 rain_to_come = build(

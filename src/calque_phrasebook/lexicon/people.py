@@ -1,25 +1,11 @@
-"""The people: pronouns, names, relatives and professions."""
+"""The people: pronouns, names, relatives and professions (people.toml).
 
-from dataclasses import dataclass
+Pronouns stand here and not in a table: there are six, and rules and realisers name them one by one.
+"""
 
-from calque_phrasebook.lexicon.lexemes import Noun, Phrase, nouns, phrases
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Person:
-    """A grammatical person with its pronouns; a listener is always one (du), so English *you* is not ambiguous."""
-
-    english: tuple[str, str, str]  # subject, object, possessive
-    german: tuple[str, str, str]  # nominative, accusative, dative
-    german_possessive: str
-    german_reflexive: str
-    chinese: str
-    agreement: int  # 0 ich, 1 du, 2 er and sie, 3 wir and sie
-
-    @property
-    def key(self) -> str:
-        return self.english[0]
-
+from calque_phrasebook.lexicon.entries import noun, phrase
+from calque_phrasebook.lexicon.lexemes import Noun, Person, Phrase
+from calque_phrasebook.lexicon.tables import read_table
 
 I = Person(("I", "me", "my"), ("ich", "mich", "mir"), "mein", "mich", "我", 0)  # noqa: E741
 YOU = Person(("you", "you", "your"), ("du", "dich", "dir"), "dein", "dich", "你", 1)
@@ -32,76 +18,9 @@ PERSONS = (I, YOU, HE, SHE, WE, THEY)
 OBJECTS = (I, YOU, HE, SHE, WE)
 OWNERS = (I, YOU, HE, SHE, WE)
 
-WOMEN = phrases("""
-Anna | Anna | 安娜
-Maria | Maria | 玛丽亚
-Laura | Laura | 劳拉
-Julia | Julia | 尤利娅
-Emma | Emma | 艾玛
-Sophie | Sophie | 索菲
-Clara | Clara | 克拉拉
-Lisa | Lisa | 丽莎
-""")
-MEN = phrases("""
-Peter | Peter | 彼得
-Thomas | Thomas | 托马斯
-Max | Max | 马克斯
-Paul | Paul | 保罗
-David | David | 大卫
-Martin | Martin | 马丁
-Felix | Felix | 菲利克斯
-Leon | Leon | 莱昂
-""")
-NAMES: tuple[Phrase, ...] = WOMEN + MEN
-
-RELATIVES = nouns("""
-mother | die Mutter/Mütter | 位 妈妈
-father | der Vater/Väter | 位 爸爸
-older brother | der älter- Bruder/Brüder | 个 哥哥
-younger brother | der jünger- Bruder/Brüder | 个 弟弟
-older sister | die älter- Schwester/Schwestern | 个 姐姐
-younger sister | die jünger- Schwester/Schwestern | 个 妹妹
-grandfather | der Großvater/Großväter | 位 爷爷
-grandmother | die Großmutter/Großmütter | 位 奶奶
-uncle | der Onkel/Onkel | 位 叔叔
-aunt | die Tante/Tanten | 位 阿姨
-son | der Sohn/Söhne | 个 儿子
-daughter | die Tochter/Töchter | 个 女儿
--/parents | der Elternteil/Eltern | 位 父母
-""")
-COMPANIONS = nouns("""
-friend | der Freund/Freunde | 个 朋友
-neighbour | der Nachbar/Nachbarn/Nachbarn | 个 邻居
-colleague | der Kollege/Kollegen/Kollegen | 个 同事
-classmate | der Mitschüler/Mitschüler | 个 同学
-child/children | das Kind/Kinder | 个 孩子
-guest | der Gast/Gäste | 个 客人
-""")
-
-PROFESSIONS = nouns("""
-doctor | der Arzt/Ärzte + Ärztin | 位 医生
-teacher | der Lehrer/Lehrer + Lehrerin | 位 老师
-engineer | der Ingenieur/Ingenieure + Ingenieurin | 位 工程师
-cook | der Koch/Köche + Köchin | 位 厨师
-driver | der Fahrer/Fahrer + Fahrerin | 位 司机
-police officer | der Polizist/Polizisten/Polizisten + Polizistin | 位 警察
-lawyer | der Anwalt/Anwälte + Anwältin | 位 律师
-farmer | der Landwirt/Landwirte + Landwirtin | 位 农民
-singer | der Sänger/Sänger + Sängerin | 位 歌手
-actor | der Schauspieler/Schauspieler + Schauspielerin | 位 演员
-painter | der Maler/Maler + Malerin | 位 画家
-writer | der Schriftsteller/Schriftsteller + Schriftstellerin | 位 作家
-journalist | der Journalist/Journalisten/Journalisten + Journalistin | 位 记者
-baker | der Bäcker/Bäcker + Bäckerin | 位 面包师
-hairdresser | der Friseur/Friseure + Friseurin | 位 理发师
-waiter | der Kellner/Kellner + Kellnerin | 位 服务员
-scientist | der Wissenschaftler/Wissenschaftler + Wissenschaftlerin | 位 科学家
-student | der Student/Studenten/Studenten + Studentin | 位 大学生
-""")
-
-FEMALE = frozenset(["mother", "older sister", "younger sister", "grandmother", "aunt", "daughter"])
-
-
-def woman(noun: Noun) -> bool:
-    """Says whether a relative is a woman, whose profession takes its feminine form in German."""
-    return noun.english in FEMALE
+_TABLE = read_table("people.toml")
+WOMEN: tuple[Phrase, ...] = _TABLE.entries("woman", phrase)
+MEN: tuple[Phrase, ...] = _TABLE.entries("man", phrase)
+RELATIVES: tuple[Noun, ...] = _TABLE.entries("relative", noun)
+COMPANIONS: tuple[Noun, ...] = _TABLE.entries("companion", noun)
+PROFESSIONS: tuple[Noun, ...] = _TABLE.entries("profession", noun)

@@ -1,16 +1,16 @@
 """Says a meaning in English: do-support, third person, articles, times last."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
-from calque_phrasebook.lexicon.lexemes import Phrase, Place
+from calque_phrasebook.lexicon.inflection import english_third
+from calque_phrasebook.lexicon.lexemes import Precipitation, Verb
 from calque_phrasebook.lexicon.verbs import COME
 from calque_phrasebook.meaning import (
     Aching,
     Action,
     Aged,
-    Asked,
     Born,
-    Both,
     Clause,
     Climate,
     ClockTime,
@@ -19,13 +19,8 @@ from calque_phrasebook.meaning import (
     Described,
     Existence,
     Falling,
-    Gap,
-    Hour,
     Linked,
     Located,
-    Measured,
-    Named,
-    Nominal,
     NounPhrase,
     Occupation,
     Origin,
@@ -35,318 +30,325 @@ from calque_phrasebook.meaning import (
     Pronoun,
     Quality,
     Question,
-    QuestionKind,
     Report,
     Sentence,
-    Spot,
     Statement,
     Suggestion,
-    Tense,
     Weather,
     agreement,
+    questioned,
 )  # fmt: skip
+from calque_phrasebook.realisation import english_phrases as en
+from calque_phrasebook.realisation.words import (
+    SENTENCE,
+    Part,
+    Word,
+    fuse,
+    spell,
+    tense_part,
+    verb_parts,
+)
 
-BE = {"past": ("was", "were", "was", "were"), "state": ("am", "are", "is", "are")}
-ASKING: dict[QuestionKind, list[str]] = {
-    "whether": [], "place": ["where"], "goal": ["where"], "time": ["when"], "reason": ["why"], "means": ["how"],
-    "price": ["how", "much"], "age": ["how", "old"],
-}  # fmt: skip
+BE = {"past": ("was", "were", "was", "were"), "present": ("am", "are", "is", "are")}
 
 
 class Frame(NamedTuple):
     """A clause taken apart: `finite` stands alone where no auxiliary is called for, `verb` follows the auxiliary."""
 
-    front: list[str]
-    subject: list[str]
-    auxiliary: str
-    finite: list[str] | None
-    verb: list[str]
-    rest: list[str]
-    adverb: list[str]
-    negation: list[str]
+    front: list[Word]
+    subject: list[Word]
+    auxiliary: list[Word]
+    finite: list[Word] | None
+    verb: list[Word]
+    rest: list[Word]
+    adverb: list[Word]
+    negation: list[Word]
 
 
-def sentence(meaning: Sentence) -> list[str]:
+def sentence(meaning: Sentence) -> list[Word]:
     """Gives the words and marks of a meaning in English."""
+    at = SENTENCE
     match meaning:
         case Statement(clause):
-            return [*statement(clause), "."]
+            return [*statement(clause, at=at / "clause"), *spell(".")]
         case Question():
-            return [*_question(meaning), "?"]
+            return [*_question(meaning, at=at), *spell("?")]
         case Command(action, negative):
-            return ["please", *(["do", "not"] if negative else []), action.verb.english, *_rest(action), "."]
+            denial = [*spell("do"), *spell("not", at / "negative")] if negative else []
+            return [*spell("please", at / "please"), *denial, *_infinitive(action, at=at / "action"), *spell(".")]
         case Suggestion(action):
-            return ["let", "us", action.verb.english, *_rest(action), "."]
+            opening = [*spell("let", at / "let"), *spell("us", at / "us")]
+            return [*opening, *_infinitive(action, at=at / "action"), *spell(".")]
         case Linked():
-            return [*_linked(meaning), "."]
+            return [*_linked(meaning, at=at), *spell(".")]
         case Report(subject, verb, clause, complementiser):
             finite = verb.english_third if agreement(subject) == 2 else verb.english
-            return [*noun_phrase(subject), finite, complementiser, *statement(clause), "."]
+            opening = [*_noun_phrase(subject, at=at / "subject"), *spell(finite, at / "verb")]
+            return [*opening, *spell(complementiser, at / "complementiser"),
+                    *statement(clause, at=at / "clause"), *spell(".")]  # fmt: skip
         case Existence(where, thing):
             finite = "are" if thing.determiner.plural else "is"
-            return ["there", finite, *noun_phrase(thing), *_where(where), "."]
+            opening = [*spell("there", at / "expletive"), *spell(finite, at / "verb")]
+            return [*opening, *_noun_phrase(thing, at=at / "thing"), *en.where(where, at=at / "where"), *spell(".")]
         case Presentation(thing):
-            return ["this", "is", *noun_phrase(thing), "."]
+            opening = [*spell("this", at / "this"), *spell("is", at / "copula")]
+            return [*opening, *_noun_phrase(thing, at=at / "thing"), *spell(".")]
         case ClockTime(hour):
-            return ["it", "is", *_hour(hour)[1:], "now", "."]
+            opening = [*spell("it", at / "expletive"), *spell("is", at / "copula")]
+            return [*opening, *en.clock_time(hour, at=at / "hour"), *spell("now", at / "now"), *spell(".")]
 
 
-def statement(clause: Clause) -> list[str]:
+def statement(clause: Clause, *, at: Part) -> list[Word]:
     """Gives a clause in the order of a statement, which is also that of a subordinate clause."""
-    frame = _frame(clause)
+    frame = _frame(clause, at=at)
     if frame.finite is not None and not frame.negation:
         return [*frame.front, *frame.subject, *frame.adverb, *frame.finite, *frame.rest]
     return [*frame.front, *frame.subject, *_denied(frame), *frame.adverb, *frame.verb, *frame.rest]
 
 
-def _denied(frame: Frame) -> list[str]:
-    return ["cannot"] if frame.negation and frame.auxiliary == "can" else [frame.auxiliary, *frame.negation]
+def _denied(frame: Frame) -> list[Word]:
+    words = [*frame.auxiliary, *frame.negation]
+    return [fuse("cannot", *words)] if [word.text for word in words] == ["can", "not"] else words
 
 
-def _question(question: Question) -> list[str]:
+def _question(question: Question, *, at: Part) -> list[Word]:
     clause, asked = question.clause, question.asked
     if asked == "subject":
-        return statement(clause)
-    frame = _frame(clause)
-    if asked == "object":
-        assert isinstance(clause.predicate, Action) and clause.predicate.object is not None
-        opening = noun_phrase(clause.predicate.object, position=1)
-    else:
-        opening = ASKING[asked]
-    return [*opening, frame.auxiliary, *frame.subject, *frame.negation, *frame.adverb, *frame.verb, *frame.rest]
+        return statement(clause, at=at / "clause")
+    frame = _frame(clause, at=at / "clause")
+    return [*_opening(question, at=at), *frame.auxiliary, *frame.subject, *frame.negation, *frame.adverb, *frame.verb,
+            *frame.rest]  # fmt: skip
 
 
-def _linked(linked: Linked) -> list[str]:
-    first, second = statement(linked.first), statement(linked.second)
+def _opening(question: Question, *, at: Part) -> list[Word]:
+    """Gives what a question asks for, which stands first."""
+    match question.asked:
+        case "object":
+            action = question.clause.predicate
+            assert isinstance(action, Action) and action.object is not None
+            return _noun_phrase(action.object, at=at / "clause" / "predicate" / "object", position=1)
+        case "price":
+            return [*spell("how", at / "asked"), *spell("much", at / "asked" / "scale")]
+        case "age":
+            return [*spell("how", at / "asked"), *spell("old", at / "asked" / "scale")]
+        case "place" | "goal":
+            return spell("where", at / "asked")
+        case "time":
+            return spell("when", at / "asked")
+        case "reason":
+            return spell("why", at / "asked")
+        case "means":
+            return spell("how", at / "asked")
+    return []
+
+
+def _linked(linked: Linked, *, at: Part) -> list[Word]:
+    first, second = statement(linked.first, at=at / "first"), statement(linked.second, at=at / "second")
+    connective = spell(linked.connective, at / "connective")
     match linked.connective:
         case "because":
-            return [*second, "because", *first]
+            return [*second, *connective, *first]
         case "if" | "although" | "while":
-            return [linked.connective, *first, ",", *second]
+            return [*connective, *first, *spell(","), *second]
         case "and" | "but" | "so":
-            return [*first, ",", linked.connective, *second]
+            return [*first, *spell(","), *connective, *second]
 
 
 # --- clauses --------------------------------------------------------------------------------------------------------
 
 
-def _frame(clause: Clause) -> Frame:
-    person = 2 if clause.subject is None else agreement(clause.subject)
-    time = [*(_hour(clause.hour) if clause.hour else ()), *(clause.time.english if clause.time else ())]
-    subject = _subject(clause)
-    auxiliary, finite, verb, rest = _predicate(clause, person)
+def _frame(clause: Clause, *, at: Part) -> Frame:
+    time = en.fixed(clause.time, at=at / "time")
+    if clause.hour:
+        preposition = spell("at", at / "hour" / "preposition")
+        time = [*preposition, *en.clock_time(clause.hour, at=at / "hour"), *time]
+    group = _verb_group(clause, at=at)
     return Frame(
         front=time if clause.fronted else [],
-        subject=subject,
-        auxiliary=auxiliary,
-        finite=finite,
-        verb=verb,
-        rest=rest if clause.fronted else [*rest, *time],
-        adverb=list(clause.frequency.english) if clause.frequency else [],
-        negation=["not"] if clause.negative else [],
+        subject=_subject(clause, at=at),
+        auxiliary=group.auxiliary,
+        finite=group.finite,
+        verb=group.verb,
+        rest=group.rest if clause.fronted else [*group.rest, *time],
+        adverb=en.fixed(clause.frequency, at=at / "frequency"),
+        negation=spell("not", at / "negative") if clause.negative else [],
     )
 
 
-def _subject(clause: Clause) -> list[str]:
+def _subject(clause: Clause, *, at: Part) -> list[Word]:
+    predicate = at / "predicate"
     match clause.predicate:
         case Falling() | Climate():
-            return ["it"]
+            return spell("it", predicate / "expletive")
         case Weather(_, where):
-            return ["the", "weather", *(where.english_at if where else ())]
+            place = en.where(where, at=predicate / "where") if where else []
+            return [*spell("the", predicate / "article"), *spell("weather", predicate / "weather"), *place]
         case Aching(part):
             assert isinstance(clause.subject, Pronoun)
-            return [clause.subject.person.english[2], part.english]
+            owner = clause.subject.person.english[2]
+            return [*spell(owner, at / "subject" / "person"), *spell(part.english, predicate / "part")]
     assert clause.subject is not None
-    return noun_phrase(clause.subject)
+    return _noun_phrase(clause.subject, at=at / "subject")
 
 
-Parts = tuple[str, list[str] | None, list[str], list[str]]
+class VerbGroup(NamedTuple):
+    """The verb of a clause, alone (`finite`) or behind an auxiliary, and what follows it."""
+
+    auxiliary: list[Word]
+    finite: list[Word] | None
+    verb: list[Word]
+    rest: list[Word]
 
 
-def _predicate(clause: Clause, person: int) -> Parts:
-    predicate = clause.predicate
-    match predicate:
-        case Action():
-            return _action(clause, predicate, person)
+def _verb_group(clause: Clause, *, at: Part) -> VerbGroup:
+    person = 2 if clause.subject is None else agreement(clause.subject)
+    tense, predicate = tense_part(clause, at=at), at / "predicate"
+    match clause.predicate:
+        case Action() as action:
+            return _action(clause, action, person=person, at=at)
         case Origin(where):
-            return _present(("come",), person, ["from", *where.english_at[1:]])
+            source = [*spell("from", predicate / "where" / "preposition"), *en.named(where, at=predicate / "where")]
+            return _present(COME.english, predicate / "verb", person=person, rest=source)
         case Priced(number, currency):
-            return _present(("cost",), person, [*_words(number), *_words(currency)])
+            price = [*en.fixed(number, at=predicate / "number"), *en.fixed(currency, at=predicate / "currency")]
+            return _present("cost", predicate / "verb", person=person, rest=price)
         case Aching():
-            return ("did", ["hurt"], ["hurt"], []) if clause.tense == "past" else _present(("hurt",), 2, [])
+            if clause.tense == "past":
+                verb = predicate / "verb"
+                return VerbGroup(spell("did", *tense), spell("hurt", verb, *tense), spell("hurt", verb), [])
+            return _present("hurt", predicate / "verb", person=2, rest=[])
         case Born(when):
-            return BE["past"][person], None, [], ["born", *when.english]
+            born = [*spell("born", predicate / "verb"), *en.fixed(when, at=predicate / "when")]
+            return VerbGroup(spell(BE["past"][person], predicate / "copula"), None, [], born)
         case Falling(what, where):
-            return _falling(what, where, clause.tense)
-    return _copula(clause.tense, person, _complement(predicate))
+            return _falling(what, clause=clause, at=at, rest=en.where(where, at=predicate / "where"))
+    rest = _complement(clause.predicate, at=predicate)
+    if clause.tense == "future":
+        return VerbGroup(spell("will", *tense), None, spell("be", predicate / "copula"), rest)
+    copula = BE["past" if clause.tense == "past" else "present"][person]
+    return VerbGroup(spell(copula, predicate / "copula"), None, [], rest)
 
 
-def _words(phrase: Phrase | None) -> list[str]:
-    return list(phrase.english) if phrase else []
+def _present(verb: str, *parts: Part, person: int, rest: list[Word], infinitive: Sequence[Word] = ()) -> VerbGroup:
+    """Gives a verb in the present, perhaps with an infinitive: wants to go."""
+    third = person == 2
+    finite = english_third(verb) if third else verb
+    return VerbGroup(
+        auxiliary=spell("does" if third else "do"),
+        finite=[*spell(finite, *parts), *infinitive],
+        verb=[*spell(verb, *parts), *infinitive],
+        rest=rest,
+    )
 
 
-def _present(verb: tuple[str, ...], person: int, rest: list[str]) -> Parts:
-    base, *tail = verb
-    finite = _third(base) if person == 2 else base
-    return "does" if person == 2 else "do", [finite, *tail], [base, *tail], rest
-
-
-def _third(verb: str) -> str:
-    return {"come": COME.english_third}.get(verb, verb + "s")
-
-
-def _copula(tense: Tense, person: int, rest: list[str]) -> Parts:
-    if tense == "future":
-        return "will", None, ["be"], rest
-    return BE["past" if tense == "past" else "state"][person], None, [], rest
-
-
-def _falling(what: Phrase, where: Place, tense: Tense) -> Parts:
-    base, third, past, ing = what.english
-    rest = list(where.english_at)
-    match tense:
+def _falling(what: Precipitation, *, clause: Clause, at: Part, rest: list[Word]) -> VerbGroup:
+    tense, says = tense_part(clause, at=at), at / "predicate" / "what"
+    base = spell(what.english, says)
+    match clause.tense:
         case "past":
-            return "did", [past], [base], rest
+            return VerbGroup(spell("did", *tense), spell(what.english_past, says, *tense), base, rest)
         case "future":
-            return "will", None, [base], rest
+            return VerbGroup(spell("will", *tense), None, base, rest)
         case "ongoing":
-            return "is", None, [ing], rest
+            return VerbGroup(spell("is", *tense), None, spell(what.english_ing, says), rest)
         case "state" | "habit":
-            return "does", [third], [base], rest
+            return VerbGroup(spell("does"), spell(what.english_third, says), base, rest)
 
 
-def _complement(predicate: Predicate) -> list[str]:
+def _complement(predicate: Predicate, *, at: Part) -> list[Word]:
+    """Gives what follows the copula."""
     match predicate:
         case Quality(adjective, degree):
-            return [*(degree.english if degree else ()), adjective.english]
+            return [*en.fixed(degree, at=at / "degree"), *spell(adjective.english, at / "adjective")]
         case Comparison(adjective, standard, True):
-            return ["as", adjective.english, "as", *noun_phrase(standard)]
+            quality = [*spell("as", at / "equality"), *spell(adjective.english, at / "adjective")]
+            return [*quality, *spell("as", at / "comparator"), *_noun_phrase(standard, at=at / "standard")]
         case Comparison(adjective, standard, False):
-            return [*adjective.english_comparative, "than", *noun_phrase(standard)]
+            quality = spell(" ".join(adjective.english_comparative), at / "adjective")
+            return [*quality, *spell("than", at / "comparator"), *_noun_phrase(standard, at=at / "standard")]
         case Occupation(noun):
-            return with_article(noun.english.split())
+            return en.with_article(spell(noun.english, at / "noun"), at / "article")
         case Located(where):
-            return _where(where)
+            return en.where(where, at=at / "where")
         case Aged(number):
-            return [*number.english, "years", "old"] if number else []
+            if number is None:
+                return []
+            years = [*en.fixed(number, at=at / "number"), *spell("years", at / "years")]
+            return [*years, *spell("old", at / "age")]
         case Climate(adjective, where):
-            return [adjective.english, *where.english_at]
+            return [*spell(adjective.english, at / "adjective"), *en.where(where, at=at / "where")]
         case Weather(adjective):
-            return [adjective.english]
+            return spell(adjective.english, at / "adjective")
     raise AssertionError(predicate)
 
 
-def _action(clause: Clause, action: Action, person: int) -> Parts:
-    verb, rest = action.verb, _rest(action)
+def _action(clause: Clause, action: Action, *, person: int, at: Part) -> VerbGroup:
+    predicate, tense, verb = at / "predicate", tense_part(clause, at=at), action.verb
+    says = _says(verb, at=predicate / "verb")
+    base, rest = spell(verb.english, *says), _rest(action, at=predicate)
     if action.gladly:
-        return _present(("like", "to", verb.english), person, rest)
+        gladly = predicate / "gladly"
+        return _present("like", gladly, person=person, rest=rest, infinitive=[*spell("to", gladly), *base])
     if clause.modal:
-        if clause.modal.english == ("want", "to"):
-            return _present(("want", "to", verb.english), person, rest)
-        return clause.modal.english[0], None, [verb.english], rest
+        modal, *to = clause.modal.english
+        if to:
+            infinitive = [*spell(" ".join(to), at / "modal"), *base]
+            return _present(modal, at / "modal", person=person, rest=rest, infinitive=infinitive)
+        return VerbGroup(spell(modal, at / "modal"), None, base, rest)
     match clause.tense:
         case "past":
-            return "did", [verb.english_past], [verb.english], rest
+            return VerbGroup(spell("did", *tense), spell(verb.english_past, *says, *tense), base, rest)
         case "future":
-            return "will", None, [verb.english], rest
+            return VerbGroup(spell("will", *tense), None, base, rest)
         case "ongoing":
-            return BE["state"][person], None, [verb.english_ing], rest
+            return VerbGroup(spell(BE["present"][person], *tense), None, spell(verb.english_ing, *says), rest)
         case "state" | "habit":
             finite = verb.english_third if person == 2 else verb.english
-            return "does" if person == 2 else "do", [finite], [verb.english], rest
+            return VerbGroup(spell("does" if person == 2 else "do"), spell(finite, *says), base, rest)
 
 
-def _rest(action: Action) -> list[str]:
+def _says(verb: Verb, *, at: Part) -> tuple[Part, ...]:
+    return verb_parts(at, complement=bool(verb.english_complement), preposition=bool(verb.english_preposition))
+
+
+def _infinitive(action: Action, *, at: Part) -> list[Word]:
+    return [*spell(action.verb.english, *_says(action.verb, at=at / "verb")), *_rest(action, at=at)]
+
+
+def _rest(action: Action, *, at: Part) -> list[Word]:
     """Gives what follows the verb: object, goal, company, means, place, purpose; not what a question has fronted."""
-    words = list(action.verb.english_tail)
+    verb = action.verb
+    words = spell(" ".join(verb.english_preposition), at / "verb" / "preposition")
+    words += spell(" ".join(verb.english_complement), at / "verb" / "complement")
     if action.recipient:
-        words += noun_phrase(action.recipient, position=1)
-    if action.object and not _fronted(action.object):
-        words += noun_phrase(action.object, position=1)
-    words += action.verb.english_particle
-    if isinstance(action.goal, Spot):
-        words += _where(action.goal)
-    elif action.goal:
-        words += action.goal.english_to
-    if action.manner:
-        words += action.manner.english
+        words += _noun_phrase(action.recipient, at=at / "recipient", position=1)
+    if action.object and not questioned(action.object):
+        words += _noun_phrase(action.object, at=at / "object", position=1)
+    words += spell(" ".join(verb.english_particle), *_says(verb, at=at / "verb"))
+    if action.goal:
+        words += en.whither(action.goal, at=at / "goal")
+    words += en.fixed(action.manner, at=at / "manner")
     if action.companion:
-        words += ["with", *noun_phrase(action.companion, position=1)]
+        words += spell("with", at / "companion" / "preposition")
+        words += _noun_phrase(action.companion, at=at / "companion", position=1)
     if action.vehicle:
-        words += ["by", action.vehicle.english]
+        words += spell("by", at / "vehicle" / "preposition")
+        words += spell(action.vehicle.english, at / "vehicle")
     if action.place:
-        words += action.place.english_at
+        words += en.where(action.place, at=at / "place")
     if action.duration:
-        words += ["for", *action.duration[0].english, *action.duration[1].english]
+        number, unit = action.duration.number, action.duration.unit
+        words += spell("for")
+        words += en.fixed(number, at=at / "duration" / "number")
+        words += spell(unit.english, at / "duration" / "unit")
     if action.purpose:
-        words += ["to", action.purpose.verb.english, *_rest(action.purpose)]
+        words += spell("to", at / "purpose" / "infinitive")
+        words += _infinitive(action.purpose, at=at / "purpose")
     return words
 
 
-def _fronted(thing: NounPhrase) -> bool:
-    return isinstance(thing, Asked) or (isinstance(thing, Nominal) and thing.determiner.kind in ("which", "how many"))
-
-
-def _where(where: Place | Spot) -> list[str]:
-    if isinstance(where, Spot):
-        return [*where.relation.english, "the", *where.noun.english.split()]
-    return list(where.english_at)
-
-
-def _hour(hour: Hour) -> list[str]:
-    if hour.half:
-        return ["at", "half", "past", *hour.hour.english]
-    return ["at", *hour.hour.english, "o'clock"]
-
-
-# --- noun phrases ---------------------------------------------------------------------------------------------------
-
-
-def noun_phrase(phrase: NounPhrase, *, position: int = 0) -> list[str]:
-    """Gives the words of a noun phrase; position 0 is a subject's, 1 an object's."""
-    match phrase:
-        case Pronoun(person):
-            return [person.english[position]]
-        case Named(name):
-            return list(name.english)
-        case Nominal():
-            return _nominal(phrase)
-        case Measured(number, measure, stuff):
-            head = [*number.english, measure.english_plural] if number else with_article([measure.english])
-            return [*head, "of", *stuff.english_plural.split()]
-        case Both(first, second):
-            return [*noun_phrase(first), "and", *noun_phrase(second)]
-        case Described(noun, clause):
-            return ["the", *noun.english.split(), "that", *statement(clause)]
-        case Gap():
-            return []
-        case Asked():
-            return ["who"] if position == 0 else ["what"]
-
-
-def _nominal(phrase: Nominal) -> list[str]:
-    noun, determiner = phrase.noun, phrase.determiner
-    words = (noun.english_plural if determiner.plural else noun.english).split()
-    if phrase.quality:
-        words.insert(0, phrase.quality.english)
-    match determiner.kind:
-        case "a":
-            return with_article(words)
-        case "bare":
-            return words
-        case "count":
-            return [*_words(determiner.number), *words]
-        case "these":
-            return ["these", *_words(determiner.number), *words]
-        case "own":
-            assert determiner.owner is not None
-            return [determiner.owner.english[2], *words]
-        case "how many":
-            return ["how", "many", *words]
-        case "the" | "this" | "many" | "some" | "which":
-            return [determiner.kind, *words]
-
-
-def with_article(words: list[str]) -> list[str]:
-    """Gives the words after a or an, by the sound that follows."""
-    return ["an" if words[0][0] in "aeiouAEIOU" else "a", *words]
+def _noun_phrase(phrase: NounPhrase, *, at: Part, position: int = 0) -> list[Word]:
+    if isinstance(phrase, Described):
+        head = [*spell("the", at / "article"), *spell(phrase.noun.english, at / "noun")]
+        return [*head, *spell("that", at / "relative"), *statement(phrase.clause, at=at / "clause")]
+    return en.noun_phrase(phrase, at=at, position=position)

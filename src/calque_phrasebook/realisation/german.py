@@ -3,13 +3,13 @@
 from typing import NamedTuple
 
 from calque_phrasebook.lexicon import people as people
-from calque_phrasebook.lexicon.lexemes import Case, Phrase
-from calque_phrasebook.lexicon.times import half_past
+from calque_phrasebook.lexicon.lexemes import Case
+from calque_phrasebook.lexicon.times import next_hour
+from calque_phrasebook.lexicon.verbs import COME
 from calque_phrasebook.meaning import (
     Aching,
     Action,
     Aged,
-    Asked,
     Born,
     Clause,
     Climate,
@@ -27,13 +27,11 @@ from calque_phrasebook.meaning import (
     NounPhrase,
     Occupation,
     Origin,
-    Predicate,
     Presentation,
     Priced,
     Pronoun,
     Quality,
     Question,
-    QuestionKind,
     Report,
     Sentence,
     Spot,
@@ -42,219 +40,258 @@ from calque_phrasebook.meaning import (
     Weather,
     agreement,
 )  # fmt: skip
+from calque_phrasebook.realisation import german_actions as actions
 from calque_phrasebook.realisation import german_phrases as de
+from calque_phrasebook.realisation.words import SENTENCE, Part, Word, fuse, spell, tense_part
 
-ASKING: dict[QuestionKind, list[str]] = {
-    "whether": [], "place": ["wo"], "goal": ["wohin"], "time": ["wann"], "reason": ["warum"], "means": ["wie"],
-    "price": ["wie", "viel"], "age": ["wie", "alt"],
-}  # fmt: skip
 SUBORDINATORS = {"because": "weil", "if": "wenn", "although": "obwohl", "while": "während"}
 
 
 class Frame(NamedTuple):
     """A clause taken apart: the finite verb moves, `middle` and `closing` stay; a prefix joins a final verb."""
 
-    front: list[str]
-    subject: list[str]
-    finite: str
-    prefix: str
-    middle: list[str]
-    closing: list[str]
-    extra: list[str]  # an infinitive clause behind everything
+    front: list[Word]
+    subject: list[Word]
+    finite: Word
+    prefix: Word | None
+    middle: list[Word]
+    closing: list[Word]
+    extra: list[Word]  # an infinitive clause behind everything
 
 
-def sentence(meaning: Sentence) -> list[str]:
+def sentence(meaning: Sentence) -> list[Word]:
     """Gives the words and marks of a meaning in German."""
+    at = SENTENCE
     match meaning:
         case Statement(clause):
-            return [*statement(clause), "."]
+            return [*statement(clause, at=at / "clause"), *spell(".")]
         case Question():
-            return [*_question(meaning), "?"]
+            return [*_question(meaning, at=at), *spell("?")]
         case Command(action, negative):
-            return [*_command(action, negative), "."]
+            return [*_command(action, at=at, negative=at / "negative" if negative else None), *spell(".")]
         case Suggestion(action):
-            middle, closing, extra = _infinitive_phrase(action)
-            return ["lass", "uns", *middle, *closing, de.infinitive(action.verb), *extra, "."]
+            opening = [*spell("lass", at / "let"), *spell("uns", at / "us")]
+            middle, closing, extra = actions.fields(action, at=at / "action")
+            verb = spell(de.infinitive(action.verb), *actions.says(action.verb, at=at / "action" / "verb"))
+            return [*opening, *middle, *closing, *verb, *extra, *spell(".")]
         case Linked():
-            return [*_linked(meaning), "."]
+            return [*_linked(meaning, at=at), *spell(".")]
         case Report(subject, verb, clause, complementiser):
-            finite = de.present(verb, agreement(subject))
-            conjunction = "dass" if complementiser == "that" else "ob"
-            return [*_noun_phrase(subject, "nominative"), finite, ",", conjunction, *final(_frame(clause)), "."]
+            finite = spell(de.present(verb, person=agreement(subject)), at / "verb")
+            conjunction = spell("dass" if complementiser == "that" else "ob", at / "complementiser")
+            opening = [*_noun_phrase(subject, case="nominative", at=at / "subject"), *finite, *spell(",")]
+            return [*opening, *conjunction, *final(_frame(clause, at=at / "clause")), *spell(".")]
         case Existence():
-            return [*_existence(meaning), "."]
+            return [*_existence(meaning, at=at), *spell(".")]
         case Presentation(thing):
-            return ["das", "ist", *_noun_phrase(thing, "nominative"), "."]
+            opening = [*spell("das", at / "this"), *spell("ist", at / "copula")]
+            return [*opening, *_noun_phrase(thing, case="nominative", at=at / "thing"), *spell(".")]
         case ClockTime(hour):
-            return ["es", "ist", "jetzt", *_hour(hour)[1:], "."]
+            opening = [*spell("es", at / "expletive"), *spell("ist", at / "copula"), *spell("jetzt", at / "now")]
+            return [*opening, *_hour(hour, at=at / "hour"), *spell(".")]
 
 
 # --- where the verb stands ------------------------------------------------------------------------------------------
 
 
-def statement(clause: Clause) -> list[str]:
+def statement(clause: Clause, *, at: Part) -> list[Word]:
     """Gives a main clause, its verb second."""
-    frame = _frame(clause)
-    return inverted(frame, frame.front) if frame.front else [*frame.subject, frame.finite, *_after(frame)]
+    frame = _frame(clause, at=at)
+    return inverted(frame, front=frame.front) if frame.front else [*frame.subject, frame.finite, *_after(frame)]
 
 
-def inverted(frame: Frame, front: list[str]) -> list[str]:
+def inverted(frame: Frame, *, front: list[Word]) -> list[Word]:
     """Gives a main clause that opens with something other than its subject; with nothing, a question."""
     return [*front, frame.finite, *frame.subject, *_after(frame)]
 
 
-def final(frame: Frame) -> list[str]:
+def final(frame: Frame) -> list[Word]:
     """Gives a subordinate clause, its verb last."""
-    return [*frame.subject, *frame.middle, *frame.closing, frame.prefix + frame.finite, *frame.extra]
+    prefix, finite = frame.prefix, frame.finite
+    verb = fuse(prefix.text + finite.text, prefix, finite) if prefix else finite
+    return [*frame.subject, *frame.middle, *frame.closing, verb, *frame.extra]
 
 
-def _after(frame: Frame) -> list[str]:
+def _after(frame: Frame) -> list[Word]:
     return [*frame.middle, *frame.closing, *([frame.prefix] if frame.prefix else []), *frame.extra]
 
 
-def _question(question: Question) -> list[str]:
-    clause, asked = question.clause, question.asked
-    if asked == "subject":
-        return statement(clause)
-    if asked == "object":
-        assert isinstance(clause.predicate, Action) and clause.predicate.object is not None
-        return inverted(_frame(clause), _noun_phrase(clause.predicate.object, "accusative"))
-    return inverted(_frame(clause), ASKING[asked])
+def _question(question: Question, *, at: Part) -> list[Word]:
+    if question.asked == "subject":
+        return statement(question.clause, at=at / "clause")
+    return inverted(_frame(question.clause, at=at / "clause"), front=_opening(question, at=at))
 
 
-def _linked(linked: Linked) -> list[str]:
-    first, second = _frame(linked.first), _frame(linked.second)
+def _opening(question: Question, *, at: Part) -> list[Word]:
+    """Gives what a question asks for, which stands first."""
+    match question.asked:
+        case "object":
+            action = question.clause.predicate
+            assert isinstance(action, Action) and action.object is not None
+            return _noun_phrase(action.object, case="accusative", at=at / "clause" / "predicate" / "object")
+        case "price":
+            return [*spell("wie", at / "asked"), *spell("viel", at / "asked" / "scale")]
+        case "age":
+            return [*spell("wie", at / "asked"), *spell("alt", at / "asked" / "scale")]
+        case "place":
+            return spell("wo", at / "asked")
+        case "goal":
+            return spell("wohin", at / "asked")
+        case "time":
+            return spell("wann", at / "asked")
+        case "reason":
+            return spell("warum", at / "asked")
+        case "means":
+            return spell("wie", at / "asked")
+    return []
+
+
+def _linked(linked: Linked, *, at: Part) -> list[Word]:
+    first, second, connective = at / "first", at / "second", at / "connective"
     match linked.connective:
         case "because":
-            return [*statement(linked.second), ",", "weil", *final(first)]
+            reason = [*spell("weil", connective), *final(_frame(linked.first, at=first))]
+            return [*statement(linked.second, at=second), *spell(","), *reason]
         case "if" | "although" | "while":
-            return [SUBORDINATORS[linked.connective], *final(first), ",", *inverted(second, [])]
+            opening = spell(SUBORDINATORS[linked.connective], connective)
+            background = [*opening, *final(_frame(linked.first, at=first))]
+            return [*background, *spell(","), *inverted(_frame(linked.second, at=second), front=[])]
         case "and":
-            return [*statement(linked.first), "und", *statement(linked.second)]
+            both = statement(linked.first, at=first), statement(linked.second, at=second)
+            return [*both[0], *spell("und", connective), *both[1]]
         case "but":
-            return [*statement(linked.first), ",", "aber", *statement(linked.second)]
+            both = statement(linked.first, at=first), statement(linked.second, at=second)
+            return [*both[0], *spell(","), *spell("aber", connective), *both[1]]
         case "so":
-            return [*statement(linked.first), ",", *inverted(second, ["deshalb"])]
+            result = inverted(_frame(linked.second, at=second), front=spell("deshalb", connective))
+            return [*statement(linked.first, at=first), *spell(","), *result]
 
 
-def _command(action: Action, negative: bool) -> list[str]:
-    middle, closing, extra = _infinitive_phrase(action, negative=negative)
-    prefix = [action.verb.prefix] if action.verb.prefix else []
-    return [de.imperative(action.verb), "bitte", *middle, *closing, *prefix, *extra]
+def _command(action: Action, *, at: Part, negative: Part | None) -> list[Word]:
+    says = actions.says(action.verb, at=at / "action" / "verb")
+    middle, closing, extra = actions.fields(action, at=at / "action", negative=negative)
+    opening = [*spell(de.imperative(action.verb), *says), *spell("bitte", at / "please")]
+    return [*opening, *middle, *closing, *spell(action.verb.german_prefix, *says), *extra]
 
 
-def _existence(existence: Existence) -> list[str]:
-    where, thing = existence.where, existence.thing
+def _existence(existence: Existence, *, at: Part) -> list[Word]:
+    where, thing = de.where(existence.where, at=at / "where"), existence.thing
     plural = thing.determiner.plural
-    if not isinstance(where, Spot):
-        return [*de.where(where), "gibt", "es", *_noun_phrase(thing, "accusative")]
+    if not isinstance(existence.where, Spot):
+        there = [*spell("gibt", at / "verb"), *spell("es", at / "expletive")]
+        return [*where, *there, *_noun_phrase(thing, case="accusative", at=at / "thing")]
     verb = ("stehen" if plural else "steht") if thing.noun.stands else ("liegen" if plural else "liegt")
-    return [*de.where(where), verb, *_noun_phrase(thing, "nominative")]
+    there = spell(verb, at / "verb", at / "expletive")
+    return [*where, *there, *_noun_phrase(thing, case="nominative", at=at / "thing")]
 
 
 # --- clauses --------------------------------------------------------------------------------------------------------
 
 
-def _frame(clause: Clause) -> Frame:
-    predicate = clause.predicate
-    person = 2 if clause.subject is None else agreement(clause.subject)
-    time = [*(clause.time.german if clause.time else ()), *(_hour(clause.hour) if clause.hour else ())]
+def _frame(clause: Clause, *, at: Part) -> Frame:
+    time = de.fixed(clause.time, at=at / "time")
+    if clause.hour:
+        time = [*time, *spell("um", at / "hour" / "preposition"), *_hour(clause.hour, at=at / "hour")]
     front = time if clause.fronted else []
     time = [] if clause.fronted else time
-    if isinstance(predicate, Action):
-        return _action_frame(clause, predicate, person, front, time)
-    if isinstance(predicate, Falling):
-        return _falling_frame(clause, predicate, time)
-    if isinstance(predicate, Aching):
-        return _aching_frame(clause, predicate, time)
-    middle = [*time, *_complement(clause, predicate)]
-    closing: list[str]
-    match predicate:
-        case Origin():
-            finite, closing = ("komme", "kommst", "kommt", "kommen")[person], []
-        case Priced():
-            finite, closing = ("kosten" if person == 3 else "kostet"), []
-        case Born():
-            finite, closing = de.BE[person], ["geboren"]
-        case _:
-            finite, closing = _copula(clause, person)
-    return Frame(front, _subject(clause), finite, "", middle, closing, [])
+    match clause.predicate:
+        case Action() as action:
+            return _action_frame(clause, action, at=at, front=front, time=time)
+        case Falling() as falling:
+            return _falling_frame(clause, falling, at=at, time=time)
+        case Aching() as aching:
+            return _aching_frame(clause, aching, at=at, time=time)
+    finite, closing = _finite(clause, at=at)
+    middle = [*time, *_complement(clause, at=at)]
+    return Frame(front, _subject(clause, at=at), finite, None, middle, closing, [])
 
 
-def _subject(clause: Clause) -> list[str]:
+def _subject(clause: Clause, *, at: Part) -> list[Word]:
+    predicate = at / "predicate"
     match clause.predicate:
         case Falling() | Climate():
-            return ["es"]
+            return spell("es", predicate / "expletive")
         case Weather(_, where):
-            return ["das", "Wetter", *(where.german_at if where else ())]
+            place = de.where(where, at=predicate / "where") if where else []
+            return [*spell("das", predicate / "article"), *spell("Wetter", predicate / "weather"), *place]
     assert clause.subject is not None
-    return _noun_phrase(clause.subject, "nominative")
+    return _noun_phrase(clause.subject, case="nominative", at=at / "subject")
 
 
-def _copula(clause: Clause, person: int) -> tuple[str, list[str]]:
+def _finite(clause: Clause, *, at: Part) -> tuple[Word, list[Word]]:
+    """Gives the finite verb of a state and what closes the clause: wird … sein, ist … geboren."""
+    person = 2 if clause.subject is None else agreement(clause.subject)
+    verb, copula = (at / "predicate" / "verb",), (at / "predicate" / "copula",)
+    match clause.predicate:
+        case Origin():
+            return Word(de.present(COME, person=person), verb), []
+        case Priced():
+            return Word("kosten" if person == 3 else "kostet", verb), []
+        case Born():
+            return Word(de.BE[person], copula), spell("geboren", *verb)
     if clause.tense == "future":
-        return de.WILL[person], ["sein"]
-    return (de.WAS if clause.tense == "past" else de.BE)[person], []
+        return Word(de.WILL[person], tense_part(clause, at=at)), spell("sein", *copula)
+    return Word((de.WAS if clause.tense == "past" else de.BE)[person], copula), []
 
 
-def _falling_frame(clause: Clause, falling: Falling, time: list[str]) -> Frame:
-    infinitive, third, participle = falling.what.german
-    middle = [*time, *falling.where.german_at, *_not(clause.negative)]
+def _falling_frame(clause: Clause, falling: Falling, *, at: Part, time: list[Word]) -> Frame:
+    what, says, tense = falling.what, at / "predicate" / "what", tense_part(clause, at=at)
+    where = de.where(falling.where, at=at / "predicate" / "where")
+    middle = [*time, *where, *actions.nicht(at / "negative" if clause.negative else None)]
     match clause.tense:
         case "past":
-            finite, closing = "hat", [participle]
+            finite, closing = Word("hat", tense), spell(what.german_participle, says)
         case "future":
-            finite, closing = "wird", [infinitive]
+            finite, closing = Word("wird", tense), spell(what.german, says)
         case _:
-            finite, closing = third, []
-    return Frame([], ["es"], finite, "", middle, closing, [])
+            finite, closing = Word(what.german_third, (says, *tense)), []
+    return Frame([], _subject(clause, at=at), finite, None, middle, closing, [])
 
 
-def _aching_frame(clause: Clause, aching: Aching, time: list[str]) -> Frame:
+def _aching_frame(clause: Clause, aching: Aching, *, at: Part, time: list[Word]) -> Frame:
     """Gives the frame of *mir tut heute der Kopf weh*: the sufferer in front, the part late."""
     assert isinstance(clause.subject, Pronoun)
-    front = [clause.subject.person.german[2]]
-    subject = [*time, *_words(clause.frequency), *de.with_the(aching.part, case="nominative")]
+    front = spell(clause.subject.person.german[2], at / "subject" / "person")
+    part, verb = at / "predicate" / "part", at / "predicate" / "verb"
+    aches = de.with_the(aching.part, case="nominative", at=part, article=part / "article")
+    subject = [*time, *de.fixed(clause.frequency, at=at / "frequency"), *aches]
     if clause.tense == "past":
-        return Frame(front, subject, "hat", "", [], ["wehgetan"], [])
-    return Frame(front, subject, "tut", "weh", [], [], [])
+        return Frame(front, subject, Word("hat", tense_part(clause, at=at)), None, [], spell("wehgetan", verb), [])
+    return Frame(front, subject, Word("tut", (verb,)), Word("weh", (verb,)), [], [], [])
 
 
-def _not(negative: bool) -> list[str]:
-    return ["nicht"] if negative else []
-
-
-def _complement(clause: Clause, predicate: Predicate) -> list[str]:
-    negation = _not(clause.negative)
-    match predicate:
+def _complement(clause: Clause, *, at: Part) -> list[Word]:
+    """Gives what a state says of its subject."""
+    says, negative = at / "predicate", at / "negative" if clause.negative else None
+    denial = actions.nicht(negative)
+    match clause.predicate:
         case Quality(adjective, degree):
-            return [*negation, *(degree.german if degree else ()), adjective.german]
-        case Comparison(adjective, standard, True):
-            return [*negation, "so", adjective.german, "wie", *_noun_phrase(standard, "nominative")]
-        case Comparison(adjective, standard, False):
-            return [*negation, adjective.german_comparative, "als", *_noun_phrase(standard, "nominative")]
+            return [*denial, *de.fixed(degree, at=says / "degree"), *spell(adjective.german, says / "adjective")]
+        case Comparison(adjective, standard, equal):
+            quality = [*spell("so", says / "equality"), *spell(adjective.german, says / "adjective")]
+            more = spell(adjective.german_comparative, says / "adjective")
+            than = spell("wie" if equal else "als", says / "comparator")
+            other = _noun_phrase(standard, case="nominative", at=says / "standard")
+            return [*denial, *(quality if equal else more), *than, *other]
         case Occupation(noun):
             assert clause.subject is not None
-            return de.occupation(noun, female=_female(clause.subject), negative=clause.negative)
+            return de.occupation(noun, female=_female(clause.subject), at=says, negative=negative)
         case Located(where):
-            return [*negation, *de.where(where)]
+            return [*denial, *de.where(where, at=says / "where")]
         case Origin(where):
-            return ["aus", *where.german_at[1:]]
+            return [*spell("aus", says / "where" / "preposition"), *spell(where.german, says / "where")]
         case Priced(number, currency):
-            return [*_words(number), *_words(currency)]
+            return [*de.fixed(number, at=says / "number"), *de.fixed(currency, at=says / "currency")]
         case Aged(number):
-            return [*number.german, "Jahre", "alt"] if number else []
+            years = [*spell("Jahre", says / "years"), *spell("alt", says / "age")]
+            return [*de.fixed(number, at=says / "number"), *years] if number else []
         case Born(when):
-            return list(when.german)
+            return de.fixed(when, at=says / "when")
         case Climate(adjective, where):
-            return [*where.german_at, *negation, adjective.german]
+            return [*de.where(where, at=says / "where"), *denial, *spell(adjective.german, says / "adjective")]
         case Weather(adjective):
-            return [*negation, adjective.german]
-    raise AssertionError(predicate)
-
-
-def _words(phrase: Phrase | None) -> list[str]:
-    return list(phrase.german) if phrase else []
+            return [*denial, *spell(adjective.german, says / "adjective")]
+    raise AssertionError(clause.predicate)
 
 
 def _female(subject: NounPhrase) -> bool:
@@ -264,95 +301,57 @@ def _female(subject: NounPhrase) -> bool:
         case Named(_, female):
             return female
         case Nominal(noun):
-            return people.woman(noun)
+            return noun.female
     return False
 
 
-def _action_frame(clause: Clause, action: Action, person: int, front: list[str], time: list[str]) -> Frame:
-    verb = action.verb
-    adverbs = [*time, *_words(clause.frequency), *(["gerade"] if clause.tense == "ongoing" else [])]
-    reflexive = [de_reflexive(clause.subject)] if verb.reflexive else []
-    middle, closing, extra = _field(action, reflexive=reflexive, adverbs=adverbs, negative=clause.negative)
-    subject = _subject(clause)
+# --- actions --------------------------------------------------------------------------------------------------------
+
+
+def _action_frame(clause: Clause, action: Action, *, at: Part, front: list[Word], time: list[Word]) -> Frame:
+    verb, tense = action.verb, tense_part(clause, at=at)
+    person = 2 if clause.subject is None else agreement(clause.subject)
+    says = actions.says(verb, at=at / "predicate" / "verb")
+    meanwhile = spell("gerade", *tense) if clause.tense == "ongoing" else []
+    middle, closing, extra = actions.fields(
+        action,
+        at=at / "predicate",
+        reflexive=spell(_reflexive(clause.subject), *says) if verb.german_reflexive else [],
+        adverbs=[*time, *de.fixed(clause.frequency, at=at / "frequency"), *meanwhile],
+        negative=at / "negative" if clause.negative else None,
+    )
+    subject, infinitive = _subject(clause, at=at), spell(de.infinitive(verb), *says)
     if clause.modal:
-        return Frame(front, subject, clause.modal.german[person], "", middle, [*closing, de.infinitive(verb)], extra)
+        modal = Word(clause.modal.german[person], (at / "modal",))
+        return Frame(front, subject, modal, None, middle, [*closing, *infinitive], extra)
     match clause.tense:
         case "past":
-            auxiliary = de.perfect_auxiliary(verb, person)
-            return Frame(front, subject, auxiliary, "", middle, [*closing, verb.participle], extra)
+            auxiliary = Word(de.perfect_auxiliary(verb, person=person), tense)
+            participle = spell(verb.german_participle, *says)
+            return Frame(front, subject, auxiliary, None, middle, [*closing, *participle], extra)
         case "future":
-            return Frame(front, subject, de.WILL[person], "", middle, [*closing, de.infinitive(verb)], extra)
+            return Frame(front, subject, Word(de.WILL[person], tense), None, middle, [*closing, *infinitive], extra)
         case "state" | "habit" | "ongoing":
-            return Frame(front, subject, de.present(verb, person), verb.prefix, middle, closing, extra)
+            finite = Word(de.present(verb, person=person), says)
+            prefix = Word(verb.german_prefix, says) if verb.german_prefix else None
+            return Frame(front, subject, finite, prefix, middle, closing, extra)
 
 
-def de_reflexive(subject: NounPhrase | None) -> str:
+def _reflexive(subject: NounPhrase | None) -> str:
     """Gives the reflexive pronoun of a subject: mich, dich, uns, sich."""
     return subject.person.german_reflexive if isinstance(subject, Pronoun) else "sich"
 
 
-def _infinitive_phrase(action: Action, *, negative: bool = False) -> tuple[list[str], list[str], list[str]]:
-    return _field(action, reflexive=[], adverbs=[], negative=negative)
-
-
-def _field(
-    action: Action, *, reflexive: list[str], adverbs: list[str], negative: bool
-) -> tuple[list[str], list[str], list[str]]:
-    """Gives what stands between the verbs, what stands just before the last one, and what follows them.
-
-    Order: pronouns, adverbs, known things, nicht, gern, circumstances, new things, manner, goal.
-    """
-    verb = action.verb
-    early, known, new, denial = list(reflexive), list[str](), list[str](), _not(negative)
-    if action.recipient:
-        (early if isinstance(action.recipient, Pronoun) else known).extend(_noun_phrase(action.recipient, "dative"))
-    thing = action.object
-    if thing is not None and not _fronted(thing):
-        if verb.preposition:
-            new = [*verb.preposition, *_noun_phrase(thing, verb.case)]
-        elif isinstance(thing, Pronoun):
-            early += _noun_phrase(thing, verb.case)
-        elif de.definite(thing):
-            known += _noun_phrase(thing, verb.case)
-        elif negative and not action.gladly:
-            new, denial = de.denied(thing), []
-        else:
-            new = _noun_phrase(thing, verb.case)
-    gladly = ["gern"] if action.gladly else []
-    goal = de.whither(action.goal) if action.goal else []
-    middle = [*early, *adverbs, *known, *denial, *gladly, *_circumstances(action), *new, *_words(action.manner), *goal]
-    extra: list[str] = []
-    if action.purpose:
-        purpose, lead, _ = _infinitive_phrase(action.purpose)
-        extra = [",", "um", *purpose, *lead, *de.with_zu(action.purpose.verb)]
-    return middle, list(verb.lead), extra
-
-
-def _circumstances(action: Action) -> list[str]:
-    words: list[str] = []
-    if action.duration:
-        words += [*action.duration[0].german, *action.duration[1].german]
-    if action.companion:
-        words += ["mit", *_noun_phrase(action.companion, "dative")]
-    if action.vehicle:
-        words += ["mit", *de.with_the(action.vehicle, case="dative")]
-    if action.place:
-        words += de.where(action.place)
-    return words
-
-
-def _fronted(thing: NounPhrase) -> bool:
-    return isinstance(thing, Asked) or (isinstance(thing, Nominal) and thing.determiner.kind in ("which", "how many"))
-
-
-def _hour(hour: Hour) -> list[str]:
+def _hour(hour: Hour, *, at: Part) -> list[Word]:
     if hour.half:
-        return ["um", "halb", half_past(hour.hour).german[1]]
-    return ["um", hour.hour.german[0], "Uhr"]
+        return [*spell("halb", at / "half"), *spell(next_hour(hour.hour).german_alone, at / "hour")]
+    return [*spell(hour.hour.german, at / "hour"), *spell("Uhr", at / "clock")]
 
 
-def _noun_phrase(phrase: NounPhrase, case: Case) -> list[str]:
+def _noun_phrase(phrase: NounPhrase, *, case: Case, at: Part) -> list[Word]:
     if isinstance(phrase, Described):
-        relative = de.relative_pronoun(phrase.noun)
-        return [*de.with_the(phrase.noun, case=case), ",", relative, *final(_frame(phrase.clause)), ","]
-    return de.noun_phrase(phrase, case=case)
+        head = de.with_the(phrase.noun, case=case, at=at / "noun", article=at / "article")
+        relative = spell(de.relative_pronoun(phrase.noun), at / "relative")
+        clause = final(_frame(phrase.clause, at=at / "clause"))
+        return [*head, *spell(","), *relative, *clause, *spell(",")]
+    return de.noun_phrase(phrase, case=case, at=at)

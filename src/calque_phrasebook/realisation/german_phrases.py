@@ -1,7 +1,6 @@
 """German noun phrases and verb forms: case, gender, endings, agreement."""
 
-from calque_phrasebook.lexicon.lexemes import Case, Gender, Noun, Place, Verb
-from calque_phrasebook.lexicon.places import contract
+from calque_phrasebook.lexicon.lexemes import Case, Gender, Noun, Phrase, Place, Verb
 from calque_phrasebook.meaning import (
     Asked,
     Both,
@@ -14,6 +13,7 @@ from calque_phrasebook.meaning import (
     Pronoun,
     Spot,
 )  # fmt: skip
+from calque_phrasebook.realisation.words import Part, Word, fuse, spell, spell_pieces
 
 CASES: dict[Case, int] = {"nominative": 0, "accusative": 1, "dative": 2}
 Key = Gender | str  # a gender, or "p" for the plural of all three
@@ -35,33 +35,43 @@ _MIXED: dict[Key, tuple[str, str, str]] = {
     "m": ("er", "en", "en"), "f": ("e", "e", "en"), "n": ("es", "es", "en"), "p": ("en", "en", "en"),
 }  # fmt: skip
 _STRONG: dict[Key, tuple[str, str, str]] = {"p": ("e", "e", "en")}
+_CONTRACTIONS = {
+    ("in", "dem"): "im", ("an", "dem"): "am", ("zu", "dem"): "zum", ("zu", "der"): "zur", ("bei", "dem"): "beim",
+    ("in", "das"): "ins", ("an", "das"): "ans",
+}  # fmt: skip
 _DEFINITE = ("the", "this", "these", "own", "which")
 
 
-def noun_phrase(phrase: NounPhrase, *, case: Case) -> list[str]:
+def noun_phrase(phrase: NounPhrase, *, case: Case, at: Part) -> list[Word]:
     """Gives the words of a noun phrase in a case; a described noun is given by the clause realiser."""
     match phrase:
         case Pronoun(person):
-            return [person.german[CASES[case]]]
+            return spell(person.german[CASES[case]], at / "person")
         case Named(name):
-            return list(name.german)
+            return fixed(name, at=at / "name")
         case Nominal():
-            return _nominal(phrase, case)
+            return _nominal(phrase, case=case, at=at)
         case Measured(number, measure, stuff):
-            head = (
-                [*number.german, measure.german_plural]
-                if number
-                else ["ein" + _EIN[measure.gender][CASES[case]], measure.german]
-            )
-            return [*head, stuff.german if stuff.mass else stuff.german_plural]
+            if number:
+                head = [*fixed(number, at=at / "number"), *spell(measure.german_plural, at / "measure")]
+            else:
+                article = "ein" + _EIN[measure.gender][CASES[case]]
+                head = [*spell(article, at / "number"), *spell(measure.german, at / "measure")]
+            return [*head, *spell(stuff.german if stuff.mass else stuff.german_plural, at / "stuff")]
         case Both(first, second):
-            return [*noun_phrase(first, case=case), "und", *noun_phrase(second, case=case)]
+            both = noun_phrase(first, case=case, at=at / "first"), noun_phrase(second, case=case, at=at / "second")
+            return [*both[0], *spell("und", at / "conjunction"), *both[1]]
         case Gap():
             return []
         case Asked():
-            return ["wer"] if case == "nominative" else ["was"]
+            return spell("wer" if case == "nominative" else "was", at)
         case Described():
             raise AssertionError("a described noun needs its clause")
+
+
+def fixed(phrase: Phrase | None, *, at: Part) -> list[Word]:
+    """Gives the words of a fixed phrase, if there is one."""
+    return spell_pieces(phrase.german, at=at, pieces=phrase.parts) if phrase else []
 
 
 def definite(phrase: NounPhrase) -> bool:
@@ -71,43 +81,44 @@ def definite(phrase: NounPhrase) -> bool:
     )
 
 
-def denied(phrase: NounPhrase) -> list[str]:
-    """Gives the accusative of things in general with kein."""
+def denied(phrase: NounPhrase, *, at: Part, negative: Part) -> list[Word]:
+    """Gives the accusative of things in general with kein, which expresses the denial."""
     assert isinstance(phrase, Nominal) and phrase.determiner.kind == "bare", phrase
-    key = phrase.noun.gender if phrase.noun.mass else "p"
-    return ["kein" + _EIN[key][1], phrase.noun.german if phrase.noun.mass else phrase.noun.german_plural]
+    noun = phrase.noun
+    article = "kein" + _EIN[noun.gender if noun.mass else "p"][1]
+    return [*spell(article, negative), *spell(noun.german if noun.mass else noun.german_plural, at / "noun")]
 
 
-def _nominal(phrase: Nominal, case: Case) -> list[str]:
+def _nominal(phrase: Nominal, *, case: Case, at: Part) -> list[Word]:
     noun, determiner = phrase.noun, phrase.determiner
     plural = (determiner.plural and not noun.mass) or noun.plural_only
     key: Key = "p" if plural else noun.gender
     slot = CASES[case]
-    number = list(determiner.number.german) if determiner.number else []
+    kind = at / "determiner" / "kind"
+    number = fixed(determiner.number, at=at / "determiner" / "number")
     match determiner.kind:
         case "the":
-            head, endings = [_THE[key][slot]], _WEAK
+            head, endings = spell(_THE[key][slot], kind), _WEAK
         case "this" | "these" | "which":
             stem = "welch" if determiner.kind == "which" else "dies"
-            head, endings = [stem + _DIES[key][slot], *number], _WEAK
+            head, endings = [*spell(stem + _DIES[key][slot], kind), *number], _WEAK
         case "a":
-            head, endings = ["ein" + _EIN[key][slot]], _MIXED
+            head, endings = spell("ein" + _EIN[key][slot], kind), _MIXED
         case "own":
             assert determiner.owner is not None
-            head, endings = [determiner.owner.german_possessive + _EIN[key][slot]], _MIXED
+            possessive = determiner.owner.german_possessive + _EIN[key][slot]
+            head, endings = spell(possessive, at / "determiner" / "owner"), _MIXED
         case "count" | "bare":
             head, endings = number, _STRONG
-        case "many" | "some" | "how many":
-            head, endings = _quantity(determiner.kind, slot), _STRONG
-    adjectives = [phrase.quality.german_stem] if phrase.quality else []
-    if noun.german_attribute:
-        adjectives.append(noun.german_attribute)
-    return [*head, *(stem + endings[key][slot] for stem in adjectives), noun_form(noun, plural=plural, case=case)]
-
-
-def _quantity(kind: str, slot: int) -> list[str]:
-    ending = _DIES["p"][slot]
-    return ["wie", "viel" + ending] if kind == "how many" else [("viel" if kind == "many" else "einig") + ending]
+        case "many" | "some":
+            stem = "viel" if determiner.kind == "many" else "einig"
+            head, endings = spell(stem + _DIES["p"][slot], kind), _STRONG
+        case "how many":
+            head, endings = [*spell("wie", kind), *spell("viel" + _DIES["p"][slot], kind / "scale")], _STRONG
+    ending = endings[key][slot] if phrase.quality or noun.german_attribute else ""
+    quality = spell(phrase.quality.german_stem + ending, at / "quality") if phrase.quality else []
+    attribute = spell(noun.german_attribute + ending, at / "noun" / "attribute") if noun.german_attribute else []
+    return [*head, *quality, *attribute, *spell(noun_form(noun, plural=plural, case=case), at / "noun")]
 
 
 def noun_form(noun: Noun, *, plural: bool, case: Case) -> str:
@@ -118,15 +129,15 @@ def noun_form(noun: Noun, *, plural: bool, case: Case) -> str:
     return noun.german if case == "nominative" else noun.german_oblique
 
 
-def occupation(noun: Noun, *, female: bool, negative: bool) -> list[str]:
+def occupation(noun: Noun, *, female: bool, at: Part, negative: Part | None) -> list[Word]:
     """Gives a profession as a predicate: Arzt, Ärztin, kein Arzt."""
-    article = (["keine"] if female else ["kein"]) if negative else []
-    return [*article, noun.german_feminine if female else noun.german]
+    article = spell("keine" if female else "kein", negative, at / "article") if negative else []
+    return [*article, *spell(noun.german_feminine if female else noun.german, at / "noun")]
 
 
-def with_the(noun: Noun, *, case: Case) -> list[str]:
-    """Gives a noun with its definite article."""
-    return [_THE[noun.gender][CASES[case]], noun_form(noun, plural=False, case=case)]
+def with_the(noun: Noun, *, case: Case, at: Part, article: Part) -> list[Word]:
+    """Gives a noun, which expresses `at`, with its definite article."""
+    return [*spell(_THE[noun.gender][CASES[case]], article), *spell(noun_form(noun, plural=False, case=case), at)]
 
 
 def relative_pronoun(noun: Noun) -> str:
@@ -134,25 +145,42 @@ def relative_pronoun(noun: Noun) -> str:
     return _THE[noun.gender][1]
 
 
-def where(place: Place | Spot) -> list[str]:
-    """Gives the place where something is: im Park, auf dem Tisch."""
-    if isinstance(place, Place):
-        return list(place.german_at)
-    article, noun = with_the(place.noun, case="dative")
-    return [*contract_in(place.relation.german, article), noun]
+# --- places ---------------------------------------------------------------------------------------------------------
 
 
-def whither(place: Place | Spot) -> list[str]:
-    """Gives the place where something goes: in den Park, auf den Tisch."""
-    if isinstance(place, Place):
-        return list(place.german_to)
-    article, noun = with_the(place.noun, case="accusative")
-    return [*contract_in(place.relation.german, article), noun]
+def where(place: Place | Spot, *, at: Part) -> list[Word]:
+    """Gives the place where something is: im Park, auf dem Tisch, in Berlin."""
+    if isinstance(place, Spot):
+        return _spot(place, case="dative", at=at)
+    return _place(place, place.german_at, case="dative", at=at)
 
 
-def contract_in(preposition: str, article: str) -> tuple[str, ...]:
-    """Gives in + dem as im, in + das as ins; other prepositions of place stay apart from their article."""
-    return contract(preposition, article) if preposition == "in" else (preposition, article)
+def whither(place: Place | Spot, *, at: Part) -> list[Word]:
+    """Gives the place where something goes: in den Park, auf den Tisch, nach Berlin."""
+    if isinstance(place, Spot):
+        return _spot(place, case="accusative", at=at)
+    return _place(place, place.german_to, case="dative" if place.german_to == "zu" else "accusative", at=at)
+
+
+def _place(place: Place, preposition: str, *, case: Case, at: Part) -> list[Word]:
+    words = [Word(preposition, (at / "preposition",))]
+    if place.gender:
+        words = _contracted(words[0], Word(_THE[place.gender][CASES[case]], (at / "article",)))
+    return [*words, *spell(place.german, at)]
+
+
+def _spot(spot: Spot, *, case: Case, at: Part) -> list[Word]:
+    """Gives a spot; of the prepositions of relations only in is contracted: im Korb, but an dem Tisch."""
+    relation = Word(spot.relation.german, (at / "relation",))
+    article, noun = with_the(spot.noun, case=case, at=at / "noun", article=at / "article")
+    words = _contracted(relation, article) if relation.text == "in" else [relation, article]
+    return [*words, noun]
+
+
+def _contracted(preposition: Word, article: Word) -> list[Word]:
+    """Gives a preposition and an article as they are written: im, zur, auf dem."""
+    contraction = _CONTRACTIONS.get((preposition.text, article.text))
+    return [fuse(contraction, preposition, article)] if contraction else [preposition, article]
 
 
 # --- verbs ----------------------------------------------------------------------------------------------------------
@@ -163,7 +191,7 @@ HAVE = ("habe", "hast", "hat", "haben")
 WILL = ("werde", "wirst", "wird", "werden")
 
 
-def present(verb: Verb, person: int) -> str:
+def present(verb: Verb, *, person: int) -> str:
     """Gives the present of a verb, without its prefix: kaufe, kaufst, kauft, kaufen."""
     return (verb.german_first, _second(verb.german_third), verb.german_third, verb.german)[person]
 
@@ -174,19 +202,14 @@ def _second(third: str) -> str:
     return third if third[-2] in "sßzx" else third[:-1] + "st"
 
 
-def perfect_auxiliary(verb: Verb, person: int) -> str:
+def perfect_auxiliary(verb: Verb, *, person: int) -> str:
     """Gives haben or sein in the person: hat (gekauft), ist (gegangen)."""
-    return (BE if verb.auxiliary == "sein" else HAVE)[person]
+    return (BE if verb.german_auxiliary == "sein" else HAVE)[person]
 
 
 def infinitive(verb: Verb) -> str:
     """Gives the infinitive with its prefix: aufstehen."""
-    return verb.prefix + verb.german
-
-
-def with_zu(verb: Verb) -> list[str]:
-    """Gives the infinitive with zu: zu kaufen, aufzustehen."""
-    return [verb.prefix + "zu" + verb.german] if verb.prefix else ["zu", verb.german]
+    return verb.german_prefix + verb.german
 
 
 def imperative(verb: Verb) -> str:

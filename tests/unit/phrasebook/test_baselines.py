@@ -24,7 +24,8 @@ def test_word_by_word_keeps_the_order_of_the_source(
 
 
 def test_nearest_takes_the_sentence_that_shares_most() -> None:
-    train = [Pair("I buy red apples.", "1"), Pair("He sells cars.", "2"), Pair("We buy green pears.", "3")]
+    sources = ("I buy red apples.", "He sells cars.", "We buy green pears.")
+    train = [Pair(source, str(number), (), (), ()) for number, source in enumerate(sources, start=1)]
     assert nearest(train, ["We buy red pears.", "He sells bicycles."], language="en") == ["3", "2"]
 
 

@@ -8,7 +8,7 @@ from random import Random
 
 import pytest
 
-from calque_phrasebook import Phrasebook, phrasebook
+from calque_phrasebook import Pair, Phrasebook, phrasebook
 from calque_phrasebook.grammar.sentences import Sentence, draw
 from calque_phrasebook.split import combinations, held_out
 from calque_phrasebook.surface import LANGUAGES, say, words
@@ -59,8 +59,8 @@ def test_clauses_and_arguments_are_both_held_out() -> None:
 def test_every_word_of_the_test_set_is_trained(language: str) -> None:
     target = {"zh": "en", "en": "de", "de": "zh"}[language]
     corpus = phrasebook(source=language, target=target, pairs=PAIRS)  # type: ignore[arg-type]
-    trained = {token for pair in corpus.train for text in pair for token in _tokens(text)}
-    tested = {token for pair in corpus.test for text in pair for token in _tokens(text)}
+    trained = {token for pair in corpus.train for text in pair[:2] for token in _tokens(text)}
+    tested = {token for pair in corpus.test for text in pair[:2] for token in _tokens(text)}
     assert tested <= trained
     if language == "zh":
         assert _chinese_words(corpus.test) <= _chinese_words(corpus.train)
@@ -73,8 +73,8 @@ def _tokens(text: str) -> list[str]:
     return text.rstrip(".?").replace(",", "").lower().split()
 
 
-def _chinese_words(pairs: list[tuple[str, str]]) -> set[str]:
-    return {token for source, _ in pairs for token in words(meanings()[source], language="zh")}
+def _chinese_words(pairs: list[Pair]) -> set[str]:
+    return {token for pair in pairs for token in words(meanings()[pair.source], language="zh")}
 
 
 @pytest.mark.parametrize("pairs", [1, 60, 700])
