@@ -123,7 +123,7 @@ def phrasebook(
 
     Test sentences hold combinations of words and clauses that are never together in training.
 
-    Alignments come from the grammar, which knows the words that say the same: a line per pair, as in 0-0 1-2 2-1,
+    Alignments come from the grammar, which knows which words correspond: one line per pair, such as 0-0 1-2 2-1, the
     source word first, words counted from 0 between white space. With Chinese they need --segment.
 
     Examples:

@@ -84,7 +84,9 @@ class Word(NamedTuple):
 
 def spell(text: str, *parts: Part) -> list[Word]:
     """Gives the words of a text, all of which express the same parts; an empty text has none."""
-    return [Word(word, parts) for word in text.split()] if " " in text else [Word(text, parts)] if text else []
+    if " " in text:
+        return [Word(word, parts) for word in text.split()]
+    return [Word(text, parts)] if text else []
 
 
 def spell_pieces(texts: tuple[str, ...], *, at: Part, pieces: int) -> list[Word]:
