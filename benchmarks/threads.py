@@ -52,22 +52,22 @@ def measure(threads: int, *, seconds: float) -> float:
     import torch
 
     from calque.data.batch import batches
-    from calque.data.batching import BatchConfig, Plan
-    from calque.data.phrasebook import phrasebook
+    from calque.data.batching import BatchConfig
     from calque.data.store import store_of
     from calque.models.model import Model, Sizes
     from calque.models.systems import SYSTEMS
     from calque.objectives.cross_entropy import loss_of
     from calque.text import CharactersConfig, train_tokenizers
     from calque.training.optimisers import OptimiserConfig, build_optimiser
+    from calque_phrasebook import phrasebook
 
     torch.set_num_threads(threads)
     book = phrasebook(source="de", target="en", pairs=2000).train
-    sources, targets = ([pair[side] for pair in book] for side in (0, 1))
+    sources, targets = [pair.source for pair in book], [pair.target for pair in book]
     tokenizers = train_tokenizers(
         CharactersConfig(joint=True), source=lambda: iter(sources), target=lambda: iter(targets), pairs=len(book)
     )
-    store = store_of([(tokenizers.source.encode(one), tokenizers.target.encode(other)) for one, other in book])
+    store = store_of([(tokenizers.source.encode(pair.source), tokenizers.target.encode(pair.target)) for pair in book])
     size = len(tokenizers.source.vocabulary)
     model = Model(SYSTEMS["tiny"].model, sizes=Sizes(size, size, joint=True))
     optimiser = build_optimiser(OptimiserConfig(), model)

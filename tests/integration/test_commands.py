@@ -615,3 +615,24 @@ def test_a_phrasebook_does_not_mix_with_what_is_there(command: Callable[..., Ans
     assert command("data", "phrasebook", "--from", "de", "--pairs", 50, "--out", tmp_path / "book").code == 0
     refused(command("data", "phrasebook", "--pairs", 50, "--out", tmp_path / "book"), "not an empty folder")
     assert not (tmp_path / "book" / "train.zh").exists()
+
+
+def test_a_phrasebook_is_written_with_alignments_to_learn_from(command: Callable[..., Answer], tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    made = command("data", "phrasebook", "--pairs", 60, "--segment", "--alignments", "--out", book)
+    assert made.code == 0, made.err
+    assert {f"{part}.{suffix}" for part in ("train", "valid", "test") for suffix in ("zh", "en", "align")} == {
+        file.name for file in book.iterdir()
+    }
+    files = {"source": book / "train.zh", "target": book / "train.en", "alignments": book / "train.align"}
+    options = [text for name, file in files.items() for text in (f"--{name}", file)]
+    run = tmp_path / "run"
+    answer = command("train", *options, *QUICK, "training.objective.guidance.weight=0.5", "--run", run)
+    assert answer.code == 0, answer.err
+
+
+def test_alignments_of_chinese_need_spaces_between_its_words(command: Callable[..., Answer], tmp_path: Path) -> None:
+    book = tmp_path / "book"
+    refused(command("data", "phrasebook", "--pairs", 50, "--alignments", "--out", book), "Chinese", "--segment")
+    refused(command("data", "phrasebook", "--from", "de", "--segment", "--out", book), "--segment", "de and en")
+    assert not book.exists()

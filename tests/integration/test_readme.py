@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.data.phrasebook import phrasebook
+from calque_phrasebook import phrasebook
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -89,8 +89,9 @@ def test_an_installed_copy_works_anywhere(tmp_path: Path) -> None:
     shutil.copytree(ROOT, copy, ignore=ignored)
     pip = install.replace("pip ", f"{sys.executable} -m pip ", 1)
     run(f"{pip} --quiet --no-deps --no-build-isolation --target {installed}", folder=copy)
-    assert (installed / "calque" / "py.typed").is_file()
+    for package in ("calque", "calque_phrasebook"):
+        assert (installed / package / "py.typed").is_file()
     here = f"PYTHONPATH={installed} {sys.executable} -S -c"
     where = f"import sys; sys.path[1:1] = {[path for path in sys.path if 'site-packages' in path]!r}"
-    source = f"{where}; import calque.data.phrasebook as book; print(book.__file__)"
+    source = f"{where}; import calque_phrasebook as book; print(book.__file__)"
     assert str(installed) in run(f'{here} "{source}"', folder=tmp_path)

@@ -13,12 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from calque.commands.data import write_book
 from calque.config import override, to_values
-from calque.data.phrasebook import phrasebook
 from calque.engine import load
 from calque.experiment import train
 from calque.models.systems import SYSTEMS, system_model
+from calque_phrasebook import phrasebook, write_phrasebook
 from tests.system.test_systems_learn import RECIPES
 
 FOLDER = Path(__file__).parents[2] / "recipes" / "search"
@@ -43,7 +42,7 @@ QUICK = ("luong2015", "tiny")
 def book(tmp_path_factory: pytest.TempPathFactory, seed: int) -> Path:
     """A small phrasebook."""
     folder = tmp_path_factory.mktemp("book")
-    write_book(phrasebook(source="zh", target="en", pairs=PAIRS, seed=seed), folder, languages=("zh", "en"))
+    write_phrasebook(phrasebook(source="zh", target="en", pairs=PAIRS, seed=seed), folder, languages=("zh", "en"))
     return folder
 
 

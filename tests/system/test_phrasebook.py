@@ -19,13 +19,12 @@ from typing import NamedTuple
 
 import pytest
 
-from calque.commands.data import write_book
 from calque.config import override, to_values
-from calque.data.phrasebook import phrasebook
 from calque.engine import load
 from calque.evaluation.metrics import score_translations
 from calque.experiment import train
 from calque.models.systems import SYSTEMS, system_model
+from calque_phrasebook import phrasebook, write_phrasebook
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -95,7 +94,7 @@ def reached(name: str, *, steps: int, folder: Path, seed: int) -> Reached:
     """How a system, made small and trained from Chinese to English, translates held-out combinations."""
     recipe = RECIPES[name]
     book = phrasebook(source="zh", target="en", pairs=PAIRS, seed=seed)
-    write_book(book, folder / "book", languages=("zh", "en"))
+    write_phrasebook(book, folder / "book", languages=("zh", "en"))
     files = {
         part: [{"kind": "files", "source": str(folder / f"book/{part}.zh"), "target": str(folder / f"book/{part}.en")}]
         for part in ("train", "valid")

@@ -11,11 +11,12 @@ from typing import NamedTuple
 import pytest
 
 import calque
+import calque_phrasebook
 
 STOREYS: list[set[str]] = [
     {"calque", "__main__"},  # the door: calque/__init__.py and calque/__main__.py
     {"commands"},
-    {"experiment"},
+    {"experiment", "calque_phrasebook"},  # a package of its own, which only commands use
     {"inspection", "serving", "export"},
     {"training"},
     {"engine"},
@@ -26,7 +27,9 @@ STOREYS: list[set[str]] = [
 ]
 BESIDE = {("data", "text"), ("config", "errors"), ("folders", "errors"), ("devices", "errors")}
 NEVER = {("models", "text")}
-NO_TORCH = {"text", "config", "folders", "errors"}
+ONLY = {"calque_phrasebook": {"errors"}}  # rooms that know far less than their storey would allow
+NO_TORCH = {"text", "config", "folders", "errors", "calque_phrasebook"}
+OURS = {"calque", "calque_phrasebook"}
 STARTS_FAST = {"calque", "commands"}
 OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard"}
 
@@ -71,9 +74,9 @@ def _named(node: ast.AST, *, module: str, sources: Sources, packages: set[str]) 
 
 
 def room(module: str) -> str:
-    """The room a module of ours is in: calque.text.words is in `text`."""
-    parts = module.split(".")
-    return parts[1] if len(parts) > 1 else parts[0]
+    """The room a module of ours is in: calque.text.words is in `text`; another package is a room of its own."""
+    package, *inner = module.split(".")
+    return inner[0] if inner and package == "calque" else package
 
 
 def storey(name: str) -> int | None:
@@ -83,7 +86,7 @@ def storey(name: str) -> int | None:
 def violations(sources: Sources, *, packages: set[str]) -> list[str]:
     """Every import that the house forbids, one a line."""
     found = list(imports(sources, packages=packages))
-    ours = [each for each in found if each.imported.split(".")[0] == "calque"]
+    ours = [each for each in found if each.imported.split(".")[0] in OURS]
     wrong = [f"{module}: no storey has a room {room(module)!r}" for module in sources if storey(room(module)) is None]
     wrong += [_line(each, reason) for each in ours if (reason := _direction(each))]
     wrong += [_line(each, "inside a function") for each in found if each.inside and not _may_hide(each)]
@@ -102,7 +105,7 @@ def _direction(one: Import) -> str | None:
         return None
     if below is None:
         return "there is no such room"
-    if (here, there) in NEVER:
+    if (here, there) in NEVER or there not in ONLY.get(here, {there}):
         return "forbidden"
     if (here, there) in BESIDE:
         return None
@@ -112,7 +115,7 @@ def _direction(one: Import) -> str | None:
 def _may_hide(one: Import) -> bool:
     """May stand inside a function: optional packages; where a command must start fast, torch and what needs it."""
     optional = any(one.imported == name or one.imported.startswith(f"{name}.") for name in OPTIONAL)
-    return optional or (room(one.module) in STARTS_FAST and one.imported.split(".")[0] in ("calque", "torch"))
+    return optional or (room(one.module) in STARTS_FAST and one.imported.split(".")[0] in (*OURS, "torch"))
 
 
 def _torch(found: list[Import]) -> list[Import]:
@@ -139,15 +142,15 @@ def _cycles(ours: list[Import]) -> list[str]:
 
 
 def house() -> tuple[Sources, set[str]]:
-    """The text of every module of Calque, and which of them are packages."""
-    top = Path(calque.__file__).parent
+    """The text of every module of Calque and of the phrasebook, and which of them are packages."""
     sources, packages = {}, set()
-    for path in sorted(top.rglob("*.py")):
-        parts = ("calque", *path.relative_to(top).with_suffix("").parts)
-        module = ".".join(parts).removesuffix(".__init__")
-        sources[module] = path.read_text(encoding="utf-8")
-        if path.name == "__init__.py":
-            packages.add(module)
+    for package in (calque, calque_phrasebook):
+        top = Path(str(package.__file__)).parent
+        for path in sorted(top.rglob("*.py")):
+            module = ".".join(path.relative_to(top.parent).with_suffix("").parts).removesuffix(".__init__")
+            sources[module] = path.read_text(encoding="utf-8")
+            if path.name == "__init__.py":
+                packages.add(module)
     return sources, packages
 
 
@@ -180,6 +183,7 @@ SOUND = {
     "calque.__main__": "from calque.commands.main import run",
     "calque.commands": "",
     "calque.commands.main": "from calque import __version__\ndef run():\n    import torch, calque.experiment\n",
+    "calque.commands.data": "def phrasebook():\n    import calque_phrasebook\n",
     "calque.experiment": "from calque.training.loop import train",
     "calque.training": "",
     "calque.training.loop": "from calque.models.model import Model\ndef plot():\n    import matplotlib.pyplot\n",
@@ -201,9 +205,12 @@ SOUND = {
     "calque.folders": "from calque import errors",
     "calque.tensors": "import torch",
     "calque.errors": "",
+    "calque_phrasebook": "from calque_phrasebook.words import Word",
+    "calque_phrasebook.words": "from calque.errors import DataError",
 }
 PACKAGES = {
     "calque",
+    "calque_phrasebook",
     *(f"calque.{name}" for name in ("commands", "training", "models", "search", "data", "layers", "text")),
 }
 
@@ -231,6 +238,12 @@ PLANTED = {
     "hidden in a command": ("calque.commands.main", "def f():\n    import json", "inside a function"),
     "cycle": ("calque.models.interfaces", "from calque.models.model import Model", "cycle: "),
     "cycle by a package": ("calque.text.words", "from calque.text import Words", "cycle: "),
+    "data to the phrasebook": ("calque.data", "from calque_phrasebook.words import Word", "upwards"),
+    "experiment to the phrasebook": ("calque.experiment", "import calque_phrasebook", "beside"),
+    "the phrasebook to text": ("calque_phrasebook.words", "from calque.text.words import Words", "forbidden"),
+    "the phrasebook to calque": ("calque_phrasebook.words", "from calque import load", "forbidden"),
+    "torch in the phrasebook": ("calque_phrasebook.words", "import torch", "knows no torch"),
+    "a cycle in the phrasebook": ("calque_phrasebook.words", "import calque_phrasebook", "cycle: "),
     "no such room": ("calque.models.interfaces", "import calque.cellar", "there is no such room"),
     "a room in no storey": ("calque.cellar", "", "no storey has a room 'cellar'"),
 }

@@ -2,14 +2,11 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
 from calque.errors import ConfigError, DataError, FolderError
-
-if TYPE_CHECKING:
-    from calque.data.phrasebook import Phrasebook
 
 app = typer.Typer(help="Look at corpora, prepare them, or make one.", no_args_is_help=True)
 
@@ -119,36 +116,37 @@ def phrasebook(
     target: Annotated[str, typer.Option("--to", help="zh, en or de.")] = "en",
     pairs: Annotated[int, typer.Option(min=50, help="Training pairs; valid and test come on top.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed gives another book.")] = 0,
+    segment: Annotated[bool, typer.Option("--segment", help="Put spaces between the words of Chinese text.")] = False,
+    alignments: Annotated[
+        bool, typer.Option("--alignments", help="Write word alignments too (Pharaoh): train.align, …")
+    ] = False,
 ) -> None:
     """Write the built-in corpus as ordinary text files: train.zh, train.en, valid.…, test.…
 
     Test sentences hold combinations of words and clauses that are never together in training.
 
-    Example:
+    Alignments come from the grammar, which knows which words correspond: one line per pair, such as 0-0 1-2 2-1, the
+    source word first, words counted from 0 between white space. With Chinese they need --segment.
+
+    Examples:
 
         calque data phrasebook --from zh --to en --pairs 20000 --out book
+
+        calque data phrasebook --from zh --to en --segment --alignments --out aligned-book
     """
     from calque.commands.inputs import choice
-    from calque.data.phrasebook import phrasebook as make
+    from calque_phrasebook import check_options, write_phrasebook
+    from calque_phrasebook import phrasebook as make
 
-    one = choice(source, LANGUAGES, option="--from")
-    other = choice(target, LANGUAGES, option="--to")
-    if one == other:
+    languages = choice(source, LANGUAGES, option="--from"), choice(target, LANGUAGES, option="--to")
+    if languages[0] == languages[1]:
         raise ConfigError("--from and --to must be two different languages")
+    check_options(languages, segment=segment, alignments=alignments)
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise FolderError(f"{out}: not an empty folder; a book in another would leave files that do not line up")
-    book = make(source=one, target=other, pairs=pairs, seed=seed)
-    write_book(book, out, languages=(one, other))
+    book = make(source=languages[0], target=languages[1], pairs=pairs, seed=seed)
+    write_phrasebook(book, out, languages=languages, segment=segment, alignments=alignments)
     typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)
-
-
-def write_book(book: "Phrasebook", folder: Path, *, languages: tuple[str, str]) -> None:
-    """Writes train, valid and test as text files named by their language."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for part, pairs in book._asdict().items():
-        for side, language in enumerate(languages):
-            text = "".join(f"{pair[side]}\n" for pair in pairs)
-            (folder / f"{part}.{language}").write_text(text, encoding="utf-8", newline="\n")
 
 
 def _corpora(source: Path | None, target: Path | None, config: Path | None) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.data import LANGUAGES, write_book
+from calque.commands.data import LANGUAGES
 from calque.commands.rendering import one_line
 from calque.errors import ConfigError, Interrupted
 
 if TYPE_CHECKING:
-    from calque.data.phrasebook import Phrasebook
-    from calque.engine import Translator, load_translator
+    from calque.engine import Translator
     from calque.evaluation.metrics import Scores
+    from calque_phrasebook import Phrasebook
 
 # Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread:
 # two would be quicker on a quiet machine and half as quick on a busy one (docs/decisions/0008).
@@ -53,9 +53,10 @@ def quickstart(
         calque quickstart --from en --to de --out quickstart-de
     """
     from calque.commands.inputs import choice
-    from calque.data.phrasebook import baselines, phrasebook
+    from calque.engine import load_translator
     from calque.evaluation.metrics import score_translations
     from calque.evaluation.plots import draw_scores
+    from calque_phrasebook import baselines, phrasebook, write_phrasebook
 
     began = time.monotonic()
     one, other = choice(source, LANGUAGES, option="--from"), choice(target, LANGUAGES, option="--to")
@@ -63,7 +64,7 @@ def quickstart(
         raise ConfigError("--from and --to must be two different languages")
     _say(f"1/4  A phrasebook: {pairs:,} sentence pairs, {one} → {other}")
     book = phrasebook(source=one, target=other, pairs=pairs)
-    write_book(book, out / "data", languages=(one, other))
+    write_phrasebook(book, out / "data", languages=(one, other))
     _say("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves)")
     _interruptible(lambda: _train(out, languages=(one, other), overrides=overrides or []), out=out)
     _say("3/4  Translating sentences it has not seen")

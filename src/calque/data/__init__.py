@@ -1,4 +1,4 @@
-"""From corpora on disk to batches: read and check, store, plan, batch; and the built-in phrasebook.
+"""From corpora on disk to batches: read and check, store, plan, batch.
 
 May use text, tensors, config and errors.
 """

@@ -1,0 +1,54 @@
+"""Writes a corpus as text files: train.zh, train.en, valid.…, test.…, and word alignments beside them."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from calque.errors import ConfigError
+from calque_phrasebook.alignment import pharaoh
+from calque_phrasebook.split import Pair, Phrasebook
+from calque_phrasebook.surface import Language
+
+ALIGNMENTS = "align"  # the suffix of Pharaoh files
+
+
+def write_phrasebook(
+    book: Phrasebook,
+    folder: Path,
+    *,
+    languages: tuple[Language, Language],
+    segment: bool = False,
+    alignments: bool = False,
+) -> None:
+    """Writes train, valid and test, one sentence per line, in files named by their language.
+
+    `segment` puts spaces between the words of Chinese text. `alignments` writes Pharaoh files too, train.align and so
+    on: the links of a pair per line, source word first, words counted from 0 between white space.
+    """
+    check_options(languages, segment=segment, alignments=alignments)
+    folder.mkdir(parents=True, exist_ok=True)
+    source, target = languages
+    for name, pairs in book._asdict().items():
+        _write(folder / f"{name}.{source}", (_source(pair, segment=segment) for pair in pairs))
+        _write(folder / f"{name}.{target}", (_target(pair, segment=segment) for pair in pairs))
+        if alignments:
+            _write(folder / f"{name}.{ALIGNMENTS}", (pharaoh(pair.links) for pair in pairs))
+
+
+def check_options(languages: tuple[Language, Language], *, segment: bool, alignments: bool) -> None:
+    """Raises a ConfigError where words cannot be counted, or where there is nothing to segment."""
+    if alignments and "zh" in languages and not segment:
+        raise ConfigError("alignments count words between spaces, and Chinese text has none: add --segment")
+    if segment and "zh" not in languages:
+        raise ConfigError(f"--segment puts spaces between Chinese words; {' and '.join(languages)} have theirs")
+
+
+def _source(pair: Pair, *, segment: bool) -> str:
+    return " ".join(pair.source_words) if segment else pair.source
+
+
+def _target(pair: Pair, *, segment: bool) -> str:
+    return " ".join(pair.target_words) if segment else pair.target
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")

@@ -1,0 +1,40 @@
+"""The adjectives, and which nouns they describe (adjectives.toml)."""
+
+from calque_phrasebook.lexicon.entries import adjective
+from calque_phrasebook.lexicon.lexemes import Adjective
+from calque_phrasebook.lexicon.nouns import CLASSES
+from calque_phrasebook.lexicon.tables import Entry, among, read_table
+
+
+def _named(entry: Entry) -> tuple[str, Adjective]:
+    """Gives an adjective with its name: `sense` where the English word has two."""
+    made = adjective(entry)
+    return entry.text("sense", default="") or made.english, made
+
+
+_TABLE = read_table("adjectives.toml")
+ADJECTIVES: dict[str, Adjective] = dict(_TABLE.entries("adjective", _named))
+
+
+def _lists(section: str) -> dict[str, tuple[Adjective, ...]]:
+    lists = _TABLE.word_lists(section, known=ADJECTIVES)
+    return {name: tuple(ADJECTIVES[word] for word in words) for name, words in lists.items()}
+
+
+DESCRIPTIONS = _lists("describes")
+"""By class of noun."""
+among("describes", DESCRIPTIONS, known=CLASSES)
+_KINDS = _lists("kinds")
+MOODS, CHARACTER = _KINDS["mood"], _KINDS["character"]
+CLIMATE, WEATHER = _KINDS["climate"], _KINDS["weather"]
+PRAISE, COMPARED = _KINDS["praise"], _KINDS["compared"]
+
+
+def attributes(kind: str) -> tuple[Adjective, ...]:
+    """Gives the adjectives that stand before the nouns of a class."""
+    return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["attribute"])
+
+
+def core_attributes(kind: str) -> tuple[Adjective, ...]:
+    """Gives the commonest of them, which also stand before a nominative."""
+    return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["core_attribute"])

@@ -1,0 +1,135 @@
+"""Reads the tables of the lexicon: the TOML files of this folder, one per part of speech.
+
+A table has groups of entries, one entry per line:
+
+    fruit = [
+      { en = "apple", de = "der Apfel, Äpfel", zh = "苹果", classifier = "个" },
+    ]
+
+A group that cannot be read is rejected with all of its problems: file, group, entry, field.
+"""
+
+import tomllib
+from collections.abc import Callable, Collection, Mapping
+from importlib import resources
+from typing import TypeVar
+
+from calque.errors import DataError
+
+T = TypeVar("T")
+
+
+class Entry:
+    """One line of a table. Fields are read by name; a field that nothing reads is reported as unknown.
+
+    A reader raises a ValueError that names the field and says what is wrong with it.
+    """
+
+    def __init__(self, fields: Mapping[str, object]) -> None:
+        self._fields = fields
+        self._read: set[str] = set()
+
+    def text(self, name: str, *, default: str | None = None) -> str:
+        """Gives a field as it stands; without a default it must be there."""
+        self._read.add(name)
+        value = self._fields.get(name, default)
+        if value is None:
+            raise ValueError(f"{name} is missing")
+        if not isinstance(value, str) or value != value.strip() or (value == "" and name in self._fields):
+            raise ValueError(f"{name} = {value!r}: expected text, not empty and without spaces around it")
+        return value
+
+    def forms(self, name: str, *, least: int, most: int) -> list[str]:
+        """Gives the forms of a field, which are separated by commas."""
+        forms = [form.strip() for form in self.text(name).split(",")]
+        if not least <= len(forms) <= most or not all(forms):
+            expected = str(least) if least == most else f"{least} to {most}"
+            raise ValueError(f"{name} = {self.text(name)!r}: expected {expected} forms, separated by commas")
+        return forms
+
+    def words(self, name: str) -> tuple[str, ...]:
+        """Gives the words of a field that may be left out."""
+        return tuple(self.text(name, default="").split())
+
+    def among(self, name: str, *, known: Collection[str]) -> tuple[str, ...]:
+        """Gives the words of a field that may be left out, each of which must be one of the known ones."""
+        return among(name, self.words(name), known=known)
+
+    def flag(self, name: str) -> bool:
+        """Says whether a field is set; where it is not true it is left out."""
+        self._read.add(name)
+        if self._fields.get(name, True) is not True:
+            raise ValueError(f"{name} = {self._fields[name]!r}: expected true, or no such field")
+        return name in self._fields
+
+    def refuse_unread(self) -> None:
+        """Raises a ValueError where the entry has fields that were not asked for."""
+        if unknown := sorted(set(self._fields) - self._read):
+            raise ValueError(f"unknown {', '.join(unknown)}; expected some of {', '.join(sorted(self._read))}")
+
+
+class Table:
+    """The groups of a TOML file; `origin` names it in messages."""
+
+    def __init__(self, text: str, *, origin: str) -> None:
+        self.origin = origin
+        self._groups = tomllib.loads(text)
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The names of the groups, in the order of the file."""
+        return tuple(self._groups)
+
+    def entries(self, group: str, make: Callable[[Entry], T]) -> tuple[T, ...]:
+        """Gives what `make` makes of each entry of a group; a DataError lists every problem."""
+        made: list[T] = []
+        problems: list[str] = []
+        lines = self._groups.get(group, [])
+        for number, fields in enumerate(lines, start=1):
+            try:
+                if fields in lines[: number - 1]:
+                    raise ValueError("stands here twice")
+                entry = Entry(fields)
+                made.append(make(entry))
+                entry.refuse_unread()
+            except ValueError as error:
+                problems.append(f"{self.origin}: {group}, entry {number} ({_headword(fields)}): {error}")
+        if not lines:
+            problems.append(f"{self.origin}: {group}: expected a group of entries, found none")
+        _raise(problems)
+        return tuple(made)
+
+    def word_lists(self, section: str, *, known: Collection[str]) -> dict[str, tuple[str, ...]]:
+        """Gives the lists of a section, `fruit = "fresh sweet"`; each word must be one of the known ones."""
+        lists: dict[str, tuple[str, ...]] = {}
+        problems: list[str] = []
+        for name, words in self._groups[section].items():
+            try:
+                lists[name] = among(name, words.split(), known=known)
+            except ValueError as error:
+                problems.append(f"{self.origin}: {section}: {error}")
+        _raise(problems)
+        return lists
+
+
+def read_table(name: str) -> Table:
+    """Gives a table of this folder by the name of its file."""
+    file = resources.files(__package__).joinpath(name)
+    return Table(file.read_text(encoding="utf-8"), origin=name)
+
+
+def among(name: str, words: Collection[str], *, known: Collection[str]) -> tuple[str, ...]:
+    """Gives the words of a field; a ValueError names those that are not known."""
+    if unknown := [word for word in words if word not in known]:
+        raise ValueError(f"{name}: unknown {', '.join(unknown)}; expected some of {', '.join(known)}")
+    return tuple(words)
+
+
+def _headword(fields: object) -> str:
+    english = fields.get("en") if isinstance(fields, Mapping) else None
+    return f"en = {english!r}"
+
+
+def _raise(problems: list[str]) -> None:
+    if problems:
+        raise DataError("\n".join(problems))

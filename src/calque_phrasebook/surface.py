@@ -1,0 +1,56 @@
+"""From the words of a sentence to ordinary text, and which realiser speaks which language."""
+
+from collections.abc import Callable, Sequence
+from typing import Literal
+
+from calque_phrasebook.meaning import Sentence
+from calque_phrasebook.realisation import chinese, english, german
+from calque_phrasebook.realisation.words import Word
+
+Language = Literal["zh", "en", "de"]
+LANGUAGES: tuple[Language, ...] = ("zh", "en", "de")
+MARKS = frozenset(",.?，。？")
+
+_REALISERS: dict[Language, Callable[[Sentence], list[Word]]] = {
+    "zh": chinese.sentence,
+    "en": english.sentence,
+    "de": german.sentence,
+}
+
+
+def realise(meaning: Sentence, *, language: Language) -> list[Word]:
+    """Gives the words and marks of a meaning, uncapitalised and unjoined, with what they express."""
+    return _REALISERS[language](meaning)
+
+
+def words(meaning: Sentence, *, language: Language) -> list[str]:
+    """Gives the words and marks of a meaning, uncapitalised and unjoined."""
+    return [word.text for word in _REALISERS[language](meaning)]
+
+
+def say(meaning: Sentence, *, language: Language) -> str:
+    """Gives a meaning as ordinary text: 今天很冷。 / It is cold today. / Es ist heute kalt."""
+    return join(words(meaning, language=language), language=language)
+
+
+def join(tokens: Sequence[str], *, language: Language) -> str:
+    """Gives words and marks as text: without spaces in Chinese, with a capital in front elsewhere."""
+    if language == "zh":
+        return "".join(tokens)
+    return " ".join(segment(tokens, language=language))
+
+
+def segment(tokens: Sequence[str], *, language: Language) -> list[str]:
+    """Gives the words of a sentence as white space separates them in text: marks are attached, the first capitalised.
+
+    In Chinese, which is written without spaces, these are the words of the grammar: 今天 很 冷。
+    """
+    joined: list[str] = []
+    for token in tokens:
+        if token in MARKS:
+            joined[-1] += token
+        else:
+            joined.append(token)
+    if language != "zh":
+        joined[0] = joined[0][:1].upper() + joined[0][1:]
+    return joined
