@@ -7,17 +7,18 @@ import numpy as np
 import pytest
 
 from calque.config import check
-from calque.data.batch import collate
-from calque.data.batching import BatchConfig, Plan, Planned
-from calque.data.buckets import Shape
+from calque.data.batching import BatchConfig, Bucketed, Planned
+from calque.data.buckets import Size
 from calque.data.check import check as look_over
 from calque.data.corpora import DataConfig
 from calque.data.fingerprint import fingerprint
+from calque.data.pair_batch import collate_pairs, pair_widths
+from calque.data.pair_preparation import PairPreparation
 from calque.data.prepare import Prepared, prepare
-from calque.data.store import Side, pack, store_of
+from calque.data.store import Store, pack, store_in_memory, store_of_pairs
 from calque.data.word_alignments import guide, parse_links
 from calque.errors import DataError
-from calque.text import SentencePieceConfig, WordsConfig
+from calque.text import SentencePieceConfig, TextConfig, WordsConfig, load_tokenizers
 from calque.text.word_index import words_of_pieces
 
 _PAIRS = [
@@ -46,45 +47,54 @@ def write(folder: Path, links: list[str] | None = None, **corpus) -> DataConfig:
     return check(DataConfig, {"train": [train], "validation": {"minimum": 1}}, origin="test")
 
 
-def make(folder: Path, text=None, **options) -> Prepared:
-    return prepare(write(folder, **options), text=text or SentencePieceConfig(vocabulary_size=330), folder=folder / "s")
+def make(folder: Path, text: TextConfig | None = None, **options) -> Prepared:
+    return prepared_from(write(folder, **options), text or SentencePieceConfig(vocabulary_size=330), folder / "s")
+
+
+def prepared_from(data: DataConfig, text: TextConfig, folder: Path) -> Prepared:
+    return prepare(data, preparation=PairPreparation(text, data.maximum_length, data.aligned), folder=folder)
+
+
+def bucketed(store: Store, *, tokens: int = 4096) -> Bucketed:
+    return Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(tokens=tokens), seed=1)
 
 
 def expected_links(prepared: Prepared, row: int) -> set[tuple[int, int]]:
     """From the words of the text that the ids spell."""
+    tokenizers = load_tokenizers(prepared.vocabularies)
     source, target = (
-        tokenizer.decode(ids.tolist())
-        for tokenizer, ids in zip(prepared.tokenizers, prepared.train.pair(row), strict=True)
+        tokenizer.decode(prepared.train[side].row(row).tolist()) for side, tokenizer in tokenizers._asdict().items()
     )
     place = SOURCES.index(source)
     assert TARGETS[place] == target
-    one, other = (
-        words_of_pieces(tokenizer, text) for tokenizer, text in zip(prepared.tokenizers, (source, target), strict=True)
-    )
+    words = [words_of_pieces(tokenizer, text) for tokenizer, text in zip(tokenizers, (source, target), strict=True)]
     links = {tuple(map(int, link.split("-"))) for link in LINKS[place].split()}
-    return {(s, t) for s, word in enumerate(one) for t, target_word in enumerate(other) if (word, target_word) in links}
+    return {
+        (source_piece, target_piece)
+        for source_piece, source_word in enumerate(words[0])
+        for target_piece, target_word in enumerate(words[1])
+        if (source_word, target_word) in links
+    }
 
 
 @pytest.mark.parametrize("text", [SentencePieceConfig(vocabulary_size=330), WordsConfig()])
 def test_links_of_words_become_links_of_all_their_pieces(tmp_path: Path, text) -> None:
     prepared = make(tmp_path, text)
     store = prepared.train
-    assert store.links is not None
-    assert isinstance(store.links.ids, np.memmap)
-    assert len(store.links.lengths) == len(store) > 50
-    assert prepared.valid.links is None
+    assert isinstance(store["links"].values, np.memmap)
+    assert len(store["links"].lengths) == len(store) > 50
+    assert "links" not in prepared.valid
     for row in range(len(store)):
-        found = store.links.row(row).reshape(-1, 2).tolist()
-        assert {tuple(link) for link in found} == expected_links(prepared, row)
-        assert len(found) == len({tuple(link) for link in found})
+        links = store["links"].row(row).reshape(-1, 2).tolist()
+        assert {tuple(link) for link in links} == expected_links(prepared, row)
+        assert len(links) == len({tuple(link) for link in links})
 
 
 def test_a_batch_has_the_shares_of_its_links(tmp_path: Path) -> None:
     prepared = make(tmp_path)
-    plan = Plan(prepared.train, config=BatchConfig(tokens=200), seed=1)
     seen = 0
-    for planned in plan.batches(0):
-        batch = collate(prepared.train, planned=planned)
+    for planned in bucketed(prepared.train, tokens=200).batches(0):
+        batch = collate_pairs(prepared.train, planned=planned)
         assert batch.guide is not None
         assert batch.guide.shape == (*batch.target_output.shape, batch.source.values.shape[1])
         for row, index in enumerate(planned.indices):
@@ -100,12 +110,13 @@ def test_a_batch_has_the_shares_of_its_links(tmp_path: Path) -> None:
 
 def test_a_store_without_alignments_is_what_it_was(tmp_path: Path) -> None:
     data = write(tmp_path, alignments=None)
-    assert not [key for key in fingerprint(data, text=WordsConfig()) if "alignments" in key]
-    prepared = prepare(data, text=WordsConfig(), folder=tmp_path / "s")
-    assert prepared.train.links is None
+    settings = PairPreparation(WordsConfig()).settings
+    assert not [key for key in fingerprint(data, settings=settings) if "alignments" in key]
+    prepared = prepared_from(data, WordsConfig(), tmp_path / "s")
+    assert set(prepared.train.columns) == {"source", "target"}
     assert not list((tmp_path / "s").rglob("links*"))
-    planned = next(Plan(prepared.train, config=BatchConfig(), seed=1).batches(0))
-    assert collate(prepared.train, planned=planned).guide is None
+    planned = next(bucketed(prepared.train).batches(0))
+    assert collate_pairs(prepared.train, planned=planned).guide is None
 
 
 def test_changed_alignments_are_noticed(tmp_path: Path) -> None:
@@ -119,25 +130,23 @@ def test_a_corpus_without_alignments_may_stand_beside_one_with(tmp_path: Path) -
     data = write(tmp_path)
     plain = data.train[0].model_copy(update={"alignments": None})
     both = data.model_copy(update={"train": (plain, data.train[0])})
-    store = prepare(both, text=WordsConfig(), folder=tmp_path / "s").train
-    assert store.links is not None
+    store = prepared_from(both, WordsConfig(), tmp_path / "s").train
     (_, middle, _), (_, end, _) = store.spans
-    counts = [len(store.links.row(row)) for row in range(end)]
+    counts = [len(store["links"].row(row)) for row in range(end)]
     assert not any(counts[:middle])
     assert sum(counts[middle:]) > 50
 
 
 def test_tables_and_gzip_have_alignments_too(tmp_path: Path) -> None:
     expected = make(tmp_path).train
-    lines = [f"{one}\t{other}\n" for one, other in zip(SOURCES, TARGETS, strict=True)]
+    lines = [f"{source}\t{target}\n" for source, target in zip(SOURCES, TARGETS, strict=True)]
     (tmp_path / "table").write_text("".join(lines), encoding="utf-8")
     (tmp_path / "links.gz").write_bytes(gzip.compress((tmp_path / "links").read_bytes()))
     values = {"kind": "tsv", "path": tmp_path / "table", "alignments": tmp_path / "links.gz"}
     data = check(DataConfig, {"train": [values], "validation": {"minimum": 1}}, origin="test")
-    store = prepare(data, text=SentencePieceConfig(vocabulary_size=330), folder=tmp_path / "t").train
-    assert store.links is not None and expected.links is not None
-    assert store.links.ids.tolist() == expected.links.ids.tolist()
-    assert store.links.offsets.tolist() == expected.links.offsets.tolist()
+    store = prepared_from(data, SentencePieceConfig(vocabulary_size=330), tmp_path / "t").train
+    assert store["links"].values.tolist() == expected["links"].values.tolist()
+    assert store["links"].offsets.tolist() == expected["links"].offsets.tolist()
 
 
 WRONG = {
@@ -168,7 +177,7 @@ def test_files_of_different_length_are_refused(tmp_path: Path, lines: list[str],
 
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"alignments: .*nowhere: no such file"):
-        prepare(write(tmp_path, alignments=tmp_path / "nowhere"), text=WordsConfig(), folder=tmp_path / "s")
+        prepared_from(write(tmp_path, alignments=tmp_path / "nowhere"), WordsConfig(), tmp_path / "s")
 
 
 def test_links_may_repeat_and_come_in_any_order() -> None:
@@ -177,9 +186,8 @@ def test_links_may_repeat_and_come_in_any_order() -> None:
 
 
 def test_rows_that_only_fill_a_shape_up_have_no_guide() -> None:
-    rows = pack([[0, 0, 1, 0], []])
-    links = Side(rows.ids, np.array([0, 4], dtype=np.uint64), rows.lengths)
-    found = guide(links, np.array([1, 0]), size=(3, 2, 3))
-    assert found.tolist() == [[[0] * 3] * 2, [[0.5, 0.5, 0], [0] * 3], [[0] * 3] * 2]
-    store = store_of([([4, 5], [6]), ([4], [5])])
-    assert collate(store, planned=Planned(np.arange(2), Shape(3, 3, 2))).guide is None
+    links = store_in_memory({"links": pack([[0, 0, 1, 0], []])})["links"]
+    shares = guide(links, np.array([1, 0]), size=(3, 2, 3))
+    assert shares.tolist() == [[[0] * 3] * 2, [[0.5, 0.5, 0], [0] * 3], [[0] * 3] * 2]
+    store = store_of_pairs([([4, 5], [6]), ([4], [5])])
+    assert collate_pairs(store, planned=Planned(np.arange(2), Size(3, (3, 2)))).guide is None
