@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable
-from itertools import islice
+from itertools import chain, islice
 
 import numpy as np
 import pytest
@@ -226,9 +226,9 @@ def test_streams_read_the_text_on_from_batch_to_batch(length, rows, steps, jitte
             inputs[row] += text[index : index + width].tolist()
             outputs[row] += text[index + 1 : index + 1 + width].tolist()
     assert [len(row) for row in outputs] == [len(row) for row in inputs]  # there is something behind every token
-    read = sum(inputs, [])
+    read = [*chain.from_iterable(inputs)]
     assert read == text[: len(read)].tolist()
-    assert sum(outputs, []) == text[1 : len(read) + 1].tolist()
+    assert [*chain.from_iterable(outputs)] == text[1 : len(read) + 1].tolist()
     assert length - 1 - len(read) < streams.rows  # what makes no whole row
 
 

@@ -367,5 +367,6 @@ def test_a_map_over_processes_reads_only_a_little_ahead():
 
 
 def test_no_torch_in_the_processes_that_prepare():
-    code = "import sys, calque.data.prepare, calque.data.pair_preparation, calque.data.check; sys.exit('torch' in sys.modules)"
+    modules = ", ".join(f"calque.data.{name}" for name in ("prepare", "pair_preparation", "check"))
+    code = f"import sys, {modules}; sys.exit('torch' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True)
