@@ -5,9 +5,9 @@ import torch
 from tests.conftest import FAMILIES
 
 from calque.config import override
-from calque.data.pair_batch import PairBatch, collate_pairs
 from calque.data.batching import Planned
 from calque.data.buckets import Size
+from calque.data.pair_batch import PairBatch, collate_pairs
 from calque.data.store import store_of_pairs
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.cross_entropy import TokenLoss, loss_of

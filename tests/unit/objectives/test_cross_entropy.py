@@ -9,9 +9,9 @@ from tests.conftest import FAMILIES
 from tests.unit.objectives.objects import make_batch, translation_loss
 from tests.unit.objectives.objects import make_model as make_any
 
-from calque.data.pair_batch import PairBatch, collate_pairs
 from calque.data.batching import BatchConfig, Planned
 from calque.data.buckets import Size
+from calque.data.pair_batch import PairBatch, collate_pairs
 from calque.data.store import Store, store_of_pairs
 from calque.engine import pad_source
 from calque.models.model import Model, ModelConfig, Sizes

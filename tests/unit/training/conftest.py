@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from calque.training.validation import ValidationSet
 from tests.conftest import Values, made_once, toy_corpus, toy_values
 from tests.unit.training.objects import PAIRS
 
@@ -21,7 +22,6 @@ from calque.training.loop import Trainer
 from calque.training.records import Records
 from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
-from calque.training.validation import ValidationSet
 
 
 @pytest.fixture(scope="session")

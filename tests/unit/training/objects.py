@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from calque.training.validation import Validation
 
 from calque.config import Values, check
 from calque.data.batch import Batch, collate
@@ -21,7 +22,6 @@ from calque.training.checkpoints import scheduled_steps
 from calque.training.loop import Trainer
 from calque.training.model_selection import Judge
 from calque.training.settings import TrainingConfig
-from calque.training.validation import Validation
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7])]
 

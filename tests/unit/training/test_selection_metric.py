@@ -4,9 +4,9 @@ import subprocess
 import sys
 
 import pytest
+from calque.training.selection_metric import deciding_metric, deciding_metric_of
 
 from calque.errors import ConfigError
-from calque.training.selection_metric import deciding_metric, deciding_metric_of
 
 
 @pytest.mark.parametrize("asked", ["bleu", "ter", "loss"])

@@ -4,6 +4,7 @@ import math
 from pathlib import Path
 
 import pytest
+from calque.training.validation import Validation, ValidationSet, validate
 
 from calque.data.batching import BatchConfig
 from calque.data.store import store_of
@@ -12,7 +13,6 @@ from calque.evaluation.metrics import bleu
 from calque.search.settings import SearchConfig
 from calque.training.progress import Progress
 from calque.training.settings import TrainingConfig
-from calque.training.validation import Validation, ValidationSet, validate
 
 LINES = ["a b c", "h g", "d d d d"]
 REFERENCES = ["a b c", "g h", "d d d"]
