@@ -5,7 +5,7 @@ from typing import TypeVar
 import torch
 from torch import nn
 
-from calque.data.batch import Batch
+from calque.data.pair_batch import PairBatch
 from calque.layers.output import FullOutput
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.tensors import Padded
@@ -71,7 +71,7 @@ def _without_gradient(config: ModelConfig, *, seed: int) -> set[str]:
     torch.manual_seed(seed)
     model = Model(config, sizes=sizes_for(config)).double()
     tokens = target()
-    batch = Batch(source(), tokens, tokens, torch.tensor([]), tokens=0, shared_tokens=0)
+    batch = PairBatch(source(), tokens, tokens, torch.tensor([]), weight=0, shared_weight=0)
     translation_loss(model, batch, smoothing=0.0).objective.backward()
     learning = {key: parameter for key, parameter in model.named_parameters() if parameter.requires_grad}
     return {key for key, parameter in learning.items() if parameter.grad is None or not parameter.grad.any()}

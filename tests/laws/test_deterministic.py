@@ -78,9 +78,9 @@ def test_objectives(method: str, family: str) -> None:
     settings = {"samples": 2} if method == "minimum-risk" else {}
     config = ObjectiveConfig.model_validate({"method": {"kind": method, **settings}, "word_dropout": {"source": 0.2}})
     tokenizer = WordsTokenizer.train(WordsConfig(), lines=["a b c d"])
-    objective = Objective(config, model=make_model(family).train(), smoothing=0.1, tokenizer=tokenizer)
+    objective, model = Objective(config, smoothing=0.1, tokenizer=tokenizer), make_model(family).train()
     with Calls() as calls:
-        objective(make_batch(), step=10_000).objective.backward()
+        objective(model, make_batch(), step=10_000).objective.backward()
     assert not calls.refused
 
 

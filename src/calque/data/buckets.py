@@ -66,7 +66,7 @@ def boundaries(counts: Array) -> Array:
 
 def _rows(width: int, *, budget: int) -> int:
     """Rows of a shape: as many as the budget holds, in eights where it can (matrix products want that)."""
-    rows = max(1, budget // width)
+    rows = max(1, budget // max(1, width))  # rows without values have no width
     return rows if rows < 8 else rows // 8 * 8
 
 

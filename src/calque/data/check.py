@@ -19,7 +19,6 @@ from calque.data.corpora import Block, Corpus, DataConfig, Shifted, paths, read_
 from calque.data.holdout import Hashes, HashFile, text_hashes
 from calque.data.length_statistics import LengthCount, Lengths, RatioCount, Ratios
 from calque.data.misalignment import Doubts, LineLengths, by_line
-from calque.data.pair_batch import pair_widths
 from calque.data.prepare import Prepared
 from calque.data.process_map import ordered_map, workers_for
 from calque.data.rows import Tally, parse
@@ -122,8 +121,9 @@ def padding(prepared: Prepared, *, batch: BatchConfig) -> dict[str, float]:
     shapes: tuple[Literal["exact"], Literal["static"]] = ("exact", "static")
     tokens = BatchConfig().tokens if batch.tokens == "auto" else batch.tokens
     store = prepared.train
+    widths = [store.widths(side, marks=1) for side in ("source", "target")]  # as pair_batch does, with torch
     orders = {
-        kind: Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(tokens=tokens, shapes=kind), seed=0)
+        kind: Bucketed(widths, spans=store.spans, config=BatchConfig(tokens=tokens, shapes=kind), seed=0)
         for kind in shapes
     }
     return {kind: waste(order, epoch=0) for kind, order in orders.items()}

@@ -238,7 +238,8 @@ def _read_header(header: bytes) -> ColumnKind | None:
     text, newline, rest = header.decode("ascii", "replace").partition("\n")
     dtype, _, shape = text.removeprefix("calque-").partition(" ")
     sizes = shape.split("x") if shape else []
-    is_sound = newline and not rest.strip("\0") and text.startswith("calque-") and all(size.isdigit() for size in sizes)
+    is_whole = len(header) == _HEADER and newline and not rest.strip("\0")
+    is_sound = is_whole and text.startswith("calque-") and all(size.isdigit() for size in sizes)
     kind = ColumnKind(f"<{dtype}", tuple(map(int, sizes)) if is_sound else ())
     return kind if is_sound and kind.dtype in _DTYPES and 0 not in kind.feature else None
 

@@ -14,6 +14,7 @@ from calque.data.check import check
 from calque.data.corpora import DataConfig, FilesConfig, TsvConfig
 from calque.data.holdout import HashFile
 from calque.data.length_statistics import LengthCount, RatioCount
+from calque.data.pair_preparation import PairPreparation
 from calque.data.prepare import prepare
 from calque.data.report import bar, report_lines
 from calque.text import CharactersConfig
@@ -113,7 +114,7 @@ def test_hash_files_longer_than_a_chunk(tmp_path, monkeypatch):
 
 def test_a_store_adds_unknown_characters_and_padding(tmp_path):
     data = DataConfig(train=(corpus(tmp_path, [(f"abc {n}", f"xyz {n}") for n in range(80)]),))
-    prepared = prepare(data, text=CharactersConfig(), folder=tmp_path / "store")
+    prepared = prepare(data, preparation=PairPreparation(CharactersConfig()), folder=tmp_path / "store")
     report = check(data, test=[corpus(tmp_path, [("añb", "xññ")], name="t")], prepared=prepared)
     assert report.unknown == {"source": Counter("ñ"), "target": Counter("ññ")}
     assert report.padding is not None

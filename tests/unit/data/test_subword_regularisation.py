@@ -3,9 +3,9 @@
 import pytest
 
 from calque.config import check
-from calque.data.batch import collate
-from calque.data.batching import BatchConfig, Plan, Shard
-from calque.data.store import store_of
+from calque.data.batching import BatchConfig, Bucketed, Shard
+from calque.data.pair_batch import collate_pairs, pair_widths
+from calque.data.store import store_of_pairs
 from calque.data.subword_regularisation import (
     BpeDropoutConfig,
     FixedConfig,
@@ -51,10 +51,20 @@ def sampler(algorithm: str, *, seed: int = 3, config=None) -> SubwordSampler:
     pairs = [(made.encode(line), made.encode(other)) for line, other in zip(LINES, TARGETS, strict=True)]
     return SubwordSampler(
         config or CONFIGS[algorithm],
-        store=store_of(pairs),
+        store=store_of_pairs(pairs),
         tokenizers=Tokenizers(made, made),
         seed=seed,
     )
+
+
+def stored(drawn: SubwordSampler, index: int) -> tuple[list[int], list[int]]:
+    """A pair as it is in the store."""
+    return drawn.store["source"].row(index).tolist(), drawn.store["target"].row(index).tolist()
+
+
+def bucketed(drawn: SubwordSampler, *, tokens: int) -> Bucketed:
+    store = drawn.store
+    return Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(tokens=tokens), seed=5)
 
 
 @pytest.mark.parametrize("algorithm", CONFIGS)
@@ -79,7 +89,7 @@ def test_the_likeliest_ways_alone_are_drawn_from_and_by_seed_epoch_and_index() -
         assert target in [ids for ids, _ in made.nbest(TARGETS[index], count=64)]
     assert len({str(each) for each in found.values()}) > len(places) / 2
     only = sampler("unigram", config=UnigramSamplingConfig(nbest=1))
-    assert only.pair(3, epoch=1) == tuple(each.tolist() for each in only.store.pair(3))
+    assert only.pair(3, epoch=1) == stored(only, 3)
     problem = check_refused({"kind": "unigram", "nbest": 513})
     assert "512" in problem
 
@@ -101,32 +111,32 @@ def test_pieces_spell_the_text_of_the_store(algorithm: str) -> None:
 
 
 @pytest.mark.parametrize("algorithm", CONFIGS)
-def test_batches_are_the_plans_whatever_was_read_before(algorithm: str) -> None:
+def test_batches_are_the_orders_whatever_was_read_before(algorithm: str) -> None:
     drawn = sampler(algorithm)
-    plan = Plan(drawn.store, config=BatchConfig(tokens=300), seed=5)
+    order = bucketed(drawn, tokens=300)
     for epoch in (0, 1):
-        made = [drawn.batch(planned, epoch=epoch) for planned in plan.batches(epoch)]
-        rest = list(drawn.batches(plan=plan, epoch=epoch, start=3))
+        made = [drawn.collate(planned, epoch=epoch) for planned in order.batches(epoch)]
+        rest = [drawn.collate(planned, epoch=epoch) for planned in order.batches(epoch, start=3)]
         assert len(rest) == len(made) - 3 > 0
-        for one, other in zip(made[3:], rest, strict=True):
-            assert one.target_output.tolist() == other.target_output.tolist()
-            assert one.source.values.tolist() == other.source.values.tolist()
-    usual = [collate(drawn.store, planned=planned) for planned in plan.batches(1)]
-    for one, other in zip(made, usual, strict=True):  # the same pairs, cut otherwise
-        for row in range(len(one.target_lengths)):
-            texts = [tokenizer(algorithm).decode(each.target_output[row].tolist()) for each in (one, other)]
-            assert texts[0] == texts[1]
-    assert sum(each.tokens for each in made) > sum(each.tokens for each in usual)
-    assert all(int((each.target_output != PAD).sum()) == each.tokens for each in made)
+        for batch, again in zip(made[3:], rest, strict=True):
+            assert batch.target_output.tolist() == again.target_output.tolist()
+            assert batch.source.values.tolist() == again.source.values.tolist()
+    usual = [collate_pairs(drawn.store, planned=planned) for planned in order.batches(1)]
+    decode = tokenizer(algorithm).decode
+    for batch, as_stored in zip(made, usual, strict=True):  # the same pairs, cut otherwise
+        for row in range(batch.rows):
+            assert decode(batch.target_output[row].tolist()) == decode(as_stored.target_output[row].tolist())
+    assert sum(batch.weight for batch in made) > sum(batch.weight for batch in usual)
+    assert all(int((batch.target_output != PAD).sum()) == batch.weight for batch in made)
 
 
 def test_ranks_share_a_batch_without_overlap() -> None:
     drawn = sampler("bpe")
-    planned = next(Plan(drawn.store, config=BatchConfig(tokens=500), seed=5).batches(1))
-    whole = drawn.batch(planned, epoch=1)
-    parts = [drawn.batch(planned, epoch=1, shard=Shard(rank, 3)) for rank in range(3)]
-    assert {part.shared_tokens for part in parts} == {whole.tokens}
-    assert sum(part.tokens for part in parts) == whole.tokens
+    planned = next(bucketed(drawn, tokens=500).batches(1))
+    whole = drawn.collate(planned, epoch=1)
+    parts = [drawn.collate(planned, epoch=1, shard=Shard(rank, 3)) for rank in range(3)]
+    assert {part.shared_weight for part in parts} == {whole.weight}
+    assert sum(part.weight for part in parts) == whole.weight
     assert len({part.target_input.shape for part in parts}) == 1
     rows = [row for part in parts for row in part.target_output.tolist() if any(row)]
     assert sorted(rows) == sorted(whole.target_output.tolist())
@@ -139,7 +149,7 @@ def test_growth_keeps_the_budget_on_average(algorithm: str) -> None:
     assert growth == sampler(algorithm).growth() > 1.05
     pairs = [drawn.pair(index, epoch=3) for index in range(len(LINES))]
     after = sum(2 + len(source) + len(target) for source, target in pairs)
-    before = int(drawn.store.source_lengths.sum() + drawn.store.target_lengths.sum())
+    before = sum(2 + len(source) + len(target) for source, target in (stored(drawn, i) for i in range(len(LINES))))
     assert after / before == pytest.approx(growth, rel=0.05)
 
 
@@ -147,13 +157,13 @@ def test_one_side_alone_and_pairs_that_grow_too_long() -> None:
     drawn = sampler("bpe", config=BpeDropoutConfig(dropout=0.5, sides="target"))
     for index in (3, 50):
         source, target = drawn.pair(index, epoch=0)
-        assert source == drawn.store.source.row(index).tolist()
-        assert target != drawn.store.target.row(index).tolist()
-    longest = max(len(drawn.store.target.row(index)) for index in range(len(LINES)))
+        assert source == stored(drawn, index)[0]
+        assert target != stored(drawn, index)[1]
+    longest = max(len(stored(drawn, index)[1]) for index in range(len(LINES)))
     short = sampler("bpe", config=BpeDropoutConfig(dropout=1.0, longest=longest))
     pairs = [short.pair(index, epoch=0) for index in range(len(LINES))]
     assert all(len(target) <= longest for _, target in pairs)
-    kept = [index for index, (_, target) in enumerate(pairs) if target == short.store.target.row(index).tolist()]
+    kept = [index for index, (_, target) in enumerate(pairs) if target == stored(short, index)[1]]
     assert len(kept) > 0
 
 
@@ -163,7 +173,7 @@ def test_a_side_of_which_no_text_is_left_stays_as_it_is(algorithm: str) -> None:
     made = tokenizer(algorithm)
     space = made.vocabulary.id("▁")
     assert made.decode([space]) == ""
-    store = store_of([([space], made.encode(LINES[0]))])
+    store = store_of_pairs([([space], made.encode(LINES[0]))])
     drawn = SubwordSampler(CONFIGS[algorithm], store=store, tokenizers=Tokenizers(made, made), seed=3)
     assert [drawn.pair(0, epoch=epoch)[0] for epoch in range(5)] == [[space]] * 5
 
@@ -175,7 +185,7 @@ def test_every_side_is_cut_by_its_own_tokenizer() -> None:
     other = SentencePieceTokenizer.train(text, lines=[line[::-1] for line in LINES])
     pairs = [(made.encode(line), other.encode(line)) for line in LINES[:9]]
     config = BpeDropoutConfig(dropout=1e-12)
-    drawn = SubwordSampler(config, store=store_of(pairs), tokenizers=Tokenizers(made, other), seed=3)
+    drawn = SubwordSampler(config, store=store_of_pairs(pairs), tokenizers=Tokenizers(made, other), seed=3)
     assert [drawn.pair(index, epoch=1) for index in range(9)] == pairs
 
 
@@ -188,12 +198,12 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         assert "text.algorithm" in found
     words = WordsTokenizer.train(WordsConfig(), lines=LINES)
     with pytest.raises(ConfigError, match=r"text\.kind = 'sentencepiece'"):
-        SubwordSampler(CONFIGS["bpe"], store=store_of([([4], [4])]), tokenizers=Tokenizers(words, words), seed=1)
+        SubwordSampler(CONFIGS["bpe"], store=store_of_pairs([([4], [4])]), tokenizers=Tokenizers(words, words), seed=1)
     for text in (WordsConfig(), CharactersConfig(), BytesConfig()):
         assert len(misfits(CONFIGS["bpe"], text=text, batch=BatchConfig(shapes="static"))) == 2
         assert misfits(FixedConfig(), text=text, batch=BatchConfig(shapes="static")) == []
     assert misfits(CONFIGS["bpe"], text=SentencePieceConfig(), batch=BatchConfig()) == []
-    store, pair = store_of([([4], [4])]), Tokenizers(words, words)
+    store, pair = store_of_pairs([([4], [4])]), Tokenizers(words, words)
     assert SubwordSampler.of(FixedConfig(), store=store, tokenizers=pair, seed=1) is None
     with pytest.raises(ConfigError, match="dropout"):
         check(BpeDropoutConfig, {"dropout": 0.0}, origin="test")

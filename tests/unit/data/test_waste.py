@@ -1,12 +1,14 @@
-"""The padding of both plans on a real corpus, Multi30k, where it is at hand."""
+"""The padding of both orders on a real corpus, Multi30k, where it is at hand."""
 
 import os
 from pathlib import Path
 
 import pytest
 
-from calque.data.batching import BatchConfig, Plan, waste
+from calque.data.batching import BatchConfig, Bucketed, waste
 from calque.data.corpora import DataConfig, FilesConfig
+from calque.data.pair_batch import pair_widths
+from calque.data.pair_preparation import PairPreparation
 from calque.data.prepare import Prepared, prepare
 from calque.text import SentencePieceConfig
 
@@ -22,7 +24,7 @@ def prepared(tmp_path_factory) -> Prepared:
     valid = FilesConfig(source=folder / "val.en.gz", target=folder / "val.de.gz")
     text = SentencePieceConfig(vocabulary_size=8000)
     store = tmp_path_factory.mktemp("multi30k") / "store"
-    return prepare(DataConfig(train=(train,), valid=(valid,)), text=text, folder=store)
+    return prepare(DataConfig(train=(train,), valid=(valid,)), preparation=PairPreparation(text), folder=store)
 
 
 def test_all_pairs_are_there(prepared):
@@ -31,6 +33,7 @@ def test_all_pairs_are_there(prepared):
 
 @pytest.mark.parametrize(("shapes", "most"), [("exact", 0.05), ("static", 0.15)])
 def test_the_padding_is_within_its_bound(prepared, shapes, most):
-    plan = Plan(prepared.train, config=BatchConfig(tokens=4096, shapes=shapes), seed=1)
-    assert len(plan.shapes) <= 16
-    assert all(waste(plan, epoch=epoch) <= most for epoch in (0, 1))
+    store, config = prepared.train, BatchConfig(tokens=4096, shapes=shapes)
+    order = Bucketed(pair_widths(store), spans=store.spans, config=config, seed=1)
+    assert len(order.sizes) <= 16
+    assert all(waste(order, epoch=epoch) <= most for epoch in (0, 1))

@@ -7,7 +7,7 @@ import torch
 from tests.laws.families.attention import MODELS
 from tests.laws.models import JOINT, SIZES, loud, source, target
 
-from calque.data.batch import Batch
+from calque.data.pair_batch import PairBatch
 from calque.layers import attention as module
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.models.luong import LuongConfig
@@ -36,10 +36,10 @@ def without_noise(config: ModelConfig) -> ModelConfig:
     )
 
 
-def one_sentence() -> Batch:
+def one_sentence() -> PairBatch:
     words = target()[:1, :TARGET].clamp(min=PAD + 1)
     pair = Padded(source().values[:1, :SOURCE], torch.tensor([SOURCE]))
-    return Batch(pair, words, words, torch.tensor([TARGET]), tokens=TARGET, shared_tokens=TARGET)
+    return PairBatch(pair, words, words, torch.tensor([TARGET]), weight=TARGET, shared_weight=TARGET)
 
 
 @pytest.mark.parametrize("family", FAMILIES)

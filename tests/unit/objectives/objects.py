@@ -5,20 +5,20 @@ import torch
 from tests.conftest import FAMILIES
 
 from calque.config import override
-from calque.data.batch import Batch, collate
 from calque.data.batching import Planned
-from calque.data.buckets import Shape
-from calque.data.store import store_of
+from calque.data.buckets import Size
+from calque.data.pair_batch import PairBatch, collate_pairs
+from calque.data.store import store_of_pairs
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.objectives.cross_entropy import Loss, loss_of
+from calque.objectives.cross_entropy import TokenLoss, loss_of
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7]), ([4], [])]
-SHAPES = [Shape(5, 6, 6), Shape(7, 9, 8)]  # exact, and with rows and columns that only fill it up
+SHAPES = [Size(5, (6, 6)), Size(7, (9, 8))]  # exact, and with rows and columns that only fill it up
 SIZE = 8
 
 
-def make_batch(shape: Shape = SHAPES[0], pairs=PAIRS) -> Batch:
-    return collate(store_of(pairs), planned=Planned(np.arange(len(pairs)), shape))
+def make_batch(shape: Size = SHAPES[0], pairs=PAIRS) -> PairBatch:
+    return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), shape))
 
 
 def make_model(family: str, *overrides: str, seed: int = 1, size: int = SIZE) -> Model:
@@ -33,13 +33,13 @@ def make_model(family: str, *overrides: str, seed: int = 1, size: int = SIZE) ->
     return model
 
 
-def translation_loss(model: Model, batch: Batch, *, smoothing: float) -> Loss:
+def translation_loss(model: Model, batch: PairBatch, *, smoothing: float) -> TokenLoss:
     """The loss of a batch whose own target inputs are read."""
     return loss_of(model, model(batch.source, batch.target_input), batch, smoothing=smoothing)
 
 
 def gradients(model: Model, loss: torch.Tensor) -> dict[str, torch.Tensor]:
     """Of every parameter that has one."""
-    named = {name: each for name, each in model.named_parameters() if each.requires_grad}
-    found = torch.autograd.grad(loss, list(named.values()), allow_unused=True, retain_graph=True)
-    return {name: each for name, each in zip(named, found, strict=True) if each is not None}
+    named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
+    slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True, retain_graph=True)
+    return {name: slope for name, slope in zip(named, slopes, strict=True) if slope is not None}

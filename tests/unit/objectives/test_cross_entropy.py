@@ -9,10 +9,10 @@ from tests.conftest import FAMILIES
 from tests.unit.objectives.objects import make_batch, translation_loss
 from tests.unit.objectives.objects import make_model as make_any
 
-from calque.data.batch import Batch, collate
 from calque.data.batching import BatchConfig, Planned
-from calque.data.buckets import Shape
-from calque.data.store import Store, store_of
+from calque.data.buckets import Size
+from calque.data.pair_batch import PairBatch, collate_pairs
+from calque.data.store import Store, store_of_pairs
 from calque.engine import pad_source
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.cross_entropy import counted, loss_of, mean_loss
@@ -26,8 +26,8 @@ def make_model(family: str = "luong") -> Model:
     return Model(ModelConfig.model_validate(FAMILIES[family]), sizes=Sizes(8, 8, joint=True)).double().eval()
 
 
-def batch_of(store: Store, shape: Shape) -> Batch:
-    return collate(store, planned=Planned(np.arange(len(store)), shape))
+def batch_of(store: Store, shape: Size) -> PairBatch:
+    return collate_pairs(store, planned=Planned(np.arange(len(store)), shape))
 
 
 def token_losses(model: Model, source: list[int], target: list[int], *, smoothing: float) -> list[float]:
@@ -45,16 +45,16 @@ def token_losses(model: Model, source: list[int], target: list[int], *, smoothin
 @pytest.mark.parametrize("smoothing", [0.0, 0.1])
 @torch.no_grad()
 def test_the_loss_is_the_sum_over_all_target_tokens(family: str, smoothing: float) -> None:
-    model, store = make_model(family), store_of(PAIRS)
+    model, store = make_model(family), store_of_pairs(PAIRS)
     expected = math.fsum(loss for pair in PAIRS for loss in token_losses(model, *pair, smoothing=smoothing))
-    for shape in (Shape(5, 6, 6), Shape(7, 9, 8)):  # exact, and with rows and columns that only fill it up
+    for shape in (Size(5, (6, 6)), Size(7, (9, 8))):  # exact, and with rows and columns that only fill it up
         loss = translation_loss(model, batch_of(store, shape), smoothing=smoothing).objective
         assert float(loss) == pytest.approx(expected, abs=1e-9)
 
 
 @torch.no_grad()
 def test_the_mean_loss_is_a_token_and_knows_no_smoothing_and_no_dropout() -> None:
-    model, store = make_model(), store_of(PAIRS)
+    model, store = make_model(), store_of_pairs(PAIRS)
     losses = [loss for pair in PAIRS for loss in token_losses(model, *pair, smoothing=0.0)]
     expected = math.fsum(losses) / len(losses)
     for config in (BatchConfig(), BatchConfig(tokens=2), BatchConfig(tokens=40), BatchConfig(shapes="static")):
@@ -74,7 +74,7 @@ def test_a_loss_that_ends_in_the_middle_gives_the_model_back_as_it_came(monkeypa
 
     monkeypatch.setattr(model, "encode", out_of_memory)
     with pytest.raises(MemoryError):
-        mean_loss(model, store_of(PAIRS), batch=BatchConfig())
+        mean_loss(model, store_of_pairs(PAIRS), batch=BatchConfig())
     assert model.training
 
 

@@ -34,7 +34,7 @@ def aligned(shape):
 def test_it_is_the_cross_entropy_of_attention(family: str, shape) -> None:
     model, batch = make_model(family), aligned(shape)
     config = check(ObjectiveConfig, {"guidance": {"weight": 0.3}}, origin="test")
-    found = Objective(config, model=model, smoothing=0.1)(batch, step=5)
+    loss = Objective(config, smoothing=0.1)(model, batch, step=5)
     usual = translation_loss(model, batch, smoothing=0.1)
     attention = model(batch.source, batch.target_input, attention=True).attention
     expected = 0.0
@@ -43,8 +43,8 @@ def test_it_is_the_cross_entropy_of_attention(family: str, shape) -> None:
             share = 1 / sum(other == target for _, other in links)
             expected -= share * math.log(attention[row, target, source].item())
     assert expected > 1
-    assert found.objective.item() == pytest.approx(usual.objective.item() + 0.3 * expected, abs=1e-6)
-    assert found.cross_entropy.item() == pytest.approx(usual.cross_entropy.item(), abs=1e-9)
+    assert loss.objective.item() == pytest.approx(usual.objective.item() + 0.3 * expected, abs=1e-6)
+    assert loss.cross_entropy.item() == pytest.approx(usual.cross_entropy.item(), abs=1e-9)
 
 
 @pytest.mark.parametrize("family", ATTENDING)

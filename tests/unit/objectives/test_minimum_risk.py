@@ -9,7 +9,7 @@ from tests.conftest import FAMILIES
 from tests.unit.objectives.objects import SHAPES, gradients, make_batch, make_model, translation_loss
 
 from calque.config import check
-from calque.data.buckets import Shape
+from calque.data.buckets import Size
 from calque.errors import ConfigError
 from calque.objectives.minimum_risk import (
     MinimumRiskConfig,
@@ -36,7 +36,7 @@ def overlap(candidate, reference) -> float:
 
 def plain_log_prob(model, source: list[int], sentence) -> torch.Tensor:
     """log P(y, end | x), one step after the other."""
-    batch = make_batch(Shape(1, len(source) + 1, 1), pairs=[(source, [])])
+    batch = make_batch(Size(1, (len(source) + 1, 1)), pairs=[(source, [])])
     context = model.decoder.prepare(model.encoder(batch.source))
     state, total = model.decoder.start(context), torch.zeros((), dtype=torch.float64)
     for read, said in zip([BOS, *sentence], [*sentence, EOS], strict=True):
@@ -47,7 +47,7 @@ def plain_log_prob(model, source: list[int], sentence) -> torch.Tensor:
 
 @pytest.mark.parametrize(("family", "sharpness"), list(zip(FAMILIES, [1.0, 0.3, 1.0, 0.3, 0.01], strict=True)))
 def test_risk_and_gradient_equal_enumeration(family: str, sharpness: float) -> None:
-    model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
+    model, batch = make_model(family, size=6), make_batch(Size(3, (4, 3)), pairs=SOURCES)
     risks = [[overlap(each, reference) for each in EVERYTHING] for _, reference in SOURCES]
     candidates = collect([EVERYTHING] * len(SOURCES), risks, like=torch.zeros((), dtype=torch.float64))
     said = sequence_log_probs(model, model.prepare(batch.source), batch.source.values, candidates)
@@ -79,7 +79,7 @@ def test_risk_and_gradient_equal_enumeration(family: str, sharpness: float) -> N
 @pytest.mark.parametrize("family", FAMILIES)
 def test_as_it_is_the_risk_is_heard_beside_cross_entropy(family: str) -> None:
     """Its gradient is 2 to 11 % of cross-entropy's here, and 0.1 to 0.3 % with the paper's sharpness."""
-    model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
+    model, batch = make_model(family, size=6), make_batch(Size(3, (4, 3)), pairs=SOURCES)
 
     def slope(weight: float) -> float:
         torch.manual_seed(0)
@@ -93,7 +93,7 @@ def test_as_it_is_the_risk_is_heard_beside_cross_entropy(family: str) -> None:
 @pytest.mark.parametrize("family", FAMILIES)
 def test_when_everything_is_drawn_the_loss_is_that_of_enumeration(family: str) -> None:
     """Short sentences and many draws: the candidates are all that can be said with at most so many words."""
-    model, batch = make_model(family, size=6), make_batch(Shape(2, 3, 1), pairs=[([4, 5], []), ([3], [])])
+    model, batch = make_model(family, size=6), make_batch(Size(2, (3, 1)), pairs=[([4, 5], []), ([3], [])])
     with torch.no_grad():
         model.output.weight.mul_(0.1)
         model.output.bias.zero_()
@@ -150,7 +150,7 @@ def test_rows_that_only_fill_a_shape_up_cost_nothing() -> None:
     model = make_model("transformer")
     config = MinimumRiskConfig(samples=3, weight=1.0, sharpness=1.0)
     losses = []
-    for shape in (Shape(1, 4, 3), Shape(3, 9, 8)):
+    for shape in (Size(1, (4, 3)), Size(3, (9, 8))):
         batch = make_batch(shape, pairs=[([4, 5, 6], [7, 4])])
         torch.manual_seed(2)
         candidates = draw_candidates(model, batch, config=config, risk=overlap)
@@ -199,19 +199,19 @@ def test_an_objective_needs_the_tokenizer_and_mixes_by_its_weight() -> None:
     model, batch = make_model("luong"), make_batch()
     config = check(ObjectiveConfig, {"method": {"kind": "minimum-risk", "samples": 3, "weight": 0.4}}, origin="test")
     with pytest.raises(ConfigError, match="tokenizer"):
-        Objective(config, model=model, smoothing=0.1)
+        Objective(config, smoothing=0.1)
     torch.manual_seed(4)
-    loss = Objective(config, model=model, smoothing=0.1, tokenizer=tokenizer)(batch, step=1)
+    loss = Objective(config, smoothing=0.1, tokenizer=tokenizer)(model, batch, step=1)
     usual = translation_loss(model, batch, smoothing=0.1)
     risk = (loss.objective.item() - 0.6 * usual.objective.item()) / 0.4
-    assert 0 < risk < batch.tokens
+    assert 0 < risk < batch.weight
     assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
 
 
 @pytest.mark.parametrize("family", ["luong", "transformer"])
 def test_training_makes_the_expected_risk_smaller(family: str) -> None:
     """Of what is drawn, before and after."""
-    model, batch = make_model(family, size=6), make_batch(Shape(3, 4, 3), pairs=SOURCES)
+    model, batch = make_model(family, size=6), make_batch(Size(3, (4, 3)), pairs=SOURCES)
 
     @torch.no_grad()
     def measured() -> float:

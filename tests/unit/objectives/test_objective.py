@@ -24,9 +24,9 @@ KINDS: dict[str, Values] = {
 }
 
 
-def make(values: Values, model, *, smoothing: float = 0.1) -> Objective:
+def make(values: Values, *, smoothing: float = 0.1) -> Objective:
     config = check(ObjectiveConfig, values, origin="test")
-    return Objective(config, model=model, smoothing=smoothing, tokenizer=TOKENIZER)
+    return Objective(config, smoothing=smoothing, tokenizer=TOKENIZER)
 
 
 def guided(batch, *, seed: int = 0):
@@ -41,10 +41,10 @@ def guided(batch, *, seed: int = 0):
 def test_the_usual_objective_is_cross_entropy(family: str) -> None:
     model, batch = make_model(family), make_batch()
     for batch in (make_batch(), guided(make_batch())):  # an alignment that nobody asked for changes nothing
-        found = make({}, model)(batch, step=9)
+        loss = make({})(model, batch, step=9)
         expected = translation_loss(model, batch, smoothing=0.1)
-        assert found.objective.item() == expected.objective.item()
-        assert found.cross_entropy.item() == expected.cross_entropy.item()
+        assert loss.objective.item() == expected.objective.item()
+        assert loss.cross_entropy.item() == expected.cross_entropy.item()
 
 
 @pytest.mark.parametrize(
@@ -53,19 +53,19 @@ def test_the_usual_objective_is_cross_entropy(family: str) -> None:
 )
 def test_every_objective_is_a_function_of_the_batch_the_step_and_the_generator(family: str, kind: str) -> None:
     model, batch = make_model(family).train(), guided(make_batch(SHAPES[1]))
-    found = []
-    for objective in (make(KINDS[kind], model), make(KINDS[kind], model)):
-        objective(make_batch(), step=1)  # what was done before leaves no trace
+    computed = []
+    for objective in (make(KINDS[kind]), make(KINDS[kind])):
+        objective(model, make_batch(), step=1)  # what was done before leaves no trace
         torch.manual_seed(11)
-        loss = objective(batch, step=4)
-        found.append((loss, gradients(model, loss.objective)))
-    (one, slopes), (other, again) = found
-    assert one.objective.item() == other.objective.item()
-    assert one.cross_entropy.item() == other.cross_entropy.item()
-    assert one.objective.isfinite()
+        loss = objective(model, batch, step=4)
+        computed.append((loss, gradients(model, loss.objective)))
+    (first, slopes), (second, again) = computed
+    assert first.objective.item() == second.objective.item()
+    assert first.cross_entropy.item() == second.cross_entropy.item()
+    assert first.objective.isfinite()
     assert slopes.keys() == again.keys()
     assert all(torch.equal(slopes[name], again[name]) for name in slopes)
-    assert all(each.isfinite().all() for each in slopes.values())
+    assert all(slope.isfinite().all() for slope in slopes.values())
 
 
 @pytest.mark.parametrize("kind", ["cross-entropy", "r-drop", "guided", "guided r-drop"])
@@ -74,10 +74,10 @@ def test_losses_are_sums_that_can_be_split(family: str, kind: str) -> None:
     """Without anything drawn, the rows of a batch may come in several batches, and padding costs nothing."""
     model = make_model(family)
     values = {**KINDS[kind], "word_dropout": {}}
-    objective = make(values, model)
+    objective = make(values)
     batch = guided(make_batch())
-    whole = objective(batch, step=1)
-    parts = [objective(part, step=1) for part in batch.split(3)]
+    whole = objective(model, batch, step=1)
+    parts = [objective(model, part, step=1) for part in batch.split(3)]
     for name in ("objective", "cross_entropy"):
         total = sum(getattr(part, name).item() for part in parts)
         assert getattr(whole, name).item() == pytest.approx(total, abs=1e-9)
@@ -93,21 +93,21 @@ def test_guidance_counts_beside_every_objective_as_much_as_the_step_says(family:
     expected = guidance_loss(model(batch.source, batch.target_input, attention=True).attention, batch.guide).item()
     assert expected > 1
     for step, share in ((0, 1.0), (8, 0.25)):
-        found = []
+        objectives = []
         for guidance in (weights, {}):
             torch.manual_seed(3)
-            found.append(make({**values, "guidance": guidance}, model)(batch, step=step).objective.item())
-        assert found[0] - found[1] == pytest.approx(0.5 * share * expected, abs=1e-6)
+            objectives.append(make({**values, "guidance": guidance})(model, batch, step=step).objective.item())
+        assert objectives[0] - objectives[1] == pytest.approx(0.5 * share * expected, abs=1e-6)
 
 
 def test_scheduled_sampling_follows_the_step() -> None:
     model, batch = make_model("luong"), make_batch()
-    objective = make(KINDS["scheduled"], model)
+    objective = make(KINDS["scheduled"])
     expected = translation_loss(model, batch, smoothing=0.1).objective.item()
     torch.manual_seed(0)
-    assert objective(batch, step=0).objective.item() == pytest.approx(expected, abs=1e-9)
+    assert objective(model, batch, step=0).objective.item() == pytest.approx(expected, abs=1e-9)
     torch.manual_seed(0)
-    assert objective(batch, step=10).objective.item() != pytest.approx(expected, abs=1e-3)
+    assert objective(model, batch, step=10).objective.item() != pytest.approx(expected, abs=1e-3)
 
 
 MISFITS = [
@@ -125,9 +125,9 @@ MISFITS = [
 def test_what_makes_no_sense_is_refused(family: str, overrides: list[str], values: Values, reason: str) -> None:
     config = check(ObjectiveConfig, values, origin="test")
     model = ModelConfig.model_validate(override(FAMILIES[family], overrides))
-    (found,) = misfits(config, model=model)
-    assert reason in found
-    assert found.startswith("training.objective.")
+    (problem,) = misfits(config, model=model)
+    assert reason in problem
+    assert problem.startswith("training.objective.")
     assert misfits(ObjectiveConfig(), model=model) == []
 
 
@@ -142,15 +142,15 @@ def test_a_language_model_has_no_risk_and_no_alignment() -> None:
 @pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
 def test_ranks_that_hold_parts_of_a_model_must_read_alike(kind: str) -> None:
     config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
-    (found,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), sharded=True)
-    assert "training.sharded" in found
+    (problem,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), sharded=True)
+    assert "training.sharded" in problem
 
 
 @pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
 def test_what_would_silently_not_be_compiled_is_refused(kind: str) -> None:
     config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
-    (found,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), compiled=True)
-    assert "training.compile" in found
+    (problem,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), compiled=True)
+    assert "training.compile" in problem
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -172,15 +172,15 @@ def test_a_misspelt_objective_is_explained() -> None:
 def test_objectives_hold_in_few_bits(family: str, kind: str) -> None:
     """The forward pass in bfloat16, as training.precision may ask: near what float32 gives, and finite."""
     model, batch = make_model(family).float(), guided(make_batch())
-    found = []
+    objectives = []
     for enabled in (False, True):
         torch.manual_seed(2)
         with torch.autocast("cpu", dtype=torch.bfloat16, enabled=enabled):
-            loss = make({**KINDS[kind], "word_dropout": {}}, model)(batch, step=0)
-        found.append(loss.objective.item())
-        assert all(each.isfinite().all() for each in gradients(model, loss.objective).values())
+            loss = make({**KINDS[kind], "word_dropout": {}})(model, batch, step=0)
+        objectives.append(loss.objective.item())
+        assert all(slope.isfinite().all() for slope in gradients(model, loss.objective).values())
     if kind != "risk":  # what is drawn may differ
-        assert found[1] == pytest.approx(found[0], rel=0.1)
+        assert objectives[1] == pytest.approx(objectives[0], rel=0.1)
 
 
 @pytest.mark.parametrize("kind", ["cross-entropy", "scheduled", "r-drop", "risk"])
@@ -189,11 +189,11 @@ def test_an_adaptive_output_layer_has_every_objective(kind: str) -> None:
     model, batch = make_model("luong", *overrides), make_batch()
     expected = translation_loss(model, batch, smoothing=0.0)
     torch.manual_seed(2)
-    loss = make(KINDS[kind], model, smoothing=0.0)(batch, step=0)
+    loss = make(KINDS[kind], smoothing=0.0)(model, batch, step=0)
     assert loss.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
-    assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
+    assert any(slope.abs().sum() > 0 for slope in gradients(model, loss.objective).values())
 
 
 def test_a_sampled_output_layer_may_be_read_by_scheduled_sampling() -> None:
     model, batch = make_model("luong", "output.kind=sampled", "output.samples=5").train(), make_batch()
-    assert make(KINDS["scheduled"], model, smoothing=0.0)(batch, step=10).objective.isfinite()
+    assert make(KINDS["scheduled"], smoothing=0.0)(model, batch, step=10).objective.isfinite()

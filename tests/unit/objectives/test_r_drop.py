@@ -20,10 +20,10 @@ R_DROP = ObjectiveConfig.model_validate({"method": {"kind": "r-drop", "alpha": 3
 def test_without_dropout_it_is_cross_entropy(family: str, shape) -> None:
     model, batch = make_model(family), make_batch(shape)
     expected = translation_loss(model, batch, smoothing=0.1)
-    found = Objective(R_DROP, model=model, smoothing=0.1)(batch, step=1)
-    assert found.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
-    assert found.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
-    slopes, wanted = gradients(model, found.objective), gradients(model, expected.objective)
+    loss = Objective(R_DROP, smoothing=0.1)(model, batch, step=1)
+    assert loss.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
+    assert loss.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
+    slopes, wanted = gradients(model, loss.objective), gradients(model, expected.objective)
     assert all(torch.allclose(slopes[name], wanted[name], rtol=0, atol=1e-9) for name in wanted)
 
 
@@ -47,13 +47,13 @@ def test_it_is_the_papers_formula_and_both_readings_learn(family: str) -> None:
         row[:length] for row, length in zip(batch.target_output.tolist(), batch.target_lengths.tolist(), strict=True)
     ]
     torch.manual_seed(3)
-    found = Objective(R_DROP, model=model, smoothing=0.1)(batch, step=1).objective
-    slopes = gradients(model, found)
+    loss = Objective(R_DROP, smoothing=0.1)(model, batch, step=1).objective
+    slopes = gradients(model, loss)
     torch.manual_seed(3)
     both = twice(batch)
     log_probs = model.output.log_probs(model(both.source, both.target_input).hidden)
     expected = plain_loss(log_probs, targets, smoothing=0.1, alpha=3.0)
-    assert found.item() == pytest.approx(expected.item(), abs=1e-9)
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-9)
     wanted = gradients(model, expected)
     assert all(torch.allclose(slopes[name], wanted[name], rtol=0, atol=1e-9) for name in wanted)
     kl = (expected - plain_loss(log_probs, targets, smoothing=0.1, alpha=0.0)) / 1.5
@@ -68,11 +68,11 @@ def test_padding_costs_nothing_where_it_is_not_left_out(monkeypatch: pytest.Monk
     model, both = make_model("transformer"), twice(make_batch(SHAPES[1]))
     assert (both.target_output == PAD).any()
     output = model(both.source, both.target_input)
-    found = [r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0)]
+    loss = [r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0)]
     monkeypatch.setattr(r_drop, "counted", lambda hidden, targets: (hidden.flatten(0, 1), targets.flatten()))
-    found.append(r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0))
-    slopes = [gradients(model, each.objective) for each in found]
-    assert found[1].objective.item() == pytest.approx(found[0].objective.item(), abs=1e-9)
+    loss.append(r_drop_loss(model, output, both, smoothing=0.1, alpha=3.0))
+    slopes = [gradients(model, each.objective) for each in loss]
+    assert loss[1].objective.item() == pytest.approx(loss[0].objective.item(), abs=1e-9)
     assert all(torch.allclose(slopes[1][name], slopes[0][name], rtol=0, atol=1e-9) for name in slopes[0])
 
 
@@ -102,16 +102,16 @@ def test_models_that_copy_or_cover_keep_their_costs(overrides: list[str]) -> Non
     expected = translation_loss(model, batch, smoothing=0.1)
     both = twice(batch)
     output = model(both.source, both.target_input)
-    found = r_drop_loss(model, output, both, smoothing=0.1, alpha=2.0)
-    assert found.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
-    assert found.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
+    loss = r_drop_loss(model, output, both, smoothing=0.1, alpha=2.0)
+    assert loss.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
+    assert loss.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
     assert (expected.objective.item() > expected.cross_entropy.item()) == ("coverage" in overrides[0])
 
 
 def test_twice_is_every_row_and_then_every_row_again() -> None:
     batch = make_batch(SHAPES[1])
     both = twice(batch)
-    assert both.tokens == 2 * batch.tokens == int((both.target_output != PAD).sum())
+    assert both.weight == 2 * batch.weight == int((both.target_output != PAD).sum())
     assert both.source.lengths.tolist() == batch.source.lengths.tolist() * 2
     for name in ("target_input", "target_output", "target_lengths"):
         assert torch.equal(getattr(both, name), torch.cat([getattr(batch, name)] * 2))

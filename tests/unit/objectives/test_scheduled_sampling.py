@@ -7,7 +7,7 @@ import torch
 from tests.conftest import FAMILIES
 from tests.unit.objectives.objects import PAIRS, SHAPES, SIZE, gradients, make_batch, make_model, translation_loss
 
-from calque.data.buckets import Shape
+from calque.data.buckets import Size
 from calque.models.model import Context
 from calque.objectives.cross_entropy import loss_of
 from calque.objectives.scheduled_sampling import (
@@ -109,7 +109,7 @@ def test_two_passes_read_the_first_ones_words_where_they_are_not_true(family: st
 @pytest.mark.parametrize("family", ["luong", "transformer"])
 def test_drawn_words_follow_the_models_probabilities(family: str) -> None:
     model = make_model(family)
-    batch = make_batch(Shape(200, 3, 3), pairs=[([4, 5], [6, 7])] * 200)
+    batch = make_batch(Size(200, (3, 3)), pairs=[([4, 5], [6, 7])] * 200)
     gold = torch.ones_like(batch.target_input, dtype=torch.bool)
     gold[:, 1] = False
     probs = model.output.log_probs(model(batch.source, batch.target_input).hidden)[0, 0].exp()

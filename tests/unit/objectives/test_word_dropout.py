@@ -4,14 +4,14 @@ import pytest
 import torch
 from tests.unit.objectives.objects import SHAPES, make_batch
 
-from calque.data.buckets import Shape
+from calque.data.buckets import Size
 from calque.objectives.word_dropout import WordDropoutConfig, drop_words
 from calque.text import UNK
 
 
 @pytest.mark.parametrize(("source", "target"), [(0.3, 0.0), (0.0, 0.3), (0.6, 0.2)])
 def test_words_become_unknown_at_the_rate_asked_for(source: float, target: float) -> None:
-    batch = make_batch(Shape(100, 41, 31), pairs=[([4] * 40, [5] * 30)] * 100)
+    batch = make_batch(Size(100, (41, 31)), pairs=[([4] * 40, [5] * 30)] * 100)
     torch.manual_seed(0)
     found = drop_words(batch, WordDropoutConfig(source=source, target=target))
     for values, before, rate, words in (
