@@ -49,11 +49,11 @@ def read_lines(stream: BinaryIO, *, limit_bytes: int, name: str, invalid: Invali
         yield Line(text if cut else strip_return(text)[0], number, cut, bad)
 
 
-def raw_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
-    r"""Every line without its "\n"; of one longer than `limit` bytes only the first `limit` + 1."""
+def raw_lines(stream: BinaryIO, *, limit: int, keep_ends: bool = False) -> Iterator[bytes]:
+    r"""Every line, with its "\n" only where ends are kept; of one longer than `limit` bytes the first `limit` + 1."""
     while raw := stream.readline(limit + 2):
         if raw.endswith(b"\n"):
-            yield raw[:-1]
+            yield raw if keep_ends else raw[:-1]
         elif len(raw) <= limit + 1:  # the last line, not ended
             yield raw
         else:
@@ -89,12 +89,13 @@ def open_text(path: Path) -> Iterator[BinaryIO]:
         yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
 
 
-def file_lines(path: Path, *, limit: int) -> Iterator[bytes]:
+def file_lines(path: Path, *, limit: int, keep_ends: bool = False) -> Iterator[bytes]:
     """`raw_lines` of a file, plain or gzip; one that cannot be read is a DataError that names it."""
     number = 0
     try:
         with open_text(path) as stream:
-            for number, line in enumerate(raw_lines(stream, limit=limit), start=1):  # noqa: B007 - told on failure
+            lines = raw_lines(stream, limit=limit, keep_ends=keep_ends)
+            for number, line in enumerate(lines, start=1):  # noqa: B007 - told on failure
                 yield line
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise DataError(f"{path}: damaged gzip after line {number}: {error}") from None
