@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 
 from calque.data.corpora import BLOCK_LINES
 from calque.data.lines import decode, describe, file_lines
-from calque.data.pairs import refuse
+from calque.data.rows import refuse
 from calque.errors import DataError
 from calque.text.cleaning import BYTE_ORDER_MARK, strip_bom
 
