@@ -1,4 +1,7 @@
-"""Run folders: where they are made, what is written about them, and how files in them are replaced."""
+"""Run folders: where they are made, what is written about them, and how files in them are replaced.
+
+`calque runs` reads them without torch, which is imported where a run begins.
+"""
 
 import json
 import os
@@ -7,15 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from calque import __version__
 from calque.config import read_toml
 from calque.data.fingerprint import differences
 from calque.errors import ConfigError, DataError, FolderError
 from calque.folders import MANIFEST, sync
 from calque.folders.upgrades import EARLIER_METRICS, upgrade_fingerprint
-from calque.tasks.interfaces import Metric
+from calque.tasks.metric import Metric
 
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
@@ -60,6 +61,8 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
 
     Other data is refused; `files` says where the corpora are.
     """
+    import torch
+
     now = {
         "format": FORMAT,
         "calque": __version__,
@@ -150,6 +153,8 @@ def _flat(values: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, 
 
 def machine(device: str) -> str:
     """The kind of machine: what its arithmetic depends on."""
+    import torch
+
     if device == "cuda":
         return torch.cuda.get_device_name()
     return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
