@@ -17,16 +17,19 @@ STOREYS: list[set[str]] = [
     {"commands"},
     {"experiment"},
     {"inspection", "serving", "export"},
-    {"training"},
-    {"engine"},
-    {"evaluation", "objectives"},
+    {"training", "engine"},
+    {"tasks"},
+    {"evaluation", "objectives", "statistics"},
     {"models", "search", "data"},
     {"layers", "text"},
-    {"tensors", "config", "folders", "devices", "errors"},
+    {"tensors", "config", "folders", "devices"},
+    {"errors"},
 ]
-BESIDE = {("data", "text"), ("config", "errors"), ("folders", "errors"), ("devices", "errors")}
+BESIDE = {("data", "text")}
 NEVER = {("models", "text")}
 NO_TORCH = {"text", "config", "folders", "errors"}
+BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
+NEIGHBOURS = {"commands": {"calque_phrasebook"}}  # other packages of ours, and the room that may import them
 STARTS_FAST = {"calque", "commands"}
 OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard"}
 
@@ -87,12 +90,20 @@ def violations(sources: Sources, *, packages: set[str]) -> list[str]:
     wrong = [f"{module}: no storey has a room {room(module)!r}" for module in sources if storey(room(module)) is None]
     wrong += [_line(each, reason) for each in ours if (reason := _direction(each))]
     wrong += [_line(each, "inside a function") for each in found if each.inside and not _may_hide(each)]
-    wrong += [_line(each, "this room knows no torch") for each in _torch(found) if room(each.module) in NO_TORCH]
+    torchless = [each for each in _torch(found) if room(each.module) in NO_TORCH and each.module not in BUT_THESE]
+    wrong += [_line(each, "this room knows no torch") for each in torchless]
+    wrong += [_line(each, "another package") for each in found if _is_strange(each)]
     return wrong + _cycles(ours)
 
 
-def _line(one: Import, reason: str) -> str:
-    return f"{one.module}:{one.line} imports {one.imported}: {reason}"
+def _is_strange(one: Import) -> bool:
+    """Whether another package of ours is imported from where it may not be."""
+    package = one.imported.split(".")[0]
+    return package.startswith("calque_") and package not in NEIGHBOURS.get(room(one.module), set())
+
+
+def _line(place: Import, reason: str) -> str:
+    return f"{place.module}:{place.line} imports {place.imported}: {reason}"
 
 
 def _direction(one: Import) -> str | None:
@@ -112,7 +123,9 @@ def _direction(one: Import) -> str | None:
 def _may_hide(one: Import) -> bool:
     """May stand inside a function: optional packages; where a command must start fast, torch and what needs it."""
     optional = any(one.imported == name or one.imported.startswith(f"{name}.") for name in OPTIONAL)
-    return optional or (room(one.module) in STARTS_FAST and one.imported.split(".")[0] in ("calque", "torch"))
+    return optional or (
+        room(one.module) in STARTS_FAST and one.imported.split(".")[0] in ("calque", "calque_phrasebook", "torch")
+    )
 
 
 def _torch(found: list[Import]) -> list[Import]:
@@ -179,11 +192,16 @@ SOUND = {
     "calque": "from calque.errors import UserError\ndef __getattr__(name):\n    from calque.engine import load\n",
     "calque.__main__": "from calque.commands.main import run",
     "calque.commands": "",
-    "calque.commands.main": "from calque import __version__\ndef run():\n    import torch, calque.experiment\n",
+    "calque.commands.main": (
+        "from calque import __version__\ndef run():\n    import torch, calque.experiment, calque_phrasebook.split\n"
+    ),
     "calque.experiment": "from calque.training.loop import train",
     "calque.training": "",
     "calque.training.loop": "from calque.models.model import Model\ndef plot():\n    import matplotlib.pyplot\n",
-    "calque.engine": "from calque.models.model import Model\nfrom calque.text import Words",
+    "calque.engine": "from calque.models.model import Model\nfrom calque.text import Words\nimport calque.tasks",
+    "calque.tasks": "import calque.objectives, calque.statistics",
+    "calque.objectives": "from calque.models.model import Model",
+    "calque.statistics": "import calque.data",
     "calque.models": "",
     "calque.models.model": (
         "from calque.models import interfaces\nfrom . import bridge\nfrom ..layers.attention import Score"
@@ -199,12 +217,13 @@ SOUND = {
     "calque.text.words": "from calque.errors import TextError",
     "calque.config": "from calque.errors import ConfigError",
     "calque.folders": "from calque import errors",
+    "calque.folders.weights": "import torch\nfrom calque.errors import FolderError",
     "calque.tensors": "import torch",
     "calque.errors": "",
 }
 PACKAGES = {
     "calque",
-    *(f"calque.{name}" for name in ("commands", "training", "models", "search", "data", "layers", "text")),
+    *(f"calque.{name}" for name in ("commands", "training", "models", "search", "data", "layers", "text", "folders")),
 }
 
 
@@ -222,7 +241,16 @@ PLANTED = {
     "search to models": ("calque.search.beam", "import calque.models.model", "beside"),
     "models to search": ("calque.models.interfaces", "from calque.search.beam import beam_search", "beside"),
     "models to text": ("calque.models.interfaces", "from calque.text import Words", "forbidden"),
-    "errors to config": ("calque.errors", "import calque.config", "beside"),
+    "errors to config": ("calque.errors", "import calque.config", "upwards"),
+    "config to folders": ("calque.config", "import calque.folders", "beside"),
+    "training to engine": ("calque.training.loop", "from calque.engine import load", "beside"),
+    "engine to training": ("calque.engine", "from calque.training import loop", "beside"),
+    "tasks to training": ("calque.tasks", "from calque.training import loop", "upwards"),
+    "objectives to tasks": ("calque.objectives", "import calque.tasks", "upwards"),
+    "torch in folders": ("calque.folders", "import torch", "knows no torch"),
+    "torch through weights": ("calque.config", "from calque.folders.weights import read", "knows no torch"),
+    "another package": ("calque.training.loop", "import calque_phrasebook", "another package"),
+    "a stranger": ("calque.commands.main", "import calque_cellar", "another package"),
     "torch in text": ("calque.text.words", "from torch import Tensor", "knows no torch"),
     "torch through tensors": ("calque.text.words", "from calque.tensors import Padded", "knows no torch"),
     "hidden": ("calque.models.interfaces", "def f():\n    from calque.tensors import Padded", "inside a function"),
