@@ -16,7 +16,7 @@ from torch import nn
 
 from calque.config import Values, check, override, read_toml, to_toml
 from calque.data.store import Store, length_counts
-from calque.devices import choose_device
+from calque.devices import choose_device, machine
 from calque.engine.folder import WEIGHTS, write_model_folder
 from calque.errors import ConfigError, FolderError, Interrupted
 from calque.experiment.assembly import refuse_uncomputable
@@ -30,7 +30,7 @@ from calque.training.lock import run_lock
 from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, machine, new_run_folder, record, write_atomically
+from calque.training.runs import CONFIG, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
 
 

@@ -13,7 +13,7 @@ from calque.config import Values, check, explicit_values, override, read_toml, t
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
-from calque.devices import choose_device
+from calque.devices import choose_device, machine
 from calque.errors import ConfigError, FolderError, Interrupted, UserError
 from calque.experiment.assembly import Assembly
 from calque.experiment.building import assembly_of, beginning_model, job_of, refuse_unbuildable
@@ -27,7 +27,7 @@ from calque.training.lock import LOCK, run_lock
 from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, RECORD, STORE, machine, new_run_folder, record, write_atomically
+from calque.training.runs import CONFIG, RECORD, STORE, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
 
 LOG = "log.txt"
@@ -169,6 +169,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
     write_atomically(folder / LENGTHS, json.dumps(length_counts(prepared.train)) + "\n")
     training = experiment.training
     facts = {
+        "torch": torch.__version__,
         "machine": machine(training.device),
         "data": prepared.fingerprint,
         "ranks": ranks.count,

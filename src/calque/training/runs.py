@@ -1,6 +1,6 @@
 """Run folders: where they are made, what is written about them, and how files in them are replaced.
 
-`calque runs` reads them without torch, which is imported where a run begins.
+Without torch, so that `calque runs` lists them at once.
 """
 
 import json
@@ -61,12 +61,10 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
 
     Other data is refused; `files` says where the corpora are.
     """
-    import torch
 
     now = {
         "format": FORMAT,
         "calque": __version__,
-        "torch": torch.__version__,
         "python": platform.python_version(),
         **facts,
     }
@@ -149,15 +147,6 @@ def _flat(values: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, above=f"{above}{key}.")
         else:
             yield f"{above}{key}", value
-
-
-def machine(device: str) -> str:
-    """The kind of machine: what its arithmetic depends on."""
-    import torch
-
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def write_atomically(path: Path, text: str) -> None:
