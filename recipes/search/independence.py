@@ -29,7 +29,7 @@ from torch import Tensor
 
 import calque
 from calque.engine import DEVICES, MARKS, PRECISIONS, Translator, pad_source
-from calque.engine.ensemble import begin
+from calque.engine.ensemble import start_decoding
 from calque.engine.forced_decoding import Answer, read_back
 from calque.search.beam import BestK, Expansion, Extended, Goal, Live, beam_search
 from calque.search.decode import limits_of, scoring_of
@@ -118,10 +118,12 @@ def search_batch(translator: Translator, batch: Sequence[Ids], *, search: Search
     """The best hypothesis of each source, padded and searched together."""
     source = pad_source(batch).to(translator.device)
     lengths = source.lengths.to(translator.device)
-    begun = begin(translator.model, source, company=translator.company, search=search, attention=search.coverage > 0)
+    decoding = start_decoding(
+        translator.model, source, ensemble=translator.ensemble, search=search, attention=search.coverage > 0
+    )
     traced = Traced(BestK(search.beam))
     answers = beam_search(
-        *begun,
+        *decoding,
         expansion=traced,
         goal=Goal(scoring_of(search)),
         limits=limits_of(lengths, search=search),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from calque.engine import MARKS, Translator, pad_source
-from calque.engine.ensemble import Begun, begin
+from calque.engine.ensemble import Decoding, start_decoding
 from calque.search.beam import BestK, Extended, Goal, Live, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.scoring import Score, SentenceLengths
@@ -68,12 +68,14 @@ class Together:
         return torch.where(goes_on, torch.inf, -torch.inf)
 
 
-def search_together(begun: Begun, source_lengths: Tensor, *, searches: Sequence[SearchConfig]) -> list[list[Tokens]]:
+def search_together(
+    decoding: Decoding, source_lengths: Tensor, *, searches: Sequence[SearchConfig]
+) -> list[list[Tokens]]:
     """What each of the searches, which differ in their score alone, says of each sentence."""
     first = searches[0]
     together = Together(first.beam, [scoring_of(each) for each in searches])
     found = beam_search(
-        *begun,
+        *decoding,
         expansion=together,
         goal=Goal(together),
         limits=limits_of(source_lengths, search=first),
@@ -90,10 +92,10 @@ def translate_together(
     """The translations of all sources by each of the searches."""
     results: dict[str, list[str]] = {name: [""] * len(sources) for name in searches}
     attention = any(each.coverage > 0 for each in searches.values())
-    for places, begun, lengths in batches(
+    for places, decoding, lengths in batches(
         translator, sources, search=next(iter(searches.values())), attention=attention
     ):
-        found = search_together(begun, lengths, searches=list(searches.values()))
+        found = search_together(decoding, lengths, searches=list(searches.values()))
         for name, rows in zip(searches, found, strict=True):
             for place, tokens in zip(places, rows, strict=True):
                 results[name][place] = translator.tokenizers.target.decode(tokens)
@@ -102,7 +104,7 @@ def translate_together(
 
 def batches(
     translator: Translator, sources: Sequence[str], *, search: SearchConfig, attention: bool = False
-) -> Iterator[tuple[list[int], Begun, Tensor]]:
+) -> Iterator[tuple[list[int], Decoding, Tensor]]:
     """Places of sources, longest first, with a step that begins there and the lengths of the sources."""
     encoded = translator.tokenizers.source.encode_many(sources)
     order = sorted(range(len(encoded)), key=lambda place: (-len(encoded[place]), place))
@@ -112,7 +114,7 @@ def batches(
         source = pad_source([encoded[place] for place in places])
         yield (
             places,
-            begin(translator.model, source, company=translator.company, search=search, attention=attention),
+            start_decoding(translator.model, source, ensemble=translator.ensemble, search=search, attention=attention),
             source.lengths,
         )
 

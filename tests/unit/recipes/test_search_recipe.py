@@ -14,7 +14,7 @@ from torch import Tensor
 
 import calque
 from calque.engine import MARKS, pad_source
-from calque.engine.ensemble import Begun
+from calque.engine.ensemble import Decoding
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
 from calque.search.step import StepOutput
@@ -37,7 +37,7 @@ SIGNATURES = {"bleu_lowercased": "case:lc", "bleu": "case:mixed"}
 MADE = {"date": "2026-01-02", "torch": "2", "calque": "0", "cpu": "a CPU", "threads": 1}
 
 
-def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Begun, Tensor]:
+def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Decoding, Tensor]:
     """A step that knows the last token alone, over sources of some lengths."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (rows,), generator=generator)
@@ -49,7 +49,7 @@ def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Begun
         sentence = torch.arange(len(context[0])).repeat_interleave(len(tokens) // len(context[0]))
         return StepOutput(context[0][sentence, tokens], context[1][sentence, tokens]), state
 
-    return Begun(step, torch.zeros(rows), (logits.log_softmax(dim=-1), looks)), lengths
+    return Decoding(step, torch.zeros(rows), (logits.log_softmax(dim=-1), looks)), lengths
 
 
 def row(setting: str, beam: int, *, bleu: float, part: str = "test_2016_flickr", **parameters: Any) -> dict[str, Any]:
