@@ -77,11 +77,11 @@ def readable(name: str) -> Iterator[Position]:
         raise DataError(f"{name}: {error.strerror or error}") from None
 
 
-def raw_lines(stream: BinaryIO, *, limit: int) -> Iterator[bytes]:
-    r"""Every line without its "\n"; a line longer than `limit` bytes is truncated to `limit` + 1."""
+def raw_lines(stream: BinaryIO, *, limit: int, keep_ends: bool = False) -> Iterator[bytes]:
+    r"""Every line, with its "\n" only where ends are kept; of one longer than `limit` bytes the first `limit` + 1."""
     while raw := stream.readline(limit + 2):
         if raw.endswith(b"\n"):
-            yield raw[:-1]
+            yield raw if keep_ends else raw[:-1]
         elif len(raw) <= limit + 1:  # the last line, without a line break
             yield raw
         else:
@@ -127,13 +127,15 @@ def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]
         yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
 
 
-def file_lines(path: Path, *, limit: int, digest: Digest | None = None) -> Iterator[bytes]:
+def file_lines(
+    path: Path, *, limit: int, digest: Digest | None = None, keep_ends: bool = False
+) -> Iterator[bytes]:
     """`raw_lines` of a file, plain or gzip; one that cannot be read is a DataError that names it.
 
     At the end, `digest` has taken in the whole file.
     """
     with readable(str(path)) as position, open_text(path, digest=digest) as stream:
-        for position.line, line in enumerate(raw_lines(stream, limit=limit), start=1):
+        for position.line, line in enumerate(raw_lines(stream, limit=limit, keep_ends=keep_ends), start=1):
             yield line
 
 

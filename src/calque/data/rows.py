@@ -9,11 +9,9 @@ from typing import NamedTuple, assert_never
 
 from calque.data.corpora import Block, Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, paths
 from calque.data.lines import Invalid, decode, describe
-from calque.errors import DataError
 from calque.text.cleaning import strip_bom, strip_return
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SHOWN = 10
 
 
 class Row(NamedTuple):
@@ -52,14 +50,6 @@ class Parsed(NamedTuple):
     """File, line and what is wrong with the TSV or JSON there."""
     invalid: list[str]
     """File, line and byte of what is not UTF-8."""
-
-
-def refuse(problems: Sequence[str], *, more: int = 0) -> None:
-    """Raises a DataError that shows the problems, if there are any; `more` were found and not kept."""
-    if problems:
-        hidden = len(problems) - _SHOWN + more if len(problems) > _SHOWN else more
-        rest = [f"… and {hidden:,} more"] if hidden > 0 else []
-        raise DataError("\n".join([*problems[:_SHOWN], *rest]))
 
 
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:

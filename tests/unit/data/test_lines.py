@@ -51,6 +51,13 @@ def test_raw_lines_are_truncated_one_byte_beyond_the_limit(data, limit):
     assert list(raw_lines(io.BytesIO(data), limit=limit)) == [line[: limit + 1] for line in expected]
 
 
+@given(st.binary(max_size=60), st.integers(1, 12))
+def test_ends_that_are_kept_are_all_that_was_missing(data, limit):
+    kept = list(raw_lines(io.BytesIO(data), limit=limit, keep_ends=True))
+    assert [line.removesuffix(b"\n") for line in kept] == list(raw_lines(io.BytesIO(data), limit=limit))
+    assert b"".join(raw_lines(io.BytesIO(data), limit=60, keep_ends=True)) == data
+
+
 def test_carriage_returns_and_the_byte_order_mark_are_stripped():
     result = lines("\ufeffa\r\n\ufeffb\rc\r\nd".encode())
     assert [line.text for line in result] == ["a", "\ufeffb\rc", "d"]
@@ -111,6 +118,7 @@ def test_gzip_is_recognised_by_its_content(tmp_path: Path):
     path = tmp_path / "plainly.txt"
     path.write_bytes(gzip.compress(b"a\nb\n"))
     assert list(file_lines(path, limit=10)) == [b"a", b"b"]
+    assert list(file_lines(path, limit=10, keep_ends=True)) == [b"a\n", b"b\n"]
     with open_text(path) as stream:
         assert stream.read() == b"a\nb\n"
     path = tmp_path / "not.gz"
