@@ -20,6 +20,7 @@ STOREYS: list[set[str]] = [
     {"inspection", "serving", "export"},
     {"training"},
     {"engine"},
+    {"tasks"},
     {"evaluation", "objectives"},
     {"models", "search", "data"},
     {"layers", "text"},

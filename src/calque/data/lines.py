@@ -127,9 +127,7 @@ def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]
         yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
 
 
-def file_lines(
-    path: Path, *, limit: int, digest: Digest | None = None, keep_ends: bool = False
-) -> Iterator[bytes]:
+def file_lines(path: Path, *, limit: int, digest: Digest | None = None, keep_ends: bool = False) -> Iterator[bytes]:
     """`raw_lines` of a file, plain or gzip; one that cannot be read is a DataError that names it.
 
     At the end, `digest` has taken in the whole file.
