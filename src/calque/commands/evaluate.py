@@ -9,6 +9,7 @@ import typer
 
 from calque.commands.inputs import choice, input_lines, refuse_unreadable
 from calque.commands.rendering import one_line
+from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError
 
 
@@ -21,6 +22,9 @@ def evaluate(
     source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or .gz).")] = None,
     reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
+    conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    columns: Annotated[str | None, typer.Option(help="With --conll: the names of its columns.")] = None,
+    confusion: Annotated[Path | None, typer.Option(help="With --conll: draw which labels are confused (PNG).")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step.")] = None,
     output: Annotated[Path | None, typer.Option(help="Keep the translations here.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
@@ -30,7 +34,8 @@ def evaluate(
     """Score a model on a test set.
 
     A translation model by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; a language model
-    by its perplexity per piece, word and byte.
+    by its perplexity per piece, word and byte; a tagger by its accuracy and, where labels describe spans, by precision,
+    recall and F1 of each type.
 
     Examples:
 
@@ -39,14 +44,25 @@ def evaluate(
         calque evaluate runs/1 length_penalty=1 coverage=0.2 --source test.de --reference test.en
 
         calque evaluate runs/english --text test.txt
+
+        calque evaluate runs/upos --conll test.conllu --confusion confusion.png
     """
+    if conll is not None:
+        if source or reference or settings or beam or output or text:
+            raise ConfigError("--conll is for a tagger, and stands alone with --columns and --confusion")
+        evaluate_tagger(
+            model, conll, columns=columns, confusion=confusion, as_json=as_json, device=device, precision=precision
+        )
+        return
+    if columns or confusion:
+        raise ConfigError("--columns and --confusion go with --conll")
     if text is not None:
         if source or reference or settings or beam or output:
             raise ConfigError("--text is for a language model, and stands alone")
         _evaluate_text(model, text, as_json=as_json, device=device, precision=precision)
         return
     if source is None or reference is None:
-        raise ConfigError("give --source and --reference, or, for a language model, --text")
+        raise ConfigError("give --source and --reference, or, for a language model, --text, or, for a tagger, --conll")
     from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
     from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting

@@ -45,6 +45,18 @@ def input_lines(path: Path | None, *, limit: int | None = None, invalid: "Invali
             yield line
 
 
+def raw_input_lines(path: Path | None, *, limit: int) -> Iterator[bytes]:
+    """The lines of a file, or of standard input, as bytes with their line ends."""
+    from calque.data.lines import file_lines, raw_lines, readable
+
+    if path is not None:
+        yield from file_lines(path, limit=limit, keep_ends=True)
+        return
+    with readable(input_name(None)) as seen, _standard_input() as stream:
+        for seen.line, line in enumerate(raw_lines(stream, limit=limit, keep_ends=True), start=1):
+            yield line
+
+
 def input_name(path: Path | None) -> str:
     """What messages call it."""
     return str(path) if path else "standard input"

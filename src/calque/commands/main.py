@@ -24,6 +24,7 @@ from calque.commands import (
     runs,
     score,
     systems,
+    tag,
     train,
     translate,
 )
@@ -49,6 +50,7 @@ app.command()(runs.runs)
 app.command()(average.average)
 app.command()(translate.translate)
 app.command()(generate.generate)
+app.command()(tag.tag)
 app.command()(score.score)
 app.command()(evaluate.evaluate)
 app.add_typer(data.app, name="data")

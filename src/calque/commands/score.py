@@ -40,7 +40,7 @@ def score(
     from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting
     from calque.commands.streaming import LineWarnings
-    from calque.engine import DEVICES, PRECISIONS, TextGenerator, Translator, load
+    from calque.engine import DEVICES, PRECISIONS, Tagger, TextGenerator, Translator, load
     from calque.engine.translator import WINDOW
 
     chosen = choice(format, ("tsv", "jsonl"), option="--format")
@@ -50,6 +50,8 @@ def score(
     refuse_output(output, source, target)
     count = _count(source, target)
     scorer = load(model, device=where, precision=fine)
+    if isinstance(scorer, Tagger):
+        raise DataError(f"{model}: is a tagger, which scores no text; `calque evaluate {model} --conll FILE` scores it")
     if isinstance(scorer, TextGenerator) and source is not None:
         raise DataError(f"--source: {model} is a language model and reads none; leave it out")
     if isinstance(scorer, Translator) and source is None:

@@ -1,5 +1,6 @@
 """`calque train`."""
 
+import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -7,13 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calque.commands.inputs import refuse_unreadable
+from calque.commands.tag import names_of
 from calque.errors import ConfigError
 
 if TYPE_CHECKING:
     from calque.experiment import Run
 
 
-NEXT = {"translation": "translate {run} --input FILE", "language-modelling": "generate {run}"}
+NEXT = {
+    "translation": "translate {run} --input FILE",
+    "language-modelling": "generate {run}",
+    "tagging": "tag {run} --input FILE",
+}
 """What a model of each task is used with."""
 
 
@@ -27,6 +33,10 @@ def train(
     alignments: Annotated[Path | None, typer.Option(help="Links of their words (Pharaoh), for guidance.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text alone, for a language model (--system language).")] = None,
     valid_text: Annotated[Path | None, typer.Option(help="Validation text, with --text.")] = None,
+    conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    valid_conll: Annotated[Path | None, typer.Option(help="Validation sentences, with --conll.")] = None,
+    columns: Annotated[str | None, typer.Option(help="Names of its columns, e.g. form,pos,chunk.")] = None,
+    label: Annotated[str | None, typer.Option(help="The column that is predicted; else upos, or the last.")] = None,
     valid_source: Annotated[
         Path | None, typer.Option(help="Validation sources; else 1 % is held out (50 to 2,000 pairs).")
     ] = None,
@@ -36,7 +46,7 @@ def train(
     run: Annotated[Path | None, typer.Option(help="The run folder; else the next number in runs/.")] = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with this run; needs nothing else.")] = None,
 ) -> None:
-    """Train a model from two aligned text files, or from a config.
+    """Train a model from two aligned text files, from text, from labelled words, or from a config.
 
     Without a config every setting follows the corpus; what was chosen is printed and written to RUN/config.toml.
     Ctrl-C saves and stops (exit code 75); --resume goes on exactly where it was.
@@ -51,6 +61,10 @@ def train(
 
         calque train --text train.txt --valid-text valid.txt --system merity2018 text.kind=tokens task.reading=running
 
+        calque train --conll train.conllu --valid-conll dev.conllu --system ma2016 --run runs/upos
+
+        calque train --conll train.txt --columns form,pos,chunk task.inputs='["pos"]'
+
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --resume runs/first
@@ -63,6 +77,10 @@ def train(
         alignments,
         text,
         valid_text,
+        conll,
+        valid_conll,
+        columns,
+        label,
         valid_source,
         valid_target,
         system,
@@ -78,12 +96,15 @@ def train(
         raise ConfigError("--scale is for --system: a config says its own sizes")
     if text is not None and (source or target):
         raise ConfigError("--text is for a language model, and stands alone; --source and --target are for translation")
-    refuse_unreadable(text, valid_text, source, target, alignments, valid_source, valid_target)
+    if conll is not None and (source or target or text):
+        raise ConfigError("--conll is for a tagger, and stands alone; --source and --target are for translation")
+    refuse_unreadable(text, valid_text, conll, valid_conll, source, target, alignments, valid_source, valid_target)
     corpora = _corpora(source, target, role="train", alignments=alignments)
     corpora |= _corpora(valid_source, valid_target, role="valid") | _text_corpora(text, valid_text)
+    corpora |= _word_corpora(conll, valid_conll, columns=columns)
     is_named = any(each.startswith(("data.train=", "data.store=")) for each in overrides or [])
     if resume is None and config is None and not is_named and "train" not in corpora:
-        raise ConfigError("nothing to train on: give --source and --target, or --text, --config or --resume")
+        raise ConfigError("nothing to train on: give --source and --target, or --text, --conll, --config or --resume")
     from calque import experiment
     from calque.commands.progress import preparing
     from calque.training.distributed import started_ranks
@@ -92,15 +113,16 @@ def train(
     if resume is not None:
         done = experiment.resume(resume, preparing=preparing)
     else:
-        default = None if config else "language" if text else "tiny"
+        default = None if config else "language" if text else "huang2015" if conll else "tiny"
+        assignments = [*_predicted(label, conll=conll, columns=columns), *(overrides or [])]
         values = experiment.experiment_values(
             config=config,
             system=system or default,
             corpora=corpora,
-            assignments=overrides or [],
+            assignments=assignments,
             scale=1.0 if scale is None else scale,
         )
-        _refuse_other_corpora(values, text=text is not None, pairs=source is not None)
+        _refuse_other_corpora(values, text=text is not None, pairs=source is not None, words=conll is not None)
         if alignments is not None:
             _refuse_idle_alignments(values)
         if started_ranks().leads:
@@ -125,7 +147,9 @@ def _told(done: "Run") -> list[str]:
     if summary.skipped:
         lines.append(f"{summary.skipped:,} updates were left out, as they were not finite")
     made = [
-        name for name in ("model", "plots/training.png", "samples.txt", "metrics.jsonl") if (folder / name).exists()
+        name
+        for name in ("model", "plots/training.png", "plots/confusion.png", "samples.txt", "metrics.jsonl")
+        if (folder / name).exists()
     ]
     lines.append(f"made: {', '.join(f'{folder}/{name}' for name in made)}")
     lines.append(f"next: calque {NEXT[done.config.task.kind].format(run=folder)}")
@@ -152,10 +176,15 @@ def _refuse_idle_alignments(values: dict[str, Any]) -> None:
         )
 
 
-def _refuse_other_corpora(values: dict[str, Any], *, text: bool, pairs: bool) -> None:
-    """Raises a ConfigError where a language model is given a source, or another model text alone."""
+def _refuse_other_corpora(values: dict[str, Any], *, text: bool, pairs: bool, words: bool) -> None:
+    """Raises a ConfigError where a language model is given a source, another model text alone, or words and labels."""
     task = values.get("task", {})
-    is_language_model = isinstance(task, dict) and task.get("kind") == "language-modelling"
+    kind = task.get("kind") if isinstance(task, dict) else None
+    is_language_model = kind == "language-modelling"
+    if words and kind != "tagging":
+        raise ConfigError("--conll is for a tagger (--system huang2015, lample2016 or ma2016); this one reads text")
+    if (text or pairs) and kind == "tagging":
+        raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
     if text and not is_language_model:
         raise ConfigError("--text is for a language model (--system language); this one reads a source: give --source")
     if pairs and is_language_model:
@@ -167,6 +196,34 @@ def _text_corpora(text: Path | None, valid: Path | None) -> dict[str, list[dict[
         raise ConfigError("--valid-text goes with --text")
     paths = {"train": text, "valid": valid}
     return {role: [{"kind": "text", "path": str(path)}] for role, path in paths.items() if path is not None}
+
+
+def _word_corpora(train: Path | None, valid: Path | None, *, columns: str | None) -> dict[str, list[dict[str, Any]]]:
+    if train is None and (valid is not None or columns is not None):
+        raise ConfigError(f"{'--columns' if valid is None else '--valid-conll'} goes with --conll")
+    paths = {"train": train, "valid": valid}
+    return {role: [_word_corpus(path, columns)] for role, path in paths.items() if path is not None}
+
+
+def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
+    if is_conllu(path):
+        return {"kind": "conllu", "path": str(path)}
+    names = {} if columns is None else {"columns": list(names_of(columns))}
+    return {"kind": "columns", "path": str(path), **names}
+
+
+def _predicted(label: str | None, *, conll: Path | None, columns: str | None) -> list[str]:
+    """The assignment that says which column is predicted."""
+    if label is not None:
+        return [f"task.labels={json.dumps(label)}"]
+    if conll is None or is_conllu(conll):
+        return []
+    return [f"task.labels={json.dumps(names_of(columns)[-1] if columns else 'label')}"]
+
+
+def is_conllu(path: Path) -> bool:
+    """Whether a file's name says that it is CoNLL-U."""
+    return path.name.removesuffix(".gz").endswith((".conllu", ".conllup"))
 
 
 def _corpora(

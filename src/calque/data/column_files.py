@@ -10,9 +10,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from calque.data.corpora import BLOCK_LINES
 from calque.data.lines import decode, describe, file_lines
-from calque.data.rows import refuse
+from calque.data.problems import refuse
 from calque.errors import DataError
 from calque.text.cleaning import BYTE_ORDER_MARK, strip_bom
 
@@ -21,6 +20,7 @@ ColumnFormat = Literal["conllu", "columns"]
 
 CONLLU_COLUMNS = 10
 LINE_BYTES = 1 << 16  # of the longest line
+LATER_LINES = 2048  # read behind a bad line, for further problems
 SENTENCE_BYTES = 1 << 24  # of the longest sentence, with a line's overhead in memory
 
 _OVERHEAD = 64
@@ -58,19 +58,21 @@ def file_sentences(path: Path, *, format: ColumnFormat, columns: int = 1) -> Ite
 
 
 def read_sentences(
-    lines: Iterable[bytes], *, name: str, format: ColumnFormat, columns: int = 1
+    lines: Iterable[bytes], *, name: str, format: ColumnFormat, columns: int = 1, first: int = 1
 ) -> Iterator[ColumnSentence]:
     """Every sentence as soon as it is complete, from lines with their line ends; only one is held in memory.
 
+    The lines are those of a file from number `first` on.
     Every word must have `columns` columns, in CoNLL-U at least ten, and no empty value in them. The problems of the
     first bad line and of the 2,048 lines behind it are raised together as a DataError, each with `name` and line.
     """
-    numbered = enumerate(lines, start=1)
-    reader = _Reader(name, format=format, columns=max(columns, CONLLU_COLUMNS if format == "conllu" else 1))
+    numbered = enumerate(lines, start=first)
+    least = max(columns, CONLLU_COLUMNS if format == "conllu" else 1)
+    reader = _Reader(name, format=format, columns=least, first=first)
     for number, line in numbered:
         sentence = reader.read(line, number=number)
         if reader.problems:
-            for later_number, later_line in islice(numbered, BLOCK_LINES):
+            for later_number, later_line in islice(numbered, LATER_LINES):
                 reader.read(later_line, number=later_number)
             refuse(reader.problems)
         if sentence is not None:
@@ -165,13 +167,13 @@ def _replaced(line: _Line, *, column: int, value: str, number: int) -> bytes:
 class _Reader:
     """Gathers lines to sentences, and what is wrong with them."""
 
-    def __init__(self, name: str, *, format: ColumnFormat, columns: int) -> None:
+    def __init__(self, name: str, *, format: ColumnFormat, columns: int, first: int) -> None:
         self.name = name
         self.format = format
         self.columns = columns
         self.problems: list[str] = []
         self.is_ended = True
-        self._begin(1)
+        self._begin(first)
 
     def _begin(self, first: int) -> None:
         self.first = first

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, NoReturn, assert_never
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from calque.config import Config
 from calque.data.line_counts import refuse_misaligned
@@ -17,6 +17,7 @@ from calque.errors import DataError
 
 BLOCK_LINES = 2048
 BLOCK_BYTES = 1 << 20
+SENTENCE_LIMIT = 1 << 25  # bytes; a block of words that has no sentence's end by then is too long to be one
 
 Shifted = Literal["fail", "warn"]
 
@@ -79,8 +80,48 @@ class TextFileConfig(Config):
     """How often an epoch reads each line; 0.5 reads every line once in two epochs."""
 
 
+class ConlluConfig(Config):
+    """One file in CoNLL-U: ten columns, of which form and a label column such as upos are read."""
+
+    kind: Literal["conllu"] = "conllu"
+    path: Path
+    """The file, plain or gzip."""
+    weight: Weight = 1.0
+    """How often an epoch reads each sentence; 0.5 reads every sentence once in two epochs."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return CONLLU_NAMES
+
+
+class ColumnFileConfig(Config):
+    """One file with a word per line, its columns between tabs or spaces, and an empty line behind each sentence."""
+
+    kind: Literal["columns"] = "columns"
+    path: Path
+    """The file, plain or gzip."""
+    columns: tuple[str, ...] = Field(default=("form", "label"), min_length=1)
+    """The names of its columns, from the first on; further columns in the file are ignored."""
+    weight: Weight = 1.0
+    """How often an epoch reads each sentence; 0.5 reads every sentence once in two epochs."""
+
+    @field_validator("columns")
+    @classmethod
+    def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
+        if len(set(names)) < len(names) or not all(names):
+            raise ValueError(f"columns are {', '.join(names)}: each needs a name of its own")
+        return names
+
+
+CONLLU_NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
+
+WordCorpus = ConlluConfig | ColumnFileConfig
 PairCorpus = FilesConfig | TsvConfig | JsonlConfig
-Corpus = Annotated[FilesConfig | TsvConfig | JsonlConfig | TextFileConfig, Field(discriminator="kind")]
+Corpus = Annotated[
+    FilesConfig | TsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig,
+    Field(discriminator="kind"),
+]
 
 
 class ValidationConfig(Config):
@@ -122,8 +163,9 @@ class DataConfig(Config):
 
     @property
     def longest_row(self) -> int:
-        """The most values that a stored row has; links of words have two values each, and many to many."""
-        return (1 << 31) if self.aligned else self.maximum_length + 1
+        """The most values that a stored row has; of links between words and of characters there may be very many."""
+        is_long = self.aligned or any(isinstance(corpus, WordCorpus) for corpus in (*self.train, *self.valid))
+        return (1 << 31) if is_long else self.maximum_length + 1
 
     @property
     def line_limit(self) -> int:
@@ -149,7 +191,7 @@ def paths(corpus: Corpus) -> dict[str, Path]:
     match corpus:
         case FilesConfig():
             files = {"source": corpus.source, "target": corpus.target}
-        case TsvConfig() | JsonlConfig() | TextFileConfig():
+        case TsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
             files = {"path": corpus.path}
         case _:
             assert_never(corpus)
@@ -164,6 +206,8 @@ def gives(corpus: Corpus) -> tuple[str, ...]:
             return ("source", "target", "links") if corpus.alignments else ("source", "target")
         case TextFileConfig():
             return ("text",)
+        case ConlluConfig() | ColumnFileConfig():
+            return corpus.columns
         case _:
             assert_never(corpus)
 
@@ -171,7 +215,7 @@ def gives(corpus: Corpus) -> tuple[str, ...]:
 def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | None = None) -> Iterator[Block]:
     """The lines of a corpus in blocks, in bounded memory; files of different length are rejected at their end (P11).
 
-    Each file is read once; `digests`, by the names of `paths`, take in its bytes.
+    Each file is read once; `digests`, by the names of `paths`, take in its bytes. Blocks of words end with a sentence.
     """
     files = paths(corpus)
     streams = [file_lines(path, limit=limit, digest=(digests or {}).get(key)) for key, path in files.items()]
@@ -184,7 +228,8 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
             _refuse_unequal(corpus, lines, read=first + len(rows) - 1)
         rows.append(lines)
         size += sum(map(len, lines))
-        if len(rows) == BLOCK_LINES or size >= BLOCK_BYTES:
+        is_full = len(rows) >= BLOCK_LINES or size >= BLOCK_BYTES
+        if is_full and (not isinstance(corpus, WordCorpus) or not lines[0].strip() or size >= SENTENCE_LIMIT):
             yield _block(first, rows)
             first, size, rows = first + len(rows), 0, []
     if rows:

@@ -32,8 +32,9 @@ from calque.data.numericalise import (
     scanner,
     training_texts,
 )
+from calque.data.problems import refuse
 from calque.data.process_map import ordered_map, workers_for
-from calque.data.rows import Tally, refuse
+from calque.data.rows import Tally
 from calque.data.store import FORMAT, Span, Store, StoreWriter, open_store
 from calque.errors import DataError
 from calque.folders import MANIFEST, verify_folder, write_folder

@@ -7,13 +7,23 @@ from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import NamedTuple, assert_never
 
-from calque.data.corpora import Block, Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, paths
+from calque.data.column_files import LINE_BYTES, ColumnFormat, read_sentences
+from calque.data.corpora import (
+    Block,
+    ConlluConfig,
+    Corpus,
+    FilesConfig,
+    JsonlConfig,
+    TextFileConfig,
+    TsvConfig,
+    WordCorpus,
+    paths,
+)
 from calque.data.lines import Invalid, decode, describe
 from calque.errors import DataError
 from calque.text.cleaning import strip_bom, strip_return
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_SHOWN = 10
 
 
 class Row(NamedTuple):
@@ -54,16 +64,10 @@ class Parsed(NamedTuple):
     """File, line and byte of what is not UTF-8."""
 
 
-def refuse(problems: Sequence[str], *, more: int = 0) -> None:
-    """Raises a DataError that shows the problems, if there are any; `more` were found and not kept."""
-    if problems:
-        hidden = len(problems) - _SHOWN + more if len(problems) > _SHOWN else more
-        rest = [f"… and {hidden:,} more"] if hidden > 0 else []
-        raise DataError("\n".join([*problems[:_SHOWN], *rest]))
-
-
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:
     """The usable rows of a block, and what was wrong with the others; one of more than `limit` bytes is too long."""
+    if isinstance(corpus, WordCorpus):
+        return _sentences(block, corpus)
     files = {
         key: _decode(lines, path=path, first=block.first, limit=limit)
         for (key, path), lines in zip(paths(corpus).items(), block.files, strict=True)
@@ -84,6 +88,30 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
     beside = [files["alignments"].texts] if "alignments" in files else []
     long = {index for decoded in files.values() for index in decoded.long}
     return _join(texts, beside, read=list(files.values()), long=long, first=block.first, skip=invalid != "replace")
+
+
+def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
+    """A row per sentence: the values of a column are one text, with tabs between them.
+
+    Bytes that are not UTF-8 are always rejected, as a repaired word would be given a label of its own.
+    """
+    (lines,) = block.files
+    columns = len(corpus.columns)
+    format: ColumnFormat = "conllu" if isinstance(corpus, ConlluConfig) else "columns"
+    with_ends = (line if len(line) > LINE_BYTES else line + b"\n" for line in lines)
+    rows = []
+    try:
+        for sentence in read_sentences(
+            with_ends, name=str(corpus.path), format=format, columns=columns, first=block.first
+        ):
+            if sentence.cells:
+                texts = (
+                    "\t".join(values) for values in zip(*(cells[:columns] for cells in sentence.cells), strict=True)
+                )
+                rows.append(Row(tuple(texts), sentence.first + sentence.words[0]))
+    except DataError as error:
+        return Parsed([], Tally(lines=len(lines)), str(error).splitlines(), [])
+    return Parsed(rows, Tally(lines=len(lines)), [], [])
 
 
 class _Decoded(NamedTuple):

@@ -1,4 +1,4 @@
-"""Joins text, model and search: raw text in, raw text out. What `calque.load` gives.
+"""Joins text, model and search: raw text in, raw text or labels out. What `calque.load` gives.
 
 Everything below may enter: models, search, text, the loss of a task, the utility of an evaluation.
 """
@@ -12,7 +12,9 @@ from calque.engine.folder import (
     load_translator,
     save_language_model,
     save_model,
+    save_tagger,
 )
+from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
 from calque.engine.translator import Translator
 from calque.engine.types import Candidate, Detail, OutputOptions, Request, Scored, Translation
@@ -32,6 +34,9 @@ __all__ = [
     "PrecisionName",
     "Request",
     "Scored",
+    "Sentence",
+    "TaggedSentence",
+    "Tagger",
     "TextGenerator",
     "TextPerplexity",
     "Translation",
@@ -43,4 +48,5 @@ __all__ = [
     "pad_source",
     "save_language_model",
     "save_model",
+    "save_tagger",
 ]

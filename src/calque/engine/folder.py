@@ -12,6 +12,7 @@ from torch import nn
 
 from calque.config import Config, Values, check, read_toml, to_toml
 from calque.devices import DeviceName, PrecisionName, choose_device, choose_precision
+from calque.engine.tagger import Tagger, tagger_sizes
 from calque.engine.text_generator import TextGenerator
 from calque.engine.translator import Translator
 from calque.errors import ConfigError, FolderError, TextError
@@ -21,17 +22,19 @@ from calque.folders.upgrades import upgrade_model
 from calque.folders.weights import load_weights_into, read_weights, refuse_unfit, weights_of
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
+from calque.models.tagger import TaggerConfig, TaggerModel
 from calque.search.settings import SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.tensors import weightless
-from calque.text import load_tokenizer, load_tokenizers, save_columns, save_tokenizers
+from calque.text import FormsConfig, TaggerVocabularies, load_tokenizer, load_tokenizers, save_columns, save_tokenizers
 from calque.text.splitting import LengthProfile
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
 KIND, FORMAT, FORMATS = "model", 2, (1, 2)
-WEIGHTS, CONFIDENCE = "weights.safetensors", "confidence.json"
+WEIGHTS, CONFIDENCE, CONFUSION = "weights.safetensors", "confidence.json", "confusion.json"
 PROFILE, EARLIER_PROFILE = "length_profile.json", "usual.json"
 
 
@@ -57,7 +60,19 @@ class LanguageModelFolder(Config):
     search: SearchConfig
 
 
-Loaded = Translator | TextGenerator
+class TaggerFolder(Config):
+    """What the folder of a tagger says of itself."""
+
+    task: TaggingConfig
+    text: FormsConfig
+    vocabularies: dict[str, int]
+    """How many ids each column has, labels included."""
+    columns: tuple[str, ...] = ()
+    """The names of the columns of the files it was trained on; empty for CoNLL-U."""
+    model: TaggerConfig
+
+
+Loaded = Translator | TextGenerator | Tagger
 """What `calque.load` gives: by the task that the model was trained for."""
 
 
@@ -108,6 +123,23 @@ def save_language_model(
     write_model_folder(path, fill=fill)
 
 
+def save_tagger(path: Path, tagger: Tagger, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
+    """Writes the folder of a tagger, whole or not at all."""
+    described = TaggerFolder(
+        task=tagger.task,
+        text=tagger.vocabularies.config,
+        vocabularies=tagger.vocabularies.sizes(),
+        columns=tagger.columns,
+        model=tagger.config,
+    )
+
+    def fill(folder: Path) -> None:
+        tagger.vocabularies.save(folder / "tokenizer")
+        write_parts(folder, described, model=tagger.model, card=card, artefacts=artefacts or {})
+
+    write_model_folder(path, fill=fill)
+
+
 def write_model_folder(path: Path, *, fill: Callable[[Path], None], format: int = FORMAT) -> None:
     """A model folder that `fill` writes, whole or not at all."""
     write_folder(path, kind=KIND, format=format, fill=fill, replace=True)
@@ -127,7 +159,7 @@ def write_parts(
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Loaded:
     """The model in a run folder (its `model/`) or a model folder; checked before anything in it is used.
 
-    A translator, or a text generator, by its task. `precision` is what its weights are kept and multiplied in;
+    A translator, a text generator or a tagger, by its task. `precision` is what its weights are kept and multiplied in;
     probabilities are in float32 at least.
     """
     folder = Path(path)
@@ -148,6 +180,8 @@ def load_translator(
     loaded = load(path, device=device, precision=precision)
     if isinstance(loaded, Translator):
         return loaded
+    if isinstance(loaded, Tagger):
+        raise FolderError(f"{path}: is a tagger, which translates nothing; `calque tag {path}` labels words with it")
     raise FolderError(
         f"{path}: is a language model, which translates nothing; `calque score {path} --target FILE` tells how "
         f"likely a text is, `calque generate {path}` writes text, and `calque translate RUN --language {path}` lets it "
@@ -186,6 +220,8 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
     match task.get("kind") if isinstance(task, dict) else None:
         case "language-modelling":
             return _read_language_model(folder, check(LanguageModelFolder, values, origin=origin, written=True))
+        case "tagging":
+            return _read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True))
         case _:
             described = check(TranslationFolder, values, origin=origin, written=True)
             return _read_translator(folder, described, format=format)
@@ -209,6 +245,15 @@ def _read_language_model(folder: Path, described: LanguageModelFolder) -> TextGe
     _refuse_other_pieces(folder, {"text": size}, described.vocabularies, agree=True)
     model = _filled(partial(LanguageModel, described.model, vocabulary_size=size), folder=folder)
     return TextGenerator(model, tokenizer, config=described.model, task=described.task, search=described.search)
+
+
+def _read_tagger(folder: Path, described: TaggerFolder) -> Tagger:
+    vocabularies = TaggerVocabularies.load(folder / "tokenizer", config=described.text)
+    is_same = set(vocabularies.columns) == set(described.task.inputs)
+    _refuse_other_pieces(folder, vocabularies.sizes(), described.vocabularies, agree=is_same)
+    sizes = tagger_sizes(vocabularies, inputs=described.task.inputs)
+    model = _filled(partial(TaggerModel, described.model, sizes=sizes), folder=folder)
+    return Tagger(model, vocabularies, config=described.model, task=described.task, columns=described.columns)
 
 
 def _refuse_other_pieces(folder: Path, found: dict[str, int], described: dict[str, int], *, agree: bool) -> None:

@@ -27,8 +27,7 @@ class Assembly(Protocol):
         """What models can be selected by."""
         ...
 
-    @property
-    def selects(self) -> str:
+    def selects(self, prepared: Prepared) -> str:
         """The metric that does unless the config names another."""
         ...
 
@@ -67,6 +66,10 @@ class Assembly(Protocol):
 
     def describe(self, prepared: Prepared) -> list[str]:
         """The vocabularies, in words."""
+        ...
+
+    def draw(self, run: Path) -> None:
+        """Draws what else there is to see of a run that has ended, beside its curves."""
         ...
 
     def remarks(self) -> list[str]:

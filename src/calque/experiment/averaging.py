@@ -8,7 +8,7 @@ from typing import Literal
 
 from safetensors.torch import save_file
 
-from calque.engine.folder import CONFIDENCE, FORMATS, KIND, WEIGHTS, load, write_model_folder
+from calque.engine.folder import CONFIDENCE, CONFUSION, FORMATS, KIND, WEIGHTS, load, write_model_folder
 from calque.errors import FolderError
 from calque.folders import MANIFEST, verify_folder
 from calque.folders.weights import refuse_unfit
@@ -24,7 +24,7 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
     """Writes the mean of a run's checkpoints as a model folder; the steps it is of.
 
     `count` checkpoints, or all there are: the last ones, or those that validated best. What the run's own model knew of
-    its confidence is left out, as it was measured with other weights.
+    its confidence and confusions is left out, as it was measured with other weights.
     """
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
         raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` made")
@@ -45,7 +45,9 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
     refuse_unfit(load(run / "model", device="cpu").model, mean, origin=f"the mean of checkpoints in {folder}")
 
     def fill(new: Path) -> None:
-        shutil.copytree(run / "model", new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST, CONFIDENCE))
+        shutil.copytree(
+            run / "model", new, dirs_exist_ok=True, ignore=shutil.ignore_patterns(MANIFEST, CONFIDENCE, CONFUSION)
+        )
         save_file(mean, new / WEIGHTS)
         card = (new / "README.md").read_text(encoding="utf-8")
         steps = f"\nThe weights are the mean of the checkpoints of steps {', '.join(map(str, chosen))}.\n"

@@ -11,8 +11,10 @@ from calque.errors import ConfigError
 from calque.experiment.assembly import Assembly, refuse_uncomputable
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.settings import Experiment
+from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.training.checkpoints import saved_steps
 from calque.training.distributed import Ranks
@@ -28,6 +30,8 @@ def assembly_of(experiment: Experiment) -> Assembly:
             return TranslationAssembly(experiment)
         case LanguageModellingConfig():
             return LanguageModellingAssembly(experiment)
+        case TaggingConfig():
+            return TaggingAssembly(experiment)
         case _:
             assert_never(experiment.task)
 

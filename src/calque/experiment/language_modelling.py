@@ -92,7 +92,6 @@ class LanguageModellingAssembly:
     """Text, a language model, and a judge of its perplexity."""
 
     metrics = METRICS
-    selects = LanguageModelJudge.selects
 
     def __init__(self, experiment: Experiment) -> None:
         assert isinstance(experiment.task, LanguageModellingConfig)
@@ -157,10 +156,16 @@ class LanguageModellingAssembly:
         rate = adam_rate(transformer=isinstance(network, TransformerLanguageConfig), width=network.width)
         return Corpus(len(store), total, weight=total, order=order, rate=rate, unit="lines")
 
+    def selects(self, prepared: Prepared) -> str:
+        return LanguageModelJudge.selects
+
     def describe(self, prepared: Prepared) -> list[str]:
         size = len(load_tokenizer(prepared.vocabularies, column=COLUMN).vocabulary)
         tokens = prepared.train.widths(COLUMN).total()
         return [f"text: {size:,} pieces, {tokens:,} tokens to train on"]
+
+    def draw(self, run: Path) -> None:
+        """The curves say all."""
 
     def remarks(self) -> list[str]:
         return []

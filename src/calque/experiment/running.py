@@ -117,7 +117,9 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
                     with suppress(OSError):  # what was saved is what counts
                         draw_curves(folder)
                 raise
-        if ranks.leads and not draw_curves(folder) and not quiet:
+        if ranks.leads and draw_curves(folder):
+            assembly_of(experiment).draw(folder)
+        elif ranks.leads and not quiet:
             reporter.say("no plots: matplotlib is not installed (pip install matplotlib)")
     return Run(folder, experiment, summary)
 
@@ -163,7 +165,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
     device = choose_device(experiment.training.device).type
     completed, choices = complete_settings(values, assembly.corpus(prepared), device=device)
     if experiment.training.metric == "auto":
-        completed = override(completed, [f"training.metric={assembly.selects}"])
+        completed = override(completed, [f"training.metric={assembly.selects(prepared)}"])
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
     write_atomically(folder / CONFIG, to_toml(experiment))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(prepared.train)) + "\n")

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Field, model_validator
 
@@ -10,21 +10,26 @@ from calque.config import Config, Values, check, flat, override, read_toml, to_v
 from calque.data.corpora import DataConfig
 from calque.data.subword_regularisation import FixedConfig
 from calque.data.subword_regularisation import misfits as subword_misfits
+from calque.models.language_model import LanguageModelConfig
 from calque.models.model import ModelConfig
+from calque.models.outputs import OutputConfig
 from calque.models.systems import SYSTEMS, AnyModelConfig, system_model
+from calque.models.tagger import TaggerConfig
 from calque.objectives.objective import ObjectiveConfig
 from calque.objectives.objective import misfits as objective_misfits
 from calque.search.settings import SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
-from calque.text import GivenConfig, SentencePieceConfig, TextConfig
+from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
-TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig, Field(discriminator="kind")]
+TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConfig, Field(discriminator="kind")]
 
-MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model"}
-"""The kind of model that each task trains."""
+MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model", "tagging": "tagger"}
+DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
+"""The kind of model that each task trains, and the one that it trains unless another is named."""
 
 
 class Experiment(Config):
@@ -53,13 +58,15 @@ class Experiment(Config):
         if self.model.kind != MODELS[self.task.kind]:
             task, kind = self.task.kind, MODELS[self.task.kind]
             raise ValueError(f"task.kind = {task!r} trains model.kind = {kind!r}, not {self.model.kind!r}")
-        smoothing, output = self.training.label_smoothing, self.model.output.kind
-        if smoothing > 0 and output != "full":
-            raise ValueError(
-                f"training.label_smoothing = {smoothing} and model.output.kind = {output!r} do not go together, as "
-                "smoothing needs the probabilities of all words; set training.label_smoothing = 0"
-            )
-        problems = translation_misfits(self) if isinstance(self.model, ModelConfig) else language_misfits(self)
+        match self.model:
+            case ModelConfig():
+                problems = output_misfits(self, self.model.output) + translation_misfits(self)
+            case LanguageModelConfig():
+                problems = output_misfits(self, self.model.output) + language_misfits(self)
+            case TaggerConfig():
+                problems = tagging_misfits(self, self.model)
+            case _:
+                assert_never(self.model)
         if problems:
             raise ValueError("; ".join(problems))
         return self
@@ -92,18 +99,63 @@ def with_kinds(values: Values) -> Values:
         values = {**values, "task": task}
         if isinstance(model, dict) and task["kind"] in MODELS:
             values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
-        elif model is None and task["kind"] == "language-modelling":
-            values = {**values, "model": to_values(SYSTEMS["language"].model)}
+        elif model is None and task["kind"] in ("language-modelling", "tagging"):
+            values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
+        if task["kind"] == "tagging":
+            values, text = _with_tagging_kinds(values), None
     if isinstance(text, dict) and "kind" not in text:
         kind = "columns" if {"source", "target"} & text.keys() else "sentencepiece"
         values = {**values, "text": {"kind": kind, **text}}
     return values
 
 
+def _with_tagging_kinds(values: Values) -> Values:
+    """The values of a tagging experiment: its text is words in columns, and labels are smoothed only on request."""
+    text, training = values.get("text", {}), values.get("training", {})
+    if isinstance(text, dict):
+        values = {**values, "text": {"kind": "forms", **text}}
+    if isinstance(training, dict):
+        values = {**values, "training": {"label_smoothing": 0.0, **training}}
+    return values
+
+
+def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
+    """Why label smoothing and an output layer do not go together."""
+    smoothing = experiment.training.label_smoothing
+    if not smoothing or output.kind == "full":
+        return []
+    return [
+        f"training.label_smoothing = {smoothing} and model.output.kind = {output.kind!r} do not go together, as "
+        "smoothing needs the probabilities of all words; set training.label_smoothing = 0"
+    ]
+
+
+def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
+    """Why settings of a tagger do not go together, a sentence each."""
+    training = experiment.training
+    problems = []
+    if training.objective != ObjectiveConfig():
+        problems.append("training.objective is for translation; a tagger minimises the loss of its labels")
+    if not isinstance(training.subwords, FixedConfig):
+        problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
+    if not isinstance(experiment.text, FormsConfig):
+        problems.append(f"text.kind = {experiment.text.kind!r}: a tagger's words are listed; set it to 'forms'")
+    if training.label_smoothing and model.head == "crf":
+        problems.append(
+            f"training.label_smoothing = {training.label_smoothing} and model.head = 'crf' do not go together, as a "
+            "CRF has a probability for sequences of labels only; set it to 0, or model.head = 'softmax'"
+        )
+    if training.compile:
+        problems.append("training.compile: taggers are not compiled; set it to false")
+    return problems
+
+
 def translation_misfits(experiment: Experiment) -> list[str]:
     """Why settings of a translation do not go together, a sentence each."""
     model, training = experiment.model, experiment.training
     assert isinstance(model, ModelConfig)
+    if isinstance(experiment.text, FormsConfig):
+        return ["text.kind = 'forms' is for taggers; source and target are text, e.g. text.kind = 'tokens'"]
     problems = objective_misfits(
         training.objective,
         model=model,
@@ -126,6 +178,8 @@ def language_misfits(experiment: Experiment) -> list[str]:
     """Why settings of a language model do not go together, a sentence each."""
     training, task = experiment.training, experiment.task
     problems = []
+    if isinstance(experiment.text, FormsConfig):
+        problems.append("text.kind = 'forms' is for taggers; a language model has text, e.g. text.kind = 'tokens'")
     if training.objective != ObjectiveConfig():
         problems.append(
             "training.objective is for translation; a language model minimises the cross-entropy of its text"

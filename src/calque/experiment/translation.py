@@ -35,7 +35,6 @@ class TranslationAssembly:
     """Sentence pairs, an encoder-decoder, and a translator that is judged by its translations."""
 
     metrics: Mapping[str, Metric] = TRANSLATION_METRICS
-    selects = TranslationJudge.selects
 
     def __init__(self, experiment: Experiment) -> None:
         assert isinstance(experiment.model, ModelConfig)
@@ -110,12 +109,18 @@ class TranslationAssembly:
         positions = sum(axis.total() for axis in widths)
         return Corpus(len(store), positions, weight=widths[1].total(), order=order, rate=rate)
 
+    def selects(self, prepared: Prepared) -> str:
+        return TranslationJudge.selects
+
     def describe(self, prepared: Prepared) -> list[str]:
         tokenizers = load_tokenizers(prepared.vocabularies)
         pieces = f"{len(tokenizers.source.vocabulary):,}"
         if not tokenizers.joint:
             pieces = f"{pieces} source and {len(tokenizers.target.vocabulary):,} target"
         return [f"text: {pieces} pieces"]
+
+    def draw(self, run: Path) -> None:
+        """The curves say all."""
 
     def remarks(self) -> list[str]:
         if self.experiment.training.objective.method.kind == "r-drop" and not self._is_disturbed():

@@ -3,7 +3,7 @@
 Letters: B sentences, S source, E embedding, D width.
 """
 
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from pydantic import Field
@@ -11,9 +11,8 @@ from torch import nn
 
 from calque.config import Config
 from calque.layers.bounds import Width
-from calque.models.interfaces import Encoder, Memory, MemoryShape
-from calque.models.recurrent import WordEmbedding
-from calque.tensors import Padded
+from calque.models.interfaces import Encoder, Inputs, Memory, MemoryShape
+from calque.models.recurrent import word_embedding
 
 
 class BagOfWordsEncoderConfig(Config):
@@ -31,15 +30,19 @@ class BagOfWordsEncoderConfig(Config):
 class BagOfWordsEncoder(Encoder):
     """valuesₛ = tanh(W eₛ + b), final = tanh(W ē + b), ē the mean of the sentence's eₛ; not from a paper."""
 
-    def __init__(self, config: BagOfWordsEncoderConfig, *, vocabulary_size: int) -> None:
+    def __init__(
+        self, config: BagOfWordsEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None
+    ) -> None:
         super().__init__()
-        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
-        self.dense = nn.Linear(config.embedding, config.width)
-        self.shape = MemoryShape(width=config.width, layers=1, parts=1, inputs=config.embedding)
+        self.inputs = inputs
+        width = config.embedding if inputs is None else inputs.width
+        self.embedding = word_embedding(vocabulary_size, width=config.embedding, dropout=config.dropout, inputs=inputs)
+        self.dense = nn.Linear(width, config.width)
+        self.shape = MemoryShape(width=config.width, layers=1, parts=1, inputs=width)
 
-    def forward(self, source: Padded) -> Memory:
-        mask = source.mask
-        inputs = self.embedding(source.values)
+    def forward(self, source: Any) -> Memory:
+        read = self.read(source)
+        mask, inputs = read.mask, self.embedding(read.values)
         mean = inputs.masked_fill(~mask[..., None], 0).sum(dim=1, keepdim=True) / mask.sum(dim=1)[:, None, None]
         final = torch.tanh(self.dense(mean))
-        return Memory(torch.tanh(self.dense(inputs)), mask, inputs, source.values, (final,))
+        return Memory(torch.tanh(self.dense(inputs)), mask, inputs, read.tokens, (final,))

@@ -9,7 +9,7 @@ number of attention layers, not by twice that number.
 Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, k kernel.
 """
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from pydantic import Field, model_validator
@@ -21,8 +21,7 @@ from calque.layers.attention import fold, masked_softmax, unfold
 from calque.layers.bounds import Kernel, Layers, Places, Width
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
 from calque.layers.embedding import embed
-from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
-from calque.tensors import Padded
+from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
 
 ROOT_HALF = 0.5**0.5  # √0.5, which preserves the variance of a sum of two (§3.4)
 
@@ -61,10 +60,17 @@ class ConvolutionalEncoder(Encoder):
     The memory's values are z, the last block mapped back to the embeddings' width; its inputs are e.
     """
 
-    def __init__(self, config: ConvolutionalEncoderConfig, *, vocabulary_size: int) -> None:
+    def __init__(
+        self, config: ConvolutionalEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None
+    ) -> None:
         super().__init__()
         retained = 1 - config.dropout
-        self.embedding = PositionedEmbedding(config, vocabulary_size=vocabulary_size)
+        self.inputs = inputs
+        self.embedding = (
+            PositionedEmbedding(config, vocabulary_size=vocabulary_size)
+            if inputs is None
+            else PositionedVectors(config, width=inputs.width)
+        )
         self.enter = NormalisedLinear(config.embedding, outputs=config.width, retained=retained)
         self.convolutions = nn.ModuleList(
             GatedConvolution(config.width, kernel=config.kernel, retained=retained) for _ in range(config.layers)
@@ -74,16 +80,17 @@ class ConvolutionalEncoder(Encoder):
         self.dropout = config.dropout
         self.shape = MemoryShape(width=config.embedding, layers=1, parts=1, inputs=config.embedding)
 
-    def forward(self, source: Padded) -> Memory:
-        mask = source.mask
-        inputs = self.embedding(source.values, torch.arange(mask.shape[1], device=mask.device)[None])
+    def forward(self, source: Any) -> Memory:
+        read = self.read(source)
+        mask = read.mask
+        inputs = self.embedding(read.values, torch.arange(mask.shape[1], device=mask.device)[None])
         stream = self.enter(inputs)
         for convolution in self.convolutions:
-            read = zero_padding(F.dropout(stream, self.dropout, self.training), mask)
-            stream = ROOT_HALF * (convolution(F.pad(read, (0, 0, self.reach, self.reach))) + stream)
+            window = zero_padding(F.dropout(stream, self.dropout, self.training), mask)
+            stream = ROOT_HALF * (convolution(F.pad(window, (0, 0, self.reach, self.reach))) + stream)
         values = self.leave(stream)
         mean = zero_padding(values, mask).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        return Memory(values, mask, inputs, source.values, (mean[:, None],))
+        return Memory(values, mask, inputs, read.tokens, (mean[:, None],))
 
 
 class ConvolutionalDecoderConfig(ConvolutionalConfig):
@@ -191,8 +198,27 @@ class PositionedEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
         """[N,T,E] from [N,T] tokens at [N,T] positions; positions beyond the table share its last vector."""
-        position_vectors = F.embedding(places.clamp(max=self.positions.shape[0] - 1), self.positions)
-        return F.dropout(embed(tokens, self.weight) + position_vectors, self.dropout, self.training)
+        return F.dropout(embed(tokens, self.weight) + _at(self.positions, places), self.dropout, self.training)
+
+
+class PositionedVectors(nn.Module):
+    """e = W x + p, with dropout: for vectors that an encoder's inputs made."""
+
+    def __init__(self, config: ConvolutionalConfig, *, width: int) -> None:
+        super().__init__()
+        self.linear = NormalisedLinear(width, outputs=config.embedding)
+        self.positions = nn.Parameter(torch.empty(config.maximum_positions, config.embedding))
+        self.dropout = config.dropout
+        nn.init.normal_(self.positions, std=0.1)
+
+    def forward(self, vectors: Tensor, places: Tensor) -> Tensor:
+        """[B,S,E] from [B,S,·] vectors at [B,S] positions."""
+        return F.dropout(self.linear(vectors) + _at(self.positions, places), self.dropout, self.training)
+
+
+def _at(positions: Tensor, places: Tensor) -> Tensor:
+    """The vectors [N,T,E] of positions [N,T]; beyond the table, its last one."""
+    return F.embedding(places.clamp(max=positions.shape[0] - 1), positions)
 
 
 def zero_padding(values: Tensor, mask: Tensor) -> Tensor:

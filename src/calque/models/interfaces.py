@@ -5,7 +5,7 @@ Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), S source, T
 
 from collections.abc import Mapping
 from types import MappingProxyType
-from typing import Generic, NamedTuple, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 from torch import Tensor, nn
 
@@ -19,7 +19,7 @@ class Memory(NamedTuple):
     values: Tensor  # [B,S,D]
     mask: Tensor  # [B,S], true where there is a token
     inputs: Tensor  # [B,S,E], the embeddings
-    tokens: Tensor  # [B,S], the ids
+    tokens: Tensor | None  # [B,S], the ids, where the source is made of tokens
     final: tuple[Tensor, ...]  # (h,) or (h, c), each [B,L,D], directions concatenated; the mean if not recurrent
 
 
@@ -33,14 +33,44 @@ class MemoryShape(NamedTuple):
     directions: int = 1  # of the top layer; with two, each has half of the width
 
 
+class Inputs(nn.Module):
+    """The vectors that an encoder reads, from a source that is not made of tokens: words of several parts, or frames.
+
+    Law: what lies behind a row's length does not affect its vectors.
+    """
+
+    width: int  # E of the vectors
+
+    def forward(self, source: Any) -> Padded:
+        """[B,S,E] vectors; their lengths are on the host, as those of the source are."""
+        raise NotImplementedError
+
+
+class Read(NamedTuple):
+    """A source as an encoder begins with it."""
+
+    values: Tensor  # [B,S] ids, or [B,S,E] vectors
+    lengths: Tensor  # [B], on the CPU
+    mask: Tensor  # [B,S], true for positions of the source
+    tokens: Tensor | None  # [B,S], the ids, where there are some
+
+
 class Encoder(nn.Module):
-    """Encodes a source."""
+    """Encodes a source: token ids, which it embeds itself, or what its `inputs` make vectors of."""
 
     shape: MemoryShape
+    inputs: Inputs | None
 
-    def forward(self, source: Padded) -> Memory:
-        """The memory of [B,S] ids. Law: padding does not affect it."""
+    def forward(self, source: Any) -> Memory:
+        """The memory of [B,S] ids, or of what the inputs read. Law: padding does not affect it."""
         raise NotImplementedError
+
+    def read(self, source: Any) -> Read:
+        """The source as ids or vectors, with lengths after any subsampling."""
+        if self.inputs is None:
+            return Read(source.values, source.lengths, source.mask, source.values)
+        vectors: Padded = self.inputs(source)
+        return Read(vectors.values, vectors.lengths, vectors.mask, None)
 
 
 class Output(NamedTuple):

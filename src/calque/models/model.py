@@ -28,7 +28,7 @@ from calque.models.convolutional import (
     ConvolutionalEncoderConfig,
 )
 from calque.models.gnmt import GnmtConfig, GnmtDecoder
-from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
+from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
 from calque.models.luong import LuongConfig, LuongDecoder
 from calque.models.outputs import OutputConfig, build_output
 from calque.models.recurrent import (
@@ -231,17 +231,17 @@ def spread_evenly(module: nn.Module, *, within: float) -> None:
         spread_evenly(part, within=within)
 
 
-def build_encoder(config: EncoderConfig, *, vocabulary_size: int) -> Encoder:
-    """The encoder a config describes."""
+def build_encoder(config: EncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None) -> Encoder:
+    """The encoder a config describes: of token ids, or of what `inputs` make vectors of."""
     match config:
         case RecurrentEncoderConfig():
-            return RecurrentEncoder(config, vocabulary_size=vocabulary_size)
+            return RecurrentEncoder(config, vocabulary_size=vocabulary_size, inputs=inputs)
         case ConvolutionalEncoderConfig():
-            return ConvolutionalEncoder(config, vocabulary_size=vocabulary_size)
+            return ConvolutionalEncoder(config, vocabulary_size=vocabulary_size, inputs=inputs)
         case BagOfWordsEncoderConfig():
-            return BagOfWordsEncoder(config, vocabulary_size=vocabulary_size)
+            return BagOfWordsEncoder(config, vocabulary_size=vocabulary_size, inputs=inputs)
         case TransformerEncoderConfig():
-            return TransformerEncoder(config, vocabulary_size=vocabulary_size)
+            return TransformerEncoder(config, vocabulary_size=vocabulary_size, inputs=inputs)
         case _:
             assert_never(config)
 

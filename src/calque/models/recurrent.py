@@ -6,7 +6,7 @@ Schuster and Paliwal's (1997).
 Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, E embedding, D width, L layers.
 """
 
-from typing import Literal, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import torch
 from pydantic import model_validator
@@ -19,8 +19,8 @@ from calque.layers.embedding import known
 from calque.layers.recurrent import Recurrence, State, state_parts
 from calque.layers.stack import RecurrentStack, StackConfig, StackState, connections, disturbed, kept, layer_widths
 from calque.models.bridge import Bridge, BridgeName
-from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
-from calque.tensors import Padded, at_last, reverse_within
+from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
+from calque.tensors import at_last, reverse_within
 
 
 class RecurrentEncoderConfig(StackConfig):
@@ -51,9 +51,15 @@ class RecurrentEncoderConfig(StackConfig):
 class RecurrentEncoder(Encoder):
     """Reads the source left to right, and right to left where it is bidirectional; layers see both directions."""
 
-    def __init__(self, config: RecurrentEncoderConfig, *, vocabulary_size: int) -> None:
+    def __init__(
+        self, config: RecurrentEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None
+    ) -> None:
         super().__init__()
-        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.embedding_dropout)
+        self.inputs = inputs
+        width = config.embedding if inputs is None else inputs.width
+        self.embedding = word_embedding(
+            vocabulary_size, width=config.embedding, dropout=config.embedding_dropout, inputs=inputs
+        )
         self.layers = nn.ModuleList(
             nn.ModuleList(
                 Recurrence(
@@ -64,27 +70,28 @@ class RecurrentEncoder(Encoder):
                 )
                 for _ in range(config.directions(layer))
             )
-            for layer, width in enumerate(layer_widths(config, first=config.embedding))
+            for layer, width in enumerate(layer_widths(config, first=width))
         )
         self.connections = nn.ModuleList(connections(config))
         self.config = config
         top = config.directions(config.layers - 1)
-        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell), config.embedding, top)
+        self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell), width, top)
 
-    def forward(self, source: Padded) -> Memory:
-        inputs = self.embedding(source.values)
-        ends = source.lengths.to(inputs.device, non_blocking=True)
+    def forward(self, source: Any) -> Memory:
+        read = self.read(source)
+        inputs = self.embedding(read.values)
+        ends = read.lengths.to(inputs.device, non_blocking=True)
         values = reverse_within(inputs, ends - 1) if self.config.reverse else inputs
         finals = []
         for number, (directions, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
             assert isinstance(directions, nn.ModuleList) and isinstance(connection, Connection)
-            outputs, final = self._layer(directions, self._drop(values, number), source.lengths)
+            outputs, final = self._layer(directions, self._drop(values, number), read.lengths)
             values = connection(values, disturbed(outputs, noise=self.config.noise if self.training else 0.0))
             finals.append(final)
         if self.config.reverse:
             values = reverse_within(values, ends - 1)
         last = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
-        return Memory(values, source.mask, inputs, source.values, last)
+        return Memory(values, read.mask, inputs, read.tokens, last)
 
     def _layer(self, directions: nn.ModuleList, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
         """[B,S,D] outputs and the last states [B,D], both directions side by side."""
@@ -183,6 +190,11 @@ class WordEmbedding(nn.Module):
             types = F.dropout(vectors.new_ones(len(self.weight)), self.type_dropout)  # [V], 1 / (1 − p) or 0
             vectors = vectors * types[tokens][..., None]
         return F.dropout(vectors, self.dropout, self.training)
+
+
+def word_embedding(vocabulary_size: int, *, width: int, dropout: float, inputs: Inputs | None) -> nn.Module:
+    """What an encoder does with token ids, or with the vectors of its inputs: these are only dropped out."""
+    return WordEmbedding(vocabulary_size, width=width, dropout=dropout) if inputs is None else nn.Dropout(dropout)
 
 
 def _read(

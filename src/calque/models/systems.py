@@ -7,6 +7,7 @@ from calque.config import check, to_values
 from calque.errors import ConfigError
 from calque.layers.attention import AdditiveAttentionConfig, AttentionConfig
 from calque.models.bahdanau import BahdanauConfig
+from calque.models.characters import ConvolutionalCharactersConfig, RecurrentCharactersConfig
 from calque.models.cho import ChoConfig
 from calque.models.convolutional import ConvolutionalDecoderConfig, ConvolutionalEncoderConfig
 from calque.models.gnmt import GnmtConfig
@@ -14,9 +15,10 @@ from calque.models.language_model import LanguageModelConfig, RecurrentLanguageC
 from calque.models.luong import LuongConfig
 from calque.models.model import ModelConfig
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig
+from calque.models.tagger import TaggerConfig
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 
-AnyModelConfig = ModelConfig | LanguageModelConfig
+AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig
 
 
 class System(NamedTuple):
@@ -222,7 +224,43 @@ LANGUAGE_MODELS: dict[str, System] = {
 }
 SYSTEMS |= LANGUAGE_MODELS
 
-_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout")
+TAGGERS: dict[str, System] = {
+    "huang2015": System(
+        TaggerConfig(
+            head="crf",
+            word_dropout=0.05,
+            encoder=RecurrentEncoderConfig(layers=1, width=600, embedding=50, dropout=0.5),
+        ),
+        "a tagger: BiLSTM of 300 in each direction, CRF; train it with --conll",
+        "Huang et al. 2015, §2.5, §4.1",
+        "words alone, without the paper's spelling and context features; dropout; no pretrained word vectors",
+    ),
+    "lample2016": System(
+        TaggerConfig(
+            head="crf",
+            word_dropout=0.05,
+            encoder=RecurrentEncoderConfig(layers=1, width=200, embedding=100, dropout=0.5),
+            characters=RecurrentCharactersConfig(embedding=25, width=50),
+        ),
+        "a tagger: BiLSTM of 100 in each direction over words and a BiLSTM over their characters, CRF",
+        "Lample et al. 2016, §2, §4.1, §5.1",
+        "no pretrained word vectors; no layer of tanh under the CRF",
+    ),
+    "ma2016": System(
+        TaggerConfig(
+            head="crf",
+            word_dropout=0.05,
+            encoder=RecurrentEncoderConfig(layers=1, width=400, embedding=100, dropout=0.5),
+            characters=ConvolutionalCharactersConfig(embedding=30, width=30, kernel=3, dropout=0.5),
+        ),
+        "a tagger: BiLSTM of 200 in each direction over words and a convolution over their characters, CRF",
+        "Ma and Hovy 2016, §2, §3.2",
+        "no pretrained word vectors",
+    ),
+}
+SYSTEMS |= TAGGERS
+
+_WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width")
 
 
 def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:
@@ -249,7 +287,11 @@ def changed_sizes(name: str, *, scale: float) -> list[str]:
     """What scaling changes in a system, a line for each part: its sizes, and those at full size."""
     now, full = to_values(system_model(name, scale=scale)), to_values(SYSTEMS[name].model)
     spread = [f"spread {now['spread']} ({full['spread']})"] if now.get("spread") != full.get("spread") else []
-    parts = (_differences(now[part], full[part], part) for part in ("encoder", "decoder", "network") if part in now)
+    parts = (
+        _differences(now[part], full[part], part)
+        for part in ("encoder", "decoder", "network", "characters")
+        if part in now
+    )
     return [", ".join(sizes) for sizes in (*parts, spread) if sizes]
 
 

@@ -21,8 +21,7 @@ from calque.layers.multihead import Chunk, KeysValues
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, MixerName, NormPlace
-from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape, Output
-from calque.tensors import Padded
+from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
 
 
 class TransformerConfig(Config):
@@ -105,27 +104,35 @@ class TransformerEncoderConfig(TransformerConfig):
 class TransformerEncoder(Encoder):
     """A stack of self-attention and feed-forward blocks."""
 
-    def __init__(self, config: TransformerEncoderConfig, *, vocabulary_size: int) -> None:
+    def __init__(
+        self, config: TransformerEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None
+    ) -> None:
         super().__init__()
-        self.embedding = Embedding(config, vocabulary_size=vocabulary_size)
+        self.inputs = inputs
+        self.embedding = (
+            Embedding(config, vocabulary_size=vocabulary_size)
+            if inputs is None
+            else ProjectedVectors(config, width=inputs.width)
+        )
         self.rotary = Sinusoids(config.head_width) if config.positions == "rotary" else None
         self.blocks = nn.ModuleList(EncoderBlock(config.shape) for _ in range(config.layers))
         self.norm = last_norm(config)
         self.shape = MemoryShape(width=config.width, layers=1, parts=1, inputs=config.width)
         initialise(self)
 
-    def forward(self, source: Padded) -> Memory:
-        size = source.values.shape[1]
-        positions = torch.arange(size, device=source.values.device)[None]
-        inputs = self.embedding(source.values, positions, size=size)
+    def forward(self, source: Any) -> Memory:
+        read = self.read(source)
+        size = read.values.shape[1]
+        positions = torch.arange(size, device=read.values.device)[None]
+        inputs = self.embedding(read.values, positions, size=size)
         turn = None if self.rotary is None else self.rotary(positions, size=size, like=inputs)
-        mask = source.mask
+        mask = read.mask
         stream = inputs
         for block in self.blocks:
             stream = block(stream, mask[:, None, None], turn=turn)
         values = self.norm(stream)
         mean = values.masked_fill(~mask[..., None], 0).sum(dim=1) / mask.sum(dim=1, keepdim=True)
-        return Memory(values, mask, inputs, source.values, (mean[:, None],))
+        return Memory(values, mask, inputs, read.tokens, (mean[:, None],))
 
 
 class TransformerContext(NamedTuple):
@@ -257,6 +264,23 @@ class Embedding(nn.Module):
         if self.positions is not None:
             vectors = vectors + self.positions(places, size=size, like=vectors)
         return F.dropout(vectors, self.dropout, self.training)
+
+
+class ProjectedVectors(nn.Module):
+    """W x plus any added position vector, with dropout: for vectors that an encoder's inputs made."""
+
+    def __init__(self, config: TransformerConfig, *, width: int) -> None:
+        super().__init__()
+        self.linear = nn.Linear(width, config.width)
+        self.positions = added_positions(config)
+        self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
+
+    def forward(self, vectors: Tensor, places: Tensor, *, size: int | None) -> Tensor:
+        """[B,S,D] from [B,S,E] vectors at [B,S] positions, all below `size` if that is given."""
+        projected: Tensor = self.linear(vectors)
+        if self.positions is not None:
+            projected = projected + self.positions(places, size=size, like=projected)
+        return F.dropout(projected, self.dropout, self.training)
 
 
 def added_positions(config: TransformerConfig) -> Sinusoids | LearnedPositions | None:

@@ -8,6 +8,7 @@ from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.cleaning import strip_bom, strip_return
 from calque.text.copy_ids import NumberedText, number_source, number_target
 from calque.text.folder import load_columns, load_tokenizer, load_tokenizers, save_columns, save_tokenizers
+from calque.text.forms import FormsConfig, TaggerVocabularies, learn_vocabularies
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers, normalise
 from calque.text.tokens import TokensConfig, TokensTokenizer
@@ -26,10 +27,12 @@ __all__ = [
     "CharactersConfig",
     "CharactersTokenizer",
     "ColumnsConfig",
+    "FormsConfig",
     "GivenConfig",
     "NumberedText",
     "SentencePieceConfig",
     "SentencePieceTokenizer",
+    "TaggerVocabularies",
     "TextConfig",
     "Tokenizer",
     "Tokenizers",
@@ -38,6 +41,7 @@ __all__ = [
     "Vocabulary",
     "WordsConfig",
     "WordsTokenizer",
+    "learn_vocabularies",
     "load_columns",
     "load_tokenizer",
     "load_tokenizers",

@@ -12,6 +12,7 @@ from calque.errors import TextError
 from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
 from calque.text.folder import DESCRIPTION, load_tokenizer, load_tokenizers
+from calque.text.forms import FormsConfig
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokenizer import Tokenizer, Tokenizers
 from calque.text.tokens import TokensConfig, TokensTokenizer
@@ -61,9 +62,18 @@ class ColumnsConfig(Config):
 
 
 TextConfig = Annotated[
-    SentencePieceConfig | TokensConfig | WordsConfig | CharactersConfig | BytesConfig | GivenConfig | ColumnsConfig,
+    SentencePieceConfig
+    | TokensConfig
+    | WordsConfig
+    | CharactersConfig
+    | BytesConfig
+    | GivenConfig
+    | ColumnsConfig
+    | FormsConfig,
     Field(discriminator="kind"),
 ]
+_FORMS = 'text.kind = "forms" is for words that a file lists one by one, which taggers read'
+
 Lines = Callable[[], Iterator[str]]
 
 
@@ -86,6 +96,8 @@ def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs:
             return _shared(BytesTokenizer())
         case GivenConfig():
             return config.load()
+        case FormsConfig():
+            raise TextError(_FORMS)
         case _:
             assert_never(config)
     if config.joint:
@@ -105,6 +117,8 @@ def train_tokenizer(config: TextConfig, *, lines: Lines, count: int, column: str
             return BytesTokenizer()
         case GivenConfig():
             return load_tokenizer(config.folder, column=column)
+        case FormsConfig():
+            raise TextError(_FORMS)
         case ColumnsConfig():
             raise TextError('text.kind = "columns" is for source and target; text that stands alone has one setting')
         case _:

@@ -8,6 +8,14 @@ from typing import Any
 from calque.training.journal import read_journal
 
 LENGTHS = "lengths.json"
+SCORES = {
+    "bleu": "BLEU",
+    "chrf": "chrF",
+    "ter": "TER",
+    "exact_match": "exact match, %",
+    "accuracy": "accuracy, %",
+    "f1": "F1, %",
+}
 
 
 def draw_curves(run: Path) -> bool:
@@ -27,7 +35,7 @@ def draw_curves(run: Path) -> bool:
     _curve(loss, valid, "loss", label="validation, without", marker="o")
     if any(line.get("objective", line["loss"]) != line["loss"] for line in train):
         _curve(loss, train, "objective", label="training, all that is made small")
-    for key, label in (("bleu", "BLEU"), ("chrf", "chrF"), ("ter", "TER"), ("exact_match", "exact match, %")):
+    for key, label in SCORES.items():
         if any(key in line for line in valid):
             _curve(scores, valid, key, label=label, marker="o")
     _curve(rate, train, "learning_rate", label="learning rate")

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from calque.data import corpora
 from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, gives, read_blocks
 from calque.data.lines import Invalid
-from calque.data.rows import Row, Tally, parse, refuse
+from calque.data.problems import refuse
+from calque.data.rows import Row, Tally, parse
 from calque.errors import DataError
 
 LIMIT = 1000

@@ -1,0 +1,101 @@
+"""Sentences of words and labels as columns of a store, for taggers."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import NamedTuple
+
+from calque.data.fingerprint import text_settings
+from calque.data.numericalise import Numericalised, Texts
+from calque.data.store import ColumnKind, pack, smallest_unsigned
+from calque.text import FormsConfig, TaggerVocabularies, learn_vocabularies
+from calque.text.forms import CHARACTERS, LABELS, WORDS, EncodedWords
+
+WORD_LENGTHS = "word_lengths"
+
+
+class TaggingPreparation(NamedTuple):
+    """How tagging reads its corpora: which of their columns are words, labels and further inputs."""
+
+    text: FormsConfig
+    words: str
+    labels: str
+    inputs: tuple[str, ...] = ()
+    """Further columns that are read."""
+    characters: bool = False
+    """Whether the characters of the words are stored."""
+    maximum_length: int = 256
+
+    @property
+    def reads(self) -> tuple[str, ...]:
+        return (self.words, self.labels, *self.inputs)
+
+    @property
+    def settings(self) -> Mapping[str, str]:
+        return {
+            **text_settings(self.text),
+            "task.words": self.words,
+            "task.labels": self.labels,
+            "task.inputs": "\t".join(self.inputs),
+            "task.characters": "yes" if self.characters else "no",
+        }
+
+    @property
+    def lines_up(self) -> bool:
+        return False
+
+    def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
+        def values(column: str) -> Iterator[list[str]]:
+            return (text.split("\t") for text in texts(column))
+
+        learn_vocabularies(
+            self.text,
+            forms=values(self.words),
+            labels=values(self.labels),
+            columns={name: values(name) for name in self.inputs},
+            characters=self.characters,
+        ).save(folder)
+
+    def columns(self, folder: Path, *, training: bool) -> Mapping[str, ColumnKind]:
+        sizes = TaggerVocabularies.load(folder, config=self.text).sizes()
+        kinds = {name: ColumnKind(smallest_unsigned(size)) for name, size in sizes.items()}
+        if self.characters:
+            kinds[WORD_LENGTHS] = ColumnKind(smallest_unsigned(self.text.maximum_characters))
+        return kinds
+
+    def numericaliser(self, folder: Path) -> "TaggingNumericaliser":
+        return TaggingNumericaliser(
+            TaggerVocabularies.load(folder, config=self.text), self.inputs, self.characters, self.maximum_length
+        )
+
+
+class TaggingNumericaliser(NamedTuple):
+    """Sentences to ids. A label that no training sentence has gets the id behind the last one."""
+
+    vocabularies: TaggerVocabularies
+    inputs: tuple[str, ...]
+    characters: bool
+    maximum_length: int
+
+    def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
+        label_ids = {label: id for id, label in enumerate(self.vocabularies.labels)}
+        kept: list[int] = []
+        sentences: list[EncodedWords] = []
+        labels: list[list[int]] = []
+        for place, (words, gold, *others) in enumerate(rows):
+            forms = words.split("\t")
+            if len(forms) > self.maximum_length:
+                continue
+            values = {name: text.split("\t") for name, text in zip(self.inputs, others, strict=True)}
+            kept.append(place)
+            sentences.append(self.vocabularies.encode(forms, values))
+            labels.append([label_ids.get(label, len(label_ids)) for label in gold.split("\t")])
+        stored = {
+            WORDS: pack([sentence.words for sentence in sentences]),
+            LABELS: pack(labels),
+            **{name: pack([sentence.columns[name] for sentence in sentences]) for name in self.inputs},
+        }
+        if self.characters:
+            stored[CHARACTERS] = pack([list(chain.from_iterable(sentence.characters)) for sentence in sentences])
+            stored[WORD_LENGTHS] = pack([list(map(len, sentence.characters)) for sentence in sentences])
+        return Numericalised(stored, kept, long=len(rows) - len(kept))

@@ -1,0 +1,237 @@
+"""The tagger: words in, labels out."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from types import MappingProxyType
+from typing import NamedTuple, overload
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from calque.data.batching import BatchConfig, Bucketed, Planned
+from calque.data.buckets import Size
+from calque.data.store import Rows, Store, pack, store_in_memory
+from calque.data.tag_batch import TagBatch, collate_tags
+from calque.data.tagging_preparation import WORD_LENGTHS
+from calque.errors import TextError
+from calque.layers.crf import allowed_transitions
+from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
+from calque.tasks.tagging import TaggingConfig, source_of
+from calque.tensors import exact
+from calque.text import TaggerVocabularies
+from calque.text.forms import CHARACTERS, LABELS, WORDS, EncodedWords
+
+TOGETHER = 512  # sentences that are sorted by length and put into batches
+BATCH_TOKENS = 4096  # words of a batch, padding counted
+
+
+class Sentence(NamedTuple):
+    """What is tagged: words, and of each the values of the further columns that the model reads."""
+
+    words: Sequence[str]
+    columns: Mapping[str, Sequence[str]] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class TaggedSentence:
+    """Words with their labels; iterates over pairs of them."""
+
+    words: list[str]
+    labels: list[str]
+    marginals: list[dict[str, float]] | None = None
+    """The probability of every label for each word, where that was asked for."""
+
+    def __iter__(self) -> Iterator[tuple[str, str]]:
+        return zip(self.words, self.labels, strict=True)
+
+    def __len__(self) -> int:
+        return len(self.words)
+
+    def __str__(self) -> str:
+        return " ".join(f"{word}/{label}" for word, label in self)
+
+
+class StoreLabels(NamedTuple):
+    """The labels of a store's rows, and the negative log-probability of the right ones."""
+
+    labels: list[list[str]]
+    nats: float
+    words: int
+    """Words of the sentences in which every right label is known: the others have no probability."""
+
+    @property
+    def per_word(self) -> float:
+        return self.nats / max(1, self.words)
+
+
+class Tagger:
+    """A tagging model with its vocabularies.
+
+    >>> tagger = calque.load("runs/upos")
+    >>> print(tagger.tag("The dog barks ."))
+    The/DET dog/NOUN barks/VERB ./PUNCT
+    """
+
+    def __init__(
+        self,
+        model: TaggerModel,
+        vocabularies: TaggerVocabularies,
+        *,
+        config: TaggerConfig,
+        task: TaggingConfig,
+        columns: Sequence[str] = (),
+    ) -> None:
+        self.model = model
+        self.vocabularies = vocabularies
+        self.config = config
+        self.task = task
+        self.columns = tuple(columns)
+        """The names of the columns of the files it was trained on, where these do not say so themselves."""
+        self.allowed = allowed_transitions(vocabularies.labels)
+
+    @property
+    def device(self) -> torch.device:
+        return next(self.model.parameters()).device
+
+    @overload
+    def tag(self, text: str | list[str] | Sentence, *, marginals: bool = False) -> TaggedSentence: ...
+    @overload
+    def tag(self, text: list[list[str]] | list[Sentence], *, marginals: bool = False) -> list[TaggedSentence]: ...
+    def tag(
+        self, text: str | list[str] | Sentence | list[list[str]] | list[Sentence], *, marginals: bool = False
+    ) -> TaggedSentence | list[TaggedSentence]:
+        """The labels of a sentence: a text of words between white space, a list of words, or a `Sentence`.
+
+        A list of lists of words or of `Sentence`s gives a list; in it, a string is a text.
+        """
+        if isinstance(text, str | Sentence):
+            return next(self.stream([_sentence(text)], marginals=marginals))
+        words = [part for part in text if isinstance(part, str)]
+        if len(words) == len(text):
+            return next(self.stream([Sentence(words)], marginals=marginals))
+        return list(self.stream(map(_sentence, text), marginals=marginals))
+
+    def stream(
+        self,
+        sentences: Iterable[Sentence],
+        *,
+        marginals: bool = False,
+        batch_tokens: int = BATCH_TOKENS,
+        together: int = TOGETHER,
+    ) -> Iterator[TaggedSentence]:
+        """The labels of every sentence, in their order. They do not depend on the other sentences.
+
+        So many sentences are read before the first is answered.
+        """
+        waiting = iter(sentences)
+        while group := list(islice(waiting, together)):
+            yield from self._group(group, marginals=marginals, batch_tokens=batch_tokens)
+
+    @torch.inference_mode()
+    def label_store(self, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None) -> StoreLabels:
+        """The labels of all rows, in evaluation mode; `stop` is asked per batch."""
+        labels: list[list[str]] = [[] for _ in range(len(store))]
+        total, words, names = exact(torch.zeros((), device=self.device)), 0, self.vocabularies.labels
+        config = batch.model_copy(update={"shapes": "exact"})
+        for planned in Bucketed([store.widths(WORDS)], spans=store.spans, config=config, seed=0).batches(0):
+            if stop is not None:
+                stop()
+            rows = collate_tags(store, planned, columns=self.task.inputs)
+            is_known = (rows.labels < len(names)).all(dim=1)
+            placed = rows.to(self.device)
+            scores = self.model(source_of(placed))
+            known = placed.labels.clamp(max=len(names) - 1)
+            losses = self.model.losses(scores, known, rows.lengths)
+            total += exact(losses.masked_fill(~is_known.to(self.device), 0)).sum()
+            words += int(rows.lengths[is_known].sum())
+            for index, found in zip(planned.indices.tolist(), self._names(scores, rows.lengths), strict=True):
+                labels[index] = found
+        return StoreLabels(labels, float(total), words)
+
+    def _group(self, sentences: Sequence[Sentence], *, marginals: bool, batch_tokens: int) -> Iterator[TaggedSentence]:
+        for sentence in sentences:
+            self._refuse_incomplete(sentence)
+        encoded = [self.vocabularies.encode(words, columns) for words, columns in sentences]
+        lengths = [len(sentence.words) for sentence in encoded]
+        tagged: dict[int, TaggedSentence] = {}
+        for places in _batches(lengths, batch_tokens=batch_tokens):
+            batch = self._batch([encoded[place] for place in places])
+            for place, (labels, probabilities) in zip(places, self._answers(batch, marginals=marginals), strict=True):
+                tagged[place] = TaggedSentence(list(sentences[place].words), labels, probabilities)
+        nothing: list[dict[str, float]] | None = [] if marginals else None
+        yield from (tagged.get(place, TaggedSentence([], [], nothing)) for place in range(len(sentences)))
+
+    @torch.inference_mode()
+    def _answers(self, batch: TagBatch, *, marginals: bool) -> list[tuple[list[str], list[dict[str, float]] | None]]:
+        scores = self.model(source_of(batch.to(self.device)))
+        labels = self._names(scores, batch.lengths)
+        if not marginals:
+            return [(found, None) for found in labels]
+        shares = self.model.marginals(scores, batch.lengths).cpu()
+        names = self.vocabularies.labels
+        return [
+            (found, [dict(zip(names, word, strict=True)) for word in row[: len(found)].tolist()])
+            for found, row in zip(labels, shares, strict=True)
+        ]
+
+    def _names(self, scores: Tensor, lengths: Tensor) -> list[list[str]]:
+        """The best labels of each row."""
+        best = self.model.best(scores, lengths, allowed=self.allowed).cpu()
+        names = self.vocabularies.labels
+        rows = zip(best.tolist(), lengths.tolist(), strict=True)
+        return [[names[label] for label in row[:length]] for row, length in rows]
+
+    def _batch(self, sentences: Sequence[EncodedWords]) -> TagBatch:
+        def packed(values: Iterable[Sequence[int]]) -> Rows:
+            return pack(list(values))
+
+        columns = {
+            WORDS: packed(sentence.words for sentence in sentences),
+            LABELS: packed([0] * len(sentence.words) for sentence in sentences),
+            **{name: packed(sentence.columns[name] for sentence in sentences) for name in self.task.inputs},
+        }
+        if self.vocabularies.characters is not None:
+            columns[CHARACTERS] = packed([id for word in sentence.characters for id in word] for sentence in sentences)
+            columns[WORD_LENGTHS] = packed(list(map(len, sentence.characters)) for sentence in sentences)
+        width = max(len(sentence.words) for sentence in sentences)
+        planned = Planned(np.arange(len(sentences)), Size(len(sentences), (width,)))
+        return collate_tags(store_in_memory(columns), planned, columns=self.task.inputs)
+
+    def _refuse_incomplete(self, sentence: Sentence) -> None:
+        for name in self.task.inputs:
+            if name not in sentence.columns:
+                raise TextError(
+                    f"this model also reads the column {name!r}: give it a file that has the column, or "
+                    f"calque.engine.Sentence(words, {{{name!r}: [...]}})"
+                )
+            if len(sentence.columns[name]) != len(sentence.words):
+                raise TextError(
+                    f"{len(sentence.words)} words, but {len(sentence.columns[name])} values of the column {name!r}"
+                )
+
+
+def tagger_sizes(vocabularies: TaggerVocabularies, *, inputs: Sequence[str]) -> TaggerSizes:
+    """What a model needs to know of its vocabularies; further columns in the order of `inputs`."""
+    characters = 0 if vocabularies.characters is None else len(vocabularies.characters)
+    columns = {name: len(vocabularies.columns[name]) for name in inputs}
+    return TaggerSizes(len(vocabularies.words), len(vocabularies.labels), characters, columns)
+
+
+def _sentence(text: str | Sequence[str] | Sentence) -> Sentence:
+    if isinstance(text, Sentence):
+        return text
+    return Sentence(text.split() if isinstance(text, str) else list(text))
+
+
+def _batches(lengths: Sequence[int], *, batch_tokens: int) -> Iterator[list[int]]:
+    """Places of sentences with words, those of similar length together, within a budget of words."""
+    batch: list[int] = []
+    for place in sorted((place for place, length in enumerate(lengths) if length), key=lambda place: lengths[place]):
+        if batch and (len(batch) + 1) * lengths[place] > batch_tokens:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch

@@ -1,0 +1,242 @@
+"""Tagging as an experiment: from its config to a task, a model and a judge."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch import nn
+
+from calque import __version__
+from calque.data.batching import BatchConfig, Order
+from calque.data.corpora import ColumnFileConfig
+from calque.data.prepare import Prepared
+from calque.data.store import Store
+from calque.data.tagging_preparation import TaggingPreparation
+from calque.engine import Tagger, save_tagger
+from calque.engine.folder import CONFUSION
+from calque.engine.tagger import tagger_sizes
+from calque.errors import ConfigError
+from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
+from calque.evaluation.spans import has_spans, score_spans
+from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.judges import HIGHER, LOWER
+from calque.experiment.settings import Experiment
+from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
+from calque.models.transformer import TransformerConfig
+from calque.tasks.interfaces import Judgement, Metric, StoppedError
+from calque.tasks.tagging import Tagging, TaggingConfig
+from calque.tensors import weightless
+from calque.text import FormsConfig, TaggerVocabularies
+from calque.text.forms import WORDS
+from calque.training.auto_settings import Corpus, adam_rate
+from calque.training.job import SaveModel
+from calque.training.update import stream_seed
+
+METRICS: Mapping[str, Metric] = {
+    "loss": LOWER,
+    "accuracy": HIGHER,
+    "precision": HIGHER,
+    "recall": HIGHER,
+    "f1": HIGHER,
+}
+SPANS = ("precision", "recall", "f1")
+LARGEST = 1 << 16  # ids of a column that is not known yet
+
+
+class TaggingJudge:
+    """The labels of held-out sentences: the share of words that have the right one, and of spans, in per cent."""
+
+    metrics = METRICS
+
+    def __init__(
+        self, tagger: Tagger, store: Store, *, texts: Sequence[tuple[str, ...]], batch: BatchConfig, spans: bool
+    ) -> None:
+        self.tagger = tagger
+        self.store = store
+        self.words = [row[0].split("\t") for row in texts]
+        self.gold = [row[1].split("\t") for row in texts]
+        self.batch = batch
+        self.spans = spans  # whether the labels describe spans
+
+    @property
+    def reports(self) -> tuple[str, ...]:
+        return ("loss", "accuracy", *(SPANS if self.spans else ()))
+
+    @property
+    def selects(self) -> str:
+        return "f1" if self.spans else "accuracy"
+
+    @property
+    def positions(self) -> int:
+        return self.batch.budget
+
+    def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
+        assert model is self.tagger.model
+
+        def ask() -> None:
+            if stop():
+                raise StoppedError
+
+        batch = self.batch.model_copy(update={"tokens": max(2, self.batch.budget // parts)})
+        predicted = self.tagger.label_store(self.store, batch=batch, stop=ask)
+        confusions = count_confusions(predicted.labels, gold=self.gold)
+        values = {"loss": predicted.per_word, "accuracy": 100 * token_accuracy(confusions)}
+        summary = f"validation loss {values['loss']:.3f}, accuracy {values['accuracy']:.2f} %"
+        if self.spans:
+            micro = score_spans(predicted.labels, gold=self.gold).micro
+            values |= {name: 100 * getattr(micro, name) for name in SPANS}
+            summary += f", F1 {values['f1']:.2f}"
+        counts = [[gold, label, count] for (gold, label), count in sorted(confusions.items())]
+        artefacts = {CONFUSION: json.dumps(counts).encode()}
+        return Judgement(values, self._samples(predicted.labels), artefacts, summary)
+
+    def _samples(self, predicted: Sequence[Sequence[str]]) -> list[str]:
+        """Sentences with their labels; a wrong one is shown with the right one."""
+        samples = []
+        for words, gold, labels in zip(self.words, self.gold, predicted, strict=True):
+            pairs = zip(words, gold, labels, strict=True)
+            shown = (f"{word}/{label}" + ("" if label == right else f"[{right}]") for word, right, label in pairs)
+            samples.append(" ".join(shown) + "\n")
+        return samples
+
+
+class TaggingAssembly:
+    """Sentences of labelled words, a tagger, and a judge of its labels."""
+
+    metrics = METRICS
+
+    def __init__(self, experiment: Experiment) -> None:
+        assert isinstance(experiment.task, TaggingConfig)
+        assert isinstance(experiment.model, TaggerConfig)
+        assert isinstance(experiment.text, FormsConfig)
+        self.experiment = experiment
+        self.config, self.model, self.text = experiment.task, experiment.model, experiment.text
+
+    @property
+    def reads_characters(self) -> bool:
+        return self.model.characters.kind != "none"
+
+    @property
+    def preparation(self) -> TaggingPreparation:
+        return TaggingPreparation(
+            self.text,
+            words=self.config.words,
+            labels=self.config.labels,
+            inputs=self.config.inputs,
+            characters=self.reads_characters,
+            maximum_length=self.experiment.data.maximum_length,
+        )
+
+    def refuse_unbuildable(self) -> None:
+        sizes = TaggerSizes(LARGEST, LARGEST, LARGEST, dict.fromkeys(self.config.inputs, LARGEST))
+        with weightless():
+            model = TaggerModel(self.model, sizes=sizes)
+        refuse_uncomputable(model, self.experiment.training)
+        if self.experiment.training.warm_start is not None:
+            raise ConfigError("training.warm_start is for translation models; a tagger begins anew")
+
+    def build(self, prepared: Prepared) -> TaggerModel:
+        torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
+        model = TaggerModel(self.model, sizes=tagger_sizes(self._vocabularies(prepared), inputs=self.config.inputs))
+        return model.double() if self.experiment.training.precision == "float64" else model
+
+    def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
+        raise ConfigError("training.warm_start is for translation models")
+
+    def task(self, prepared: Prepared) -> Tagging:
+        smoothing = self.experiment.training.label_smoothing
+        return Tagging(self.config, characters=self.reads_characters, smoothing=smoothing)
+
+    def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> TaggingJudge:
+        batch = self.experiment.training.batch
+        batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
+        return TaggingJudge(
+            self._tagger(model, prepared),
+            prepared.valid,
+            texts=prepared.valid_text,
+            batch=batch,
+            spans=self._scores_spans(prepared),
+        )
+
+    def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
+        card = self._card(prepared, parameters=parameters)
+
+        def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
+            save_tagger(path, self._tagger(model, prepared), card=card, artefacts=judgement.artefacts)
+
+        return save
+
+    def corpus(self, prepared: Prepared) -> Corpus:
+        store, encoder = prepared.train, self.model.encoder
+        total = store.widths(WORDS).total()
+        task = self.task(prepared)
+
+        def order(config: BatchConfig) -> Order:
+            return task.order(store, config=config, seed=self.experiment.seed)
+
+        rate = adam_rate(transformer=isinstance(encoder, TransformerConfig), width=encoder.width)
+        return Corpus(len(store), total, weight=total, order=order, rate=rate, unit="sentences")
+
+    def selects(self, prepared: Prepared) -> str:
+        return "f1" if self._scores_spans(prepared) else "accuracy"
+
+    def describe(self, prepared: Prepared) -> list[str]:
+        vocabularies = self._vocabularies(prepared)
+        names = {"words": "different words"}
+        sizes = ", ".join(f"{size:,} {names.get(name, name)}" for name, size in vocabularies.sizes().items())
+        lines = [f"text: {prepared.train.widths(WORDS).total():,} words to train on; {sizes}"]
+        unseen = Counter(label for row in prepared.valid_text for label in row[1].split("\t"))
+        for label in vocabularies.labels:
+            del unseen[label]
+        if unseen:
+            listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(10))
+            lines.append(f"warning: labels of the validation data that no training sentence has: {listed}")
+        return lines
+
+    def draw(self, run: Path) -> None:
+        """Draws RUN/plots/confusion.png, of the model that is kept."""
+        path = run / "model" / CONFUSION
+        if path.is_file():
+            counts = {(gold, label): count for gold, label, count in json.loads(path.read_bytes())}
+            draw_confusion(run / "plots" / "confusion.png", counts)
+
+    def remarks(self) -> list[str]:
+        return []
+
+    def _scores_spans(self, prepared: Prepared) -> bool:
+        match self.config.score:
+            case "auto":
+                return has_spans(self._vocabularies(prepared).labels)
+            case "spans":
+                return True
+            case "accuracy":
+                return False
+
+    def _vocabularies(self, prepared: Prepared) -> TaggerVocabularies:
+        return TaggerVocabularies.load(prepared.vocabularies, config=self.text)
+
+    def _tagger(self, model: nn.Module, prepared: Prepared) -> Tagger:
+        assert isinstance(model, TaggerModel)
+        corpora = self.experiment.data.train
+        columns = next((corpus.columns for corpus in corpora if isinstance(corpus, ColumnFileConfig)), ())
+        return Tagger(model, self._vocabularies(prepared), config=self.model, task=self.config, columns=columns)
+
+    def _card(self, prepared: Prepared, *, parameters: int) -> str:
+        characters = f", characters: {self.model.characters.kind}" if self.reads_characters else ""
+        return "\n".join(
+            [
+                "# A tagger",
+                "",
+                f"- predicts {self.config.labels}; encoder: {self.model.encoder.kind}{characters}, "
+                f"head: {self.model.head}; {parameters:,} parameters",
+                f"- trained on {len(prepared.train):,} sentences with Calque {__version__}, "
+                f"seed {self.experiment.seed}",
+                f"- data fingerprint: {prepared.digest}",
+                "",
+                "Use it: `calque tag FOLDER --input FILE`, or in Python",
+                '`calque.load("FOLDER").tag("...")`. `manifest.json` holds the SHA-256 of every file here.',
+                "",
+            ]
+        )

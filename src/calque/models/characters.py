@@ -1,0 +1,117 @@
+"""A vector per word from its characters: a recurrent network's last states, or a convolution's maxima.
+
+Letters: W words, C characters, E embedding, D width, k kernel.
+"""
+
+from typing import Annotated, Literal, Self, assert_never
+
+import torch
+from pydantic import Field, model_validator
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from calque.config import Config
+from calque.layers.bounds import Kernel, Width
+from calque.models.recurrent import RecurrentEncoder, RecurrentEncoderConfig, WordEmbedding
+from calque.tensors import Padded
+
+Probability = Annotated[float, Field(ge=0, lt=1)]
+
+
+class NoCharactersConfig(Config):
+    """Words are known by their vectors alone."""
+
+    kind: Literal["none"] = "none"
+
+
+class RecurrentCharactersConfig(Config):
+    """An LSTM that spells a word in both directions (Lample et al. 2016, §4.1)."""
+
+    kind: Literal["recurrent"] = "recurrent"
+    embedding: Width = 25
+    """Width of the character vectors."""
+    width: Width = 50
+    """Width of a word's vector; each direction gets half."""
+    dropout: Probability = 0.0
+    """On the character vectors."""
+
+    @model_validator(mode="after")
+    def _even(self) -> Self:
+        if self.width % 2:
+            raise ValueError(f"width {self.width} must be even: each direction gets half")
+        return self
+
+
+class ConvolutionalCharactersConfig(Config):
+    """A convolution over a word's characters, of which each filter's maximum is kept (Ma and Hovy 2016, §2.1)."""
+
+    kind: Literal["convolutional"] = "convolutional"
+    embedding: Width = 30
+    """Width of the character vectors."""
+    width: Width = 30
+    """Width of a word's vector: the number of filters."""
+    kernel: Kernel = 3
+    """How many neighbouring characters a filter sees."""
+    dropout: Probability = 0.0
+    """On the character vectors."""
+
+
+CharactersConfig = Annotated[
+    NoCharactersConfig | RecurrentCharactersConfig | ConvolutionalCharactersConfig, Field(discriminator="kind")
+]
+
+
+class CharacterEncoder(nn.Module):
+    """Vectors of words from their characters.   Law: padding does not affect them, nor do other words."""
+
+    width: int  # D
+
+    def forward(self, spelled: Padded) -> Tensor:
+        """[W,D] of characters [W,C]."""
+        raise NotImplementedError
+
+
+class RecurrentCharacters(CharacterEncoder):
+    """The last states of the forward and the backward LSTM."""
+
+    def __init__(self, config: RecurrentCharactersConfig, *, vocabulary_size: int) -> None:
+        super().__init__()
+        sizes = {"embedding": config.embedding, "width": config.width, "dropout": config.dropout}
+        self.encoder = RecurrentEncoder(
+            RecurrentEncoderConfig.model_validate({"layers": 1, **sizes}), vocabulary_size=vocabulary_size
+        )
+        self.width = config.width
+
+    def forward(self, spelled: Padded) -> Tensor:
+        state: Tensor = self.encoder(spelled).final[0]
+        return state[:, -1]
+
+
+class ConvolutionalCharacters(CharacterEncoder):
+    """maxᵢ (W [cᵢ₋ₖ/₂; …; cᵢ₊ₖ/₂] + b), with zeros around the word; dropout on the characters' vectors."""
+
+    def __init__(self, config: ConvolutionalCharactersConfig, *, vocabulary_size: int) -> None:
+        super().__init__()
+        self.embedding = WordEmbedding(vocabulary_size, width=config.embedding, dropout=config.dropout)
+        self.convolution = nn.Conv1d(config.embedding, config.width, config.kernel)
+        self.margins = ((config.kernel - 1) // 2, config.kernel // 2)
+        self.width = config.width
+
+    def forward(self, spelled: Padded) -> Tensor:
+        mask = spelled.mask[:, None]  # [W,1,C]
+        vectors = self.embedding(spelled.values).transpose(1, 2).masked_fill(~mask, 0)
+        filtered: Tensor = self.convolution(F.pad(vectors, self.margins))
+        return filtered.masked_fill(~mask, -torch.inf).amax(dim=2)
+
+
+def build_characters(config: CharactersConfig, *, vocabulary_size: int) -> CharacterEncoder | None:
+    """The character encoder a config describes, if any."""
+    match config:
+        case NoCharactersConfig():
+            return None
+        case RecurrentCharactersConfig():
+            return RecurrentCharacters(config, vocabulary_size=vocabulary_size)
+        case ConvolutionalCharactersConfig():
+            return ConvolutionalCharacters(config, vocabulary_size=vocabulary_size)
+        case _:
+            assert_never(config)

@@ -1,0 +1,74 @@
+"""Tagging: a label for every word of a sentence."""
+
+from collections.abc import Mapping
+from typing import Literal, Self
+
+from pydantic import model_validator
+from torch import Tensor, nn
+
+from calque.config import Config
+from calque.data.batching import BatchConfig, Bucketed, Planned, Shard
+from calque.data.store import ColumnKind, Store
+from calque.data.tag_batch import TagBatch, collate_tags
+from calque.data.tagging_preparation import WORD_LENGTHS
+from calque.models.inputs import Words
+from calque.models.tagger import TaggerModel
+from calque.tasks.interfaces import Carry, Loss
+from calque.text.forms import CHARACTERS, LABELS, RESERVED, WORDS
+
+
+class TaggingConfig(Config):
+    """Sentences of words: a model predicts a label for each word."""
+
+    kind: Literal["tagging"] = "tagging"
+    words: str = "form"
+    """The column of the corpora that has the words."""
+    labels: str = "upos"
+    """The column that is predicted."""
+    inputs: tuple[str, ...] = ()
+    """Further columns that are read beside the words, such as parts of speech."""
+    score: Literal["auto", "accuracy", "spans"] = "auto"
+    """What is measured and selects models: the share of words with the right label, or F1 of the spans that labels such
+    as B-NP, I-NP and O describe (BIO, IOBES). auto: spans where all labels are of that kind."""
+
+    @model_validator(mode="after")
+    def _distinct(self) -> Self:
+        names = (self.words, self.labels, *self.inputs)
+        if len(set(names)) < len(names):
+            raise ValueError(f"words, labels and inputs are {', '.join(names)}: each must be a column of its own")
+        if taken := sorted(set(self.inputs) & set(RESERVED)):
+            raise ValueError(f"inputs: {', '.join(taken)} cannot be the name of a further column; choose another")
+        return self
+
+
+class Tagging:
+    """The negative log-probability of every sentence's labels, per word."""
+
+    parts = ("loss",)
+    divisible = True
+
+    def __init__(self, config: TaggingConfig, *, characters: bool, smoothing: float = 0.0) -> None:
+        names = (WORDS, LABELS, *config.inputs, *((CHARACTERS, WORD_LENGTHS) if characters else ()))
+        self.reads: Mapping[str, ColumnKind] = {name: ColumnKind() for name in names}
+        self.config = config
+        self.smoothing = smoothing
+
+    def order(self, store: Store, *, config: BatchConfig, seed: int) -> Bucketed:
+        return Bucketed([store.widths(WORDS)], spans=store.spans, config=config, seed=seed)
+
+    def collate(self, store: Store, planned: Planned, *, epoch: int, shard: Shard) -> TagBatch:
+        return collate_tags(store, planned, columns=self.config.inputs, shard=shard)
+
+    def loss(self, model: nn.Module, batch: TagBatch, *, step: int, carry: Carry | None = None) -> Loss:
+        assert isinstance(model, TaggerModel)
+        scores = model(source_of(batch))
+        total = model.losses(scores, batch.labels, batch.lengths, smoothing=self.smoothing).sum()
+        return Loss(total, {"loss": total.detach()})
+
+    def follow(self, model: nn.Module, statistics: Tensor) -> None:
+        """There are none."""
+
+
+def source_of(batch: TagBatch) -> Words:
+    """What a tagger reads of a batch."""
+    return Words(batch.words, batch.lengths, batch.characters, batch.word_lengths, batch.columns)

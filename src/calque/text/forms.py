@@ -1,0 +1,170 @@
+"""Words as a treebank lists them: ids of words, of their characters and of what else is known of them, and labels.
+
+A vocabulary per column is saved as `save_columns` does, and the label set beside them as labels.json.
+"""
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Literal, NamedTuple
+
+from pydantic import Field
+
+from calque.config import Config
+from calque.errors import TextError
+from calque.text.cleaning import ESCAPE
+from calque.text.folder import load_columns, save_columns
+from calque.text.tokenizer import Tokenizer, normalise
+from calque.text.tokens import TokensTokenizer
+from calque.text.vocabulary import PIECES, Vocabulary
+
+WORDS, CHARACTERS, LABELS = "words", "characters", "labels"
+RESERVED = (WORDS, CHARACTERS, LABELS, "word_lengths")
+"""Names that further columns cannot have."""
+LABEL_SET = "labels.json"
+
+
+class FormsConfig(Config):
+    """Words that are listed one by one, in the rows of a file: nothing has to be split."""
+
+    kind: Literal["forms"] = "forms"
+    lowercase: bool = False
+    """Word vectors do not tell upper from lower case; characters do."""
+    digits: bool = False
+    """Word vectors do not tell digits apart: all are read as 0; characters do."""
+    minimum_count: int = Field(default=1, ge=1)
+    """Words seen fewer times than this share the vector of the unknown word."""
+    vocabulary_size: int | None = Field(default=None, gt=len(PIECES))
+    """At most this many words, the four special pieces included: the most frequent ones; all of them unless set."""
+    maximum_characters: int = Field(default=40, ge=2, le=1 << 12)
+    """Of longer words, only the first and the last half as many characters are read."""
+
+    @property
+    def joint(self) -> bool:
+        return False
+
+    def word(self, form: str) -> str:
+        """The piece of a word: as its vector is looked up."""
+        form = normalise(form)
+        if self.lowercase:
+            form = form.lower()
+        if self.digits:
+            form = "".join("0" if character.isdecimal() else character for character in form)
+        return escaped(form)
+
+    def spelling(self, form: str) -> str:
+        """The characters of a word that are read."""
+        form, half = normalise(form), self.maximum_characters // 2
+        return form if len(form) <= self.maximum_characters else form[: self.maximum_characters - half] + form[-half:]
+
+
+class EncodedWords(NamedTuple):
+    """A sentence as ids."""
+
+    words: list[int]
+    characters: list[list[int]]  # of each word; empty lists where they are not read
+    columns: dict[str, list[int]]
+
+
+class TaggerVocabularies(NamedTuple):
+    """All that a tagger makes ids of, and the labels it gives."""
+
+    config: FormsConfig
+    words: Vocabulary
+    characters: Vocabulary | None
+    columns: dict[str, Vocabulary]
+    labels: tuple[str, ...]
+
+    def encode(self, forms: Sequence[str], columns: Mapping[str, Sequence[str]]) -> EncodedWords:
+        """The ids of a sentence's words; `columns` has a value of each further column for every word."""
+        spelled: list[list[int]] = [[] for _ in forms]
+        if self.characters is not None:
+            spelled = [self.characters.ids(self.config.spelling(form)) for form in forms]
+        return EncodedWords(
+            self.words.ids(map(self.config.word, forms)),
+            spelled,
+            {name: vocabulary.ids(map(escaped, columns[name])) for name, vocabulary in self.columns.items()},
+        )
+
+    def sizes(self) -> dict[str, int]:
+        """How many ids each column has."""
+        characters = {} if self.characters is None else {CHARACTERS: len(self.characters)}
+        columns = {name: len(vocabulary) for name, vocabulary in self.columns.items()}
+        return {WORDS: len(self.words), **characters, **columns, LABELS: len(self.labels)}
+
+    def save(self, folder: Path) -> None:
+        """Writes a file for each vocabulary, and the label set."""
+        vocabularies = {WORDS: self.words, **self.columns}
+        if self.characters is not None:
+            vocabularies[CHARACTERS] = self.characters
+        tokenizers: dict[str, Tokenizer] = {name: TokensTokenizer(own) for name, own in vocabularies.items()}
+        save_columns(tokenizers, folder)
+        text = json.dumps({"labels": self.labels}, ensure_ascii=True, indent=1)
+        (folder / LABEL_SET).write_text(text + "\n", encoding="ascii")
+
+    @classmethod
+    def load(cls, folder: Path, *, config: FormsConfig) -> "TaggerVocabularies":
+        """What `save` wrote; a TextError names a file that is missing or damaged."""
+        loaded = {name: tokenizer.vocabulary for name, tokenizer in load_columns(folder).items()}
+        if WORDS not in loaded:
+            raise TextError(f"{folder}: has vocabularies of {' and '.join(sorted(loaded))}, not of words")
+        columns = {name: own for name, own in loaded.items() if name not in RESERVED}
+        labels = _read_labels(folder / LABEL_SET)
+        return cls(config, loaded[WORDS], loaded.get(CHARACTERS), columns, labels)
+
+
+def learn_vocabularies(
+    config: FormsConfig,
+    *,
+    forms: Iterable[Sequence[str]],
+    labels: Iterable[Sequence[str]],
+    columns: Mapping[str, Iterable[Sequence[str]]],
+    characters: bool,
+) -> TaggerVocabularies:
+    """What a corpus has, from the values of each column, a list of them per sentence."""
+    words, letters = Counter[str](), Counter[str]()
+    for sentence in forms:
+        words.update(map(config.word, sentence))
+        if characters:
+            letters.update("".join(map(config.spelling, sentence)))
+    size = config.vocabulary_size or len(PIECES) + len(words)
+    return TaggerVocabularies(
+        config,
+        Vocabulary.from_counts(words, size=size, minimum_count=config.minimum_count),
+        _all_of(letters) if characters else None,
+        {name: _all_of(_counted(map(escaped, values) for values in lists)) for name, lists in columns.items()},
+        _by_frequency(_counted(labels)),
+    )
+
+
+def escaped(value: str) -> str:
+    """The value as a piece that is none of the special ones."""
+    return ESCAPE + value if value.lstrip(ESCAPE) in PIECES else value
+
+
+def _counted(lists: Iterable[Iterable[str]]) -> Counter[str]:
+    counts = Counter[str]()
+    for values in lists:
+        counts.update(values)
+    return counts
+
+
+def _by_frequency(counts: Counter[str]) -> tuple[str, ...]:
+    return tuple(sorted(counts, key=lambda value: (-counts[value], value)))
+
+
+def _all_of(counts: Counter[str]) -> Vocabulary:
+    return Vocabulary.from_counts(counts, size=len(PIECES) + len(counts))
+
+
+def _read_labels(path: Path) -> tuple[str, ...]:
+    try:
+        labels = json.loads(path.read_bytes())["labels"]
+        if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
+            return tuple(labels)
+    except OSError as error:
+        raise TextError(f"{path}: {error.strerror or error}") from None
+    except (ValueError, TypeError, KeyError, RecursionError):
+        pass
+    raise TextError(f"{path}: damaged: expected a list of labels")
