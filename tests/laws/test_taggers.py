@@ -38,9 +38,7 @@ def test_padding_affects_nothing(model: TaggerModel) -> None:
         model.losses(scores, labels, words.lengths), model.losses(others, elsewhere, words.lengths), rtol=0, atol=1e-9
     )
     assert torch.equal(model.best(scores, words.lengths), model.best(others, words.lengths))
-    assert_close(
-        model.marginals(scores, words.lengths), model.marginals(others, words.lengths), rtol=0, atol=1e-9
-    )
+    assert_close(model.marginals(scores, words.lengths), model.marginals(others, words.lengths), rtol=0, atol=1e-9)
 
 
 @torch.no_grad()

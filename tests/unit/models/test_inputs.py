@@ -112,5 +112,7 @@ def test_filters_are_a_plain_convolution_over_the_word_with_zeros_around_it() ->
         zero = torch.zeros(3).double()
         vectors = [zero, *encoder.embedding.weight[spelled.values[row, :length]], zero]
         windows = [torch.stack(vectors[at : at + 3], dim=1) for at in range(length)]
-        filtered = [(encoder.convolution.weight * window).sum(dim=(1, 2)) + encoder.convolution.bias for window in windows]
+        filtered = [
+            (encoder.convolution.weight * window).sum(dim=(1, 2)) + encoder.convolution.bias for window in windows
+        ]
         assert_close(result[row], torch.stack(filtered).amax(dim=0))
