@@ -21,7 +21,7 @@ from calque.training.loop import Trainer
 
 @pytest.fixture(autouse=True)
 def _unplotted(monkeypatch):
-    monkeypatch.setattr(TaggingAssembly, "draw", lambda self, run: None)
+    monkeypatch.setattr(TaggingAssembly, "draw", lambda *_: None)
     with without_plots():
         yield
 
