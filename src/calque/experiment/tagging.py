@@ -200,6 +200,7 @@ class TaggingAssembly:
         path = run / "model" / CONFUSION
         if path.is_file():
             counts = {(gold, label): count for gold, label, count in json.loads(path.read_bytes())}
+            (run / "plots").mkdir(exist_ok=True)
             draw_confusion(run / "plots" / "confusion.png", counts)
 
     def remarks(self) -> list[str]:
