@@ -1,5 +1,4 @@
 """Benchmarks: `python -m benchmarks.train` and `python -m benchmarks.decode` compare contenders in one run.
 
-Scripts that measure one thing each are run by path: `python benchmarks/startup.py`. A module here must not have the
-name of one in Python's standard library: to those scripts it would hide the library's.
+The other scripts measure one thing each: `python -m benchmarks.startup`. All run from the root of the repository.
 """

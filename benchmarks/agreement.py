@@ -1,9 +1,9 @@
-"""What R-Drop's loss costs from logits, against the same said in log-probabilities: time, and memory on a GPU.
+"""R-Drop's loss computed from logits, compared with log-probabilities: time, and memory on a GPU.
 
-    python benchmarks/agreement.py
-    python benchmarks/agreement.py --device cuda --positions 8192
+    python -m benchmarks.agreement
+    python -m benchmarks.agreement --device cuda --positions 8192
 
-Forwards and backwards, both ways interleaved; medians of all rounds.
+Forward and backward passes of both, interleaved; medians over all rounds.
 """
 
 import argparse
@@ -21,20 +21,20 @@ ALPHA, SMOOTHING = 5.0, 0.1
 
 
 def from_logits(logits: Tensor, targets: Tensor) -> Tensor:
-    """As training does."""
-    found = agreement(logits, targets, counts=torch.ones_like(targets), smoothing=SMOOTHING)
-    return found.cross_entropy / 2 + ALPHA / 2 * found.apart
+    """As in training."""
+    loss = agreement(logits, targets, counts=torch.ones_like(targets), smoothing=SMOOTHING)
+    return loss.cross_entropy / 2 + ALPHA / 2 * loss.apart
 
 
 def from_log_probs(logits: Tensor, targets: Tensor) -> Tensor:
-    """As models that copy do."""
+    """As in models that copy."""
     log_probs = logits.log_softmax(dim=-1)
     losses = mixture_loss(log_probs, targets.repeat(2), smoothing=SMOOTHING, vocabulary=logits.shape[-1])
     return losses.sum() / 2 + ALPHA / 2 * divergence(*log_probs.chunk(2)).sum()
 
 
 def measure(form: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: Tensor) -> tuple[float, float]:
-    """Seconds, and gigabytes beyond the logits on a GPU."""
+    """Seconds, and on a GPU the gigabytes needed besides the logits."""
     on_gpu = logits.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()
@@ -50,7 +50,7 @@ def measure(form: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: T
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--device", default="cpu")
-    arguments.add_argument("--positions", type=int, default=256, help="of each reading")
+    arguments.add_argument("--positions", type=int, default=256, help="per forward pass")
     arguments.add_argument("--words", type=int, default=10_000)
     arguments.add_argument("--rounds", type=int, default=9)
     given = arguments.parse_args()
@@ -60,7 +60,7 @@ def main() -> None:
     forms = {"from log-probabilities": from_log_probs, "from logits": from_logits}
     rounds = [{name: measure(form, logits, targets) for name, form in forms.items()} for _ in range(given.rounds + 1)]
     medians = {
-        name: [statistics.median(each) for each in zip(*(one[name] for one in rounds[1:]), strict=True)]
+        name: [statistics.median(values) for values in zip(*(measured[name] for measured in rounds[1:]), strict=True)]
         for name in forms
     }
     slowest = medians["from log-probabilities"][0]

@@ -1,7 +1,7 @@
 """Anonymous memory of all processes while a corpus is prepared, read and trained on: it must not grow with the corpus.
 
-python benchmarks/memory.py                      # 50,000 and 5,000,000 generated lines
-python benchmarks/memory.py 50000 500000 --folder DIR
+python -m benchmarks.memory                      # 50,000 and 5,000,000 generated lines
+python -m benchmarks.memory 50000 500000 --folder DIR
 """
 
 import argparse
@@ -22,8 +22,8 @@ EVERY = 0.02  # seconds
 STEPS = 60  # of training
 
 
-class Measured(NamedTuple):
-    """What one size took."""
+class Measurement(NamedTuple):
+    """Memory and time of one corpus."""
 
     lines: int
     peaks: dict[str, int]  # bytes of RssAnon, by phase
@@ -32,7 +32,7 @@ class Measured(NamedTuple):
 
 def main() -> int:
     """Exit code 0 if the bound holds."""
-    parser = argparse.ArgumentParser(description=__doc__)
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
     parser.add_argument("--folder", type=Path, help="where to write the lines and stores; a temporary folder otherwise")
     parser.add_argument("--workers", type=int)
@@ -42,14 +42,17 @@ def main() -> int:
         _work(arguments.folder, workers=arguments.workers)
         return 0
     with tempfile.TemporaryDirectory(prefix="calque-memory-", dir=arguments.folder) as folder:
-        found = [_measure(size, folder=Path(folder) / str(size), workers=arguments.workers) for size in arguments.sizes]
-    for measured in found:
+        measurements = [
+            _measure(size, folder=Path(folder) / str(size), workers=arguments.workers) for size in arguments.sizes
+        ]
+    for measured in measurements:
         for phase, peak in measured.peaks.items():
             seconds = measured.seconds.get(phase, 0.0)
             rate = f"{measured.lines / seconds:12,.0f} pairs/s" if seconds else ""
             print(f"{measured.lines:>10,} lines  {phase:<24} {peak / 2**20:8.1f} MB {seconds:8.1f} s {rate}")
     first, last = (
-        (_highest(measured, training=False), _highest(measured, training=True)) for measured in (found[0], found[-1])
+        (_highest(measured, training=False), _highest(measured, training=True))
+        for measured in (measurements[0], measurements[-1])
     )
     growth = [after - before for before, after in zip(first, last, strict=True)]
     for what, size in zip(("before training", "in training"), growth, strict=True):
@@ -57,7 +60,7 @@ def main() -> int:
     return int(max(growth) > BOUND)
 
 
-def _highest(measured: Measured, *, training: bool) -> int:
+def _highest(measured: Measurement, *, training: bool) -> int:
     return max(peak for phase, peak in measured.peaks.items() if (phase in ("training", "end")) == training)
 
 
@@ -79,29 +82,30 @@ def generate(folder: Path, *, lines: int) -> None:
                 target.write(" ".join(reversed(row)) + " .\n")
 
 
-def _measure(lines: int, *, folder: Path, workers: int | None) -> Measured:
+def _measure(lines: int, *, folder: Path, workers: int | None) -> Measurement:
     folder.mkdir(parents=True)
     generate(folder, lines=lines)
-    command = [sys.executable, __file__, "--child", "--folder", str(folder)]
+    command = [sys.executable, "-m", "benchmarks.memory", "--child", "--folder", str(folder)]
     command += ["--workers", str(workers)] if workers else []
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as child:
         assert child.stdout is not None
         peaks: dict[str, int] = {}
         while child.poll() is None:
             phase = _phase(folder)
-            peaks[phase] = max(peaks.get(phase, 0), sum(map(_anonymous, _family(child.pid))))
+            peaks[phase] = max(peaks.get(phase, 0), sum(map(anonymous_bytes, process_tree(child.pid))))
             time.sleep(EVERY)
         seconds = json.loads(child.stdout.read() or "{}")
     if child.returncode:
         raise SystemExit(f"the child failed with {child.returncode}")
-    return Measured(lines, peaks, seconds)
+    return Measurement(lines, peaks, seconds)
 
 
 def _work(folder: Path, *, workers: int | None) -> None:
-    """What is measured: preparing, an epoch of either plan, then training as `calque train` does it."""
-    from calque.data.batch import batches
-    from calque.data.batching import BatchConfig, Plan
+    """The measured work: preparing, an epoch of either order, then training as `calque train` does it."""
+    from calque.data.batching import BatchConfig, Bucketed
     from calque.data.corpora import DataConfig, FilesConfig
+    from calque.data.pair_batch import collate_pairs, pair_widths
+    from calque.data.pair_preparation import PairPreparation
     from calque.data.prepare import prepare
     from calque.text import SentencePieceConfig
 
@@ -121,26 +125,26 @@ def _work(folder: Path, *, workers: int | None) -> None:
     data = DataConfig(train=(files,), store=folder / "store")
     prepared = prepare(
         data,
-        text=SentencePieceConfig(),
+        preparation=PairPreparation(SentencePieceConfig(), data.maximum_length, data.aligned),
         folder=folder / "store",
         workers=workers,
         progress=lambda *news: enter(news[0]),
     )
     for config in (BatchConfig(), BatchConfig(shapes="static")):
         enter(f"epoch, {config.shapes} shapes")
-        plan = Plan(prepared.train, config=config, seed=1)
-        for _ in batches(prepared.train, plan=plan, epoch=0):
-            pass
+        order = Bucketed(pair_widths(prepared.train), spans=prepared.train.spans, config=config, seed=1)
+        for planned in order.batches(0):
+            collate_pairs(prepared.train, planned=planned)
         enter(f"skipping it, {config.shapes} shapes")
-        assert next(plan.batches(0, start=10**9), None) is None
+        assert next(order.batches(0, start=10**9), None) is None
     enter("training")
     from calque.experiment import Experiment, train
     from calque.models.systems import SYSTEMS
     from calque.training.settings import TrainingConfig
 
     often = TrainingConfig(steps=STEPS, log_every=10, validate_every=STEPS // 2, checkpoint_every=STEPS // 3)
-    config = Experiment(data=data, text=SentencePieceConfig(), model=SYSTEMS["tiny"].model, training=often)
-    train(config, run=folder / "run", quiet=True)
+    experiment = Experiment(data=data, text=SentencePieceConfig(), model=SYSTEMS["tiny"].model, training=often)
+    train(experiment, run=folder / "run", quiet=True)
     enter("end")
     print(json.dumps(seconds))
 
@@ -152,8 +156,8 @@ def _phase(folder: Path) -> str:
         return "start"
 
 
-def _family(process: int) -> Iterator[int]:
-    """A process and all that it started; not one that is still its copy, whose pages are the parent's own."""
+def process_tree(process: int) -> Iterator[int]:
+    """A process and its descendants, except forks that have not executed a program: they share the parent's pages."""
     yield process
     own = _command(process)
     for children in Path(f"/proc/{process}/task").glob("*/children"):
@@ -163,7 +167,7 @@ def _family(process: int) -> Iterator[int]:
             continue
         for child in below:
             if _command(child) != own:
-                yield from _family(child)
+                yield from process_tree(child)
 
 
 def _command(process: int) -> bytes:
@@ -173,14 +177,14 @@ def _command(process: int) -> bytes:
         return b""
 
 
-def _anonymous(process: int) -> int:
-    """Bytes of anonymous memory a process holds; 0 if it is gone."""
+def anonymous_bytes(process: int) -> int:
+    """Bytes of anonymous memory of a process; 0 if it has ended."""
     try:
         status = Path(f"/proc/{process}/status").read_text()
     except OSError:
         return 0
-    found = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")]
-    return int(found[0]) * 1024 if found else 0
+    sizes = [line.split()[1] for line in status.splitlines() if line.startswith("RssAnon:")]
+    return int(sizes[0]) * 1024 if sizes else 0
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
-"""How fast a model trains in every precision, plain and compiled: `calque train` on made-up words, one after the other.
+"""Training speed in every precision, plain and compiled: `calque train` on random words, one run after the other.
 
-    python benchmarks/precision.py --device cuda
-    python benchmarks/precision.py --device cpu --system tiny --tokens 1024 --steps 20
+    python -m benchmarks.precision --device cuda
+    python -m benchmarks.precision --device cpu --system tiny --tokens 1024 --steps 20
 
-All lines are equally long, so that there is one shape to compile. Target tokens a second are those of the last half of
-the steps; ratios are against the first way. How long a compiled run needs for its first steps is told beside it.
+All lines have the same length, so that there is one shape to compile. Target tokens per second are those of the second
+half of the steps; ratios are relative to the first mode. The extra time of the first steps is that of compiling.
 """
 
 import argparse
@@ -18,9 +18,9 @@ from pathlib import Path
 from calque.training.journal import read_journal
 
 WORDS, LENGTH, LINES = 8000, 31, 20_000  # with the end of a sentence a line has 32 positions
-FEW = 4  # lines to validate on, since a run has to
+FEW = 4  # lines to validate on
 COMPILED = ("training.compile=true", "training.batch.shapes=static")
-WAYS: dict[str, tuple[str, ...]] = {
+MODES: dict[str, tuple[str, ...]] = {
     "float32": (),
     "tf32": ("training.precision=tf32",),
     "bfloat16": ("training.precision=bfloat16",),
@@ -32,7 +32,7 @@ WAYS: dict[str, tuple[str, ...]] = {
 
 
 def write_lines(path: Path, *, lines: int, seed: int) -> Path:
-    """Lines of words drawn alike."""
+    """Lines of words drawn uniformly."""
     drawn = random.Random(seed)
     path.write_text(
         "".join(" ".join(f"w{drawn.randrange(WORDS)}" for _ in range(LENGTH)) + "\n" for _ in range(lines)),
@@ -42,7 +42,7 @@ def write_lines(path: Path, *, lines: int, seed: int) -> Path:
 
 
 def measure(run: Path, given: argparse.Namespace, *settings: str) -> tuple[float, float]:
-    """Target tokens a second, and the seconds of the first steps beyond those of as many later ones."""
+    """Target tokens per second, and the seconds of the first steps beyond those of as many later ones."""
     every = given.steps // 10
     files = {
         option: write_lines(run.with_name(option), lines=lines, seed=seed)
@@ -73,18 +73,20 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--device", choices=("cpu", "cuda", "mps"), required=True)
     arguments.add_argument("--system", default="vaswani2017-base")
-    arguments.add_argument("--tokens", type=int, default=16_384, help="positions of a batch")
-    arguments.add_argument("--steps", type=int, default=100, help="of each way; 20 or more")
-    arguments.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS), metavar="WAY", help=", ".join(WAYS))
+    arguments.add_argument("--tokens", type=int, default=16_384, help="positions per batch")
+    arguments.add_argument("--steps", type=int, default=100, help="per mode; 20 or more")
+    arguments.add_argument(
+        "--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE", help=", ".join(MODES)
+    )
     given = arguments.parse_args()
     if given.steps < 20:
         arguments.error("--steps must be 20 or more")
     base = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for number, way in enumerate(given.ways):
-            speed, first = measure(Path(folder) / str(number), given, *WAYS[way])
+        for number, mode in enumerate(given.modes):
+            speed, first = measure(Path(folder) / str(number), given, *MODES[mode])
             base = base or speed
-            print(f"{way:20} {speed:11,.0f} tok/s {speed / base:6.2f}x  first steps +{first:.1f} s", flush=True)
+            print(f"{mode:20} {speed:11,.0f} tok/s {speed / base:6.2f}x  first steps +{first:.1f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
 """How often shifted lines are found in real corpora, and how often in corpora that have none.
 
-    python benchmarks/shifts.py multi30k=train.en.gz,train.de.gz words=words.tsv.gz [--rounds 30]
+    python -m benchmarks.shifts multi30k=train.en.gz,train.de.gz words=words.tsv.gz [--rounds 30]
 
 Each corpus is NAME=SOURCE,TARGET or NAME=TSV, plain or gzip.
 """
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from calque.data.pairs import parse
 from numpy.typing import NDArray
 
 from calque.data.corpora import FilesConfig, TsvConfig, read_blocks
 from calque.data.misalignment import Shift, by_line, find_shifts
+from calque.data.rows import parse
 
 Array = NDArray[Any]
 
@@ -33,7 +33,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
     generator = np.random.default_rng(arguments.seed)
-    corpora = {name: _lengths(files) for name, _, files in (each.partition("=") for each in arguments.corpora)}
+    corpora = {name: _lengths(files) for name, _, files in (corpus.partition("=") for corpus in arguments.corpora)}
     tried: Counter[str] = Counter()
     alarms: Counter[str] = Counter()
     for lengths in corpora.values():
@@ -48,7 +48,7 @@ def main() -> None:
     for name, lengths in corpora.items():
         for size, stretches in STRETCHES.items():
             for stretch in stretches if size <= len(lengths) else ():
-                _print_found(name, lengths, size, stretch, rounds=arguments.rounds, generator=generator)
+                _print_detected(name, lengths, size, stretch, rounds=arguments.rounds, generator=generator)
 
 
 def shifted(lengths: Array, *, by: int, start: int, stop: int, generator: np.random.Generator) -> Array:
@@ -59,7 +59,7 @@ def shifted(lengths: Array, *, by: int, start: int, stop: int, generator: np.ran
     return np.stack([lengths[:, 0], np.concatenate([target[:start], *middle, target[stop:]])], axis=1)
 
 
-def _print_found(
+def _print_detected(
     name: str, lengths: Array, size: int, stretch: int, *, rounds: int, generator: np.random.Generator
 ) -> None:
     right: list[tuple[int, int]] = []
@@ -69,11 +69,13 @@ def _print_found(
         first = int(generator.integers(len(lengths) - size + 1))
         start = int(generator.integers(size - stretch + 1))
         part = lengths[first : first + size]
-        found = find_shifts(shifted(part, by=by, start=start, stop=start + stretch, generator=generator))
-        fitting = [shift for shift in found if _fits(shift, by=by, start=start, stop=start + stretch)]
-        wrong += len(found) - len(fitting)
-        right += [(abs(each.first - 1 - start), abs(each.last - start - stretch)) for each in fitting[:1]]
-    ends = ("{:.0f}, 90 %: {:.0f}".format(*np.percentile([each[end] for each in right], [50, 90])) for end in (0, 1))
+        shifts = find_shifts(shifted(part, by=by, start=start, stop=start + stretch, generator=generator))
+        fitting = [shift for shift in shifts if _fits(shift, by=by, start=start, stop=start + stretch)]
+        wrong += len(shifts) - len(fitting)
+        right += [(abs(shift.first - 1 - start), abs(shift.last - start - stretch)) for shift in fitting[:1]]
+    ends = (
+        "{:.0f}, 90 %: {:.0f}".format(*np.percentile([errors[end] for errors in right], [50, 90])) for end in (0, 1)
+    )
     off = " | ".join(ends) if right else " | "
     print(f"| {name} | {size:,} | {stretch:,} | {len(right) / (3 * rounds):.0%} | {wrong} | {off} |", flush=True)
 
@@ -124,8 +126,8 @@ def _lengths(files: str) -> Array:
     blocks = []
     for block in read_blocks(corpus, limit=LIMIT):
         parsed = parse(block, corpus=corpus, invalid="skip", limit=LIMIT)
-        source, target = (np.array([len(pair[side]) for pair in parsed.pairs]) for side in (0, 1))  # type: ignore[arg-type]
-        lines = np.array([pair.line for pair in parsed.pairs])
+        source, target = (np.array([len(row.texts[side]) for row in parsed.rows]) for side in (0, 1))
+        lines = np.array([row.line for row in parsed.rows])
         blocks.append(by_line(source, target=target, lines=lines, first=block.first, count=parsed.tally.lines))
     return np.concatenate(blocks)
 

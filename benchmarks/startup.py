@@ -1,6 +1,6 @@
-"""How long commands take to start: medians of interleaved rounds, as differences from an empty Python.
+"""Start-up time of commands: medians of interleaved rounds, relative to an empty Python program.
 
-python benchmarks/startup.py [--rounds 9]
+python -m benchmarks.startup [--rounds 9]
 """
 
 import argparse
@@ -25,12 +25,12 @@ def main() -> None:
     times: dict[str, list[float]] = {name: [] for name in STARTS}
     for _ in range(rounds):
         for name, command in STARTS.items():
-            began = time.perf_counter()
+            started = time.perf_counter()
             subprocess.run([sys.executable, *command], check=True, capture_output=True)
-            times[name].append(time.perf_counter() - began)
+            times[name].append(time.perf_counter() - started)
     base = statistics.median(times["python -c pass"])
-    for name, found in times.items():
-        print(f"{name:26} {statistics.median(found):6.3f} s   {statistics.median(found) - base:+.3f} s")
+    for name, seconds in times.items():
+        print(f"{name:26} {statistics.median(seconds):6.3f} s   {statistics.median(seconds) - base:+.3f} s")
 
 
 if __name__ == "__main__":

@@ -1,11 +1,10 @@
 """Anonymous memory while a model is trained on a very long store: it must not grow with it.
 
-    python benchmarks/stores.py                       # 50 thousand and 50 million pairs
-    python benchmarks/stores.py 50000 5000000 --folder DIR
+    python -m benchmarks.stores                       # 50 thousand and 50 million pairs
+    python -m benchmarks.stores 50000 5000000 --folder DIR
 
-Stores are written directly as ids, about 60 bytes a pair on disk. What is measured is a process that trains `tiny`
-for 200 steps with validations and checkpoints, as `calque train` does once its data is prepared.
-`--steps` takes fewer.
+Stores are written directly as ids, about 60 bytes per pair on disk. The measured process trains `tiny` for 200 steps
+(`--steps`) with validations and checkpoints, as `calque train` does once its data is prepared.
 """
 
 import argparse
@@ -16,35 +15,37 @@ import time
 from pathlib import Path
 
 import numpy as np
-from memory import BOUND, EVERY, _anonymous, _family
 
-from calque.data.store import Rows, Span, Store, StoreWriter, open_store, store_of
+from benchmarks.memory import BOUND, EVERY, anonymous_bytes, process_tree
+from calque.data.store import ColumnKind, Rows, Span, Store, StoreWriter, open_store, store_of_pairs
 
 SIZES = (50_000, 50_000_000)
 PIECES = 1000
 BLOCK = 500_000  # pairs written together
+IDS = ColumnKind("<u2")
 
 
 def write_store(folder: Path, *, pairs: int) -> None:
     """A store of random ids; lengths are 3 to 24 pieces."""
     generator = np.random.default_rng(7)
-    with StoreWriter(folder, sizes=(PIECES, PIECES), longest=32) as writer:
+    with StoreWriter(folder, columns={"source": IDS, "target": IDS}, longest=32) as writer:
         for start in range(0, pairs, BLOCK):
             lengths = generator.integers(3, 25, min(BLOCK, pairs - start), dtype=np.uint32)
             ids = generator.integers(4, PIECES, int(lengths.sum()), dtype=np.uint32)
-            rows = Rows(ids, lengths + 1)
-            writer.append(rows, target=rows)
+            rows = Rows(ids, lengths)
+            writer.append({"source": rows, "target": rows})
 
 
 def train_on(store: Store, *, folder: Path, steps: int) -> None:
     """Trains a small model on a store."""
     import torch
-    from calque.training.validation import ValidationSet
 
-    from calque.engine import Translator
-    from calque.models.model import Model, Sizes
-    from calque.models.systems import SYSTEMS
+    from calque.engine import Translator, save_model
+    from calque.experiment.judges import HeldOutPairs, TranslationJudge
+    from calque.models.model import Model, ModelConfig, Sizes
+    from calque.models.systems import system_model
     from calque.search.settings import SearchConfig
+    from calque.tasks.translation import Translation
     from calque.text import Tokenizers, Vocabulary, WordsTokenizer
     from calque.text.vocabulary import PIECES as SPECIAL
     from calque.training.job import Job
@@ -54,39 +55,51 @@ def train_on(store: Store, *, folder: Path, steps: int) -> None:
 
     torch.set_num_threads(1)
     words = WordsTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(PIECES - len(SPECIAL)))]))
-    config = SYSTEMS["tiny"].model
+    config = system_model("tiny")
+    assert isinstance(config, ModelConfig)
     model = Model(config, sizes=Sizes(PIECES, PIECES, joint=True))
-    held_out = ValidationSet(store_of([([4, 5, 6], [6, 5, 4])] * 20), ["w0 w1 w2"] * 20, ["w2 w1 w0"] * 20)
-    job = Job(
-        TrainingConfig.model_validate(
-            {
-                "steps": steps,
-                "log_every": 20,
-                "validate_every": steps // 2,
-                "checkpoint_every": steps // 4,
-                "device": "cpu",
-            }
-        ),
-        1,
-        Translator(model, Tokenizers(words, words), config=config, search=SearchConfig()),
-        store,
-        held_out,
-        folder,
-        Reporter(None, steps=steps, quiet=True),
-        card="",
+    held_out = HeldOutPairs(store_of_pairs([([4, 5, 6], [6, 5, 4])] * 20), ["w0 w1 w2"] * 20, ["w2 w1 w0"] * 20)
+    training = TrainingConfig.model_validate(
+        {
+            "steps": steps,
+            "log_every": 20,
+            "validate_every": steps // 2,
+            "checkpoint_every": steps // 4,
+            "device": "cpu",
+            "batch": {"tokens": 4096},
+        }
     )
-    train(job)
+    tokenizers = Tokenizers(words, words)
+    translator = Translator(model, tokenizers, config=config, search=SearchConfig())
+    task = Translation(training.objective, smoothing=0.1, tokenizers=tokenizers, subwords=training.subwords)
+    judge = TranslationJudge(translator, held_out, batch=training.batch, metric="bleu")
+
+    def save(path: Path, _model: object, _judgement: object) -> None:
+        save_model(path, translator, card="")
+
+    reporter = Reporter(None, steps=steps, quiet=True)
+    train(Job(training, 1, task, model, store, judge, save, folder, reporter))
 
 
 def measure(pairs: int, *, folder: Path, steps: int) -> tuple[int, float]:
     """The peak of anonymous memory in bytes, and the seconds that training took."""
     folder.mkdir()
     write_store(folder / "store", pairs=pairs)
-    command = [sys.executable, __file__, "--child", str(pairs), "--folder", str(folder), "--steps", str(steps)]
+    command = [
+        sys.executable,
+        "-m",
+        "benchmarks.stores",
+        "--child",
+        str(pairs),
+        "--folder",
+        str(folder),
+        "--steps",
+        str(steps),
+    ]
     started, peak = time.perf_counter(), 0
     with subprocess.Popen(command) as child:
         while child.poll() is None:
-            peak = max(peak, sum(map(_anonymous, _family(child.pid))))
+            peak = max(peak, sum(map(anonymous_bytes, process_tree(child.pid))))
             time.sleep(EVERY)
     if child.returncode:
         raise SystemExit(f"the child failed with {child.returncode}")
@@ -106,10 +119,10 @@ def main() -> int:
         train_on(store, folder=given.folder, steps=given.steps)
         return 0
     with tempfile.TemporaryDirectory(prefix="calque-stores-", dir=given.folder) as folder:
-        found = [measure(size, folder=Path(folder) / str(size), steps=given.steps) for size in given.sizes]
-    for size, (peak, seconds) in zip(given.sizes, found, strict=True):
+        measured = [measure(size, folder=Path(folder) / str(size), steps=given.steps) for size in given.sizes]
+    for size, (peak, seconds) in zip(given.sizes, measured, strict=True):
         print(f"{size:>12,} pairs  peak RssAnon {peak / 2**20:8.1f} MB  {seconds:6.1f} s")
-    growth = found[-1][0] - found[0][0]
+    growth = measured[-1][0] - measured[0][0]
     print(f"growth of the peak: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
     return int(growth > BOUND)
 

@@ -1,9 +1,9 @@
-"""What waiting threads cost: training speed with OpenMP threads that spin longer or less, alone and beside other work.
+"""The cost of waiting threads: training speed by the spin count of OpenMP, on an idle and on a busy machine.
 
-    python benchmarks/threads.py [--seconds 8]
+    python -m benchmarks.threads [--seconds 8]
 
-Prints target tokens a second of the `tiny` system for 1 and 2 threads and several spin counts, on a quiet
-machine and beside one busy process; ratios are against one thread of the same round.
+Prints target tokens per second of the `tiny` system for 1 and 2 threads and several spin counts, on an idle machine and
+beside one busy process; ratios are relative to one thread.
 """
 
 import argparse
@@ -12,7 +12,9 @@ import os
 import subprocess
 import sys
 import time
+from itertools import count
 
+WARM_UP = 3  # batches
 TRIALS = [(1, 20_000), (2, 300_000), (2, 20_000), (2, 0)]  # threads, GOMP_SPINCOUNT (300,000 is the default)
 
 
@@ -41,22 +43,21 @@ def main() -> None:
 
 
 def child(threads: int, spins: int, *, seconds: float) -> float:
-    """The speed in a process of its own, as the spin count is read when torch is loaded."""
-    command = [sys.executable, __file__, "--child", str(threads), "--seconds", str(seconds)]
+    """The speed in a new process, since the spin count is read when torch is loaded."""
+    command = [sys.executable, "-m", "benchmarks.threads", "--child", str(threads), "--seconds", str(seconds)]
     environment = {**os.environ, "GOMP_SPINCOUNT": str(spins)}
     return float(subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout)
 
 
 def measure(threads: int, *, seconds: float) -> float:
-    """Target tokens a second of training steps."""
+    """Target tokens per second of training steps."""
     import torch
 
-    from calque.data.batch import prefetch
     from calque.data.batching import BatchConfig, Bucketed
     from calque.data.pair_batch import collate_pairs, pair_widths
     from calque.data.store import store_of_pairs
-    from calque.models.model import Model, Sizes
-    from calque.models.systems import SYSTEMS
+    from calque.models.model import Model, ModelConfig, Sizes
+    from calque.models.systems import system_model
     from calque.objectives.cross_entropy import loss_of
     from calque.text import CharactersConfig, train_tokenizers
     from calque.training.optimisers import OptimiserConfig, build_optimiser
@@ -72,14 +73,16 @@ def measure(threads: int, *, seconds: float) -> float:
         [(tokenizers.source.encode(pair.source), tokenizers.target.encode(pair.target)) for pair in book]
     )
     size = len(tokenizers.source.vocabulary)
-    model = Model(SYSTEMS["tiny"].model, sizes=Sizes(size, size, joint=True))
+    config = system_model("tiny")
+    assert isinstance(config, ModelConfig)
+    model = Model(config, sizes=Sizes(size, size, joint=True))
     optimiser = build_optimiser(OptimiserConfig(), model)
-    tokens, started = 0, 0.0
+    tokens, started = 0.0, 0.0
     order = Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(), seed=0)
-    made = prefetch(order.batches(0), make=lambda planned: collate_pairs(store, planned=planned), workers=1, ahead=4)
-    for number, batch in enumerate(made):
-        if number == 3:  # warm
-            tokens, started = 0, time.monotonic()
+    plans = (planned for epoch in count() for planned in order.batches(epoch))
+    for number, batch in enumerate(collate_pairs(store, planned=planned) for planned in plans):
+        if number == WARM_UP:
+            tokens, started = 0.0, time.monotonic()
         output = model(batch.source, batch.target_input)
         torch.autograd.backward(loss_of(model, output, batch, smoothing=0.1).objective / batch.weight)
         optimiser.step()

@@ -154,7 +154,9 @@ def run_round(translator: Translator, pairs: Pairs, *, forbidden: Sequence[str])
 
 def summary(rounds: Sequence[Round], pairs: Pairs, *, forbidden: Sequence[str]) -> dict[str, Any]:
     """The contents of terms.json."""
-    plain, required, without = ([text for part in rounds for text in part[kind]] for kind in range(3))
+    plain = [text for part in rounds for text in part.plain]
+    required = [text for part in rounds for text in part.required]
+    without = [text for part in rounds for text in part.forbidden]
     terms = [sentence for part in rounds for sentence in part.terms]
     lacking = [index for index, sentence in enumerate(terms) if missing([sentence], [plain[index]])]
     translations = {"plain": plain, "required": required, "forbidden": without}
