@@ -1,9 +1,11 @@
 """Options that the benchmark commands share, and how a command ends."""
 
 import argparse
+import signal
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import FrameType
 
 from benchmarks.corpora import Corpus, open_corpus, write_phrasebook
 from benchmarks.errors import BenchmarkError
@@ -72,7 +74,11 @@ def progress(text: str) -> None:
 
 
 def run_command(compare: Callable[[], Report], *, json: Path | None, note: bool) -> int:
-    """Compares, then shows and saves the report; a mistake is one message. Returns the exit code."""
+    """Compares, then shows and saves the report; a mistake is one message. Returns the exit code.
+
+    Ctrl-C and SIGTERM end the contender that is running and remove the temporary folder.
+    """
+    before = signal.signal(signal.SIGTERM, _interrupt)
     try:
         if json is not None and not json.absolute().parent.is_dir():
             raise BenchmarkError(f"--json {json}: no such folder")
@@ -80,9 +86,18 @@ def run_command(compare: Callable[[], Report], *, json: Path | None, note: bool)
     except BenchmarkError as error:
         progress(f"benchmarks: {error}")
         return error.code
+    except KeyboardInterrupt:
+        progress("benchmarks: stopped; nothing was saved")
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
     show(report)
     if json is not None:
         write_json(report, json)
     if note:
         progress(f"wrote {write_note(report)}")
     return 0
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

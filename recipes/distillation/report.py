@@ -1,21 +1,19 @@
-"""Makes the table of the distillation recipe from a folder of runs and a file of speeds.
+"""The tables of the distillation recipe, from a folder of runs and a file of speeds.
 
-    python recipes/distillation/report.py OUT --keep recipes/distillation/results.json
-    python recipes/distillation/report.py recipes/distillation/results.json --write recipes/distillation/README.md
+    python -m recipes.distillation.report OUT --keep recipes/distillation/results.json
+    python -m recipes.distillation.report recipes/distillation/results.json --write recipes/distillation/README.md
 
-The speeds are those of OUT/speeds.json, which speed.py writes.
+The speeds are those of OUT/speeds.json, which `recipes.distillation.speed` writes.
 """
 
-import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
-
-from pages import asking, mean, of_runs, publish, ranged, read_tested, summary, table, told_by_penalty, variant_of
-from variants import Row, read_lists
+from recipes.runner.files import read_json
+from recipes.runner.pages import list_by_penalty, list_signatures, mean_and_range, publish, report_parser, table
+from recipes.runner.results import mean, read_tested, summary, values_of_runs
+from recipes.runner.variants import Row, read_lists
 
 LIST = Path(__file__).resolve().parent / "distillation.toml"
 SPEEDS = "speeds.json"
@@ -23,80 +21,83 @@ SPEEDS = "speeds.json"
 
 def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
     """All numbers of the tables."""
-    kept: dict[str, Any] = {"rows": {}}
+    results: dict[str, Any] = {"rows": {}}
     for name, row in rows.items():
-        if found := read_tested(out, name):
-            run = variant_of(found[0])
-            kept["rows"][name] = {
-                **summary(out, name, row, found),
-                "seeds": len(of_runs(out, run, "parameters")) if row.together else len(found),
-                "parameters": sum(of_runs(out, run, "parameters")[: None if row.together else 1]),
+        if tested := read_tested(out, name):
+            sizes = values_of_runs(out, tested[0].variant, "parameters")
+            results["rows"][name] = {
+                **summary(out, name, row, tested),
+                "seeds": len(sizes) if row.ensemble else len(tested),
+                "parameters": sum(sizes[: None if row.ensemble else 1]),
             }
-    speeds = out / SPEEDS
-    return {**kept, **(json.loads(speeds.read_bytes()) if speeds.is_file() else {})} if kept["rows"] else {}
+    if not results["rows"]:
+        return {}
+    return {**results, **(read_json(out / SPEEDS) if (out / SPEEDS).is_file() else {})}
 
 
-def page(kept: Mapping[str, Any]) -> str:
-    """Scores, how far the student is from its teachers, and speeds."""
-    rows = kept["rows"]
-    scored = [
+def page(results: Mapping[str, Any]) -> str:
+    """Scores, the distance between the student and its teachers, and speeds."""
+    rows = results["rows"]
+    parts = [_scores_table(rows), _distances(rows), list_by_penalty(rows)]
+    if "speeds" in results:
+        parts += [_speeds_table(results["speeds"]), f"Measured on {'; '.join(results['machines'].values())}."]
+    parts.append(list_signatures(next(iter(rows.values()))["signatures"]))
+    return "\n\n".join(part for part in parts if part)
+
+
+def _scores_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    header = ("model", "parameters", "seeds", "length penalty", "val BLEU", "test BLEU, lowercased (range)", "chrF")
+    lines = [
         (
             row["told"],
             f"{row['parameters']:,.0f}",
             f"{row['seeds']}",
             row["penalty"],
-            ranged(row["valid"]),
-            f"**{ranged(row['bleu'])}**",
+            mean_and_range(row["valid"]),
+            f"**{mean_and_range(row['bleu'])}**",
             f"{mean(row['chrf']):.2f}",
         )
         for row in rows.values()
     ]
-    parts = [
-        table(
-            ("model", "parameters", "seeds", "length penalty", "val BLEU", "test BLEU, lowercased (range)", "chrF"),
-            scored,
-        )
+    return table(header, lines)
+
+
+def _distances(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """How far the student is above or below the other models."""
+    others = [rows[name] for name in ("teacher", "ensemble", "student-alone") if name in rows]
+    if "student" not in rows or not others:
+        return ""
+    differences = [(mean(rows["student"]["bleu"]) - mean(row["bleu"]), row["told"]) for row in others]
+    distances = [f"{abs(bleu):.2f} BLEU {'above' if bleu >= 0 else 'below'} {label}" for bleu, label in differences]
+    return f"The student is {'; '.join(distances)}."
+
+
+def _speeds_table(speeds: Mapping[str, Sequence[Mapping[str, Any]]]) -> str:
+    """One line per device, beam and batching; the last model's speed is also given relative to the others."""
+    names = list(speeds)
+    lines = [
+        (_condition(models[0]), *map(_speed, models), *_ratios(models)) for models in zip(*speeds.values(), strict=True)
     ]
-    if "student" in rows:
-        apart = [
-            f"{_apart(mean(rows['student']['bleu']) - mean(rows[name]['bleu']))} {rows[name]['told']}"
-            for name in ("teacher", "ensemble", "student-alone")
-            if name in rows
-        ]
-        parts += [f"The student is {'; '.join(apart)}."] if apart else []
-    parts.append(told_by_penalty(rows))
-    if "speeds" in kept:
-        names = list(kept["speeds"])
-        ways = [kept["speeds"][name] for name in names]
-        speeds = [(_told(each[0]), *(_speed(one) for one in each), *_times(each)) for each in zip(*ways, strict=True)]
-        ratios = [f"{names[-1]} : {name}" for name in names[:-1]]
-        parts.append(table(("sentences/s (target pieces/s)", *names, *ratios), speeds))
-        parts.append(f"Measured on {'; '.join(kept['machines'].values())}.")
-    parts.append("\n".join(f"- {name}: `{one}`" for name, one in next(iter(rows.values()))["signatures"].items()))
-    return "\n\n".join(part for part in parts if part)
+    ratios = [f"{names[-1]} : {name}" for name in names[:-1]]
+    return table(("sentences/s (target pieces/s)", *names, *ratios), lines)
 
 
-def _told(one: Mapping[str, Any]) -> str:
-    place = "one CPU thread" if one["device"] == "cpu" else "GPU"
-    search = "greedy" if one["beam"] == 1 else f"beam {one['beam']}"
-    return f"{place}, {search}, {'all at once' if one['at_once'] else 'one by one'}"
+def _condition(speed: Mapping[str, Any]) -> str:
+    place = "one CPU thread" if speed["device"] == "cpu" else "GPU"
+    search = "greedy" if speed["beam"] == 1 else f"beam {speed['beam']}"
+    return f"{place}, {search}, {'all at once' if speed['at_once'] else 'one by one'}"
 
 
-def _speed(one: Mapping[str, Any]) -> str:
-    return f"{one['sentences']:,.0f} ({one['tokens']:,.0f})"
+def _speed(speed: Mapping[str, Any]) -> str:
+    return f"{speed['sentences']:,.0f} ({speed['tokens']:,.0f})"
 
 
-def _times(each: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The last model against all others."""
-    return [f"{each[-1]['sentences'] / other['sentences']:.1f}" for other in each[:-1]]
-
-
-def _apart(difference: float) -> str:
-    return f"{abs(difference):.2f} BLEU {'above' if difference >= 0 else 'below'}"
+def _ratios(models: Sequence[Mapping[str, Any]]) -> list[str]:
+    return [f"{models[-1]['sentences'] / other['sentences']:.1f}" for other in models[:-1]]
 
 
 def _main() -> None:
-    publish(asking(__doc__).parse_args(), collect=lambda out: collect(out, read_lists([LIST]).rows), page=page)
+    publish(report_parser(__doc__).parse_args(), collect=lambda out: collect(out, read_lists([LIST]).rows), page=page)
 
 
 if __name__ == "__main__":

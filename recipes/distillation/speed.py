@@ -1,77 +1,72 @@
-"""Measures how fast runs translate: many sentences at once and one by one, on one CPU thread and on a GPU.
+"""How fast runs translate: many sentences at once and one by one, on one CPU thread and on a GPU.
 
-    python recipes/distillation/speed.py --runs teacher=OUT/plain-1 student=OUT/student-1 --source test.en --to FILE
+    python -m recipes.distillation.speed --runs teacher=OUT/plain-1 student=OUT/student-1 --source test.en --to FILE
 
-`teacher=A,B,C` is an ensemble. Each way is timed several times, interleaved, and the median is kept; loading and a
-first round are left out. Nothing else should run on the machine meanwhile. What FILE says of other devices stays, so
-that they may be measured on different machines.
+`teacher=A,B,C` is an ensemble. Every condition is timed several times, models interleaved, and the median is kept;
+loading and a first round are not counted. The machine should be otherwise idle. Speeds of other devices in FILE are
+kept, so that devices can be measured on different machines.
 """
 
-import argparse
-import json
 import statistics
-import sys
 import time
 from collections.abc import Mapping, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+from calque.engine import DeviceName, Translator, load_translator
+from recipes.runner.arguments import parser_of
+from recipes.runner.files import read_json, read_lines, write_json
+from recipes.runner.scheduler import report
 
-from fleet import say, write_json
-from judge import read_lines
-
-import calque
-from calque.engine import Translator
+WARM_UP = 50  # sentences
 
 
-class Way(NamedTuple):
-    """How it is translated."""
+class Condition(NamedTuple):
+    """What is timed."""
 
-    device: str
+    device: DeviceName
     beam: int
-    at_once: bool  # all sentences given together, or one after the other
+    at_once: bool  # all sentences in one call, or one call per sentence
 
 
-def measure(translator: Translator, sources: Sequence[str], *, way: Way) -> dict[str, float]:
-    """Sentences and target pieces a second, of one round."""
-    changes: dict[str, Any] = {"beam": way.beam}
-    if way.beam == 1:
-        changes["length_penalty"] = 0.0  # then it is greedy search
+def measure(translator: Translator, sources: Sequence[str], *, condition: Condition) -> dict[str, float]:
+    """Sentences and target pieces per second, of one round."""
+    changes: dict[str, Any] = {"beam": condition.beam}
+    if condition.beam == 1:
+        changes["length_penalty"] = 0.0  # which makes it greedy search
     search = translator.search.model_copy(update=changes)
-    _wait(way)
+    _synchronise(condition.device)
     started = time.perf_counter()
-    groups = [list(sources)] if way.at_once else [[line] for line in sources]
-    texts = [one.text for group in groups for one in translator.stream(group, search=search)]
-    _wait(way)
+    calls = [list(sources)] if condition.at_once else [[line] for line in sources]
+    texts = [translation.text for lines in calls for translation in translator.stream(lines, search=search)]
+    _synchronise(condition.device)
     seconds = time.perf_counter() - started
     pieces = sum(len(ids) + 1 for ids in translator.tokenizers.target.encode_many(texts))
     return {"sentences": len(texts) / seconds, "tokens": pieces / seconds}
 
 
 def medians(rounds: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """The median of each number."""
-    return {key: statistics.median(each[key] for each in rounds) for key in rounds[0]}
+    """The median of each number over all rounds."""
+    return {key: statistics.median(measured[key] for measured in rounds) for key in rounds[0]}
 
 
-def _wait(way: Way) -> None:
-    if way.device == "cuda":
+def _synchronise(device: DeviceName) -> None:
+    if device == "cuda":
         torch.cuda.synchronize()
 
 
-def _load(paths: str, *, device: Any) -> Translator:
-    first, *others = (calque.load(path, device=device) for path in paths.split(","))
+def _load(paths: str, *, device: DeviceName) -> Translator:
+    first, *others = (load_translator(Path(path), device=device) for path in paths.split(","))
     return first.with_ensemble(others)
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("--runs", nargs="+", required=True, metavar="NAME=RUN")
     parser.add_argument("--source", type=Path, required=True)
-    parser.add_argument("--to", type=Path, required=True)
+    parser.add_argument("--to", type=Path, required=True, metavar="FILE")
     parser.add_argument("--devices", nargs="+", default=["cpu", "cuda"] if torch.cuda.is_available() else ["cpu"])
     parser.add_argument("--beams", type=int, nargs="+", default=[1, 5])
     parser.add_argument("--sentences", type=int, default=1000, help="at once")
@@ -80,26 +75,28 @@ def _main() -> None:
     given = parser.parse_args()
     torch.set_num_threads(1)
     sources = read_lines(given.source)
-    runs = dict(one.split("=", maxsplit=1) for one in given.runs)
-    before: dict[str, Any] = json.loads(given.to.read_bytes()) if given.to.is_file() else {"speeds": {}, "machines": {}}
-    found: dict[str, list[dict[str, Any]]] = {
-        name: [one for one in before["speeds"].get(name, []) if one["device"] not in given.devices] for name in runs
+    runs = dict(run.split("=", maxsplit=1) for run in given.runs)
+    before: dict[str, Any] = read_json(given.to) if given.to.is_file() else {"speeds": {}, "machines": {}}
+    speeds: dict[str, list[dict[str, Any]]] = {
+        name: [speed for speed in before["speeds"].get(name, []) if speed["device"] not in given.devices]
+        for name in runs
     }
     for device in given.devices:
-        loaded = {name: _load(paths, device=device) for name, paths in runs.items()}
-        for way in (Way(device, beam, at_once) for at_once in (True, False) for beam in given.beams):
-            lines = list(islice(sources, given.sentences if way.at_once else given.singles))
-            for translator in loaded.values():
-                measure(translator, lines[:50], way=way)  # what is done once only
+        translators = {name: _load(paths, device=device) for name, paths in runs.items()}
+        for condition in (Condition(device, beam, at_once) for at_once in (True, False) for beam in given.beams):
+            lines = sources[: given.sentences if condition.at_once else given.singles]
+            for translator in translators.values():
+                measure(translator, lines[:WARM_UP], condition=condition)
             rounds = [
-                {name: measure(each, lines, way=way) for name, each in loaded.items()} for _ in range(given.rounds)
+                {name: measure(translator, lines, condition=condition) for name, translator in translators.items()}
+                for _ in range(given.rounds)
             ]
             for name in runs:
-                found[name].append({**way._asdict(), **medians([each[name] for each in rounds])})
-                say(f"{name}: {found[name][-1]}")
+                speeds[name].append({**condition._asdict(), **medians([measured[name] for measured in rounds])})
+                report(f"{name}: {speeds[name][-1]}")
     names = {"cpu": "one CPU thread", "cuda": torch.cuda.get_device_name() if "cuda" in given.devices else ""}
     machines = {device: f"{names[device]}, torch {torch.__version__}" for device in given.devices}
-    write_json(given.to, {"speeds": found, "machines": {**before["machines"], **machines}})
+    write_json(given.to, {"speeds": speeds, "machines": {**before["machines"], **machines}})
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""The entries of the line: which system, how small, what is changed, and which claim of a paper it serves.
+"""The entries of the table: system, scale, changed settings, and the claim of a paper that an entry tests.
 
-    python recipes/lineage/entries.py
+    python -m recipes.lineage.entries
 
-prints them with their sizes. Scales are chosen so that each has about 8 million parameters with 8,000 joint pieces.
+prints them with their sizes. Scales are chosen for about 8 million parameters each with 8,000 joint pieces.
 """
 
 from typing import Literal, NamedTuple
@@ -18,24 +18,24 @@ PIECES = 8000
 
 Family = Literal["recurrent", "convolutional", "transformer"]
 
-RATE = 0.008  # of recurrent entries unless said; README.md tells how rates were chosen
+RATE = 0.008  # default of recurrent entries; README.md explains how rates were chosen
 DROPOUT = 0.3
 
 
 class Entry(NamedTuple):
-    """One line of the table: a named system, made small."""
+    """One row of the table: a named system, scaled down."""
 
     name: str
     system: str
     scale: float
     family: Family
-    cost: int  # how long it takes, about, beside the others: the slowest may start first
-    claim: str  # what of a paper is looked at with it
-    changes: tuple[str, ...] = ()  # laid over the system
-    rate: float = RATE  # the peak of its learning rate
+    cost: int  # approximate duration relative to the others: the slowest can start first
+    claim: str  # what is tested with it
+    changes: tuple[str, ...] = ()  # of the system's settings
+    rate: float = RATE  # peak learning rate
 
     def at(self, rate: float) -> "Entry":
-        """The same with another rate, which its name tells."""
+        """The same entry with another rate, which is added to its name."""
         return self._replace(name=f"{self.name}-{rate:g}", rate=rate)
 
     @property
@@ -129,22 +129,22 @@ ENTRIES: tuple[Entry, ...] = (
 
 
 def entry_model(entry: Entry, *, factor: float = 1.0) -> ModelConfig:
-    """The model that is trained for an entry, its scale multiplied by `factor`."""
+    """The model of an entry, its scale multiplied by `factor`."""
     values = {"model": to_values(system_model(entry.system, scale=entry.scale * factor))}
     return check(ModelConfig, override(values, entry.assignments)["model"], origin=entry.name)
 
 
 def parameters(model: ModelConfig, *, pieces: int = PIECES) -> int:
-    """How many numbers a model learns with so many joint pieces; nothing is allocated."""
+    """The number of trained parameters of a model with so many joint pieces; nothing is allocated."""
     with torch.device("meta"):
         built = Model(model, sizes=Sizes(pieces, pieces, joint=True))
-    return sum(one.numel() for one in built.parameters() if one.requires_grad)
+    return sum(parameter.numel() for parameter in built.parameters() if parameter.requires_grad)
 
 
 def _main() -> None:
     for entry in ENTRIES:
-        found = parameters(entry_model(entry))
-        print(f"{entry.name:22} {entry.scale:5} {found:10,} {found / TARGET_PARAMETERS - 1:+6.1%}  {entry.claim}")
+        count = parameters(entry_model(entry))
+        print(f"{entry.name:22} {entry.scale:5} {count:10,} {count / TARGET_PARAMETERS - 1:+6.1%}  {entry.claim}")
 
 
 if __name__ == "__main__":

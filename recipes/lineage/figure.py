@@ -1,30 +1,27 @@
-"""The line as a picture: BLEU by the length of the source, and BLEU of all entries."""
+"""The figure: BLEU by source length, and BLEU of all entries."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from entries import ENTRIES
-from lengths import BUCKET_NAMES
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from matplotlib.patches import Patch
-from results import Results
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
-
-from pages import mean
+from recipes.lineage.entries import ENTRIES
+from recipes.lineage.lengths import BUCKET_NAMES
+from recipes.lineage.results import Results
+from recipes.runner.results import mean
 
 
 class Style(NamedTuple):
-    """How a main system's line is drawn; its colour is that of its group."""
+    """The line of a main system; its colour is that of its group."""
 
     marker: str
     dashes: Any = "-"
 
 
-# Okabe and Ito's colours, which all eyes tell apart.
+# The palette of Okabe and Ito, for readers with any colour vision.
 GROUPS = {
     "one vector for the source": "#d55e00",
     "recurrent with attention": "#0072b2",
@@ -45,7 +42,7 @@ OTHERS = "#595959"
 LEAST_GAP = 0.045  # of the axis, between the names at the ends of two lines
 
 
-def draw_line(path: Path, results: Results, *, unit: str = "words") -> None:
+def draw_figure(path: Path, results: Results, *, unit: str = "words") -> None:
     """Draws the figure; lengths are counted in `unit`."""
     figure = Figure(figsize=(13, max(4.6, 1.5 + 0.3 * len(results))), layout="constrained")
     FigureCanvasAgg(figure)
@@ -67,36 +64,36 @@ def draw_line(path: Path, results: Results, *, unit: str = "words") -> None:
         axes.set_axisbelow(True)
         axes.spines[["top", "right"]].set_visible(False)
     groups = dict.fromkeys(filter(None, map(group_of, results)))
-    handles = [Patch(color=GROUPS[each], label=each) for each in groups]
+    handles = [Patch(color=GROUPS[group], label=group) for group in groups]
     figure.legend(handles=handles, loc="outside lower center", ncols=len(GROUPS), frameon=False, fontsize=10)
     figure.savefig(path, dpi=130)
 
 
 def group_of(name: str) -> str | None:
-    """Which of GROUPS an entry belongs to."""
+    """The entry's group in GROUPS."""
     if name in WITHOUT_ATTENTION:
         return "one vector for the source"
     return next((FAMILIES[entry.family] for entry in ENTRIES if entry.name == name), None)
 
 
 def spread_out(heights: Sequence[float], *, gap: float) -> list[float]:
-    """Heights as near as may be to those given, in their order, and no two nearer to each other than `gap`.
+    """The nearest heights in the same order that are at least `gap` apart.
 
     >>> spread_out([5.0, 1.0, 5.0], gap=1.0)
     [4.5, 1.0, 5.5]
     """
-    blocks: list[tuple[float, list[int]]] = []  # the middle of places that touch, lowest first
-    for place in sorted(range(len(heights)), key=lambda each: heights[each]):
+    blocks: list[tuple[float, list[int]]] = []  # centre and places of labels that touch, lowest first
+    for place in sorted(range(len(heights)), key=lambda place: heights[place]):
         blocks.append((heights[place], [place]))
         while len(blocks) > 1 and _touches(*blocks[-2:], gap=gap):
             (_, upper), (_, lower) = blocks.pop(), blocks.pop()
             places = lower + upper
-            blocks.append((sum(heights[each] for each in places) / len(places), places))
-    found = list(heights)
+            blocks.append((sum(heights[member] for member in places) / len(places), places))
+    spread = list(heights)
     for middle, places in blocks:
         for number, place in enumerate(places):
-            found[place] = middle + (number - (len(places) - 1) / 2) * gap
-    return found
+            spread[place] = middle + (number - (len(places) - 1) / 2) * gap
+    return spread
 
 
 def _touches(lower: tuple[float, list[int]], upper: tuple[float, list[int]], *, gap: float) -> bool:
@@ -105,17 +102,17 @@ def _touches(lower: tuple[float, list[int]], upper: tuple[float, list[int]], *, 
 
 def _by_length(axes: Any, name: str, results: Results) -> None:
     """A line through the means, and a band from the lowest to the highest seed."""
-    found = _columns(name, results)
-    places = [place for place, _ in found]
+    columns = _columns(name, results)
+    places = [place for place, _ in columns]
     colour, style = _colour(name), MAIN[name]
-    means = [mean(column) for _, column in found]
+    means = [mean(column) for _, column in columns]
     axes.plot(places, means, color=colour, marker=style.marker, linestyle=style.dashes, linewidth=2, markersize=7)
-    lows, highs = ([pick(column) for _, column in found] for pick in (min, max))
+    lows, highs = ([bound(column) for _, column in columns] for bound in (min, max))
     axes.fill_between(places, lows, highs, color=colour, alpha=0.13, linewidth=0)
 
 
 def _name_ends(axes: Any, results: Results) -> None:
-    """Each line is named where it ends, so that no legend has to be read."""
+    """Labels every line at its end instead of in a legend."""
     ends = {name: columns[-1] for name in MAIN if name in results and (columns := _columns(name, results))}
     if not ends:
         axes.text(0.5, 0.5, "no main system", transform=axes.transAxes, ha="center", color=OTHERS)
@@ -136,9 +133,9 @@ def _name_ends(axes: Any, results: Results) -> None:
 
 
 def _bars(axes: Any, results: Results) -> None:
-    """A bar an entry, the seeds' range on it, and its mean in figures."""
+    """One bar per entry, with the range over seeds and the mean as a number."""
     for place, (name, seeds) in enumerate(results.items()):
-        values = [one["bleu_lowercased"] for one in seeds.values()]
+        values = [result["bleu_lowercased"] for result in seeds.values()]
         middle = mean(values)
         axes.barh(place, middle, height=0.72, color=_colour(name), alpha=0.8)
         range_ = [[middle - min(values)], [max(values) - middle]]
@@ -152,8 +149,9 @@ def _bars(axes: Any, results: Results) -> None:
 
 
 def _columns(name: str, results: Results) -> list[tuple[int, list[float]]]:
-    """The buckets in which every seed has sentences, and what the seeds have there."""
-    columns = [[one["lengths"][bucket]["bleu_lowercased"] for one in results[name].values()] for bucket in BUCKET_NAMES]
+    """The buckets in which every seed has a score, and these scores."""
+    seeds = results[name].values()
+    columns = [[result["lengths"][bucket]["bleu_lowercased"] for result in seeds] for bucket in BUCKET_NAMES]
     return [(place, column) for place, column in enumerate(columns) if None not in column]
 
 

@@ -1,9 +1,9 @@
-"""Sentences by length: longer ones made by joining neighbours, and where each falls."""
+"""Sentences by length: long ones made by joining neighbours, and buckets of lengths."""
 
 from collections.abc import Callable, Iterable, Sequence
 
 BUCKETS: tuple[tuple[int, int], ...] = ((1, 10), (11, 20), (21, 30), (31, 40), (41, 60))
-JOINED = (2, 3, 4)  # how many neighbouring sentences make a long one
+JOINED = (2, 3, 4)  # numbers of neighbouring sentences that are joined
 
 UNSPACED = {"zh"}  # languages written without spaces between words
 
@@ -17,7 +17,7 @@ BUCKET_NAMES = tuple(map(bucket_name, BUCKETS))
 
 
 def join_neighbours(lines: Sequence[str], *, size: int, language: str) -> list[str]:
-    """Every `size` lines as one, none used twice; what is left over at the end is left out.
+    """Every `size` consecutive lines joined, none used twice; remaining lines are dropped.
 
     >>> join_neighbours(["a b", "c", "d", "e", "f"], size=2, language="en")
     ['a b c', 'd e']
@@ -27,31 +27,31 @@ def join_neighbours(lines: Sequence[str], *, size: int, language: str) -> list[s
 
 
 def joined_line(lines: Sequence[str], *, language: str) -> str:
-    """Lines as one, with a space between them where the language has any."""
+    """Lines joined, by a space if the language has spaces."""
     return ("" if language in UNSPACED else " ").join(lines)
 
 
 def length(line: str, *, language: str) -> int:
-    """Words between spaces; characters that are no spaces where a language has none between words."""
+    """Number of words, or of characters without spaces for a language written without them."""
     words = line.split()
     return sum(map(len, words)) if language in UNSPACED else len(words)
 
 
 def bucket_of(size: int) -> str | None:
-    """The bucket a length falls in; None for what is longer than all, or empty."""
+    """The bucket of a length; None if it is zero or beyond the last bucket."""
     return next((bucket_name(bucket) for bucket in BUCKETS if bucket[0] <= size <= bucket[1]), None)
 
 
 def by_length(
     rows: Iterable[tuple[str, str, str]], *, language: str, score: Callable[[list[str], list[str]], float]
 ) -> dict[str, tuple[int, float | None]]:
-    """For each bucket how many (source, reference, translation) rows fall in it, and what `score` gives them."""
-    found: dict[str, list[tuple[str, str]]] = {name: [] for name in BUCKET_NAMES}
+    """The number of (source, reference, translation) rows in every bucket, and their score."""
+    buckets: dict[str, list[tuple[str, str]]] = {name: [] for name in BUCKET_NAMES}
     for source, reference, translation in rows:
         name = bucket_of(length(source, language=language))
         if name is not None:
-            found[name].append((translation, reference))
+            buckets[name].append((translation, reference))
     return {
-        name: (len(pairs), score([one for one, _ in pairs], [other for _, other in pairs]) if pairs else None)
-        for name, pairs in found.items()
+        name: (len(pairs), score([pair[0] for pair in pairs], [pair[1] for pair in pairs]) if pairs else None)
+        for name, pairs in buckets.items()
     }

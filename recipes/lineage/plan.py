@@ -1,32 +1,29 @@
-"""What the line is made of: its runs, and the commands that train and score them."""
+"""The runs of the recipe, and the commands that train and score them."""
 
-import json
 import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Literal, NamedTuple
 
-from corpus import Corpus
-from entries import Entry
-from score import RESULT
-
 from calque.config import check
-from calque.experiment import Experiment, experiment_values
+from calque.data.prepare import prepare
+from calque.experiment import Experiment, assembly_of, experiment_values
+from recipes.lineage.corpus import Corpus
+from recipes.lineage.entries import Entry
+from recipes.runner import scheduler
+from recipes.runner.files import read_json
+from recipes.runner.scheduler import Job, Stage
+from recipes.runner.variants import RESULT
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
-
-import fleet
-
-HERE = Path(__file__).resolve().parent
-CONFIG = HERE / "lineage.toml"
-TRAINED = "trained"  # a file in a run's folder: there is nothing left to train
+CONFIG = Path(__file__).resolve().parent / "lineage.toml"
+TRAINED = "trained"  # a file in a run's folder: training is complete
 
 Order = Literal["seed", "cost"]
 
 
 class Plan(NamedTuple):
-    """What was asked for."""
+    """A corpus, a folder for all runs, and the settings they share."""
 
     corpus: Corpus
     out: Path
@@ -34,7 +31,7 @@ class Plan(NamedTuple):
     device: str
     assignments: Sequence[str]
     keeps_checkpoints: bool = False
-    looks_for_rates: bool = False  # what validates best is all that is asked; the test set is not looked at
+    compares_rates: bool = False  # by validation alone; the test set is not translated
 
     @property
     def store(self) -> Path:
@@ -43,7 +40,7 @@ class Plan(NamedTuple):
 
 
 class Run(NamedTuple):
-    """One entry with one seed."""
+    """An entry with a seed."""
 
     entry: Entry
     seed: int
@@ -59,33 +56,33 @@ class Run(NamedTuple):
 
 
 def runs_of(entries: Sequence[Entry], *, seeds: Sequence[int], out: Path, order: Order = "seed") -> list[Run]:
-    """By seed the first whole table is there early; by cost the slowest start first, and none is waited for alone."""
+    """In the order of seeds, which completes a first table early, or the slowest first, which ends earliest."""
     runs = [Run(entry, seed, out) for seed in seeds for entry in entries]
     return runs if order == "seed" else sorted(runs, key=lambda run: -run.entry.cost)
 
 
-def job_of(run: Run, plan: Plan) -> fleet.Job:
-    """A run as the fleet does it: trained, then scored; what it needed to go on is removed in the end."""
+def job_of(run: Run, plan: Plan) -> Job:
+    """Trains a run, scores it, and removes its checkpoints."""
 
-    def told() -> str:
-        found = json.loads((run.folder / RESULT).read_bytes())
-        return f"BLEU {found['bleu_lowercased']:.2f}, trained in {found['training_seconds']:.0f} s"
+    def summary() -> str:
+        result = read_json(run.folder / RESULT)
+        return f"BLEU {result['bleu_lowercased']:.2f}, trained in {result['training_seconds']:.0f} s"
 
-    def afterwards() -> None:
+    def clean_up() -> None:
         if not plan.keeps_checkpoints:
             shutil.rmtree(run.folder / "checkpoints", ignore_errors=True)
 
-    trains = fleet.Stage("trains", lambda: train_command(run, plan), run.folder / TRAINED)
-    if plan.looks_for_rates:
-        return fleet.Job(run.label, run.folder, (trains,), cost=run.entry.cost, afterwards=afterwards)
-    stages = (trains, fleet.Stage("is scored", lambda: score_command(run, plan), run.folder / RESULT))
-    return fleet.Job(run.label, run.folder, stages, cost=run.entry.cost, told=told, afterwards=afterwards)
+    training = Stage("training", lambda: train_command(run, plan), run.folder / TRAINED)
+    if plan.compares_rates:
+        return Job(run.label, run.folder, (training,), cost=run.entry.cost, clean_up=clean_up)
+    stages = (training, Stage("scoring", lambda: score_command(run, plan), run.folder / RESULT))
+    return Job(run.label, run.folder, stages, cost=run.entry.cost, summary=summary, clean_up=clean_up)
 
 
 def train_command(run: Run, plan: Plan) -> list[str]:
-    """How a run begins, or goes on where it was."""
+    """Starts or resumes a run."""
     source, target = plan.corpus
-    begin = [
+    arguments = [
         *("--config", str(CONFIG), "--system", run.entry.system, "--scale", repr(run.entry.scale * plan.factor)),
         *("--source", str(source.train), "--target", str(target.train)),
         *("--valid-source", str(source.valid), "--valid-target", str(target.valid)),
@@ -93,14 +90,14 @@ def train_command(run: Run, plan: Plan) -> list[str]:
         *run.entry.assignments,
         *plan.assignments,
     ]
-    return fleet.train_command(run.folder, begin)
+    return scheduler.train_command(run.folder, arguments)
 
 
 def score_command(run: Run, plan: Plan) -> list[str]:
-    """How a trained run gets its result.json."""
+    """Writes the result.json of a trained run."""
     source, target = plan.corpus
     return [
-        *(sys.executable, str(HERE / "score.py"), str(run.folder)),
+        *(sys.executable, "-m", "recipes.lineage.score", str(run.folder)),
         *("--name", run.entry.name, "--seed", str(run.seed)),
         *("--source", str(source.test), "--reference", str(target.test)),
         *("--languages", source.language, target.language, "--device", plan.device),
@@ -108,7 +105,7 @@ def score_command(run: Run, plan: Plan) -> list[str]:
 
 
 def experiment_of(entry: Entry, plan: Plan) -> Experiment:
-    """What a run of an entry will be; a ConfigError where the settings do not fit it."""
+    """The experiment of an entry; a ConfigError if the settings do not fit it."""
     source, target = plan.corpus
     corpora = {
         role: [{"kind": "files", "source": str(getattr(source, role)), "target": str(getattr(target, role))}]
@@ -122,3 +119,8 @@ def experiment_of(entry: Entry, plan: Plan) -> Experiment:
         scale=entry.scale * plan.factor,
     )
     return check(Experiment, values, origin=entry.name)
+
+
+def prepare_store(experiment: Experiment, plan: Plan) -> None:
+    """Prepares the corpus once, before several processes need it at the same time."""
+    prepare(experiment.data, preparation=assembly_of(experiment).preparation, folder=plan.store)

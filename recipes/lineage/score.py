@@ -1,34 +1,27 @@
-"""Scores one trained run and writes RUN/result.json: the test set, and the same by length.
+"""Scores one trained run and writes RUN/result.json: the test set, and scores by source length.
 
-    python recipes/lineage/score.py RUN --name luong2015 --seed 1 --source test.en --reference test.de
+    python -m recipes.lineage.score RUN --name luong2015 --seed 1 --source test.en --reference test.de
 
-Neighbouring test sentences joined by two, three and four stand beside the single ones where length is looked at; of the
-joined ones it also says what they score at once, and when each of their sentences is translated alone.
+Scores by length also cover neighbouring test sentences joined by two, three and four; these are scored when translated
+at once, and when their sentences are translated one by one.
 """
 
-import argparse
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from corpus import read_lines
-from lengths import JOINED, by_length, join_neighbours
-
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
-
-from fleet import write_json
-
-import calque
 from calque.config import read_toml
 from calque.data.fingerprint import digest
 from calque.devices import DeviceName
-from calque.engine import Translator
-from calque.evaluation.metrics import bleu, score_translations
+from calque.engine import Translator, load_translator
+from calque.evaluation.metrics import bleu
 from calque.training.journal import read_journal
-
-RESULT = "result.json"
+from recipes.lineage.lengths import JOINED, by_length, join_neighbours
+from recipes.runner.arguments import parser_of
+from recipes.runner.files import read_json, read_lines, write_json
+from recipes.runner.scoring import count_parameters, scores
+from recipes.runner.variants import RESULT
 
 Row = tuple[str, str, str]  # a source, its reference, its translation
 
@@ -41,31 +34,28 @@ class Pairs(NamedTuple):
 
 
 def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: DeviceName) -> dict[str, Any]:
-    """All that result.json tells, except what the run is called."""
-    translator = calque.load(run, device=device)
+    """The contents of result.json, except name and seed."""
+    translator = load_translator(run, device=device)
     scored = {size: _translated(translator, joined(test, size=size, languages=languages)) for size in (1, *JOINED)}
     _, references, translations = zip(*scored[1], strict=True)
-    scores = score_translations(translations, references)
-    told = {"bleu_lowercased": scores.bleu_lowercased, "bleu": scores.bleu, "chrf": scores.chrf}
-    rows = [row for each in scored.values() for row in each]
+    rows = [row for joined_rows in scored.values() for row in joined_rows]
     lengths, at_once, apart = (
-        by_length(each, language=languages[0], score=lowercased_bleu)
-        for each in (rows, rows[len(scored[1]) :], translated_apart(scored, language=languages[1]))
+        by_length(part, language=languages[0], score=lowercased_bleu)
+        for part in (rows, rows[len(scored[1]) :], translated_apart(scored, language=languages[1]))
     )
-    config, made = read_toml(run / "config.toml"), json.loads((run / "run.json").read_bytes())
+    config, provenance = read_toml(run / "config.toml"), read_json(run / "run.json")
     return {
-        **{name: metric.value for name, metric in told.items()},
-        "signatures": {name: metric.signature for name, metric in told.items()},
+        **scores(translations, references),
         "lengths": {
             name: {
                 "sentences": count,
-                "bleu_lowercased": found,
+                "bleu_lowercased": value,
                 "joined": {"sentences": at_once[name][0], "at_once": at_once[name][1], "apart": apart[name][1]},
             }
-            for name, (count, found) in lengths.items()
+            for name, (count, value) in lengths.items()
         },
         "longer": len(rows) - sum(count for count, _ in lengths.values()),
-        "parameters": sum(one.numel() for one in translator.model.parameters() if one.requires_grad),
+        "parameters": count_parameters(translator),
         "steps": config["training"]["steps"],
         "learning_rate": config["training"]["optimiser"]["learning_rate"],
         "training_seconds": sum(line["seconds"] for line in read_journal(run / "timing.jsonl")),
@@ -73,33 +63,35 @@ def score_run(run: Path, test: Pairs, *, languages: tuple[str, str], device: Dev
             str(line["step"]): line["bleu"] for line in read_journal(run / "metrics.jsonl") if line["kind"] == "valid"
         },
         "search": config["search"],
-        "data": digest(made["data"]),
-        "calque": made["calque"],
-        "torch": made["torch"],
-        "device": made["machine"],
+        "data": digest(provenance["data"]),
+        "calque": provenance["calque"],
+        "torch": provenance["torch"],
+        "device": provenance["machine"],
     }
 
 
 def joined(test: Pairs, *, size: int, languages: tuple[str, str]) -> Pairs:
-    """Every `size` neighbours of a test set as one."""
-    return Pairs(*(join_neighbours(side, size=size, language=each) for side, each in zip(test, languages, strict=True)))
+    """Every `size` neighbours of a test set joined."""
+    return Pairs(
+        *(join_neighbours(side, size=size, language=language) for side, language in zip(test, languages, strict=True))
+    )
 
 
 def translated_apart(scored: Mapping[int, Sequence[Row]], *, language: str) -> list[Row]:
-    """The joined sources and references, but each sentence translated alone: length costs nothing."""
-    alone = [translation for _, _, translation in scored[1]]
+    """The joined sources and references, with sentences translated one by one, so that length does not matter."""
+    single = [translation for _, _, translation in scored[1]]
     return [
         (source, reference, translation)
         for size, rows in scored.items()
         if size > 1
         for (source, reference, _), translation in zip(
-            rows, join_neighbours(alone, size=size, language=language), strict=True
+            rows, join_neighbours(single, size=size, language=language), strict=True
         )
     ]
 
 
 def lowercased_bleu(translations: Sequence[str], references: Sequence[str]) -> float:
-    """BLEU of text in small letters: what sacreBLEU's own option does."""
+    """BLEU of lowercased text, as with sacreBLEU's option."""
     return bleu([line.lower() for line in translations], [line.lower() for line in references])
 
 
@@ -109,7 +101,7 @@ def _translated(translator: Translator, pairs: Pairs) -> list[Row]:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("--name", required=True)
     parser.add_argument("--seed", type=int, required=True)
@@ -121,8 +113,8 @@ def _main() -> None:
     test = Pairs(read_lines(given.source), read_lines(given.reference))
     if len(test.sources) != len(test.references):
         sys.exit(f"{given.source} has {len(test.sources):,} lines, {given.reference} {len(test.references):,}")
-    found = score_run(given.run, test, languages=tuple(given.languages), device=given.device)
-    write_json(given.run / RESULT, {"name": given.name, "seed": given.seed, **found})
+    result = score_run(given.run, test, languages=tuple(given.languages), device=given.device)
+    write_json(given.run / RESULT, {"name": given.name, "seed": given.seed, **result})
 
 
 if __name__ == "__main__":

@@ -1,23 +1,21 @@
-"""Makes the tables of the search from a folder of runs: what val said of each variant, and the one that was tested.
+"""The tables of the search for a better config: validation scores of all variants, and the test of the selected one.
 
-python recipes/multi30k/report.py OUT --keep recipes/multi30k/results.json
-python recipes/multi30k/report.py recipes/multi30k/results.json --write recipes/multi30k/README.md
+python -m recipes.multi30k.report OUT --keep recipes/multi30k/results.json
+python -m recipes.multi30k.report recipes/multi30k/results.json --write recipes/multi30k/README.md
 """
 
-import json
-import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+from recipes.runner.pages import list_signatures, mean_and_range, publish, report_parser, table
+from recipes.runner.results import Tested, mean, read_tested, read_tuned, values_of_runs
+from recipes.runner.variants import Lists, read_lists
 
-from pages import asking, mean, of_runs, publish, ranged, read_tested, table, variant_of
-from variants import Lists, read_lists
-
-HERE = Path(__file__).resolve().parent
-LIST = HERE / "search.toml"
-ROWS = ("best", "widest")  # the last one that was tested is told of
+LIST = Path(__file__).resolve().parent / "search.toml"
+ROWS = ("best", "widest")  # the last one that was tested is reported
+METRICS = ("bleu_lowercased", "bleu", "chrf")
+SETTING = ("beam", "length penalty")
 
 
 def collect(out: Path, lists: Lists) -> dict[str, Any]:
@@ -26,82 +24,81 @@ def collect(out: Path, lists: Lists) -> dict[str, Any]:
     if name is None:
         return {}
     tested = read_tested(out, name)
-    chosen = variant_of(tested[0])
-    settled = [json.loads(path.read_bytes())["tried"] for path in sorted((out / "settled").glob(f"{name}-*.json"))]
     variants = {
-        each: {
-            "why": lists.variants[each].why,
-            "valid": of_runs(out, each, "scores", "bleu_lowercased"),
-            "parameters": of_runs(out, each, "parameters")[:1],
-            "seconds": of_runs(out, each, "training_seconds"),
+        variant: {
+            "why": lists.variants[variant].why,
+            "valid": values_of_runs(out, variant, "scores", "bleu_lowercased"),
+            "parameters": values_of_runs(out, variant, "parameters")[:1],
+            "seconds": values_of_runs(out, variant, "training_seconds"),
         }
-        for each in lists.rows[name].of
+        for variant in lists.rows[name].candidates
     }
     return {
         "variants": variants,
-        "chosen": chosen,
+        "chosen": tested[0].variant,
         "tried": [
-            {"setting": each[0]["setting"], "valid": mean([one["bleu_lowercased"] for one in each])}
-            for each in zip(*settled, strict=True)
+            {"setting": seeds[0]["setting"], "valid": mean([scores["bleu_lowercased"] for scores in seeds])}
+            for seeds in read_tuned(out, name)
         ],
-        "tested": [
-            {"seed": each.seed, "setting": each.result["scores"]["setting"], **_scores(each.result)} for each in tested
-        ],
+        "tested": [_test_scores(test) for test in tested],
         "signatures": tested[0].result["scores"]["signatures"],
     }
 
 
-def page(kept: Mapping[str, Any]) -> str:
-    """Variants by what val said of them, settings of the chosen one, and its test."""
-    order = sorted(kept["variants"].items(), key=lambda item: -max(item[1]["valid"][:1], default=0.0))
-    searched = [
-        (
-            f"**`{name}`**" if name == kept["chosen"] else f"`{name}`",
-            one["why"],
-            f"{one['parameters'][0]:,.0f}" if one["parameters"] else "",
-            f"{one['valid'][0]:.2f}" if one["valid"] else "not trained",
-            ranged(one["valid"]) if len(one["valid"]) > 1 else "",
-            f"{mean(one['seconds']):.0f}" if one["seconds"] else "",
-        )
-        for name, one in order
-    ]
-    tried = [(*_setting(one["setting"]), f"{one['valid']:.2f}") for one in kept["tried"]]
-    results = [
-        (str(one["seed"]), *(f"{one[key]:.2f}" for key in ("bleu_lowercased", "bleu", "chrf")))
-        for one in kept["tested"]
-    ]
-    ranges = (ranged([one[key] for one in kept["tested"]]) for key in ("bleu_lowercased", "bleu", "chrf"))
-    told = ", ".join(
-        f"{name} {value}" for name, value in zip(NAMES, _setting(kept["tested"][0]["setting"]), strict=True)
+def page(results: Mapping[str, Any]) -> str:
+    """Variants by validation score, search settings of the selected one, and its test scores."""
+    tried = [(*_setting(trial["setting"]), f"{trial['valid']:.2f}") for trial in results["tried"]]
+    setting = ", ".join(
+        f"{name} {value}" for name, value in zip(SETTING, _setting(results["tested"][0]["setting"]), strict=True)
     )
     parts = [
-        table(("variant", "what", "parameters", "val BLEU, first seed", "all seeds (range)", "training, s"), searched),
-        f"Chosen: `{kept['chosen']}`. How it translates, lowercased BLEU on val in the mean of all seeds:"
+        _variants_table(results["variants"], selected=results["chosen"]),
+        f"Chosen: `{results['chosen']}`. How it translates, lowercased BLEU on val in the mean of all seeds:"
         if tried
         else "",
-        table((*NAMES, "val BLEU"), tried) if tried else "",
-        f"test_2016_flickr, looked at once, with {told}:",
-        table(("seed", "BLEU lowercased", "BLEU cased", "chrF"), [*results, ("**mean** (range)", *ranges)]),
-        "\n".join(f"- {name}: `{one}`" for name, one in kept["signatures"].items()),
+        table((*SETTING, "val BLEU"), tried) if tried else "",
+        f"test_2016_flickr, looked at once, with {setting}:",
+        _tests_table(results["tested"]),
+        list_signatures(results["signatures"]),
     ]
     return "\n\n".join(part for part in parts if part)
 
 
-NAMES = ("beam", "length penalty")
+def _variants_table(variants: Mapping[str, Mapping[str, Any]], *, selected: str) -> str:
+    header = ("variant", "what", "parameters", "val BLEU, first seed", "all seeds (range)", "training, s")
+    order = sorted(variants.items(), key=lambda item: -max(item[1]["valid"][:1], default=0.0))
+    lines = [
+        (
+            f"**`{name}`**" if name == selected else f"`{name}`",
+            variant["why"],
+            f"{variant['parameters'][0]:,.0f}" if variant["parameters"] else "",
+            f"{variant['valid'][0]:.2f}" if variant["valid"] else "not trained",
+            mean_and_range(variant["valid"]) if len(variant["valid"]) > 1 else "",
+            f"{mean(variant['seconds']):.0f}" if variant["seconds"] else "",
+        )
+        for name, variant in order
+    ]
+    return table(header, lines)
 
 
-def _setting(one: list[Any]) -> tuple[str, ...]:
-    return tuple("as trained" if value is None else str(value) for value in one)
+def _tests_table(tested: Sequence[Mapping[str, Any]]) -> str:
+    lines = [(str(test["seed"]), *(f"{test[key]:.2f}" for key in METRICS)) for test in tested]
+    ranges = (mean_and_range([test[key] for test in tested]) for key in METRICS)
+    return table(("seed", "BLEU lowercased", "BLEU cased", "chrF"), [*lines, ("**mean** (range)", *ranges)])
 
 
-def _scores(result: Mapping[str, Any]) -> dict[str, float]:
-    return {key: result["scores"][key] for key in ("bleu_lowercased", "bleu", "chrf")}
+def _test_scores(test: Tested) -> dict[str, Any]:
+    scores = test.result["scores"]
+    return {"seed": test.seed, "setting": scores["setting"], **{key: scores[key] for key in METRICS}}
+
+
+def _setting(setting: Sequence[Any]) -> tuple[str, ...]:
+    return tuple("as trained" if value is None else str(value) for value in setting)
 
 
 def _main() -> None:
-    publish(
-        asking(__doc__).parse_args(), collect=lambda out: collect(out, read_lists([LIST])), page=page, name="search"
-    )
+    given = report_parser(__doc__).parse_args()
+    publish(given, collect=lambda out: collect(out, read_lists([LIST])), page=page, name="search")
 
 
 if __name__ == "__main__":

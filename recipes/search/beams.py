@@ -1,9 +1,9 @@
-"""BLEU and length against the width of the beam, for several ways to rank finished translations.
+"""BLEU and length by beam width, for several scores of finished hypotheses.
 
-    python recipes/search/beams.py MODEL CORPUS OUT [--beams 1 2 4 8 16 32] [--limit N]
+    python -m recipes.search.beams MODEL CORPUS OUT [--beams 1 2 4 8 16 32] [--limit N]
 
-writes OUT/results.jsonl: a grid on `val` with beam 8, from which the parameters of the settings `end` and `together`
-are taken, then a row a setting and beam on test_2016_flickr. A beam that is there already is not run again.
+writes OUT/results.jsonl: a grid on `val` with beam 8 that selects the parameters of the settings `end` and `together`,
+then one row per setting and beam on test_2016_flickr. Existing beams are kept.
 """
 
 import time
@@ -12,21 +12,23 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from asking import asked
-from sentences import TEST, VALID, Pairs, append_rows, made_with, read_pairs, read_rows, scored
-from together import translate_together
-
 from calque.engine import Translator
 from calque.search.settings import SearchConfig
+from recipes.runner.files import append_jsonl, read_jsonl
+from recipes.search.common import TEST, VALID, Pairs, parse_arguments, provenance, read_pairs, score
+from recipes.search.shared_search import translate_shared
 
 RESULTS = "results.jsonl"
 BEAMS = (1, 2, 4, 8, 16, 32)
 GRID_BEAM = 8
-LIMITS = {"maximum_ratio": 2.0, "maximum_extra": 10}  # pieces: no reference is longer, and hopeless ones end sooner
+LIMITS = {
+    "maximum_ratio": 2.0,
+    "maximum_extra": 10,
+}  # in pieces: no reference is longer, and hypotheses without an end stop earlier
 Parameters = dict[str, Any]
 
 PLAIN = {"normalisation": "plain"}
-GIVEN: dict[str, Parameters] = {  # before anything was measured
+GIVEN: dict[str, Parameters] = {  # fixed before anything was measured
     "none": {},
     "length": {"length_penalty": 1.0},
     "plain": {"length_penalty": 1.0, **PLAIN},
@@ -37,7 +39,7 @@ SETTINGS = ("none", "length", "plain", "coverage", "end", "reward", "together")
 
 
 def grid() -> Iterator[tuple[str, Parameters]]:
-    """Every setting with the parameters that are tried on `val`."""
+    """All settings with the parameters tried on `val`."""
     yield "none", {}
     yield from (("length", {"length_penalty": value}) for value in (0.5, 1.0, 1.5, 2.0))
     yield from (("plain", {"length_penalty": value, **PLAIN}) for value in (0.5, 1.0))
@@ -50,27 +52,27 @@ def grid() -> Iterator[tuple[str, Parameters]]:
 
 
 def search_of(parameters: Parameters, *, beam: int) -> SearchConfig:
-    """A search that ranks by these alone."""
+    """A search with these parameters of the score and no others."""
     return SearchConfig(**{"length_penalty": 0.0, "beam": beam, **LIMITS, **parameters})
 
 
-def chosen(rows: Sequence[Mapping[str, Any]]) -> dict[str, Parameters]:
-    """The settings for the test set: those that are given, and the grid's best by lowercased BLEU for the others."""
-    found = dict(GIVEN)
+def select(rows: Sequence[Mapping[str, Any]]) -> dict[str, Parameters]:
+    """The settings for the test set: the given ones, and for the others the best of the grid by lowercased BLEU."""
+    selected = dict(GIVEN)
     for name in SETTINGS:
         if name not in GIVEN:
             own = [row for row in rows if row["setting"] == name]
-            found[name] = max(own, key=lambda row: row["bleu_lowercased"])["parameters"]
-    return {name: found[name] for name in SETTINGS}
+            selected[name] = max(own, key=lambda row: row["bleu_lowercased"])["parameters"]
+    return {name: selected[name] for name in SETTINGS}
 
 
-def measured(
+def measure(
     translator: Translator, pairs: Pairs, settings: Sequence[tuple[str, Parameters]], *, beam: int, part: str
 ) -> list[dict[str, Any]]:
-    """A row a setting; all of them come from one search."""
+    """One row per setting; all come from one search."""
     started = time.process_time()
     searches = {str(number): search_of(parameters, beam=beam) for number, (_, parameters) in enumerate(settings)}
-    found = translate_together(translator, pairs.sources, searches=searches)
+    translations = translate_shared(translator, pairs.sources, searches=searches)
     seconds = time.process_time() - started
     return [
         {
@@ -79,9 +81,9 @@ def measured(
             "parameters": parameters,
             "beam": beam,
             "sentences": len(pairs.sources),
-            **scored(found[str(number)], pairs.references),
+            **score(translations[str(number)], pairs.references),
             "shared_seconds": seconds,
-            "made_with": made_with(),
+            "made_with": provenance(),
         }
         for number, (name, parameters) in enumerate(settings)
     ]
@@ -89,24 +91,24 @@ def measured(
 
 def _rows_of(out: Path, *, part: str, beam: int, sentences: int) -> list[dict[str, Any]]:
     wanted = {"part": part, "beam": beam, "sentences": sentences}
-    return [row for row in read_rows(out / RESULTS) if wanted.items() <= row.items()]
+    return [row for row in read_jsonl(out / RESULTS) if wanted.items() <= row.items()]
 
 
 def _main() -> None:
-    given = asked(__doc__, beams=BEAMS)
+    given = parse_arguments(__doc__, beams=BEAMS)
     valid, test = (read_pairs(given.corpus, name, limit=given.limit) for name in (VALID, TEST))
 
     def rows(pairs: Pairs, settings: Sequence[tuple[str, Parameters]], *, part: str, beam: int) -> list[dict[str, Any]]:
-        found = _rows_of(given.out, part=part, beam=beam, sentences=len(pairs.sources))
-        if not found:
-            found = measured(given.translator, pairs, settings, beam=beam, part=part)
-            append_rows(given.out / RESULTS, found)
-        for row in found:
+        measured = _rows_of(given.out, part=part, beam=beam, sentences=len(pairs.sources))
+        if not measured:
+            measured = measure(given.translator, pairs, settings, beam=beam, part=part)
+            append_jsonl(given.out / RESULTS, measured)
+        for row in measured:
             name = f"{row['setting']} {row['parameters']}" if part == VALID else row["setting"]
             print(f"{part} beam {beam:2}  {row['bleu_lowercased']:.2f}  {row['ratio']:.3f}  {name}", flush=True)
-        return found
+        return measured
 
-    settings = chosen(rows(valid, list(grid()), part=VALID, beam=GRID_BEAM))
+    settings = select(rows(valid, list(grid()), part=VALID, beam=GRID_BEAM))
     for beam in given.beams:
         rows(test, list(settings.items()), part=TEST, beam=beam)
 

@@ -1,18 +1,17 @@
-"""Whether a translation depends on what else is in its batch; where one does, by how little its two outcomes differ.
+"""Whether a translation depends on its batch; if one does, how close its two outcomes are.
 
-    python recipes/search/independence.py MODEL... --source FILE [--precision float32] [--device cpu] [--out FILE]
+    python -m recipes.search.independence MODEL... --source FILE [--precision float32] [--device cpu] [--out FILE]
 
 translates sentences of FILE (plain or .gz, evenly spread over it) one by one, and again in random orders and batches of
-several sizes, unsorted, so that short ones are padded as far as can be. Each translation is compared with the one made
-alone. For one that differs, both searches are gone through step by step until they part:
+several sizes, unsorted, so that short sentences are padded as much as possible. Every translation is compared with that
+of the sentence alone. If they differ, the two searches are compared step by step up to the step where they diverge:
 
-- *kept*: the beam kept another hypothesis. The gap is between the log-probabilities of what one kept and the other did
-  not, each read back alone.
-- *ended*: a hypothesis was among the K best with its end in one search and not in the other. The gap is to the nearest
-  hypothesis of that step.
-- *ranked*: both looked at the same hypotheses and another one came first. The gap is between the two scores.
+- *kept*: the beam kept another hypothesis. The gap is between the log-probabilities of the hypotheses that only one
+  search kept, each scored by forced decoding alone.
+- *ended*: a hypothesis ended among the K best in one search only. The gap is to the nearest hypothesis of that step.
+- *ranked*: both searches had the same hypotheses and ranked another one first. The gap is between the two scores.
 
-It prints a row of a table for each model, then every difference; --out adds them to a file of JSON lines.
+It prints one table row per model, then every difference; --out appends them to a file of JSON lines.
 """
 
 import argparse
@@ -24,42 +23,43 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from sentences import append_rows, made_with, read_lines
 from torch import Tensor
 
-import calque
-from calque.engine import DEVICES, MARKS, PRECISIONS, Translator, pad_source
-from calque.engine.ensemble import begin
+from calque.engine import DEVICES, MARKS, PRECISIONS, Translator, load_translator, pad_source
+from calque.engine.ensemble import start_decoding
 from calque.engine.forced_decoding import Answer, read_back
 from calque.search.beam import BestK, Expansion, Extended, Goal, Live, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
+from recipes.runner.arguments import parser_of
+from recipes.runner.files import append_jsonl, read_lines
+from recipes.search.common import provenance
 
 SENTENCES = 200
-SIZES = (3, 32, SENTENCES)  # of batches, beside those of one
-NEAR = 1e-5  # outcomes that are so near each other may change places in float32
-SCORE_NOISE = 2e-5  # of a log-probability, for each token, in float32
+SIZES = (3, 32, SENTENCES)  # of batches, besides single sentences
+NEAR = 1e-5  # outcomes this close can swap in float32
+SCORE_NOISE = 2e-5  # of a log-probability per token in float32
 Tokens = tuple[int, ...]
 Ids = list[int]
 
 
-class Seen(NamedTuple):
-    """What a search looked at in one step of one sentence."""
+class StepTrace(NamedTuple):
+    """The hypotheses of one step of one sentence."""
 
     kept: frozenset[Tokens]
     ended: frozenset[Tokens]
 
 
-class Found(NamedTuple):
-    """A search's answer to one sentence, and how it came to it."""
+class Trace(NamedTuple):
+    """The best hypothesis of one sentence, and the steps of the search."""
 
     best: Hypothesis
-    steps: list[Seen]
+    steps: list[StepTrace]
 
 
-class Parting(NamedTuple):
-    """Where two searches part, and by how little."""
+class Divergence(NamedTuple):
+    """The step where two searches diverge, and how close the outcomes are."""
 
     kind: str  # kept, ended or ranked
     step: int
@@ -67,26 +67,26 @@ class Parting(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A sentence that is translated differently alone and in a batch."""
+    """A sentence with different translations alone and in a batch."""
 
     source: str
     size: int  # of the batches
     alone: str
     together: str
-    parting: Parting
+    divergence: Divergence
 
 
-class Compared(NamedTuple):
-    """What became of sentences in batches, beside themselves alone."""
+class Comparison(NamedTuple):
+    """Sentences translated in batches, compared with the same sentences alone."""
 
     alone: list[str]  # translations
     comparisons: int
-    noise: float  # the largest difference of log-probabilities, for each token, between equal translations
+    noise: float  # largest difference in log-probability per token between equal translations
     differences: list[Difference]
 
 
-class Traced:
-    """An expansion that remembers what every sentence of the batch kept and ended at every step."""
+class TracedExpansion:
+    """An expansion that records the hypotheses that every sentence keeps and ends at every step."""
 
     def __init__(self, inner: Expansion) -> None:
         self.inner = inner
@@ -97,168 +97,168 @@ class Traced:
 
     def extend(self, live: Live, log_probs: Tensor, memory: Any, *, end: int) -> tuple[Extended, Any]:
         rows, own = memory
-        grown, own = self.inner.extend(live, log_probs, own, end=end)
-        self.steps.append((rows, grown))
-        return grown, (rows, own)
+        extended, own = self.inner.extend(live, log_probs, own, end=end)
+        self.steps.append((rows, extended))
+        return extended, (rows, own)
 
     def missing_phrase(self, memory: Any) -> Tensor | None:
         return self.inner.missing_phrase(memory[1])
 
-    def of(self, sentence: int) -> list[Seen]:
+    def of(self, sentence: int) -> list[StepTrace]:
         """The steps of one sentence of the batch."""
-        found = []
-        for rows, grown in self.steps:
+        steps = []
+        for rows, extended in self.steps:
             for row in (rows == sentence).nonzero().flatten().tolist():
-                found.append(Seen(*(_there(live, row) for live in (grown.live, grown.ended))))
-        return found
+                steps.append(StepTrace(*(_hypotheses(live, row) for live in (extended.live, extended.ended))))
+        return steps
 
 
 @torch.inference_mode()
-def search_batch(translator: Translator, batch: Sequence[Ids], *, search: SearchConfig) -> list[Found]:
+def search_batch(translator: Translator, batch: Sequence[Ids], *, search: SearchConfig) -> list[Trace]:
     """The best hypothesis of each source, padded and searched together."""
     source = pad_source(batch).to(translator.device)
     lengths = source.lengths.to(translator.device)
-    begun = begin(translator.model, source, company=translator.company, search=search, attention=search.coverage > 0)
-    traced = Traced(BestK(search.beam))
-    answers = beam_search(
-        *begun,
+    decoding = start_decoding(
+        translator.model, source, ensemble=translator.ensemble, search=search, attention=search.coverage > 0
+    )
+    traced = TracedExpansion(BestK(search.beam))
+    hypotheses = beam_search(
+        *decoding,
         expansion=traced,
         goal=Goal(scoring_of(search)),
         limits=limits_of(lengths, search=search),
         marks=MARKS,
         source_lengths=lengths,
     )
-    return [Found(answers[row][0], traced.of(row)) for row in range(len(batch))]
+    return [Trace(hypotheses[row][0], traced.of(row)) for row in range(len(batch))]
 
 
 def in_batches(
     translator: Translator, ids: Sequence[Ids], *, search: SearchConfig, size: int, order: Sequence[int]
-) -> list[Found]:
-    """What is found for each source when they are searched in this order, so many at a time; in their own order."""
-    results: dict[int, Found] = {}
+) -> list[Trace]:
+    """The traces of all sources, searched in this order in batches of `size`; returned in the original order."""
+    results: dict[int, Trace] = {}
     for start in range(0, len(order), size):
         places = order[start : start + size]
-        found = search_batch(translator, [ids[place] for place in places], search=search)
-        results |= dict(zip(places, found, strict=True))
+        traces = search_batch(translator, [ids[place] for place in places], search=search)
+        results |= dict(zip(places, traces, strict=True))
     return [results[place] for place in range(len(ids))]
 
 
 def compare(
     translator: Translator, sources: Sequence[str], *, search: SearchConfig, sizes: Sequence[int], seed: int
-) -> Compared:
-    """Every source in batches of every size, each time in another random order, beside the same source alone."""
+) -> Comparison:
+    """Every source in batches of every size, each in another random order, compared with the source alone."""
     generator = random.Random(seed)
     ids = translator.tokenizers.source.encode_many(sources)
     places = list(range(len(ids)))
     alone = in_batches(translator, ids, search=search, size=1, order=places)
-    texts = [translator.tokenizers.target.decode(each.best.tokens) for each in alone]
+    texts = [translator.tokenizers.target.decode(trace.best.tokens) for trace in alone]
     noise, differences = 0.0, []
     for size in sizes:
         together = in_batches(translator, ids, search=search, size=size, order=generator.sample(places, len(places)))
-        for place, (one, other) in enumerate(zip(alone, together, strict=True)):
-            if not (isfinite(one.best.log_prob) and isfinite(other.best.log_prob)):
-                raise ValueError(f"no score that is a number for {sources[place]!r}: there is nothing to compare")
-            if one.best.tokens == other.best.tokens:
-                noise = max(noise, abs(one.best.log_prob - other.best.log_prob) / (len(one.best.tokens) + 1))
+        for place, (single, batched) in enumerate(zip(alone, together, strict=True)):
+            if not (isfinite(single.best.log_prob) and isfinite(batched.best.log_prob)):
+                raise ValueError(f"{sources[place]!r}: the score is not a finite number, so nothing can be compared")
+            if single.best.tokens == batched.best.tokens:
+                noise = max(noise, abs(single.best.log_prob - batched.best.log_prob) / (len(single.best.tokens) + 1))
                 continue
-            text = translator.tokenizers.target.decode(other.best.tokens)
-            parting = part(translator, ids[place], one, other)
-            differences.append(Difference(sources[place], size, texts[place], text, parting))
-    return Compared(texts, len(ids) * len(sizes), noise, differences)
+            text = translator.tokenizers.target.decode(batched.best.tokens)
+            divergence = diverge(translator, ids[place], single, batched)
+            differences.append(Difference(sources[place], size, texts[place], text, divergence))
+    return Comparison(texts, len(ids) * len(sizes), noise, differences)
 
 
-def part(translator: Translator, source: Ids, one: Found, other: Found) -> Parting:
-    """Where two searches of the same source part."""
-    for step, (mine, theirs) in enumerate(zip(one.steps, other.steps, strict=False), start=1):
-        if mine.kept != theirs.kept:
-            values = log_probs(translator, source, mine.kept ^ theirs.kept)
+def diverge(translator: Translator, source: Ids, single: Trace, batched: Trace) -> Divergence:
+    """Where two searches of the same source diverge."""
+    for step, (first, second) in enumerate(zip(single.steps, batched.steps, strict=False), start=1):
+        if first.kept != second.kept:
+            values = log_probs(translator, source, first.kept ^ second.kept)
             left, right = (
-                [values[each] for each in side] for side in (mine.kept - theirs.kept, theirs.kept - mine.kept)
+                [values[tokens] for tokens in side] for side in (first.kept - second.kept, second.kept - first.kept)
             )
-            return Parting("kept", step, max((_nearest(value, right) for value in left), default=torch.inf))
-        if mine.ended != theirs.ended:
-            parted = mine.ended ^ theirs.ended
-            values = log_probs(translator, source, mine.kept | parted)
-            others = [values[each] for each in mine.kept]
-            return Parting("ended", step, max(_nearest(values[each], others) for each in parted))
-    return Parting("ranked", min(len(one.steps), len(other.steps)), abs(one.best.score - other.best.score))
+            return Divergence("kept", step, max((_nearest(value, right) for value in left), default=torch.inf))
+        if first.ended != second.ended:
+            differing = first.ended ^ second.ended
+            values = log_probs(translator, source, first.kept | differing)
+            others = [values[tokens] for tokens in first.kept]
+            return Divergence("ended", step, max(_nearest(values[tokens], others) for tokens in differing))
+    return Divergence("ranked", min(len(single.steps), len(batched.steps)), abs(single.best.score - batched.best.score))
 
 
 def log_probs(translator: Translator, source: Ids, hypotheses: frozenset[Tokens]) -> dict[Tokens, float]:
-    """What the model, reading each alone, gives hypotheses as far as they go."""
-    found = {}
+    """The log-probabilities of unfinished hypotheses by forced decoding, each alone."""
+    values = {}
     for tokens in hypotheses:
         ((reading,),) = read_back(translator.model, [source], [[Answer(tokens, cut=True)]])
-        found[tokens] = sum(reading.log_probs)
-    return found
+        values[tokens] = sum(reading.log_probs)
+    return values
 
 
-def table_row(name: str, found: Compared, *, translator: Translator, precision: str) -> str:
-    """A model's row, in Markdown."""
-    gaps = sorted(each.parting.gap for each in found.differences)
+def table_row(name: str, comparison: Comparison, *, translator: Translator, precision: str) -> str:
+    """The table row of a model."""
+    gaps = sorted(difference.divergence.gap for difference in comparison.differences)
     gap = f"{median(gaps):.1e} ({gaps[-1]:.1e})" if gaps else ""
     kinds = ", ".join(
-        f"{sum(each.parting.kind == kind for each in found.differences)} {kind}"
+        f"{count} {kind}"
         for kind in ("kept", "ended", "ranked")
-        if any(each.parting.kind == kind for each in found.differences)
+        if (count := sum(difference.divergence.kind == kind for difference in comparison.differences))
     )
-    cells = [name, translator.device.type, precision, f"{found.comparisons:,}", str(len(gaps)), kinds, gap]
-    return f"| {' | '.join([*cells, f'{found.noise:.1e}'])} |"
+    cells = [name, translator.device.type, precision, f"{comparison.comparisons:,}", str(len(gaps)), kinds, gap]
+    return f"| {' | '.join([*cells, f'{comparison.noise:.1e}'])} |"
 
 
 def spread(lines: Sequence[str], *, count: int) -> list[str]:
-    """So many lines that are not empty, evenly spread."""
+    """`count` non-empty lines, evenly spread."""
     filled = [line for line in lines if line.strip()]
     count = min(count, len(filled))
     return [filled[place * len(filled) // count] for place in range(count)]
 
 
-def _there(live: Live, row: int) -> frozenset[Tokens]:
+def _hypotheses(live: Live, row: int) -> frozenset[Tokens]:
     rows = zip(live.tokens[row].tolist(), live.log_probs[row].tolist(), strict=True)
     return frozenset(tuple(tokens) for tokens, value in rows if value > -torch.inf)
 
 
 def _nearest(value: float, others: Sequence[float]) -> float:
-    return min((abs(value - each) for each in others), default=torch.inf)
+    return min((abs(value - other) for other in others), default=torch.inf)
 
 
-def _lines(path: Path) -> list[str]:
-    if path.suffix == ".gz":
-        return read_lines(path)
-    return [line.rstrip("\r") for line in path.read_text(encoding="utf-8").split("\n")]
+def _row(comparison: Comparison, given: argparse.Namespace) -> dict[str, Any]:
+    differences = [
+        {**difference._asdict(), "divergence": difference.divergence._asdict()} for difference in comparison.differences
+    ]
+    settings = {"device": given.device, "precision": given.precision, "sizes": list(given.sizes)}
+    return {**settings, "comparisons": comparison.comparisons, "noise": comparison.noise, "differences": differences}
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
     parser.add_argument("--source", type=Path, required=True)
     parser.add_argument("--sentences", type=int, default=SENTENCES)
     parser.add_argument("--sizes", type=int, nargs="+", default=SIZES)
-    parser.add_argument("--beam", type=int, help="else the model's own")
+    parser.add_argument("--beam", type=int, help="default: that of the model")
     parser.add_argument("--device", choices=DEVICES, default="cpu")
     parser.add_argument("--precision", choices=PRECISIONS, default="float32")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--out", type=Path, help="a file of JSON lines to add to")
+    parser.add_argument("--out", type=Path, help="a file of JSON lines to append to")
     given = parser.parse_args()
     torch.set_num_threads(given.threads)
-    sources = spread(_lines(given.source), count=given.sentences)
+    sources = spread(read_lines(given.source), count=given.sentences)
     for path in given.models:
-        translator = calque.load(path, device=given.device, precision=given.precision)
+        translator = load_translator(path, device=given.device, precision=given.precision)
         search = translator.search.model_copy(update={"beam": given.beam} if given.beam else {})
-        found = compare(translator, sources, search=search, sizes=given.sizes, seed=given.seed)
+        comparison = compare(translator, sources, search=search, sizes=given.sizes, seed=given.seed)
         name = path.parent.name if path.name == "model" else path.name
-        print(table_row(name, found, translator=translator, precision=given.precision), flush=True)
-        for each in found.differences:
-            print(
-                f"  {each.parting.kind} at step {each.parting.step}, gap {each.parting.gap:.2e}, batches of {each.size}"
-            )
-            print(f"    {each.source}\n    alone:    {each.alone}\n    together: {each.together}", flush=True)
+        print(table_row(name, comparison, translator=translator, precision=given.precision), flush=True)
+        for difference in comparison.differences:
+            kind, step, gap = difference.divergence
+            print(f"  {kind} at step {step}, gap {gap:.2e}, batches of {difference.size}")
+            print(f"    {difference.source}\n    alone:    {difference.alone}\n    together: {difference.together}")
         if given.out:
-            told = [{**each._asdict(), "parting": each.parting._asdict()} for each in found.differences]
-            asked = {"model": name, "device": given.device, "precision": given.precision, "sizes": list(given.sizes)}
-            numbers = {"comparisons": found.comparisons, "noise": found.noise, "differences": told}
-            append_rows(given.out, [{**asked, **numbers, "made_with": made_with()}])
+            append_jsonl(given.out, [{"model": name, **_row(comparison, given), "made_with": provenance()}])
 
 
 if __name__ == "__main__":

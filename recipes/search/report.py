@@ -1,31 +1,31 @@
 """The results of the recipe as tables and a figure.
 
-    python recipes/search/report.py OUT [--write README.md] [--name NAME]
+    python -m recipes.search.report OUT [--write README.md] [--name NAME]
 
-prints the report of what OUT has, and writes it to OUT/report.md with its figure OUT/beams.png; with --write also
-between the marks of that file, and the figure beside it. A file may hold several reports: each has a NAME in its marks
+prints the report of the results in OUT, and writes it to OUT/report.md with the figure OUT/beams.png; with --write also
+between the marks of a page, with the figure beside it. A page can contain several reports: each has a NAME in its marks
 and in the name of its figure.
 """
 
-import argparse
-import json
 import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import beams
-import stopping
-from drawing import draw_beams
-from sentences import TEST, VALID, read_rows
+from recipes.runner.arguments import parser_of
+from recipes.runner.files import read_json, read_jsonl
+from recipes.runner.pages import table, write_page
+from recipes.search import beams, stopping
+from recipes.search.common import TEST, VALID
+from recipes.search.figure import draw_beams
 
 LETTERS = {"length_penalty": "α", "coverage": "β", "end_normalisation": "γ", "reward": "ρ"}
 Row = Mapping[str, Any]
 
 
-def marks(name: str) -> tuple[str, str]:
-    """What stands before and behind a report."""
-    return f"<!-- results{name and ' '}{name} -->", f"<!-- /results{name and ' '}{name} -->"
+def mark(name: str) -> str:
+    """The name of a report's marks in a page."""
+    return f"results {name}".strip()
 
 
 def figure_name(name: str) -> str:
@@ -33,71 +33,68 @@ def figure_name(name: str) -> str:
     return f"beams{name and '-'}{name}.png"
 
 
-def markdown(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A table."""
-    return "\n".join(f"| {' | '.join(row)} |" for row in (head, ["---"] * len(head), *rows))
-
-
-def told(parameters: Mapping[str, Any]) -> str:
-    """Parameters by their letters, those of docs/search.md."""
+def label(parameters: Mapping[str, Any]) -> str:
+    """Parameters with the letters of docs/search.md."""
     parts = [f"{letter} {parameters[key]:g}" for key, letter in LETTERS.items() if key in parameters]
     return ", ".join(parts) or "log P alone"
 
 
 def lines_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The test rows of each setting, by beam; of the largest number of sentences that was run."""
+    """The test rows of every setting, by beam; only those with the largest number of sentences."""
     test = [row for row in rows if row["part"] == TEST]
     most = max((row["sentences"] for row in test), default=0)
-    found = {
+    lines = {
         name: [row for row in test if (row["setting"], row["sentences"]) == (name, most)] for name in beams.SETTINGS
     }
-    return {name: sorted(own, key=lambda row: row["beam"]) for name, own in found.items() if own}
+    return {name: sorted(own, key=lambda row: row["beam"]) for name, own in lines.items() if own}
 
 
 def beams_table(lines: Mapping[str, Sequence[Row]]) -> str:
-    """Lowercased BLEU (cased; length ratio), a row a setting and a column a beam; the best of each beam is bold."""
+    """Lowercased BLEU (cased; length ratio), one row per setting, one column per beam; the best per beam is bold."""
     widths = sorted({row["beam"] for rows in lines.values() for row in rows})
     best = {
         beam: max(row["bleu_lowercased"] for rows in lines.values() for row in rows if row["beam"] == beam)
         for beam in widths
     }
-    table = []
+    cells = []
     for name, rows in lines.items():
-        cells = {row["beam"]: _cell(row, is_best=row["bleu_lowercased"] == best[row["beam"]]) for row in rows}
-        table.append([name, told(rows[0]["parameters"]), *(cells.get(beam, "") for beam in widths)])
-    return markdown(["setting", "", *(f"beam {beam}" for beam in widths)], table)
+        by_beam = {row["beam"]: _cell(row, is_best=row["bleu_lowercased"] == best[row["beam"]]) for row in rows}
+        cells.append([name, label(rows[0]["parameters"]), *(by_beam.get(beam, "") for beam in widths)])
+    return table(["setting", "", *(f"beam {beam}" for beam in widths)], cells)
 
 
 def grid_table(rows: Sequence[Row]) -> str:
-    """What was tried on `val`, and what was taken for the test set."""
+    """The parameters tried on `val`, and those used on the test set."""
     tried = [row for row in rows if row["part"] == VALID]
     most = max(row["sentences"] for row in tried)
     tried = [row for row in tried if row["sentences"] == most]
-    taken = beams.chosen(tried)
-    table = [
+    selected = beams.select(tried)
+    cells = [
         [
             row["setting"],
-            told(row["parameters"]),
+            label(row["parameters"]),
             f"{row['bleu_lowercased']:.2f}",
             f"{row['ratio']:.3f}",
             ("chosen" if row["setting"] not in beams.GIVEN else "given")
-            if taken[row["setting"]] == row["parameters"]
+            if selected[row["setting"]] == row["parameters"]
             else "",
         ]
         for row in tried
     ]
-    return markdown(["setting", "", "BLEU lowercased", "length ratio", "used"], table)
+    return table(["setting", "", "BLEU lowercased", "length ratio", "used"], cells)
 
 
 def stopping_table(rows: Sequence[Row]) -> str:
-    """BLEU, work and time of each way to stop."""
+    """BLEU, work and time of every stopping rule."""
     most = max(row["sentences"] for row in rows)
-    table = []
+    cells = []
     for row in (row for row in rows if row["sentences"] == most):
         (exact,) = (
-            each for each in rows if (each["beam"], each["sentences"], each["stopping"]) == (row["beam"], most, "exact")
+            other
+            for other in rows
+            if (other["beam"], other["sentences"], other["stopping"]) == (row["beam"], most, "exact")
         )
-        table.append(
+        cells.append(
             [
                 str(row["beam"]),
                 row["stopping"],
@@ -119,64 +116,66 @@ def stopping_table(rows: Sequence[Row]) -> str:
         "same translation as exact",
         "decoder steps",
     ]
-    return markdown([*head, "hypotheses × steps (of exact)", "seconds (of exact)"], table)
+    return table([*head, "hypotheses × steps (of exact)", "seconds (of exact)"], cells)
 
 
-def terms_table(found: Mapping[str, Any]) -> str:
-    """What must be there and what must not: how often it is, BLEU and speed."""
-    required, forbidden, scores = found["required"], found["forbidden"], found["scores"]
+def terms_table(terms: Mapping[str, Any]) -> str:
+    """Required and forbidden words: how often they are present, BLEU and speed."""
+    required, forbidden, scores = terms["required"], terms["forbidden"], terms["scores"]
     forbids = f"{len(forbidden['words'])} words forbidden everywhere"
     asks = f"{required['words']:,} words required in {required['sentences']:,} sentences"
-    table = [
+    cells = [
         ["without constraints", "", *_scores(scores["plain"]), "1"],
         [asks, _share(required["there_without"], required["there"], required["words"]), *_scores(scores["required"])],
         [forbids, f"{forbidden['there_without']:,} → {forbidden['there']:,} times", *_scores(scores["forbidden"])],
     ]
-    for row, name in zip(table[1:], ("required", "forbidden"), strict=True):
-        speed = found["speed"][name]
+    for row, name in zip(cells[1:], ("required", "forbidden"), strict=True):
+        speed = terms["speed"][name]
         row.append(f"{speed['ratio']:.2f} ({speed['slowest']:.2f} to {speed['fastest']:.2f})")
-    return markdown(["", "there without → with", "BLEU lowercased", "cased", "length ratio", "speed (rounds)"], table)
+    return table(["", "there without → with", "BLEU lowercased", "cased", "length ratio", "speed (rounds)"], cells)
 
 
-def terms_text(found: Mapping[str, Any]) -> str:
-    """What the table of terms is of."""
-    required, asked = found["required"], found["scores_where_asked"]
-    before, after = (f"{asked[name]['bleu_lowercased']:.2f}" for name in ("plain", "required"))
-    failures = len(required["failures"]) + len(found["forbidden"]["failures"])
-    rounds = f"{found['rounds']} round{'s' if found['rounds'] > 1 else ''}"
+def terms_text(terms: Mapping[str, Any]) -> str:
+    """The text before the table of terms."""
+    required, lacking = terms["required"], terms["scores_where_asked"]
+    before, after = (f"{lacking[name]['bleu_lowercased']:.2f}" for name in ("plain", "required"))
+    failures = len(required["failures"]) + len(terms["forbidden"]["failures"])
+    rounds = f"{terms['rounds']} round{'s' if terms['rounds'] > 1 else ''}"
     return (
-        f"{found['sentences']:,} sentences in {rounds}, beam {found['beam']}; failures: {failures}. In "
+        f"{terms['sentences']:,} sentences in {rounds}, beam {terms['beam']}; failures: {failures}. In "
         f"the {required['sentences_where_asked']:,} sentences whose translation lacked\na required word BLEU "
         f"lowercased goes from {before} to {after}: required words come from the reference, so this is no gain in "
         "quality."
     )
 
 
-def made(rows: Sequence[Row]) -> str:
-    """What the numbers were made with: a list in Markdown; where rows differ, all there is."""
-    with_ = [row["made_with"] for row in rows]
+def provenance(rows: Sequence[Row]) -> str:
+    """Date, versions and machine as a list; all distinct values if rows differ."""
 
-    def said(key: str) -> str:
-        return " / ".join(dict.fromkeys(str(each[key]) for each in with_))
+    def distinct(key: str) -> str:
+        return " / ".join(dict.fromkeys(str(row["made_with"][key]) for row in rows))
 
     signatures = [row["signatures"] for row in rows if "signatures" in row]
     kinds = (("lowercased", "bleu_lowercased"), ("cased", "bleu"))
-    threads = "one thread" if said("threads") == "1" else f"{said('threads')} threads"
+    threads = "one thread" if distinct("threads") == "1" else f"{distinct('threads')} threads"
     lines = [
-        f"{said('date')}, torch {said('torch')}, Calque {said('calque')}, CPU {said('cpu')}, {threads}",
-        *(f"BLEU {name}: `{' / '.join(dict.fromkeys(each[key] for each in signatures))}`" for name, key in kinds),
+        f"{distinct('date')}, torch {distinct('torch')}, Calque {distinct('calque')}, CPU {distinct('cpu')}, {threads}",
+        *(
+            f"BLEU {name}: `{' / '.join(dict.fromkeys(signature[key] for signature in signatures))}`"
+            for name, key in kinds
+        ),
     ]
     return "\n".join(f"- {line}" for line in lines)
 
 
 def report(out: Path, *, name: str = "") -> tuple[str, dict[str, list[Row]]]:
-    """All that a folder has, in Markdown, and the lines of its figure."""
-    rows, stops = read_rows(out / beams.RESULTS), read_rows(out / stopping.RESULTS)
-    terms = json.loads((out / "terms.json").read_bytes()) if (out / "terms.json").exists() else None
-    told_of = [{**terms, "signatures": terms["scores"]["plain"]["signatures"]}] if terms else []
-    lines, parts, used = lines_of(rows), [], [*rows, *stops, *told_of]
+    """All results of a folder, and the lines of its figure."""
+    rows, stops = read_jsonl(out / beams.RESULTS), read_jsonl(out / stopping.RESULTS)
+    terms = read_json(out / "terms.json") if (out / "terms.json").exists() else None
+    with_terms = [{**terms, "signatures": terms["scores"]["plain"]["signatures"]}] if terms else []
+    lines, parts, used = lines_of(rows), [], [*rows, *stops, *with_terms]
     if not used:
-        raise ValueError(f"{out}: no results yet: run beams.py, stopping.py or terms.py first")
+        raise ValueError(f"{out}: no results yet: run beams, stopping or terms first")
     if lines:
         count = next(iter(lines.values()))[0]["sentences"]
         parts += [
@@ -191,17 +190,7 @@ def report(out: Path, *, name: str = "") -> tuple[str, dict[str, list[Row]]]:
         parts += ["### Stopping", f"test_2016_flickr, α {stopping.ALPHA}.", stopping_table(stops)]
     if terms:
         parts += ["### Words that must and must not be there", terms_text(terms), terms_table(terms)]
-    return "\n\n".join([*parts, "### Made with", made(used)]) + "\n", lines
-
-
-def filled(text: str, *, results: str, name: str = "") -> str:
-    """`text` with the results between its marks."""
-    begin, end = marks(name)
-    before, begins, rest = text.partition(begin)
-    _, ends, after = rest.partition(end)
-    if not (begins and ends):
-        raise ValueError(f"there is no place for the results: it begins with {begin} and ends with {end}")
-    return f"{before}{begin}\n\n{results}\n{end}{after}"
+    return "\n\n".join([*parts, "### Made with", provenance(used)]) + "\n", lines
 
 
 def _cell(row: Row, *, is_best: bool) -> str:
@@ -218,25 +207,23 @@ def _share(before: int, after: int, total: int) -> str:
 
 
 def _main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--write", type=Path, help="a file with marks, to be filled")
-    parser.add_argument("--name", default="", help="of the marks, where the file has several reports")
+    parser.add_argument("--write", type=Path, help="a page with marks")
+    parser.add_argument("--name", default="", help="name of the marks in a page with several reports")
     given = parser.parse_args()
     try:
         text, lines = report(given.out, name=given.name)
         print(text)
         (given.out / "report.md").write_text(text, encoding="utf-8")
-        labels = {name: f"{name}: {told(rows[0]['parameters'])}" for name, rows in lines.items()}
+        labels = {name: f"{name}: {label(rows[0]['parameters'])}" for name, rows in lines.items()}
         folders = [given.out, *([given.write.parent] if given.write else [])]
         for folder in folders if lines else []:
             draw_beams(folder / figure_name(given.name), lines, labels=labels)
         if given.write:
-            given.write.write_text(
-                filled(given.write.read_text(encoding="utf-8"), results=text, name=given.name), encoding="utf-8"
-            )
+            write_page(given.write, text, name=mark(given.name))
     except (OSError, ValueError) as error:
-        sys.exit(f"report.py: {error}")
+        sys.exit(f"recipes.search.report: {error}")
 
 
 if __name__ == "__main__":

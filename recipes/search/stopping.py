@@ -1,82 +1,82 @@
-"""What it costs to stop a search only when nothing better can come.
+"""The cost of exact stopping: searching until no better hypothesis is possible.
 
-    python recipes/search/stopping.py MODEL CORPUS OUT [--beams 5 16] [--limit N]
+    python -m recipes.search.stopping MODEL CORPUS OUT [--beams 5 16] [--limit N]
 
-writes OUT/stopping.jsonl: BLEU, decoder steps and CPU seconds of test_2016_flickr for each way to stop. The ways take
-turns batch by batch in one process, so that what else the machine does falls on all of them.
+writes OUT/stopping.jsonl: BLEU, decoder steps and CPU seconds on test_2016_flickr for every stopping rule. Rules take
+turns batch by batch in one process, so that other load on the machine affects all of them.
 """
 
 import time
 from typing import Any, get_args
 
 import torch
-from asking import asked
-from sentences import TEST, Pairs, append_rows, made_with, read_pairs, read_rows, scored
-from together import batches, counted
 
 from calque.engine import MARKS, Translator
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
+from recipes.runner.files import append_jsonl, read_jsonl
+from recipes.search.common import TEST, Pairs, parse_arguments, provenance, read_pairs, score
+from recipes.search.shared_search import batches, counted
 
 RESULTS = "stopping.jsonl"
 BEAMS = (5, 16)
-WAYS = get_args(SearchConfig.model_fields["stopping"].annotation)  # exact, first, patience
+RULES = get_args(SearchConfig.model_fields["stopping"].annotation)  # exact, first, patience
 ALPHA = 1.0
 
 
 @torch.inference_mode()
-def measured(translator: Translator, pairs: Pairs, *, beam: int) -> list[dict[str, Any]]:
-    """A row a way to stop."""
-    searches = {way: SearchConfig(beam=beam, length_penalty=ALPHA, stopping=way) for way in WAYS}
-    texts = {way: [""] * len(pairs.sources) for way in WAYS}
-    totals = {way: {"steps": 0, "rows": 0, "seconds": 0.0} for way in WAYS}
-    for number, (places, begun, lengths) in enumerate(batches(translator, pairs.sources, search=searches["exact"])):
-        turn = number % len(WAYS)
-        for way in (*WAYS[turn:], *WAYS[:turn]):
-            step, told = counted(begun.step)
+def measure(translator: Translator, pairs: Pairs, *, beam: int) -> list[dict[str, Any]]:
+    """One row per stopping rule."""
+    searches = {rule: SearchConfig(beam=beam, length_penalty=ALPHA, stopping=rule) for rule in RULES}
+    texts = {rule: [""] * len(pairs.sources) for rule in RULES}
+    totals = {rule: {"steps": 0, "rows": 0, "seconds": 0.0} for rule in RULES}
+    for number, (places, decoding, lengths) in enumerate(batches(translator, pairs.sources, search=searches["exact"])):
+        turn = number % len(RULES)
+        for rule in (*RULES[turn:], *RULES[:turn]):
+            step, counts = counted(decoding.step)
             started = time.process_time()
-            found = decode(
+            hypotheses = decode(
                 step,
-                begun.state,
-                begun.context,
+                decoding.state,
+                decoding.context,
                 source_lengths=lengths,
-                search=searches[way],
+                search=searches[rule],
                 marks=MARKS,
                 rules=Rules(),
                 nbest=1,
                 streams=torch.tensor(places),
             )
-            calls, rows = told()
-            totals[way]["seconds"] += time.process_time() - started
-            totals[way]["steps"] += calls
-            totals[way]["rows"] += rows
-            for place, (best,) in zip(places, found, strict=True):
-                texts[way][place] = translator.tokenizers.target.decode(best.tokens)
+            calls, rows = counts()
+            totals[rule]["seconds"] += time.process_time() - started
+            totals[rule]["steps"] += calls
+            totals[rule]["rows"] += rows
+            for place, (best,) in zip(places, hypotheses, strict=True):
+                texts[rule][place] = translator.tokenizers.target.decode(best.tokens)
     return [
         {
-            "stopping": way,
+            "stopping": rule,
             "beam": beam,
             "sentences": len(pairs.sources),
-            **scored(texts[way], pairs.references),
-            **totals[way],
-            "same_as_exact": sum(ours == theirs for ours, theirs in zip(texts[way], texts["exact"], strict=True)),
-            "made_with": made_with(),
+            **score(texts[rule], pairs.references),
+            **totals[rule],
+            "same_as_exact": sum(text == exact for text, exact in zip(texts[rule], texts["exact"], strict=True)),
+            "made_with": provenance(),
         }
-        for way in WAYS
+        for rule in RULES
     ]
 
 
 def _main() -> None:
-    given = asked(__doc__, beams=BEAMS)
+    given = parse_arguments(__doc__, beams=BEAMS)
     pairs = read_pairs(given.corpus, TEST, limit=given.limit)
-    given.translator.translate(pairs.sources[:8])  # the first call is slower than all others
+    given.translator.translate(pairs.sources[:8])  # warm up
     for beam in given.beams:
-        there = {(row["beam"], row["sentences"]) for row in read_rows(given.out / RESULTS)}
-        if (beam, len(pairs.sources)) not in there:
-            append_rows(given.out / RESULTS, measured(given.translator, pairs, beam=beam))
-    for row in read_rows(given.out / RESULTS):
-        told = f"{row['bleu_lowercased']:.2f}  {row['rows']:,} rows  {row['seconds']:.0f} s"
-        print(f"beam {row['beam']:2}  {row['stopping']:8}  {told}")
+        existing = {(row["beam"], row["sentences"]) for row in read_jsonl(given.out / RESULTS)}
+        if (beam, len(pairs.sources)) not in existing:
+            append_jsonl(given.out / RESULTS, measure(given.translator, pairs, beam=beam))
+    for row in read_jsonl(given.out / RESULTS):
+        numbers = f"{row['bleu_lowercased']:.2f}  {row['rows']:,} rows  {row['seconds']:.0f} s"
+        print(f"beam {row['beam']:2}  {row['stopping']:8}  {numbers}")
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
-"""Whether required words are always there and forbidden ones never, and what both cost.
+"""Whether required words are always present and forbidden words never, and the cost of both constraints.
 
-    python recipes/search/terms.py MODEL CORPUS OUT [--limit N]
+    python -m recipes.search.terms MODEL CORPUS OUT [--limit N]
 
-writes OUT/terms.json, and its failures, if there are any, to the screen too. The terms come from the corpus itself:
+writes OUT/terms.json, and prints failures to standard error. The terms come from the corpus itself:
 
-- The model reads the reference of each test sentence; a word of it is aligned to the source word that its pieces look
-  at most. A term is such a pair where the German word looks like a noun: 4 letters or more, the first one large, and
-  not the sentence's first word.
-- Up to 2 German words a sentence are required: first those that the translation without constraints lacks.
-- The 50 most frequent such words of the training text are forbidden, in all sentences alike.
+- The model reads the reference of every test sentence; each reference word is aligned to the source word with the most
+  attention. A term is such a pair whose German word looks like a noun: at least 4 letters, capitalised, and not the
+  first word of the sentence.
+- Up to 2 German words per sentence are required, first those missing from the unconstrained translation.
+- The 50 most frequent such words of the training text are forbidden in all sentences.
 
-Sentences are taken in rounds: each round is translated without constraints, with required words and with forbidden
-ones, in one process; speeds are of all rounds together, by the process's own CPU time.
+Sentences are translated in rounds: without constraints, with required words and with forbidden words, in one process.
+Speeds are over all rounds, by CPU time.
 """
 
 import json
@@ -22,29 +22,28 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from asking import asked
-from sentences import TEST, Pairs, made_with, read_lines, read_pairs, scored
-
 from calque.engine import OutputOptions, Request, Translator
 from calque.engine.forced_decoding import Answer, read_back
 from calque.evaluation.alignment import Link, align, words_of
+from recipes.runner.files import read_lines, write_json
+from recipes.search.common import TEST, Pairs, parse_arguments, provenance, read_pairs, score
 
 BEAM = 10
 ROUND = 250  # sentences
-MOST = 2  # required words a sentence
+MOST_REQUIRED = 2  # words per sentence
 FORBIDDEN = 50
 WORD = re.compile(r"\w+")
 
 
 class Term(NamedTuple):
-    """A source word, and what it must become."""
+    """A source word and its required translation."""
 
     source: str
     target: str
 
 
 class Round(NamedTuple):
-    """What became of some sentences, and the CPU seconds each way took."""
+    """The translations of some sentences, and CPU seconds by constraint."""
 
     plain: list[str]
     required: list[str]
@@ -54,70 +53,70 @@ class Round(NamedTuple):
 
 
 def is_noun_like(word: str) -> bool:
-    """Four letters or more, the first one large, the others small."""
+    """At least four letters, the first a capital, the others lowercase."""
     return len(word) >= 4 and word.isalpha() and word[0].isupper() and word[1:].islower()
 
 
 def nouns_of(line: str) -> list[str]:
-    """The noun-like words of a line, without its first word."""
+    """The noun-like words of a line after its first word."""
     return [word for word in WORD.findall(line)[1:] if is_noun_like(word)]
 
 
 def frequent_nouns(lines: Iterable[str], *, count: int) -> list[str]:
-    """The most frequent noun-like words, most frequent first; equal ones by the alphabet."""
+    """The most frequent noun-like words, most frequent first; ties in alphabetical order."""
     counts = Counter(word for line in lines for word in nouns_of(line))
     return sorted(counts, key=lambda word: (-counts[word], word))[:count]
 
 
 def has_word(text: str, word: str) -> bool:
-    """Whether the word stands in the text with no letter or digit beside it."""
+    """Whether the text contains the word as a whole word."""
     return re.search(rf"(?<!\w){re.escape(word)}(?!\w)", text) is not None
 
 
 def terms_of(source: Sequence[str], target: Sequence[str], links: Sequence[Link]) -> list[Term]:
-    """The terms among linked words (which spaces part, so with their punctuation), each target word once."""
-    found: dict[str, Term] = {}
-    for ours, theirs in links:
-        words, term = WORD.findall(target[theirs]), "".join(WORD.findall(source[ours]))
-        if theirs > 0 and len(words) == 1 and is_noun_like(words[0]) and term.isalpha():
-            found.setdefault(words[0], Term(term, words[0]))
-    return list(found.values())
+    """The terms among aligned words (split at spaces, so with punctuation), each target word once."""
+    terms: dict[str, Term] = {}
+    for source_index, target_index in links:
+        words, term = WORD.findall(target[target_index]), "".join(WORD.findall(source[source_index]))
+        if target_index > 0 and len(words) == 1 and is_noun_like(words[0]) and term.isalpha():
+            terms.setdefault(words[0], Term(term, words[0]))
+    return list(terms.values())
 
 
-def chosen(terms: Sequence[Term], *, translation: str) -> list[Term]:
-    """Those to require: at first what the translation lacks, in the order of the reference."""
-    return sorted(terms, key=lambda term: has_word(translation, term.target))[:MOST]
+def select(terms: Sequence[Term], *, translation: str) -> list[Term]:
+    """The terms to require: first those missing from the translation, in the order of the reference."""
+    return sorted(terms, key=lambda term: has_word(translation, term.target))[:MOST_REQUIRED]
 
 
 def reference_terms(translator: Translator, pairs: Pairs) -> list[list[Term]]:
-    """The terms of each pair, by the model's own alignment of the reference."""
+    """The terms of every pair, by the model's alignment of the reference."""
     source, target = translator.tokenizers
     results = []
     for text, reference in zip(*pairs, strict=True):
-        ours, theirs = source.tokenise(text), target.tokenise(reference)
-        answer = Answer(target.vocabulary.ids(theirs))
-        ((reading,),) = read_back(translator.model, [source.vocabulary.ids(ours)], [[answer]])
+        source_pieces, target_pieces = source.tokenise(text), target.tokenise(reference)
+        answer = Answer(target.vocabulary.ids(target_pieces))
+        ((reading,),) = read_back(translator.model, [source.vocabulary.ids(source_pieces)], [[answer]])
         if reading.attention is None:
             raise ValueError("the model has no attention to align words by")
-        source_words = words_of([source.starts_word(piece) for piece in ours])
-        target_words = words_of([target.starts_word(piece) for piece in theirs])
+        source_words = words_of([source.starts_word(piece) for piece in source_pieces])
+        target_words = words_of([target.starts_word(piece) for piece in target_pieces])
         links = align(reading.attention, source_words=source_words, target_words=target_words)
         results.append(terms_of(text.split(), reference.split(), _within(links, text, reference)))
     return results
 
 
-def missing_phrase(requests: Sequence[Sequence[Term]], translations: Sequence[str]) -> list[dict[str, str]]:
-    """Every required word that is not in its translation."""
+def missing(required: Sequence[Sequence[Term]], translations: Sequence[str]) -> list[dict[str, str]]:
+    """All required words that are not in their translation."""
     return [
         {"word": term.target, "translation": translation}
-        for terms, translation in zip(requests, translations, strict=True)
+        for terms, translation in zip(required, translations, strict=True)
         for term in terms
         if not has_word(translation, term.target)
     ]
 
 
-def holding(words: Sequence[str], translations: Sequence[str]) -> list[dict[str, str]]:
-    """Every forbidden word that is in a translation."""
+def violations(words: Sequence[str], translations: Sequence[str]) -> list[dict[str, str]]:
+    """All forbidden words that are in a translation."""
     return [
         {"word": word, "translation": translation}
         for translation in translations
@@ -126,107 +125,110 @@ def holding(words: Sequence[str], translations: Sequence[str]) -> list[dict[str,
     ]
 
 
-def one_round(translator: Translator, pairs: Pairs, *, forbidden: Sequence[str]) -> Round:
-    """Some sentences, all three ways."""
+def run_round(translator: Translator, pairs: Pairs, *, forbidden: Sequence[str]) -> Round:
+    """Translates sentences without constraints, with required and with forbidden words."""
     seconds: dict[str, float] = {}
     search = translator.search.model_copy(update={"beam": BEAM})
 
-    def translated(name: str, requests: Sequence[Request], options: OutputOptions = OutputOptions()) -> list[str]:  # noqa: B008
+    def translate(name: str, requests: Sequence[Request], *, forbidden: Sequence[str] = ()) -> list[str]:
         started = time.process_time()
-        found = [each.text for each in translator.stream(requests, search=search, options=options)]
+        options = OutputOptions(forbidden=tuple(forbidden))
+        texts = [translation.text for translation in translator.stream(requests, search=search, options=options)]
         seconds[name] = time.process_time() - started
-        return found
+        return texts
 
-    free = [Request(text) for text in pairs.sources]
-    plain = translated("plain", free)
+    unconstrained = [Request(text) for text in pairs.sources]
+    plain = translate("plain", unconstrained)
     terms = [
-        chosen(each, translation=translation)
-        for each, translation in zip(reference_terms(translator, pairs), plain, strict=True)
+        select(candidates, translation=translation)
+        for candidates, translation in zip(reference_terms(translator, pairs), plain, strict=True)
     ]
-    asked = [
-        Request(text, required=tuple(term.target for term in each))
-        for text, each in zip(pairs.sources, terms, strict=True)
+    constrained = [
+        Request(text, required=tuple(term.target for term in required))
+        for text, required in zip(pairs.sources, terms, strict=True)
     ]
-    required = translated("required", asked)
-    without = translated("forbidden", free, OutputOptions(forbidden=tuple(forbidden)))
+    required = translate("required", constrained)
+    without = translate("forbidden", unconstrained, forbidden=forbidden)
     return Round(plain, required, without, seconds, terms)
 
 
 def summary(rounds: Sequence[Round], pairs: Pairs, *, forbidden: Sequence[str]) -> dict[str, Any]:
-    """What terms.json tells."""
-    plain, required, without = ([text for each in rounds for text in each[way]] for way in range(3))
-    terms = [each for one in rounds for each in one.terms]
-    asked = [place for place, each in enumerate(terms) if missing_phrase([each], [plain[place]])]
-    ways = {"plain": plain, "required": required, "forbidden": without}
+    """The contents of terms.json."""
+    plain, required, without = ([text for part in rounds for text in part[kind]] for kind in range(3))
+    terms = [sentence for part in rounds for sentence in part.terms]
+    lacking = [index for index, sentence in enumerate(terms) if missing([sentence], [plain[index]])]
+    translations = {"plain": plain, "required": required, "forbidden": without}
     words = sum(map(len, terms))
-    unmet = missing_phrase(terms, required)
+    unmet = missing(terms, required)
     return {
         "sentences": len(plain),
         "rounds": len(rounds),
         "beam": BEAM,
-        "scores": {name: scored(texts, pairs.references) for name, texts in ways.items()},
+        "scores": {name: score(texts, pairs.references) for name, texts in translations.items()},
         "scores_where_asked": {
-            name: scored([ways[name][place] for place in asked], [pairs.references[place] for place in asked])
+            name: score(
+                [translations[name][index] for index in lacking], [pairs.references[index] for index in lacking]
+            )
             for name in ("plain", "required")
-            if asked
+            if lacking
         },
         "required": {
             "words": words,
             "sentences": sum(map(bool, terms)),
-            "sentences_where_asked": len(asked),
-            "there_without": words - len(missing_phrase(terms, plain)),
+            "sentences_where_asked": len(lacking),
+            "there_without": words - len(missing(terms, plain)),
             "there": words - len(unmet),
             "failures": unmet,
-            "examples": [[*term] for place in asked[:10] for term in terms[place]],
+            "examples": [[*term] for index in lacking[:10] for term in terms[index]],
         },
         "forbidden": {
             "words": list(forbidden),
-            "there_without": len(holding(forbidden, plain)),
-            "there": len(holding(forbidden, without)),
-            "failures": holding(forbidden, without),
+            "there_without": len(violations(forbidden, plain)),
+            "there": len(violations(forbidden, without)),
+            "failures": violations(forbidden, without),
         },
         "speed": {name: speed(rounds, name) for name in ("required", "forbidden")},
-        "seconds": {name: sum(each.seconds[name] for each in rounds) for name in ways},
+        "seconds": {name: sum(part.seconds[name] for part in rounds) for name in translations},
         "examples": [
-            {"source": pairs.sources[place], **{name: texts[place] for name, texts in ways.items()}}
-            for place in asked[:5]
+            {"source": pairs.sources[index], **{name: texts[index] for name, texts in translations.items()}}
+            for index in lacking[:5]
         ],
     }
 
 
 def speed(rounds: Sequence[Round], name: str) -> dict[str, float]:
-    """As a share of the speed without constraints: over all rounds, and the slowest and fastest round."""
-    shares = [each.seconds["plain"] / each.seconds[name] for each in rounds]
-    total = sum(each.seconds["plain"] for each in rounds) / sum(each.seconds[name] for each in rounds)
-    return {"ratio": total, "slowest": min(shares), "fastest": max(shares)}
+    """Relative to the speed without constraints: over all rounds, and of the slowest and fastest round."""
+    ratios = [part.seconds["plain"] / part.seconds[name] for part in rounds]
+    total = sum(part.seconds["plain"] for part in rounds) / sum(part.seconds[name] for part in rounds)
+    return {"ratio": total, "slowest": min(ratios), "fastest": max(ratios)}
 
 
 def _within(links: Sequence[Link], text: str, reference: str) -> list[Link]:
-    """Links between words that spaces part; a tokenizer that parts others gives places behind the last."""
-    ours, theirs = len(text.split()), len(reference.split())
-    return [link for link in links if link[0] < ours and link[1] < theirs]
+    """Links between words split at spaces; a tokenizer that splits more words gives indices beyond the last."""
+    source_words, target_words = len(text.split()), len(reference.split())
+    return [link for link in links if link[0] < source_words and link[1] < target_words]
 
 
 def _main() -> None:
-    given = asked(__doc__)
+    given = parse_arguments(__doc__)
     pairs = read_pairs(given.corpus, TEST, limit=given.limit)
     forbidden = frequent_nouns(read_lines(given.corpus / "train.de.gz"), count=FORBIDDEN)
-    given.translator.translate(pairs.sources[:8], beam=BEAM)  # the first call is slower than all others
+    given.translator.translate(pairs.sources[:8], beam=BEAM)  # warm up
     rounds = []
     for start in range(0, len(pairs.sources), ROUND):
         part = Pairs(*(side[start : start + ROUND] for side in pairs))
-        rounds.append(one_round(given.translator, part, forbidden=forbidden))
+        rounds.append(run_round(given.translator, part, forbidden=forbidden))
         print(
             f"{start + len(part.sources):,} sentences",
-            {k: round(v, 1) for k, v in rounds[-1].seconds.items()},
+            {name: round(seconds, 1) for name, seconds in rounds[-1].seconds.items()},
             flush=True,
         )
-    found = {**summary(rounds, pairs, forbidden=forbidden), "made_with": made_with()}
-    (given.out / "terms.json").write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    result = {**summary(rounds, pairs, forbidden=forbidden), "made_with": provenance()}
+    write_json(given.out / "terms.json", result)
     for kind in ("required", "forbidden"):
-        for failure in found[kind]["failures"]:
+        for failure in result[kind]["failures"]:
             print(f"{kind}: {failure['word']}: {failure['translation']}", file=sys.stderr)
-    print(json.dumps({key: found[key] for key in ("scores", "speed", "seconds")}, indent=1))
+    print(json.dumps({key: result[key] for key in ("scores", "speed", "seconds")}, indent=1))
 
 
 if __name__ == "__main__":

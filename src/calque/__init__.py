@@ -21,8 +21,8 @@ from calque.errors import (
 )
 
 if TYPE_CHECKING:
-    from calque.engine import Candidate, OutputOptions, Request, Translation, Translator, load
-    from calque.experiment import Experiment, Run, resume, train
+    from calque.engine import Candidate, OutputOptions, Request, TextGenerator, Translation, Translator, load
+    from calque.experiment import Experiment, OwnTask, Run, resume, train
     from calque.search.settings import SearchConfig
 
 __version__ = "0.1.0"
@@ -36,10 +36,12 @@ __all__ = [
     "FolderError",
     "Interrupted",
     "OutputOptions",
+    "OwnTask",
     "Request",
     "Run",
     "SearchConfig",
     "TextError",
+    "TextGenerator",
     "TrainingError",
     "Translation",
     "Translator",
@@ -51,9 +53,11 @@ __all__ = [
 ]
 
 _HOMES = {
-    **dict.fromkeys(["Experiment", "Run", "resume", "train"], "calque.experiment"),
+    **dict.fromkeys(["Experiment", "OwnTask", "Run", "resume", "train"], "calque.experiment"),
     "SearchConfig": "calque.search.settings",
-    **dict.fromkeys(["Candidate", "Request", "Translation", "Translator", "OutputOptions", "load"], "calque.engine"),
+    **dict.fromkeys(
+        ["Candidate", "OutputOptions", "Request", "TextGenerator", "Translation", "Translator", "load"], "calque.engine"
+    ),
 }
 
 

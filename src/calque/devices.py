@@ -1,5 +1,6 @@
 """The device a model runs on and the precision it computes in."""
 
+import platform
 from typing import Literal, get_args
 
 import torch
@@ -28,3 +29,10 @@ def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtyp
     if name == "float64" and device.type == "mps":
         raise ConfigError("precision: mps does not support float64; use float32, or device cpu")
     return {"float32": torch.float32, "bfloat16": torch.bfloat16, "float64": torch.float64}[name]
+
+
+def machine(device: str) -> str:
+    """The kind of machine: what its arithmetic depends on."""
+    if device == "cuda":
+        return torch.cuda.get_device_name()
+    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"

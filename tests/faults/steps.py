@@ -20,17 +20,17 @@ def install(bad: BadSteps) -> None:
     """From now on every step of this process is seen."""
     import torch
 
-    from calque.objectives.cross_entropy import Loss
+    from calque.objectives.cross_entropy import TokenLoss
     from calque.objectives.objective import Objective
 
     compute = Objective.__call__
 
-    def faulty(objective: Objective, batch: Any, *, step: int) -> Loss:
-        loss = compute(objective, batch, step=step)
+    def faulty(objective: Objective, model: Any, batch: Any, *, step: int) -> TokenLoss:
+        loss = compute(objective, model, batch, step=step)
         if step not in bad.steps:
             return loss
         if bad.kind == "memory":
-            if len(batch.target_lengths) > bad.rows:
+            if batch.rows > bad.rows:
                 raise torch.OutOfMemoryError("CUDA out of memory: injected")
             return loss
         return loss._replace(objective=loss.objective * float("nan"), cross_entropy=loss.cross_entropy * float("nan"))

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from calque import load
-from calque.experiment import resume
+from calque.experiment import average_run, resume
 from calque.training.journal import read_journal
 from tests.formats.make import CORPUS
 
@@ -52,6 +52,21 @@ def test_a_killed_run_resumes_to_the_same_weights(folder: Path, tmp_path: Path) 
     assert [line.keys() for line in lines] == [line.keys() for line in before]
     for line, recorded in zip(lines, before, strict=True):
         assert line == pytest.approx(recorded, abs=1e-9)
+
+
+@pytest.mark.parametrize("folder", KILLED, ids=lambda path: path.name)
+def test_the_mean_of_a_runs_checkpoints_is_a_model_like_the_runs_own(folder: Path, tmp_path: Path) -> None:
+    steps = average_run(folder / "run", of="last", count=None, output=tmp_path / "mean")
+    checkpoints = [load_file(folder / "run" / "checkpoints" / f"step-{step}" / "weights.safetensors") for step in steps]
+    own, mean = (
+        load(path, device="cpu", precision="float64") for path in (folder / "run" / "model", tmp_path / "mean")
+    )
+    assert (mean.config, mean.length_profile) == (own.config, own.length_profile)
+    assert mean.confidence is None
+    for name, value in mean.model.named_parameters():
+        expected = torch.stack([weights[name].double() for weights in checkpoints]).mean(dim=0)
+        torch.testing.assert_close(value.double(), expected, rtol=0, atol=1e-7)
+    assert isinstance(mean.translate("a b c"), str)
 
 
 def _assert_same_weights(path: Path, recorded: Path) -> None:

@@ -158,6 +158,7 @@ def _agree() -> dict[str, Any]:
 
     from calque.models.model import Model, ModelConfig, Sizes
     from calque.training import distributed as module
+    from calque.training.learner import whole_carry
     from calque.training.settings import TrainingConfig
     from calque.training.update import MemorySplits, Updater
     from tests.conftest import FAMILIES
@@ -168,10 +169,9 @@ def _agree() -> dict[str, Any]:
             {**FAMILIES["luong"], "decoder": {**FAMILIES["luong"]["decoder"], "attention": {"choice": "hard"}}}
         )
         model = Model(config, sizes=Sizes(8, 8, joint=True))
-        updater = Updater(
-            model, config=TrainingConfig(), seed=1, loss_of=_no_loss, ranks=ranks, history=MemorySplits(Path("nowhere"))
-        )
-        unused, used = updater.learning[:2]
+        splits = MemorySplits(Path("nowhere"))
+        updater = Updater(model, task=_Nothing(), config=TrainingConfig(), seed=1, ranks=ranks, splits=splits)
+        unused, used = updater.trained[:2]
         used.grad = torch.full_like(used, own)
         unused.grad = torch.ones_like(unused) if ranks.leads else None
         loss = torch.tensor(own)
@@ -179,17 +179,18 @@ def _agree() -> dict[str, Any]:
         updater._add_up(loss, rewards)
         module.BUCKET = 16  # bytes
         sums = [torch.full((5,), own), torch.full((1, 1), own + 0.5), torch.full((2,), 2 * own, dtype=torch.float64)]
-        buckets = [
-            [next(k for k, one in enumerate(sums) if one is each) for each in some] for some in module._buckets(sums)
-        ]
+        places = {id(tensor): place for place, tensor in enumerate(sums)}
+        buckets = [[places[id(tensor)] for tensor in bucket] for bucket in module._buckets(sums)]
         ranks.add_up(sums)
+        (carry,) = whole_carry((torch.tensor([[own, 0.5], [10 * own, 0.5]]),), ranks=ranks)
         return {
             "any": [ranks.any(False), ranks.any(own == 2)],
             "text": ranks.first_text("Ёжик 她" if ranks.leads else "nobody hears this"),
             "numbers": ranks.first([0.1, 7.0] if ranks.leads else [3.0, 3.0]),
             "led": ranks.led(lambda: "the first rank's" if ranks.leads else "another's"),
-            "sums": [each.tolist() for each in sums],
+            "sums": [tensor.tolist() for tensor in sums],
             "buckets": buckets,
+            "carry": carry.tolist(),
             "gradients": {
                 "unused by one": float(unused.grad.max()),
                 "used": float(used.grad.max()),
@@ -199,8 +200,11 @@ def _agree() -> dict[str, Any]:
         }
 
 
-def _no_loss(_batch: Any, _step: int) -> Any:
-    raise AssertionError("nothing is computed here")
+class _Nothing:
+    """A task of which nothing is computed."""
+
+    parts = ("loss",)
+    divisible = True
 
 
 def _inject(fault: str) -> None:
@@ -218,13 +222,14 @@ def _inject(fault: str) -> None:
         return
     import torch
 
-    from calque.training.learner import Learner
+    from calque.tasks.translation import Translation
 
-    compute, done = Learner._loss, []
+    compute: Any = Translation.loss
+    at, done = int(step), []
 
-    def faulty(self: Any, batch: Any, at: int) -> Any:
-        loss = compute(self, batch, at)
-        if at == int(step) and not done:
+    def faulty(self: Any, *arguments: Any, step: int, **named: Any) -> Any:
+        loss = compute(self, *arguments, step=step, **named)
+        if step == at and not done:
             done.append(at)
             match kind:
                 case "memory":
@@ -237,7 +242,7 @@ def _inject(fault: str) -> None:
                     return loss._replace(objective=loss.objective * float("nan"))
         return loss
 
-    Learner._loss = faulty  # type: ignore[method-assign]
+    Translation.loss = faulty  # type: ignore[method-assign]
 
 
 def _main(arguments: Sequence[str]) -> int:

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from calque.engine import load
 from calque.experiment import train
+from calque.experiment.judges import TRANSLATION_METRICS
 from calque.training.checkpoints import scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.lock import run_lock
@@ -71,7 +72,7 @@ def test_the_best_ones_make_a_model_that_translates(run: Path, command: Callable
 
 
 def test_best_means_the_runs_metric(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from calque.training import averaging
+    from calque.experiment import averaging
 
     lines = [
         {"kind": "valid", "step": 4, "loss": 2.0, "bleu": 9.0},
@@ -83,7 +84,8 @@ def test_best_means_the_runs_metric(run: Path, monkeypatch: pytest.MonkeyPatch) 
     ]
     monkeypatch.setattr(averaging, "read_journal", lambda _path: lines)
     for metric, order in (("bleu", [4, 14, 12, 8]), ("loss", [12, 8, 4, 14])):
-        monkeypatch.setattr(averaging, "read_toml", lambda _path, metric=metric: {"training": {"metric": metric}})
+        kind = metric, TRANSLATION_METRICS[metric]
+        monkeypatch.setattr(averaging, "selection_metric", lambda _run, kind=kind: kind)
         assert averaging._best_first(run, steps=[4, 8, 12, 14]) == order
 
 

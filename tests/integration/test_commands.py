@@ -316,11 +316,11 @@ def test_bad_utf8_is_refused_with_file_line_and_byte(command: Command, corpus: d
 @pytest.mark.parametrize(
     ("source", "target", "said"),
     [
-        ("\n" * 9, "\n" * 9, "not one pair"),
-        ("", "", "not one pair"),
+        ("\n" * 9, "\n" * 9, "not one with text in source and target"),
+        ("", "", "not one with text in source and target"),
         ("a\n", "b\n", "too few to hold some out"),
         ("a\n" * 30, "b\n" * 30, "too few to hold some out"),
-        (" \n\t\n", "b\nc\n", "not one pair"),
+        (" \n\t\n", "b\nc\n", "not one with text in source and target"),
     ],
 )
 def test_corpora_with_nothing_to_learn_from(

@@ -158,7 +158,7 @@ def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
         one.with_ensemble([two], language=language),
         one.with_ensemble([two]).with_ensemble(language=language),
     )
-    assert chained.company == at_once.company == one.with_ensemble(language=language).with_ensemble([two]).company
+    assert chained.ensemble == at_once.ensemble == one.with_ensemble(language=language).with_ensemble([two]).ensemble
     assert [each.candidates[0].score for each in chained.stream(LINES)] == [
         each.candidates[0].score for each in at_once.stream(LINES)
     ]

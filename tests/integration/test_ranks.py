@@ -217,6 +217,7 @@ def test_ranks_agree(warm: WarmRanks) -> None:
     assert first["led"] == "the first rank's"
     assert first["sums"] == [[3.0] * 5, [[4.0]], [6.0, 6.0]]
     assert first["buckets"] == [[0], [1], [2]]
+    assert first["carry"] == [[1.0, 0.5], [2.0, 0.5], [10.0, 0.5], [20.0, 0.5]]  # rows as a batch has them
     assert first["gradients"] == {"unused by one": 1.0, "used": 3.0, "loss": 3.0, "rewards": [-3.0, 4.0]}
 
 

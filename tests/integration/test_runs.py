@@ -15,7 +15,7 @@ from calque.experiment import resume, train
 from calque.training.checkpointing import Checkpointer
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
-from calque.training.model_selection import Judge
+from calque.training.model_selection import ModelSelection
 from tests.conftest import Answer, toy_corpus, toy_values
 
 pytestmark = pytest.mark.usefixtures("unplotted")
@@ -68,7 +68,7 @@ def test_a_run_is_not_done_before_all_of_it_is_saved(
     """Two Ctrl-C in a row end it after its last line of metrics, and before its last checkpoint or its mean."""
     values = toy_values(toy_corpus(tmp_path / "corpus"), "plain")
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        owner = Checkpointer if killed == "save" else Judge
+        owner = Checkpointer if killed == "save" else ModelSelection
         original = getattr(owner, killed)
 
         def end(self: Any, *given: Any, **named: Any) -> None:

@@ -26,6 +26,8 @@ PUBLIC = {
     "Translator",
     "UserError",
     "OutputOptions",
+    "OwnTask",
+    "TextGenerator",
     "__version__",
     "load",
     "resume",

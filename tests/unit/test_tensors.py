@@ -134,9 +134,9 @@ def test_weightless_models_have_the_shapes_of_others_and_load_no_compiler() -> N
     program = """
 import sys
 from calque.models.model import Model, Sizes
-from calque.models.systems import SYSTEMS, system_model
+from calque.models.systems import TRANSLATORS, system_model
 from calque.tensors import weightless
-for name in SYSTEMS:
+for name in TRANSLATORS:
     config, sizes = system_model(name, scale=0.1), Sizes(500, 500, joint=True)
     with weightless():
         empty = Model(config, sizes=sizes)

@@ -127,8 +127,8 @@ def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]
         yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
 
 
-def file_lines(path: Path, *, limit: int, digest: Digest | None = None, keep_ends: bool = False) -> Iterator[bytes]:
-    """`raw_lines` of a file, plain or gzip; one that cannot be read is a DataError that names it.
+def file_lines(path: Path, *, limit: int, keep_ends: bool = False, digest: Digest | None = None) -> Iterator[bytes]:
+    """`raw_lines` of a file, plain or gzip; a DataError names a file that cannot be read.
 
     At the end, `digest` has taken in the whole file.
     """

@@ -79,8 +79,9 @@ Loaded = Translator | TextGenerator | Tagger
 def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
     """Writes a model folder, whole or not at all: config, tokenizer, weights, manifest and a card for its readers.
 
-    `artefacts` are what a validation learnt about the model, such as its confidence.
+    `artefacts` are what a validation learnt about the model, such as its confidence, in place of what was known before.
     """
+    known = {} if translator.confidence is None else {CONFIDENCE: confidence_bytes(translator.confidence)}
     tokenizers = translator.tokenizers
     described = TranslationFolder(
         task=TranslationConfig(),
@@ -94,9 +95,14 @@ def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapp
         save_tokenizers(tokenizers, folder / "tokenizer")
         if translator.length_profile is not None:
             (folder / PROFILE).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
-        write_parts(folder, described, model=translator.model, card=card, artefacts=artefacts or {})
+        write_parts(folder, described, model=translator.model, card=card, artefacts={**known, **(artefacts or {})})
 
     write_model_folder(path, fill=fill)
+
+
+def confidence_bytes(confidence: Confidence) -> bytes:
+    """What a model folder says of confidence, in the file of that name."""
+    return json.dumps(confidence._asdict()).encode("ascii")
 
 
 def save_language_model(
@@ -134,9 +140,9 @@ def save_tagger(path: Path, tagger: Tagger, *, card: str, artefacts: Mapping[str
     write_model_folder(path, fill=fill)
 
 
-def write_model_folder(path: Path, *, fill: Callable[[Path], None]) -> None:
+def write_model_folder(path: Path, *, fill: Callable[[Path], None], format: int = FORMAT) -> None:
     """A model folder that `fill` writes, whole or not at all."""
-    write_folder(path, kind=KIND, format=FORMAT, fill=fill, replace=True)
+    write_folder(path, kind=KIND, format=format, fill=fill, replace=True)
 
 
 def write_parts(

@@ -1,5 +1,6 @@
 """From lines to their translations, with all that was asked for: what files, pipes and conversations share."""
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
@@ -15,6 +16,11 @@ DOUBT = (
     "--reverse: this model seems to translate as the first one does, not back: a source tells it much of the "
     "translation, and a translation little of the source; train it with --source and --target exchanged"
 )
+
+
+def to_standard_error(text: str) -> None:
+    """Results go to standard output, and nothing else."""
+    print(text, file=sys.stderr)
 
 
 class Channel(NamedTuple):
@@ -43,7 +49,7 @@ class Pipeline(NamedTuple):
     nbest: int
     splits: bool = False  # lines that are too long, into sentences
     channel: Channel | None = None
-    warn: Callable[[str], None] = print
+    warn: Callable[[str], None] = to_standard_error
 
     def answers(self, lines: Sequence[Line]) -> Iterator[TranslatedLine]:
         """One for each line, in order; lines follow each other in their file."""

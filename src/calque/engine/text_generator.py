@@ -151,7 +151,7 @@ class TextGenerator:
                 marks=MARKS,
                 rules=Rules(prefixes=[ids] if ids else ()),
                 nbest=nbest,
-                streams=mixed(mixed(torch.tensor([search.seed])) + number).to(self.device),
+                streams=_stream_of(search, number).to(self.device),
             )[0]
             results.append(
                 [
@@ -176,10 +176,10 @@ class TextGenerator:
         for token in ids:
             _, state = step(tokens, state, ())
             tokens = torch.full_like(tokens, token)
-        key = mixed(mixed(mixed(torch.tensor([search.seed])) + number).to(self.device))
+        key = mixed(mixed(_stream_of(search, number).to(self.device)))  # as `sample_search` has it
         shown = self.tokenizer.decode(ids)
         yield shown
-        for length in range(1, maximum + 1):
+        for length in range(len(ids) + 1, len(ids) + maximum + 1):
             output, state = step(tokens, state, ())
             tokens = _next_token(output.log_probs, search, key=key, length=length)
             if int(tokens) == EOS:
@@ -205,6 +205,11 @@ def _next_token(log_probs: Tensor, search: SearchConfig, *, key: Tensor, length:
         return allowed.argmax(dim=-1)
     sampling = Sampling(search.temperature, search.top_k, search.top_p, search.min_p)
     return draw(filtered(allowed, sampling), uniform(key, length))
+
+
+def _stream_of(search: SearchConfig, number: int) -> Tensor:
+    """[1], the number that draws for a prompt follow from: of the seed and the prompt's place alone."""
+    return mixed(mixed(torch.tensor([search.seed])) + number)
 
 
 def _perplexity(nats: float, count: int) -> float:

@@ -5,13 +5,16 @@ metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; hist
 tensorboard/ where that was asked for.
 """
 
+from calque.experiment.api import resume, train
 from calque.experiment.averaging import average_run
 from calque.experiment.building import assembly_of
-from calque.experiment.running import Preparing, Run, resume, train
+from calque.experiment.own_task import OwnTask
+from calque.experiment.running import Preparing, Run
 from calque.experiment.settings import Experiment, differences, experiment_values
 
 __all__ = [
     "Experiment",
+    "OwnTask",
     "Preparing",
     "Run",
     "assembly_of",

@@ -8,9 +8,9 @@ from typing import Literal
 
 from safetensors.torch import save_file
 
-from calque.engine.folder import CONFIDENCE, CONFUSION, WEIGHTS, load, write_model_folder
+from calque.engine.folder import CONFIDENCE, CONFUSION, FORMATS, KIND, WEIGHTS, load, write_model_folder
 from calque.errors import FolderError
-from calque.folders import MANIFEST
+from calque.folders import MANIFEST, verify_folder
 from calque.folders.weights import refuse_unfit
 from calque.training.averaging import mean_weights
 from calque.training.checkpoints import load_weights, scheduled_steps
@@ -53,7 +53,8 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
         steps = f"\nThe weights are the mean of the checkpoints of steps {', '.join(map(str, chosen))}.\n"
         (new / "README.md").write_text(card + steps, encoding="utf-8")
 
-    write_model_folder(output, fill=fill)
+    format = verify_folder(run / "model", kind=KIND, formats=FORMATS).format  # the files are those of the run's model
+    write_model_folder(output, fill=fill, format=format)
     return chosen
 
 

@@ -1,6 +1,5 @@
 """Judges: how a run's models are measured on held-out data, one for each task."""
 
-import json
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -10,7 +9,7 @@ from torch import nn
 from calque.data.batching import BatchConfig
 from calque.data.store import Store
 from calque.engine import Translator
-from calque.engine.folder import CONFIDENCE
+from calque.engine.folder import CONFIDENCE, confidence_bytes
 from calque.evaluation.confidence import calibrate
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
 from calque.objectives.cross_entropy import mean_loss
@@ -87,7 +86,7 @@ class TranslationJudge:
         }
         if self.metric == "ter":
             values["ter"] = ter(translations, references)
-        artefacts = {} if confidence is None else {CONFIDENCE: json.dumps(confidence._asdict()).encode("ascii")}
+        artefacts = {} if confidence is None else {CONFIDENCE: confidence_bytes(confidence)}
         return Judgement(values, self._samples(translations), artefacts, self._summary(values))
 
     def _samples(self, translations: Sequence[str]) -> list[str]:

@@ -13,11 +13,11 @@ from calque.config import Values, check, explicit_values, override, read_toml, t
 from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
-from calque.devices import choose_device
+from calque.devices import choose_device, machine
 from calque.errors import ConfigError, FolderError, Interrupted, UserError
 from calque.experiment.assembly import Assembly
 from calque.experiment.building import assembly_of, beginning_model, job_of, refuse_unbuildable
-from calque.experiment.settings import Experiment, absolute
+from calque.experiment.settings import Experiment, OwnExperiment, absolute
 from calque.folders import MANIFEST
 from calque.training.auto_settings import complete_settings
 from calque.training.batch_size import Fit, Trial, find_batch_size
@@ -27,7 +27,7 @@ from calque.training.lock import LOCK, run_lock
 from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
-from calque.training.runs import CONFIG, RECORD, STORE, machine, new_run_folder, record, write_atomically
+from calque.training.runs import CONFIG, RECORD, STORE, new_run_folder, record, write_atomically
 from calque.training.settings import TrainingConfig
 
 LOG = "log.txt"
@@ -37,7 +37,7 @@ class Run(NamedTuple):
     """A run that has come to its end."""
 
     folder: Path
-    config: Experiment
+    config: Experiment | OwnExperiment
     summary: Summary
 
 
@@ -107,7 +107,7 @@ def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> 
         experiment, prepared = ranks.together(lambda: _prepared(folder, made))
         steps = experiment.training.steps
         log = folder / LOG if ranks.leads else None
-        with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, _arithmetic(experiment.training):
+        with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(experiment.training):
             reporter.say(*said.splitlines())
             job = ranks.together(lambda: job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
             try:
@@ -171,6 +171,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, made: list
     write_atomically(folder / LENGTHS, json.dumps(length_counts(prepared.train)) + "\n")
     training = experiment.training
     facts = {
+        "torch": torch.__version__,
         "machine": machine(training.device),
         "data": prepared.fingerprint,
         "ranks": ranks.count,
@@ -204,7 +205,7 @@ def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
 
 
 @contextmanager
-def _arithmetic(config: TrainingConfig) -> Iterator[None]:
+def arithmetic(config: TrainingConfig) -> Iterator[None]:
     """Threads, and operations that give the same bits each time, where they are asked for."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
     if not config.deterministic:

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, assert_never
+from typing import Annotated, Any, Literal, assert_never
 
 from pydantic import Field, model_validator
 
@@ -70,6 +70,21 @@ class Experiment(Config):
         if problems:
             raise ValueError("; ".join(problems))
         return self
+
+
+class OwnKind(Config):
+    """A task that is not in the package."""
+
+    kind: Literal["own"] = "own"
+
+
+class OwnExperiment(Config):
+    """What a run of a user's own task is configured by."""
+
+    seed: int = Field(default=1, ge=0)
+    """The same seed, data and machine give the same bytes."""
+    task: OwnKind = OwnKind()
+    training: TrainingConfig = TrainingConfig()
 
 
 def with_kinds(values: Values) -> Values:

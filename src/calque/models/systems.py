@@ -50,7 +50,7 @@ DRAWN = "initial weights are PyTorch's, not orthogonal and Gaussian ones"
 
 _HALVES = "sines and cosines in halves instead of interleaved; attention's projections and the output layer have biases"
 
-SYSTEMS: dict[str, System] = {
+TRANSLATORS: dict[str, System] = {
     "cho2014": System(
         ModelConfig(
             encoder=RecurrentEncoderConfig(
@@ -222,7 +222,6 @@ LANGUAGE_MODELS: dict[str, System] = {
         "Merity et al. 2018, §2-5",
     ),
 }
-SYSTEMS |= LANGUAGE_MODELS
 
 TAGGERS: dict[str, System] = {
     "huang2015": System(
@@ -258,7 +257,7 @@ TAGGERS: dict[str, System] = {
         "no pretrained word vectors",
     ),
 }
-SYSTEMS |= TAGGERS
+SYSTEMS: dict[str, System] = TRANSLATORS | LANGUAGE_MODELS | TAGGERS
 
 _WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "readout", "column_width")
 

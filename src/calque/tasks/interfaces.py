@@ -4,13 +4,14 @@ Training knows nothing else: not what a source is, nor what a translation is wor
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from torch import Tensor, nn
 
 from calque.data.batch import Batch
 from calque.data.batching import BatchConfig, Order, Planned, Shard
 from calque.data.store import ColumnKind, Store
+from calque.tasks.metric import Metric as Metric
 
 Carry = tuple[Tensor, ...]
 """State that running text hands from batch to batch: tensors with rows first, detached."""
@@ -58,26 +59,6 @@ class Task(Protocol):
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
         """Takes in a step's statistics, of all its batches and ranks."""
         ...
-
-
-Direction = Literal["higher", "lower"]
-
-
-class Metric(NamedTuple):
-    """What is better, and from where on a value means something."""
-
-    better: Direction
-    chance: float = 0.0  # values up to here are chance, and count as none: then the loss decides
-
-    def worth(self, value: float) -> float:
-        """How good a value is: more is better."""
-        if self.better == "lower":
-            return -value
-        return value if value >= self.chance else min(value, 0.0)
-
-    def is_chance(self, value: float) -> bool:
-        """Whether the value says nothing yet."""
-        return self.better == "higher" and value < self.chance
 
 
 class Judgement(NamedTuple):

@@ -1,4 +1,7 @@
-"""Run folders: where they are made, what is written about them, and how files in them are replaced."""
+"""Run folders: where they are made, what is written about them, and how files in them are replaced.
+
+Without torch, so that `calque runs` lists them at once.
+"""
 
 import json
 import os
@@ -7,15 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from calque import __version__
 from calque.config import read_toml
 from calque.data.fingerprint import differences
 from calque.errors import ConfigError, DataError, FolderError
 from calque.folders import MANIFEST, sync
 from calque.folders.upgrades import EARLIER_METRICS, upgrade_fingerprint
-from calque.tasks.interfaces import Metric
+from calque.tasks.metric import Metric
 
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
@@ -60,10 +61,10 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
 
     Other data is refused; `files` says where the corpora are.
     """
+
     now = {
         "format": FORMAT,
         "calque": __version__,
-        "torch": torch.__version__,
         "python": platform.python_version(),
         **facts,
     }
@@ -146,13 +147,6 @@ def _flat(values: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, 
             yield from _flat(value, above=f"{above}{key}.")
         else:
             yield f"{above}{key}", value
-
-
-def machine(device: str) -> str:
-    """The kind of machine: what its arithmetic depends on."""
-    if device == "cuda":
-        return torch.cuda.get_device_name()
-    return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
 
 
 def write_atomically(path: Path, text: str) -> None:

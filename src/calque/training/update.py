@@ -49,7 +49,8 @@ class Sums:
     def tensors(self) -> dict[str, Tensor]:
         """All sums by the names that checkpoints have for them."""
         own = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
-        return {**self.parts, **own, "tokens": own.pop("weight")}
+        weight = own.pop("weight")
+        return {**self.parts, **own, "tokens": weight}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
         """Goes back to the sums of a checkpoint; once, the objective was not summed."""

@@ -1,6 +1,12 @@
 """Both commands from beginning to end, on stand-ins for Calque whose cost is known."""
 
+import contextlib
 import json
+import os
+import signal
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,6 +17,7 @@ from benchmarks.errors import ContenderError
 from benchmarks.trainers import read_metrics
 from tests.unit.benchmarks.stand_in import write_stand_in
 
+ROOT = Path(__file__).parents[3]
 Main = Callable[[list[str]], int]
 
 
@@ -110,6 +117,39 @@ def test_a_contender_that_fails_is_named_with_its_last_words(
     shown = capsys.readouterr().err
     assert f"benchmarks: {broken}: exit code 1: " in shown
     assert shown.endswith("  it is broken\n")
+
+
+@pytest.mark.parametrize("kind", [signal.SIGINT, signal.SIGTERM])
+def test_a_stop_leaves_no_process_and_no_folder(here: Path, tmp_path: Path, kind: signal.Signals) -> None:
+    """The stand-in would train for minutes."""
+    slow, temporary = write_stand_in(tmp_path / "slow", step=100), tmp_path / "temporary"
+    temporary.mkdir()
+    code = "import sys; from pathlib import Path; from benchmarks import source_trees, train; "
+    code += f"source_trees.REPOSITORY = Path({str(here)!r}); sys.exit(train.main(['--against', {str(slow)!r}]))"
+    environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(ROOT)}
+    with subprocess.Popen([sys.executable, "-c", code], env=environment, stderr=subprocess.PIPE) as command:
+        assert command.stderr is not None
+        while b"preparing " + str(slow).encode() not in command.stderr.readline():
+            pass
+        deadline = time.monotonic() + 60
+        while not (runs := running(slow)) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert runs
+        command.send_signal(kind)
+        assert b"stopped; nothing was saved" in command.stderr.read()
+        assert command.wait() == 130
+    assert not running(slow)
+    assert not list(temporary.iterdir())
+
+
+def running(tree: Path) -> list[Path]:
+    """The processes whose sources are in a tree."""
+    processes = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if f"PYTHONPATH={tree}/src" in (process / "environ").read_text(errors="replace"):
+                processes.append(process)
+    return processes
 
 
 def test_padding_is_weighted_by_tokens_and_other_lines_do_not_count(tmp_path: Path) -> None:

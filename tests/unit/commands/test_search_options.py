@@ -72,7 +72,7 @@ ALONE = ModelPaths(Path("run"), (), None, None, "cpu", "float32")
 
 
 @pytest.mark.parametrize(
-    ("setting", "enough", "company"),
+    ("setting", "enough", "paths"),
     [
         ("temperature=0.5", ["method=sample"], ALONE),
         ("top_p=0.9", ["method=risk"], ALONE),

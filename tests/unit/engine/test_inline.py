@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calque import Request, TextError
-from calque.engine.constraint_files import Inline, Term, escape, read_inline
+from calque.engine.inline import Inline, Term, escape, read_inline
 
 PIECES = ["a ", "ß", "<term", "</term>", " ", ">", "\\", '"', "<", "/", "term", 'target="x"', "\n", "="]
 texts = st.lists(st.sampled_from(PIECES) | st.text(max_size=3), max_size=12).map("".join)

@@ -12,7 +12,7 @@ from tests.conftest import FAMILIES
 
 from calque import Request, SearchConfig
 from calque.engine import OutputOptions, Translator
-from calque.engine.ensemble import begin
+from calque.engine.ensemble import start_decoding
 from calque.engine.translator import budget_of
 from calque.errors import ConfigError, TextError
 from calque.models.model import Model, ModelConfig, Sizes
@@ -146,11 +146,11 @@ def decoded(
 ) -> list[list[Hypothesis]]:
     asked = SearchConfig(**search)
     source = pad_source(translator.tokenizers.source.encode_many(lines))
-    begun = begin(translator.model, source, company=translator.company, search=asked, attention=False)
+    decoding = start_decoding(translator.model, source, ensemble=translator.ensemble, search=asked, attention=False)
     streams, lengths = torch.arange(len(lines)), source.lengths
     with torch.inference_mode():
         return decode(
-            *begun, source_lengths=lengths, search=asked, marks=MARKS, rules=rules, nbest=nbest, streams=streams
+            *decoding, source_lengths=lengths, search=asked, marks=MARKS, rules=rules, nbest=nbest, streams=streams
         )
 
 

@@ -21,10 +21,12 @@ from calque.engine import (
     load,
     pad_source,
     save_model,
-    weights_of,
 )
+from calque.engine.folder import FORMAT
 from calque.errors import ConfigError, FolderError, TextError
+from calque.evaluation.confidence import Confidence
 from calque.folders import writing
+from calque.folders.weights import weights_of
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.sampled import SampledOutputConfig
 from calque.models.model import Model, Sizes
@@ -269,10 +271,19 @@ def test_what_is_saved_comes_back(translator: Translator, tmp_path: Path) -> Non
     again = load(tmp_path / "model", device="cpu")
     assert (again.config, again.search) == (translator.config, translator.search)
     assert again.length_profile == translator.length_profile == (6, 1)
+    assert again.confidence == translator.confidence is not None
     before = weights_of(translator.model)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(again.model).items())
     assert again.translate(LINES) == translator.translate(LINES)
     assert (tmp_path / "model" / "README.md").read_text(encoding="utf-8") == "# a card\n"
+
+
+def test_what_a_validation_learnt_is_saved_in_place_of_what_was_known(translator: Translator, tmp_path: Path) -> None:
+    learnt = Confidence(((-3.0, 0.25), (0.0, 0.5)))
+    artefacts = {"confidence.json": json.dumps(learnt._asdict()).encode(), "notes.txt": b"read me"}
+    save_model(tmp_path / "model", translator, card="", artefacts=artefacts)
+    assert load(tmp_path / "model").confidence == learnt != translator.confidence
+    assert (tmp_path / "model" / "notes.txt").read_bytes() == b"read me"
 
 
 @pytest.mark.parametrize(
@@ -331,7 +342,7 @@ def test_the_same_model_is_saved_as_the_same_bytes(translator: Translator, tmp_p
 def _reseal(folder: Path) -> None:
     """A new manifest that fits the files: what a hostile maker of folders would write."""
     (folder / "manifest.json").unlink()
-    writing._seal(folder, kind=KIND, format=1, details={})
+    writing._seal(folder, kind=KIND, format=FORMAT, details={})
 
 
 def _flip(folder: Path, name: str) -> None:
@@ -374,8 +385,8 @@ def _more_words(folder: Path) -> None:
     _reseal(folder)
 
 
-def _usual(folder: Path, text: str) -> None:
-    (folder / "usual.json").write_text(text, encoding="utf-8")
+def _profile(folder: Path, text: str) -> None:
+    (folder / "length_profile.json").write_text(text, encoding="utf-8")
     _reseal(folder)
 
 
@@ -402,12 +413,11 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "not even": (lambda folder: _edit(folder, old="width = 32", new="width = 33"), "config.toml"),
     "another output layer": (lambda folder: _edit(folder, old='"full"', new='"sampled"'), "proposal is missing"),
     "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
-    "no usual length": (lambda folder: _usual(folder, '{"pieces": 0, "sentences": 1}'), "usual.json"),
-    "a usual length of another kind": (lambda folder: _usual(folder, '{"pieces": "many"}'), "usual.json"),
-    "another number of pieces": (
-        lambda folder: _edit(folder, old="source_pieces = 12", new="source_pieces = 13"),
-        "disagree",
-    ),
+    "no usual length": (lambda folder: _profile(folder, '{"pieces": 0, "sentences": 1}'), "length_profile.json"),
+    "a usual length of another kind": (lambda folder: _profile(folder, '{"pieces": "many"}'), "length_profile.json"),
+    "another number of pieces": (lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'), "disagree"),
+    "a column too few": (lambda folder: _edit(folder, old='"source" = 12, ', new=""), "disagree"),
+    "another task": (lambda folder: _edit(folder, old='"translation"', new='"divination"'), "config.toml"),
 }
 
 

@@ -10,9 +10,10 @@ from tests.conftest import toy_corpus, toy_values, without_plots
 from tests.unit.training.objects import Killed
 
 from calque.config import to_values
+from calque.data.prepare import open_prepared
 from calque.engine import load
 from calque.errors import CalqueError, ConfigError
-from calque.experiment import Run, build, resume, train
+from calque.experiment import Run, assembly_of, resume, train
 from calque.models.systems import system_model
 from calque.training.checkpoints import load_weights
 
@@ -35,10 +36,10 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_with_the_same_vocabulary_every_weight_is_carried_over(old: Run, tmp_path: Path) -> None:
     new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}")
-    found = load_weights(new.folder / "checkpoints" / "step-1")
+    carried = load_weights(new.folder / "checkpoints" / "step-1")
     expected = load_weights(old.folder / "checkpoints" / "step-4")
     for name, value in expected.items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12)
+        torch.testing.assert_close(carried[name], value, rtol=0, atol=1e-12)
     assert "all target pieces are known" in (new.folder / "log.txt").read_text(encoding="utf-8")
 
 
@@ -51,18 +52,18 @@ def test_rows_of_known_pieces_are_carried_over_and_new_ones_drawn(letters: str, 
     new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}", letters=letters, seed=5)
     before, after = load(old.folder), load(new.folder)
     kept = load_weights(old.folder / "checkpoints" / "step-4")
-    found = load_weights(new.folder / "checkpoints" / "step-1")
+    carried = load_weights(new.folder / "checkpoints" / "step-1")
     ids = [tokenizers.target.vocabulary for tokenizers in (before.tokenizers, after.tokenizers)]
     assert [ids[0].id(letter) for letter in "abcdefgh"] != [ids[1].id(letter) for letter in "abcdefgh"]
     for name in ("encoder.embedding.weight", "decoder.embedding.weight", "output.weight", "output.bias"):
         for letter in "abcdefgh":
-            old_row, new_row = kept[name][ids[0].id(letter)], found[name][ids[1].id(letter)]
+            old_row, new_row = kept[name][ids[0].id(letter)], carried[name][ids[1].id(letter)]
             torch.testing.assert_close(new_row, old_row, rtol=0, atol=1e-12)
-    drawn = dict(build(new.config, sizes=after.model.sizes).named_parameters())
+    drawn = dict(assembly_of(new.config).build(open_prepared(new.folder / "store")).named_parameters())
     for letter in letters[8:]:
         row = ids[1].id(letter)
-        torch.testing.assert_close(found["output.weight"][row], drawn["output.weight"][row], rtol=0, atol=1e-12)
-    assert found["output.weight"].shape[0] == kept["output.weight"].shape[0] + len(letters) - 8
+        torch.testing.assert_close(carried["output.weight"][row], drawn["output.weight"][row], rtol=0, atol=1e-12)
+    assert carried["output.weight"].shape[0] == kept["output.weight"].shape[0] + len(letters) - 8
     said = (new.folder / "log.txt").read_text(encoding="utf-8")
     assert all(NEW[letters].format(side=side) in said for side in ("source", "target"))
 
@@ -84,9 +85,9 @@ def test_positions_are_no_words(name: str, tmp_path: Path) -> None:
     old = make(tmp_path / "old", model)
     new = make(tmp_path / "new", model, *FROZEN, f"training.warm_start={old.folder}", letters="hgfedcbaxy")
     kept = load_weights(old.folder / "checkpoints" / "step-4")
-    found = load_weights(new.folder / "checkpoints" / "step-1")
-    for each in POSITIONED[name]:
-        torch.testing.assert_close(found[each], kept[each], rtol=0, atol=1e-12)
+    carried = load_weights(new.folder / "checkpoints" / "step-1")
+    for positions in POSITIONED[name]:
+        torch.testing.assert_close(carried[positions], kept[positions], rtol=0, atol=1e-12)
 
 
 def test_what_an_output_layer_counted_is_of_the_new_corpus(tmp_path: Path) -> None:
@@ -95,9 +96,9 @@ def test_what_an_output_layer_counted_is_of_the_new_corpus(tmp_path: Path) -> No
     settings = (*FROZEN, *sampled, f"training.warm_start={first.folder}")
     warm = make(tmp_path / "warm", "luong", *settings, letters="hgfedcbaxy", seed=5)
     cold = make(tmp_path / "cold", "luong", *settings[:-1], letters="hgfedcbaxy", seed=5)
-    found, expected = (load_weights(run.folder / "checkpoints" / "step-1") for run in (warm, cold))
-    assert torch.equal(found["output.proposal"], expected["output.proposal"])
-    assert not torch.equal(found["output.weight"], expected["output.weight"])
+    carried, expected = (load_weights(run.folder / "checkpoints" / "step-1") for run in (warm, cold))
+    assert torch.equal(carried["output.proposal"], expected["output.proposal"])
+    assert not torch.equal(carried["output.weight"], expected["output.weight"])
 
 
 def test_everything_that_does_not_fit_is_named(old: Run, tmp_path: Path) -> None:
@@ -187,6 +188,6 @@ def test_a_run_killed_in_its_first_save_still_starts_warm(
             make(tmp_path, "luong", *settings)
     (tmp_path / "run" / "checkpoints" / "step-1.tmp-1").mkdir(parents=True)
     resume(tmp_path / "run", quiet=True)
-    found = load_weights(tmp_path / "run" / "checkpoints" / "step-1")
+    carried = load_weights(tmp_path / "run" / "checkpoints" / "step-1")
     for name, value in load_weights(old.folder / "checkpoints" / "step-4").items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-12)
+        torch.testing.assert_close(carried[name], value, rtol=0, atol=1e-12)

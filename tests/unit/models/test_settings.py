@@ -9,7 +9,7 @@ import pytest
 from calque.config import Config, check, to_toml
 from calque.errors import ConfigError
 from calque.models.model import ModelConfig
-from calque.models.systems import SYSTEMS, system_model
+from calque.models.systems import TRANSLATORS, system_model
 
 HARD = ("attention.reinforce", "attention.discount", "attention.entropy", "attention.soft_share")
 IDLE: list[tuple[str, dict[str, Any], object, str]] = [  # side and kind, other settings, key, what it needs
@@ -76,7 +76,7 @@ def test_all_unused_settings_are_reported_together() -> None:
 
 
 @pytest.mark.parametrize("scale", [1, 0.25])
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_a_system_round_trips_through_toml(name: str, scale: float) -> None:
     model = system_model(name, scale=scale)
     assert check(ModelConfig, tomllib.loads(to_toml(model)), origin="x") == model

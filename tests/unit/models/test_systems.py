@@ -7,7 +7,7 @@ from calque.config import check, to_values
 from calque.errors import ConfigError
 from calque.layers.connections import Connection
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.models.systems import SYSTEMS, changed_sizes, scaled, system_model
+from calque.models.systems import SYSTEMS, TRANSLATORS, changed_sizes, scaled, system_model
 from calque.models.transformer import TransformerDecoderConfig
 
 
@@ -20,7 +20,7 @@ def parameters(model: ModelConfig, sizes: Sizes, *, leaving_out: tuple[str, ...]
 def test_sutskevers_384_million() -> None:
     """§3.4: 384M parameters with 160,000 source and 80,000 target words, 64M of them recurrent (without biases)."""
     sizes = Sizes(160_000, 80_000, joint=False)
-    model = SYSTEMS["sutskever2014"].model
+    model = TRANSLATORS["sutskever2014"].model
     assert parameters(model, sizes, leaving_out=("bias",)) == 384_000_000
     assert parameters(model, sizes, leaving_out=("bias", "embedding", "output")) == 64_000_000
 
@@ -28,15 +28,15 @@ def test_sutskevers_384_million() -> None:
 @pytest.mark.parametrize(("name", "millions"), [("vaswani2017-base", 65), ("vaswani2017-big", 213)])
 def test_vaswanis_table_3(name: str, millions: int) -> None:
     """Table 3, with the 37,000 shared pieces of §5.1; the paper does not say what it counts."""
-    found = parameters(SYSTEMS[name].model, Sizes(37_000, 37_000, joint=True))
+    found = parameters(TRANSLATORS[name].model, Sizes(37_000, 37_000, joint=True))
     assert found / 1e6 == pytest.approx(millions, rel=0.04)
 
 
 @pytest.mark.parametrize("scale", [0.01, 0.1, 0.25, 0.5, 2.0])
-@pytest.mark.parametrize("name", SYSTEMS)
+@pytest.mark.parametrize("name", TRANSLATORS)
 def test_every_system_can_be_scaled_and_built(name: str, scale: float) -> None:
     sizes = Sizes(50, 50, joint=True)
-    whole, other = parameters(SYSTEMS[name].model, sizes), parameters(system_model(name, scale=scale), sizes)
+    whole, other = parameters(TRANSLATORS[name].model, sizes), parameters(system_model(name, scale=scale), sizes)
     assert other < whole if scale < 1 else other > whole
 
 
@@ -46,12 +46,12 @@ def test_what_a_scale_changes() -> None:
     assert (small.encoder.layers, small.encoder.norm, small.tie) == (2, "post", "all")
     assert system_model("bahdanau2015", scale=0.25).decoder.attention.alignment == 248
     assert system_model("cho2014", scale=0.25).encoder.layers == 1
-    assert scaled(SYSTEMS["tiny"].model, scale=1.0) is SYSTEMS["tiny"].model
+    assert scaled(TRANSLATORS["tiny"].model, scale=1.0) is TRANSLATORS["tiny"].model
 
 
 @pytest.mark.parametrize(("scale", "heads"), [(0.25, (2, 1, 1)), (0.5, (4, 2, 2)), (0.1, (1, 1, 1)), (2.0, (16, 8, 6))])
 def test_shared_keys_and_the_shown_layer_go_along(scale: float, heads: tuple[int, int, int]) -> None:
-    values = to_values(SYSTEMS["vaswani2017-base"].model)
+    values = to_values(TRANSLATORS["vaswani2017-base"].model)
     values["decoder"] |= {"key_value_heads": 4, "attention_layer": 3}
     found = scaled(check(ModelConfig, values, origin="test"), scale=scale).decoder
     assert isinstance(found, TransformerDecoderConfig)
@@ -72,7 +72,7 @@ def test_what_a_scale_changes_is_told_part_by_part() -> None:
 @pytest.mark.parametrize(("name", "spread"), [("sutskever2014", 0.08), ("luong2015-hard", 0.1), ("gnmt2016", 0.04)])
 def test_initial_weights_are_drawn_as_wide_as_in_the_paper(name: str, spread: float) -> None:
     """Sutskever §3.4, Luong §4.1, Wu §8: uniformly from ± spread, all of them; a model made narrower draws wider."""
-    assert SYSTEMS[name].model.spread == spread
+    assert TRANSLATORS[name].model.spread == spread
     small = system_model(name, scale=0.25)
     assert small.spread == spread * 2
     built = Model(small, sizes=Sizes(50, 50, joint=True))

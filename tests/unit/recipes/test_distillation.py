@@ -41,12 +41,12 @@ def test_a_student_learns_from_what_its_teacher_says(trained: Path, tmp_path: Pa
         done = subprocess.run(list(map(str, command)), capture_output=True, text=True, env=variables, timeout=500)
         assert done.returncode == 0, done.stderr
     assert "this run is finished" in done.stdout + done.stderr
-    said = (tmp_path / "out/said/part-0.tsv").read_text(encoding="utf-8").splitlines()
-    distilled = (tmp_path / "out/said/train.target").read_text(encoding="utf-8").splitlines()
+    nbest = (tmp_path / "out/distilled/part-0.tsv").read_text(encoding="utf-8").splitlines()
+    distilled = (tmp_path / "out/distilled/train.target").read_text(encoding="utf-8").splitlines()
     sources = (tmp_path / "train.source").read_text(encoding="utf-8").splitlines()
-    assert len(distilled) == len(sources) < len(said) <= 2 * len(sources)
+    assert len(distilled) == len(sources) < len(nbest) <= 2 * len(sources)
     assert sum(one == other for one, other in zip(distilled, sources, strict=True)) > 50  # the teacher has learnt
-    assert f'target = "{tmp_path / "out/said/train.target"}"' in (tmp_path / "out/student/config.toml").read_text()
+    assert f'target = "{tmp_path / "out/distilled/train.target"}"' in (tmp_path / "out/student/config.toml").read_text()
     scores = (tmp_path / "out/scores.txt").read_text(encoding="utf-8")
     assert "== teacher: " in scores and "== student: " in scores
     assert scores.count("chrf") >= 2

@@ -1,7 +1,6 @@
 """The line's recipe, without training: sizes, corpora, lengths, speed, commands, kept results, claims and figure."""
 
 import gzip
-import importlib
 import json
 import subprocess
 import sys
@@ -9,29 +8,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from recipes.lineage import claims, corpus, entries, figure, lengths, omissions, rates, report, score
+from recipes.lineage import plan as plans
+from recipes.lineage import results as kept
+from recipes.lineage import speed as speeds
+from recipes.runner import scheduler
+from recipes.runner.files import write_json
 from tests.conftest import environment
 
 FOLDER = Path(__file__).parents[3] / "recipes" / "lineage"
-sys.path.insert(0, str(FOLDER))
-claims, corpus, entries, figure, lengths, places, plans, rates, report, kept, score, speeds = map(
-    importlib.import_module,
-    (
-        "claims",
-        "corpus",
-        "entries",
-        "figure",
-        "lengths",
-        "places",
-        "plan",
-        "rates",
-        "report",
-        "results",
-        "score",
-        "speed",
-    ),
-)
-sys.path.remove(str(FOLDER))
-
 NAMES = [entry.name for entry in entries.ENTRIES]
 
 
@@ -154,10 +139,10 @@ def test_small_letters_beforehand_are_sacrebleus_option() -> None:
 def test_what_is_left_out_and_said_again_is_counted() -> None:
     """Sentences of 20 words: two make 40, which is no long source, three make 60."""
     sources = [f"{letter} " * 19 + f"{letter}." for letter in "abcdef"]
-    rows = places.long_sources(sources, sources, languages=("en", "de"))
+    rows = omissions.long_sources(sources, sources, languages=("en", "de"))
     assert [(row.sentences, row.source) for row in rows] == [(3, " ".join(sources[:3])), (3, " ".join(sources[3:]))]
     said = [" ".join(sources[:3]), " ".join([*sources[3:5], sources[3]])]
-    assert places.places(rows, said) == (1, 1, 1.0)
+    assert omissions.count_omissions(rows, said) == (1, 1, 1.0)
 
 
 def test_speeds_of_several_lines_are_weighed_by_their_time() -> None:
@@ -172,10 +157,12 @@ def test_every_entry_is_timed_by_itself(tmp_path: Path) -> None:
         tmp_path,
         files={f"{part}.{side}": lines for part in ("train", "val", "test_2016_flickr") for side in ("en", "de")},
     )
-    command = [sys.executable, FOLDER / "speed.py", tmp_path, tmp_path / "out", "text.vocabulary_size=300"]
+    command = [sys.executable, "-m", "recipes.lineage.speed", tmp_path, tmp_path / "out", "text.vocabulary_size=300"]
     command += ["--names", "cho2014", "base", "--factor", "0.05", "--device", "cpu", "--to", tmp_path / "speed.json"]
     for expected in (0, 2):  # the second time OUT is there
-        done = subprocess.run([*map(str, command)], capture_output=True, text=True, env=environment(), timeout=600)
+        done = subprocess.run(
+            [*map(str, command)], capture_output=True, text=True, env=environment(), cwd=FOLDER.parents[1], timeout=600
+        )
         assert done.returncode == expected, done.stderr
     assert "Traceback" not in done.stderr
     found = json.loads((tmp_path / "speed.json").read_bytes())
@@ -211,19 +198,19 @@ def test_every_line_is_in_one_group_at_most() -> None:
 def test_the_corpus_is_made_the_same_every_time(tmp_path: Path) -> None:
     lines = {name: [f"{name} {number}" for number in range(9)] for name in ("train", "val", "test_2016_flickr")}
     write_corpus(tmp_path, files={f"{name}.{each}": one for name, one in lines.items() for each in ("en", "de")})
-    source, target = corpus.make_corpus(tmp_path, kind="multi30k", made=tmp_path / "made")
+    source, target = corpus.derive_corpus(tmp_path, kind="multi30k", to=tmp_path / "made")
     assert corpus.read_lines(target.valid) == lines["val"]
     assert corpus.read_lines(target.test) == lines["test_2016_flickr"]
     before = source.train.read_bytes()
     assert before.decode().splitlines()[:10] == [*lines["train"], "train 0 train 1"]
-    corpus.make_corpus(tmp_path, kind="multi30k", made=tmp_path / "made")
+    corpus.derive_corpus(tmp_path, kind="multi30k", to=tmp_path / "made")
     assert source.train.read_bytes() == before
 
 
 def test_dialogues_give_their_own_test_set(tmp_path: Path) -> None:
     names = [f"{name}.{language}" for language in ("zh", "en") for name in ("train", "dev")]
     write_corpus(tmp_path, files={name: [f"{name} {number}" for number in range(2500)] for name in names})
-    source, target = corpus.make_corpus(tmp_path, kind="dialog", made=tmp_path / "out")
+    source, target = corpus.derive_corpus(tmp_path, kind="dialog", to=tmp_path / "out")
     assert (source.language, target.language) == ("zh", "en")
     valid, test = (corpus.read_lines(path) for path in (target.valid, target.test))
     assert (len(valid), valid[0], len(test), test[-1]) == (1000, "dev.en 0", 1000, "dev.en 2499")
@@ -231,10 +218,10 @@ def test_dialogues_give_their_own_test_set(tmp_path: Path) -> None:
 
 def test_a_corpus_that_is_not_there_or_does_not_line_up_is_named(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError, match=r"val\.de\.gz"):
-        corpus.make_corpus(tmp_path, kind="multi30k", made=tmp_path)
+        corpus.derive_corpus(tmp_path, kind="multi30k", to=tmp_path)
     write_corpus(tmp_path, files={"train.zh": ["a", "b"], "train.en": ["a"], "dev.zh": ["a"], "dev.en": ["a"]})
-    with pytest.raises(ValueError, match="the two sides of train"):
-        corpus.make_corpus(tmp_path, kind="dialog", made=tmp_path)
+    with pytest.raises(ValueError, match="source and target of train"):
+        corpus.derive_corpus(tmp_path, kind="dialog", to=tmp_path)
 
 
 def test_a_run_begins_and_goes_on(tmp_path: Path, plan: Any) -> None:
@@ -265,20 +252,20 @@ def test_finished_runs_do_not_wait(tmp_path: Path, plan: Any) -> None:
     runs = plans.runs_of(entries.ENTRIES[:2], seeds=[1], out=tmp_path)
     runs[0].folder.mkdir()
     (runs[0].folder / "result.json").touch()
-    made = plans.fleet.Fleet([plans.job_of(run, plan) for run in runs], side_by_side=1)
+    made = scheduler.Scheduler([plans.job_of(run, plan) for run in runs], slots=1)
     assert made.finished == {"cho2014-1"}
     assert [one.label for one in made.waiting] == ["sutskever2014-1"]
 
 
 def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
     path = tmp_path / "settings.json"
-    plans.fleet.refuse_other_settings(path, {"factor": 0.5})
-    score.write_json(path, {"factor": 1.0})
-    plans.fleet.refuse_other_settings(path, {"factor": 1.0})
+    scheduler.refuse_other_settings(path, {"factor": 0.5})
+    write_json(path, {"factor": 1.0})
+    scheduler.refuse_other_settings(path, {"factor": 1.0})
     with pytest.raises(ValueError, match=r"factor was 1\.0, now 0\.5"):
-        plans.fleet.refuse_other_settings(path, {"factor": 0.5})
+        scheduler.refuse_other_settings(path, {"factor": 0.5})
     with pytest.raises(ValueError, match=r"joined was None, now \[2\]"):
-        plans.fleet.refuse_other_settings(path, {"factor": 1.0, "joined": [2]})
+        scheduler.refuse_other_settings(path, {"factor": 1.0, "joined": [2]})
 
 
 def test_claims_need_more_than_the_seeds_spread() -> None:
@@ -366,8 +353,8 @@ def test_the_table_has_no_column_for_speeds_that_nobody_measured() -> None:
 def write_run(folder: Path, one: dict[str, Any], *, corpus: str = "multi30k") -> None:
     """What run.py leaves of a finished run."""
     (folder / f"{one['name']}-{one['seed']}").mkdir(parents=True)
-    score.write_json(folder / f"{one['name']}-{one['seed']}" / "result.json", one)
-    score.write_json(folder / "settings.json", {"corpus_kind": corpus})
+    write_json(folder / f"{one['name']}-{one['seed']}" / "result.json", one)
+    write_json(folder / "settings.json", {"corpus_kind": corpus})
 
 
 def test_results_are_collected_and_none_twice(tmp_path: Path) -> None:
@@ -401,13 +388,13 @@ def test_kept_runs_are_not_lost(tmp_path: Path) -> None:
     (path,) = kept.keep(tmp_path, many)
     kept.keep(tmp_path, many)  # the same again, and more
     before = path.read_bytes()
-    with pytest.raises(ValueError, match="has 1 runs that are not here"):
+    with pytest.raises(ValueError, match="has 1 runs that these results lack"):
         kept.keep(tmp_path, {"multi30k": results(cho2014=(20.0,), base=(40.0, 41.0))})
     assert path.read_bytes() == before
 
 
 def test_what_is_no_folder_of_runs_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no folder of runs"):
+    with pytest.raises(ValueError, match="not a folder of runs"):
         kept.collect([tmp_path])
     with pytest.raises(FileNotFoundError, match="no such file or folder"):
         kept.collect([tmp_path / "nothing"])
@@ -415,7 +402,7 @@ def test_what_is_no_folder_of_runs_is_refused(tmp_path: Path) -> None:
 
 def test_a_file_of_an_unknown_corpus_is_refused(tmp_path: Path) -> None:
     (tmp_path / "europarl.jsonl").touch()
-    with pytest.raises(ValueError, match="europarl is no corpus of the line; they are multi30k, dialog"):
+    with pytest.raises(ValueError, match="europarl is not a corpus of this recipe; they are multi30k, dialog"):
         kept.collect([tmp_path / "europarl.jsonl"])
 
 
@@ -431,7 +418,9 @@ def test_the_readme_shows_what_was_kept(path: Path) -> None:
 def test_the_front_page_shows_what_was_kept(page: str, name: str) -> None:
     text = (FOLDER.parents[1] / page).read_text(encoding="utf-8")
     paths = sorted((FOLDER / "results").glob("*.jsonl"))
-    assert report.brief(kept.collect(paths), head=report.BRIEF_HEADS[name], speeds=report.read_speeds(paths)) in text
+    assert (
+        report.brief(kept.collect(paths), header=report.BRIEF_HEADERS[name], speeds=report.read_speeds(paths)) in text
+    )
 
 
 def test_speeds_are_those_of_the_results(tmp_path: Path) -> None:
@@ -446,7 +435,7 @@ def test_speeds_are_those_of_the_results(tmp_path: Path) -> None:
 
 def test_the_short_table_has_all_corpora_and_marks_the_best(tmp_path: Path) -> None:
     collected = {"multi30k": results(cho2014=(20.0, 21.0), base=(40.0,)), "dialog": results(base=(12.0, 14.0))}
-    for name, head in report.BRIEF_HEADS.items():
+    for name, head in report.BRIEF_HEADERS.items():
         page = tmp_path / "page.md"
         page.write_text(f"<!-- {name} --><!-- /{name} -->", encoding="utf-8")
         report.write_brief(page, collected, speeds={"base": 1234.0})
@@ -455,9 +444,9 @@ def test_the_short_table_has_all_corpora_and_marks_the_best(tmp_path: Path) -> N
         assert cho.startswith("| `cho2014` | 8.0 M | 20.5 (20.0 to 21.0) | 60.0 | 30.0 |") and cho.endswith("|  |")
         assert base.startswith("| `base` | 8.0 M | **40.0** (40.0 to 40.0) |") and base.endswith("| 1,200 | 13.0 |")
     with pytest.raises(ValueError, match="needs results of multi30k"):
-        report.brief({"dialog": collected["dialog"]}, head=report.BRIEF_HEADS["line"], speeds={})
+        report.brief({"dialog": collected["dialog"]}, header=report.BRIEF_HEADERS["line"], speeds={})
     page.write_text("nothing", encoding="utf-8")
-    with pytest.raises(ValueError, match="there is no place for the results"):
+    with pytest.raises(ValueError, match="no place for the results"):
         report.write_brief(page, collected, speeds={})
 
 
@@ -499,7 +488,7 @@ def test_an_entry_at_a_rate_is_trained_with_it_and_not_tested(plan: Any) -> None
     (run,) = plans.runs_of([entries.ENTRIES[0].at(0.5)], seeds=[3], out=plan.out)
     assert run.label == f"{NAMES[0]}-0.5-3"
     assert "training.optimiser.learning_rate=0.5" in plans.train_command(run, plan)
-    assert [stage.name for stage in plans.job_of(run, plan._replace(looks_for_rates=True)).stages] == ["trains"]
+    assert [stage.name for stage in plans.job_of(run, plan._replace(compares_rates=True)).stages] == ["training"]
     assert len(plans.job_of(run, plan).stages) == 2
 
 
@@ -525,15 +514,15 @@ def test_every_entry_has_the_rate_that_the_readme_says_was_best() -> None:
 @pytest.mark.parametrize("corpus_kind", ["multi30k", "dialog"])
 def test_the_readme_has_a_place_for_results(corpus_kind: str) -> None:
     text = (FOLDER / "README.md").read_text(encoding="utf-8")
-    once = report.filled(text, corpus=corpus_kind, results="new\n")
-    assert "new" in once and report.filled(once, corpus=corpus_kind, results="new\n") == once
+    once = report.fill(text, corpus=corpus_kind, results="new\n")
+    assert "new" in once and report.fill(once, corpus=corpus_kind, results="new\n") == once
     with pytest.raises(ValueError, match="no place"):
-        report.filled("nothing", corpus=corpus_kind, results="new")
+        report.fill("nothing", corpus=corpus_kind, results="new")
 
 
 @pytest.mark.parametrize("names", [NAMES, ["mean"]], ids=["all", "none of the main ones"])
 def test_the_figure_is_drawn(tmp_path: Path, names: list[str]) -> None:
-    figure.draw_line(tmp_path / "line.png", results(**{name.replace("-", "_"): (30.0, 31.0) for name in names}))
+    figure.draw_figure(tmp_path / "line.png", results(**{name.replace("-", "_"): (30.0, 31.0) for name in names}))
     assert (tmp_path / "line.png").read_bytes().startswith(b"\x89PNG")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from tests.conftest import environment, toy_corpus
 
-RECIPES = Path(__file__).parents[3] / "recipes"
+ROOT = Path(__file__).parents[3]
 
 CONFIG = """
 text.kind = "words"
@@ -54,38 +54,38 @@ settings = ["training.optimiser.learning_rate=1e-9"]
 [variants.risk]
 why = "a second phase"
 config = "toy.toml"
-warm = "plain"
+warm_start = "plain"
 settings = ["training.steps=4", "training.checkpoint_every=2", "training.objective.method.kind=minimum-risk"]
 
 [variants.student]
 why = "it learns from its teachers"
 config = "toy.toml"
-corpus = "said"
+corpus = "distilled"
 
-[made.said]
-teachers = "plain"
+[corpora.distilled]
+teacher = "plain"
 nbest = 2
 beam = 2
 parts = 2
 
 [rows.best]
-told = "the best"
-of = ["still", "plain"]
+label = "the best"
+candidates = ["still", "plain"]
 beams = [1, 2]
 length_penalties = [0.0, 1.0]
 
 [rows.risk]
-told = "minimum risk"
-of = ["risk"]
+label = "minimum risk"
+candidates = ["risk"]
 
 [rows.student]
-told = "student"
-of = ["student"]
+label = "student"
+candidates = ["student"]
 
 [rows.together]
-told = "all seeds"
-of = ["plain"]
-together = true
+label = "all seeds"
+candidates = ["plain"]
+ensemble = true
 """
 
 
@@ -98,24 +98,29 @@ def test_a_list_is_trained_chosen_and_tested(tmp_path: Path) -> None:
     (tmp_path / "toy.toml").write_text(CONFIG, encoding="utf-8")
     (tmp_path / "list.toml").write_text(LIST, encoding="utf-8")
     out = tmp_path / "out"
-    command = [sys.executable, RECIPES / "run.py", tmp_path, out, "--lists", tmp_path / "list.toml"]
+    command = [sys.executable, "-m", "recipes.run", tmp_path, out, "--lists", tmp_path / "list.toml"]
     command += ["--seeds", "1", "2", "--jobs", "2", "--device", "cpu"]
     for seconds, expected in (("0", 75), ("1200", 0), ("1200", 0)):
         done = subprocess.run(
-            [*map(str, command), "--seconds", seconds], capture_output=True, text=True, env=environment(), timeout=1300
+            [*map(str, command), "--seconds", seconds],
+            capture_output=True,
+            text=True,
+            env=environment(),
+            cwd=ROOT,
+            timeout=1300,
         )
         assert done.returncode == expected, done.stderr
-    assert "done before" in done.stderr and " trains " not in done.stderr
+    assert "done before" in done.stderr and "training" not in done.stderr
     tested = {path.stem: json.loads(path.read_bytes()) for path in (out / "tested").glob("*.json")}
     assert set(tested) == {*(f"{row}-{seed}" for row in ("best", "risk", "student") for seed in (1, 2)), "together-1"}
     assert [tested[f"best-{seed}"]["run"] for seed in (1, 2)] == ["plain-1", "plain-2"]
     assert not (out / "still-2").exists()
-    settled = [json.loads((out / "settled" / f"best-{seed}.json").read_bytes())["tried"] for seed in (1, 2)]
-    assert [len(each) for each in settled] == [4, 4]
-    means = [(one["bleu_lowercased"] + other["bleu_lowercased"]) / 2 for one, other in zip(*settled, strict=True)]
-    assert tested["best-1"]["scores"]["setting"] == settled[0][means.index(max(means))]["setting"]
+    tuned = [json.loads((out / "tuned" / f"best-{seed}.json").read_bytes())["tried"] for seed in (1, 2)]
+    assert [len(tried) for tried in tuned] == [4, 4]
+    means = [(one["bleu_lowercased"] + other["bleu_lowercased"]) / 2 for one, other in zip(*tuned, strict=True)]
+    assert tested["best-1"]["scores"]["setting"] == tuned[0][means.index(max(means))]["setting"]
     assert tested["best-1"]["scores"]["bleu_lowercased"] > 20
-    made = (out / "made/said/train.de").read_text(encoding="utf-8").splitlines()
-    sources = (out / "made/said/train.en").read_text(encoding="utf-8").splitlines()
+    made = (out / "distilled/distilled/train.de").read_text(encoding="utf-8").splitlines()
+    sources = (out / "distilled/distilled/train.en").read_text(encoding="utf-8").splitlines()
     assert len(made) == len(sources) == 400
     assert sum(one == other for one, other in zip(made, sources, strict=True)) > 100

@@ -1,8 +1,6 @@
 """The recipe of search, without a trained model: shared search, terms, the grid, tables and the figure."""
 
 import gzip
-import importlib
-import importlib.util
 import json
 import sys
 from pathlib import Path
@@ -10,34 +8,25 @@ from typing import Any
 
 import pytest
 import torch
+from recipes.runner import pages
+from recipes.runner.files import append_jsonl, read_jsonl
+from recipes.search import beams, common, independence, report, shared_search, stopping, terms
 from torch import Tensor
 
 import calque
 from calque.engine import MARKS, pad_source
-from calque.engine.ensemble import Begun
+from calque.engine.ensemble import Decoding
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
 from calque.search.step import StepOutput
 from calque.tensors import Padded
-
-FOLDER = Path(__file__).parents[3] / "recipes" / "search"
-sys.path.insert(0, str(FOLDER))
-asking, sentences, together, beams, stopping, terms, independence = map(
-    importlib.import_module, ("asking", "sentences", "together", "beams", "stopping", "terms", "independence")
-)
-_spec = importlib.util.spec_from_file_location("search_report", FOLDER / "report.py")  # another recipe has a report too
-assert _spec is not None
-assert _spec.loader is not None
-report = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(report)
-sys.path.remove(str(FOLDER))
 
 Term = terms.Term
 SIGNATURES = {"bleu_lowercased": "case:lc", "bleu": "case:mixed"}
 MADE = {"date": "2026-01-02", "torch": "2", "calque": "0", "cpu": "a CPU", "threads": 1}
 
 
-def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Begun, Tensor]:
+def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Decoding, Tensor]:
     """A step that knows the last token alone, over sources of some lengths."""
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (rows,), generator=generator)
@@ -49,7 +38,7 @@ def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Begun
         sentence = torch.arange(len(context[0])).repeat_interleave(len(tokens) // len(context[0]))
         return StepOutput(context[0][sentence, tokens], context[1][sentence, tokens]), state
 
-    return Begun(step, torch.zeros(rows), (logits.log_softmax(dim=-1), looks)), lengths
+    return Decoding(step, torch.zeros(rows), (logits.log_softmax(dim=-1), looks)), lengths
 
 
 def row(setting: str, beam: int, *, bleu: float, part: str = "test_2016_flickr", **parameters: Any) -> dict[str, Any]:
@@ -64,7 +53,7 @@ def row(setting: str, beam: int, *, bleu: float, part: str = "test_2016_flickr",
 def test_a_shared_search_gives_each_setting_what_a_search_of_its_own_would(beam: int, seed: int) -> None:
     searches = [beams.search_of(parameters, beam=beam) for _, parameters in beams.grid()]
     start, lengths = begun(rows=7, vocabulary=11, longest=6, seed=seed)
-    found = together.search_together(start, lengths, searches=searches)
+    found = shared_search.search_shared(start, lengths, searches=searches)
     streams = torch.arange(len(lengths))
     for search, answers in zip(searches, found, strict=True):
         alone = decode(
@@ -77,7 +66,7 @@ def test_a_shared_search_gives_each_setting_what_a_search_of_its_own_would(beam:
 
 def test_a_counted_step_tells_calls_and_hypotheses() -> None:
     start, _ = begun(rows=2, vocabulary=5, longest=3, seed=1)
-    step, told = together.counted(start.step)
+    step, told = shared_search.counted(start.step)
     for rows in (2, 4):
         step(torch.zeros(rows, dtype=torch.long), start.state, start.context)
     assert told() == (2, 6)
@@ -106,16 +95,14 @@ def test_terms_are_pairs_of_linked_words_and_missing_ones_come_first() -> None:
     links = [(1, 0), (1, 2), (3, 4), (5, 6), (7, 1), (1, 8)]
     found = terms.terms_of(source, target, links)
     assert found == [Term("dog", "Hund"), Term("cat", "Katze")]  # no first word, no number, each word once
-    assert terms.chosen(found, translation="Ein Hund .") == [Term("cat", "Katze"), Term("dog", "Hund")]
+    assert terms.select(found, translation="Ein Hund .") == [Term("cat", "Katze"), Term("dog", "Hund")]
     three = [*found, Term("tree", "Bäume")]
-    assert terms.chosen(three, translation="Ein Hund .") == [Term("cat", "Katze"), Term("tree", "Bäume")]
+    assert terms.select(three, translation="Ein Hund .") == [Term("cat", "Katze"), Term("tree", "Bäume")]
 
 
 def test_failures_are_found() -> None:
-    assert terms.missing_phrase([[Term("dog", "Hund")], []], ["Hunde", ""]) == [
-        {"word": "Hund", "translation": "Hunde"}
-    ]
-    assert terms.holding(["Hund"], ["Hunde", "ein Hund"]) == [{"word": "Hund", "translation": "ein Hund"}]
+    assert terms.missing([[Term("dog", "Hund")], []], ["Hunde", ""]) == [{"word": "Hund", "translation": "Hunde"}]
+    assert terms.violations(["Hund"], ["Hunde", "ein Hund"]) == [{"word": "Hund", "translation": "ein Hund"}]
 
 
 def test_the_speed_of_rounds_is_that_of_all_their_seconds() -> None:
@@ -132,7 +119,7 @@ def test_only_what_is_not_given_is_chosen_on_the_grid() -> None:
         row("end", 8, bleu=31, part="val", end_normalisation=1.0),
         row("together", 8, bleu=31, part="val", coverage=0.1),
     ]
-    found = beams.chosen(tried)
+    found = beams.select(tried)
     assert list(found) == list(beams.SETTINGS)
     assert found["length"] == {"length_penalty": 1.0}
     assert found["end"] == {"end_normalisation": 1.0}
@@ -149,20 +136,20 @@ def test_the_grid_has_every_given_setting_and_searches_that_differ_in_their_scor
 
 def test_rows_outlive_a_cut_line(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
-    assert sentences.read_rows(path) == []
-    sentences.append_rows(path, [{"a": 1}, {"a": "ö"}])
+    assert read_jsonl(path) == []
+    append_jsonl(path, [{"a": 1}, {"a": "ö"}])
     path.write_bytes(path.read_bytes() + b'{"a": ')
-    assert sentences.read_rows(path) == [{"a": 1}, {"a": "ö"}]
-    sentences.append_rows(path, [{"a": 3}])
-    assert [each["a"] for each in sentences.read_rows(path)] == [1, "ö", 3]
+    assert read_jsonl(path) == [{"a": 1}, {"a": "ö"}]
+    append_jsonl(path, [{"a": 3}])
+    assert [each["a"] for each in read_jsonl(path)] == [1, "ö", 3]
 
 
 def test_pairs_must_line_up(tmp_path: Path) -> None:
     for language, lines in (("en", b"a\nb\n"), ("de", b"c\n")):
         (tmp_path / f"x.{language}.gz").write_bytes(gzip.compress(lines))
     with pytest.raises(ValueError, match="2 English lines, 1 German"):
-        sentences.read_pairs(tmp_path, "x")
-    assert sentences.length_ratio(["a b", "c"], ["a", "b c d e f"]) == 0.5
+        common.read_pairs(tmp_path, "x")
+    assert common.length_ratio(["a b", "c"], ["a", "b c d e f"]) == 0.5
 
 
 def test_the_report_has_what_the_folder_has(tmp_path: Path) -> None:
@@ -173,7 +160,7 @@ def test_the_report_has_what_the_folder_has(tmp_path: Path) -> None:
         row("together", 8, bleu=31, part="val", length_penalty=1.0, coverage=0.1),
     ]
     rows = [row("none", 1, bleu=40), row("none", 4, bleu=38.5), row("length", 4, bleu=41, length_penalty=1.0)]
-    sentences.append_rows(tmp_path / beams.RESULTS, [*tried, *rows])
+    append_jsonl(tmp_path / beams.RESULTS, [*tried, *rows])
     text, lines = report.report(tmp_path)
     assert "| none | log P alone | **40.00** (39.00; 0.950) | 38.50 (37.50; 0.950) |" in text
     assert "| length | α 1 |  | **41.00** (40.00; 0.950) |" in text
@@ -190,13 +177,13 @@ def test_the_report_compares_ways_to_stop_with_exact_and_tells_of_terms(tmp_path
         | {"same_as_exact": 9, "made_with": MADE}
         for way, rows in (("exact", 2000), ("first", 1000))
     ]
-    sentences.append_rows(tmp_path / stopping.RESULTS, stops)
+    append_jsonl(tmp_path / stopping.RESULTS, stops)
     rounds = [
         terms.Round(
             ["Ein"], ["Ein Hund"], ["Ein"], {"plain": 1, "required": 2, "forbidden": 4}, [[Term("dog", "Hund")]]
         )
     ]
-    found = terms.summary(rounds, sentences.Pairs(["A dog"], ["Ein Hund"]), forbidden=["Katze"])
+    found = terms.summary(rounds, common.Pairs(["A dog"], ["Ein Hund"]), forbidden=["Katze"])
     (tmp_path / "terms.json").write_text(json.dumps({**found, "made_with": MADE}), encoding="utf-8")
     text, _ = report.report(tmp_path)
     assert "1,000 (0.50) | 2 (1.00)" in text
@@ -207,12 +194,12 @@ def test_the_report_compares_ways_to_stop_with_exact_and_tells_of_terms(tmp_path
 
 @pytest.mark.parametrize("name", ["", "lstm"])
 def test_results_go_between_the_marks(name: str) -> None:
-    begin, end = report.marks(name)
+    begin, end = (f"<!-- {slash}{report.mark(name)} -->" for slash in ("", "/"))
     both = "<!-- results other --> z <!-- /results other -->"
     expected = f"{both} a {begin}\n\ny\n\n{end} b"
-    assert report.filled(f"{both} a {begin} x {end} b", results="y\n", name=name) == expected
+    assert pages.fill(f"{both} a {begin} x {end} b", "y\n", name=report.mark(name)) == expected
     with pytest.raises(ValueError, match="no place"):
-        report.filled("a", results="y", name=name)
+        pages.fill("a", "y", name=report.mark(name))
 
 
 # --- Independence ---
@@ -224,11 +211,11 @@ LINES = ["a b c", "h g f e d c", "b b", "c", "d e f g h a", "g a"]
 def test_scripts_are_asked_alike(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, threads = tmp_path / "a" / "b", torch.get_num_threads()
     monkeypatch.setattr(sys, "argv", ["x.py", str(trained), str(tmp_path), str(out), "--limit", "3"])
-    found = asking.asked("what it does", beams=(5, 16))
+    found = common.parse_arguments("what it does", beams=(5, 16))
     assert (found.corpus, found.out, found.limit, found.beams) == (tmp_path, out, 3, (5, 16))
     assert out.is_dir()
     assert found.translator.translate("a b c") == calque.load(trained, device="cpu").translate("a b c")
-    assert asking.asked("what it does").beams == ()
+    assert common.parse_arguments("what it does").beams == ()
     torch.set_num_threads(threads)
 
 
@@ -240,7 +227,7 @@ def test_folders_that_are_not_there_are_named(
     folders[wrong] = str(tmp_path / "nowhere")
     monkeypatch.setattr(sys, "argv", ["x.py", *folders, str(tmp_path / "out")])
     with pytest.raises(SystemExit) as ended:
-        asking.asked(None)
+        common.parse_arguments(None)
     assert ended.value.code == 2
     assert "nowhere: no such" in capsys.readouterr().err
 
@@ -264,7 +251,7 @@ def test_a_model_that_looks_at_padding_is_found_out(trained: Path, monkeypatch: 
     translator = calque.load(trained, device="cpu")
     found = independence.compare(translator, LINES, search=translator.search, sizes=(6,), seed=1)
     assert found.noise > independence.SCORE_NOISE or found.differences
-    assert all(each.parting.gap > independence.NEAR for each in found.differences)
+    assert all(each.divergence.gap > independence.NEAR for each in found.differences)
 
 
 def test_the_gap_is_between_what_parted(trained: Path) -> None:
@@ -280,15 +267,15 @@ def test_the_gap_is_between_what_parted(trained: Path) -> None:
     assert all(value < 0 for value in values.values())
     kept = first._replace(kept=first.kept - {gone} | {new})
     other = found._replace(steps=[kept, *found.steps[1:]])
-    parting = independence.part(translator, source, found, other)
+    parting = independence.diverge(translator, source, found, other)
     assert parting == ("kept", 1, pytest.approx(abs(values[gone] - values[new]), abs=1e-5))
     ended = first._replace(ended=first.ended | {new})
-    (kind, step, gap) = independence.part(translator, source, found, found._replace(steps=[ended, *found.steps[1:]]))
+    (kind, step, gap) = independence.diverge(translator, source, found, found._replace(steps=[ended, *found.steps[1:]]))
     every = independence.log_probs(translator, source, first.kept | {new})
     assert (kind, step) == ("ended", 1)
     assert gap == pytest.approx(min(abs(every[each] - every[new]) for each in first.kept), abs=1e-5)
     again = found._replace(best=found.best._replace(score=found.best.score - 0.5))
-    assert independence.part(translator, source, found, again) == ("ranked", len(found.steps), pytest.approx(0.5))
+    assert independence.diverge(translator, source, found, again) == ("ranked", len(found.steps), pytest.approx(0.5))
 
 
 def test_lines_are_spread_over_the_file() -> None:

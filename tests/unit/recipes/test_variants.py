@@ -1,49 +1,30 @@
 """The lists of variants and their reports: every list is sound, choices look at val alone, tests are sacreBLEU's."""
 
-import importlib
-import importlib.util
 import json
-import sys
 from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
+from recipes.distillation import report as distillation
+from recipes.distillation import speed
+from recipes.finetuning import run as finetuning
+from recipes.multi30k import report as search
+from recipes.objectives import report as objectives
+from recipes.runner import distilling, pages, plan, results, scoring, significance, variants
 from sacrebleu.metrics.bleu import BLEU
+
+import calque
 
 FOLDER = Path(__file__).parents[3] / "recipes"
 LISTS = sorted(path for path in FOLDER.rglob("*.toml") if "[rows." in path.read_text(encoding="utf-8"))
-sys.path.insert(0, str(FOLDER))
-variants, judge, pages = map(importlib.import_module, ("variants", "judge", "pages"))
 
 
-def module(path: str, name: str) -> ModuleType:
-    """A script of a recipe under a name of its own: several are called report.py."""
-    spec = importlib.util.spec_from_file_location(name, FOLDER / path)
-    assert spec and spec.loader
-    made = importlib.util.module_from_spec(spec)
-    sys.modules[name] = made
-    spec.loader.exec_module(made)
-    return made
-
-
-runs = module("run.py", "recipes_run")
-distil = module("distillation/distil.py", "recipes_distil")
-speed = module("distillation/speed.py", "recipes_speed")
-objectives = module("objectives/report.py", "recipes_objectives_report")
-search = module("multi30k/report.py", "recipes_multi30k_report")
-distillation = module("distillation/report.py", "recipes_distillation_report")
-finetuning = module("finetuning/run.py", "recipes_finetuning_run")
-sys.path.remove(str(FOLDER))
-
-
-def plan(out: Path, *paths: Path, rows: list[str] | None = None) -> Any:
+def plan_of(out: Path, *paths: Path, rows: list[str] | None = None) -> plan.Plan:
     lists = variants.read_lists(paths or LISTS, rows=rows)
-    return runs.Plan(lists, Path("corpus"), out, (1, 2, 3), "cpu", ("training.threads=1",))
+    return plan.Plan(lists, Path("corpus"), out, (1, 2, 3), "cpu", ("training.threads=1",))
 
 
 def write_result(out: Path, name: str, seed: int, bleu: float) -> None:
-    """What judge.py leaves of a run."""
+    """What scoring leaves of a run."""
     folder = out / f"{name}-{seed}"
     folder.mkdir(parents=True)
     scores = {"setting": [5, 1.4], "bleu_lowercased": bleu}
@@ -51,18 +32,18 @@ def write_result(out: Path, name: str, seed: int, bleu: float) -> None:
     (folder / "result.json").write_text(json.dumps(found))
 
 
-def write_settled(out: Path, row: str, values: dict[float, float]) -> None:
-    """What judge.py leaves of every seed and every length penalty."""
-    (out / "settled").mkdir(exist_ok=True)
+def write_tuned(out: Path, row: str, values: dict[float, float]) -> None:
+    """What scoring leaves of every seed and every length penalty."""
+    (out / "tuned").mkdir(exist_ok=True)
     tried = [{"setting": [5, penalty], "bleu_lowercased": bleu} for penalty, bleu in values.items()]
     for seed in (1, 2, 3):
-        (out / "settled" / f"{row}-{seed}.json").write_text(json.dumps({"tried": tried}))
+        (out / "tuned" / f"{row}-{seed}.json").write_text(json.dumps({"tried": tried}))
 
 
 def write_test(out: Path, row: str, run: str, lines: list[str], references: list[str], *, seed: int = 1) -> None:
-    """What judge.py leaves of the test set."""
+    """What scoring leaves of the test set."""
     (out / "tested").mkdir(exist_ok=True)
-    scores = {"setting": [5, 1.4], **judge.scores(lines, references)}
+    scores = {"setting": [5, 1.4], **scoring.scores(lines, references)}
     found = {"name": row, "seed": seed, "run": f"{run}-{seed}", "parameters": 9, "scores": scores, "tried": [scores]}
     (out / "tested" / f"{row}-{seed}.json").write_text(json.dumps(found))
     (out / "tested" / f"{row}-{seed}.de").write_text("".join(f"{line}\n" for line in lines))
@@ -74,9 +55,9 @@ def test_there_are_lists() -> None:
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 def test_every_variant_is_a_config_that_calque_takes(path: Path, tmp_path: Path) -> None:
-    asked = plan(tmp_path, path)
+    asked = plan_of(tmp_path, path)
     for name, variant in asked.lists.variants.items():
-        experiment = runs.experiment_of(variant, asked, origin=name)
+        experiment = plan.experiment_of(variant, asked, origin=name)
         assert experiment.training.threads == 1
 
 
@@ -95,7 +76,7 @@ def test_settings_of_a_list_are_for_its_own_variants_which_may_say_otherwise(tmp
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 def test_jobs_can_all_be_begun(path: Path, tmp_path: Path) -> None:
-    jobs = runs.jobs_of(plan(tmp_path, path))
+    jobs = plan.jobs_of(plan_of(tmp_path, path))
     done: set[str] = set()
     while left := [job for job in jobs if job.label not in done]:
         ready = [job.label for job in left if set(job.needs) <= done]
@@ -104,77 +85,77 @@ def test_jobs_can_all_be_begun(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_winner_on_val_gets_all_seeds_and_nobody_else(tmp_path: Path) -> None:
-    asked = plan(tmp_path, FOLDER / "objectives/objectives.toml", rows=["scheduled-sampling"])
-    jobs = {job.label: job for job in runs.jobs_of(asked)}
+    asked = plan_of(tmp_path, FOLDER / "objectives/objectives.toml", rows=["scheduled-sampling"])
+    jobs = {job.label: job for job in plan.jobs_of(asked)}
     write_result(tmp_path, "sampling-half", 1, 39.5)
     assert jobs["sampling-half-2"].is_wanted() is None
     write_result(tmp_path, "sampling-little", 1, 39.4)
     wanted = {label for label, job in jobs.items() if job.is_wanted()}
     assert wanted == {
         *("sampling-half-1", "sampling-little-1", "sampling-half-2", "sampling-half-3"),
-        *(f"scheduled-sampling-{seed}.{what}" for seed in (1, 2, 3) for what in ("settle", "test")),
+        *(f"scheduled-sampling-{seed}.{what}" for seed in (1, 2, 3) for what in ("tune", "test")),
     }
-    write_settled(tmp_path, "scheduled-sampling", {1.0: 39.0, 1.2: 39.6, 1.4: 39.5})
+    write_tuned(tmp_path, "scheduled-sampling", {1.0: 39.0, 1.2: 39.6, 1.4: 39.5})
     command = jobs["scheduled-sampling-2.test"].stages[0].command()
     assert str(tmp_path / "sampling-half-2") in command and "corpus/test_2016_flickr.en.gz" in command
     assert command[command.index("--setting") + 1] == "5,1.2"
 
 
 def test_only_tests_read_the_test_set(tmp_path: Path) -> None:
-    asked = plan(tmp_path)
+    asked = plan_of(tmp_path)
     for name in asked.lists.variants:
         write_result(tmp_path, name, 1, 40.0)
     for row in asked.lists.rows:
-        write_settled(tmp_path, row, {1.4: 40.0})
-    for job in runs.jobs_of(asked):
+        write_tuned(tmp_path, row, {1.4: 40.0})
+    for job in plan.jobs_of(asked):
         reads = any("test_2016" in word for stage in job.stages for word in stage.command())
         assert reads == job.label.endswith(".test")
 
 
 def test_settings_are_chosen_by_the_mean_of_seeds() -> None:
-    row = variants.Row(of=("a",), told="", beams=(10, 5), length_penalties=(1.4, 1.0))
-    settings = variants.settings_of(row)
+    row = variants.Row(candidates=("a",), label="", beams=(10, 5), length_penalties=(1.4, 1.0))
+    settings = variants.search_settings(row)
     assert len(settings) == 4
     values = ((40.0, 39.0, 40.5, 40.2), (40.1, 41.0, 39.7, 40.2))
     tried = [
         [{"setting": list(each), "bleu_lowercased": value} for each, value in zip(settings, seed, strict=True)]
         for seed in values
     ]
-    assert variants.best_setting(tried) == variants.Setting(5, 1.0)
-    assert [judge.setting(judge.written(each)) for each in settings] == settings
-    assert judge.setting(judge.written(variants.Setting(1, None))) == variants.Setting(1, None)
+    assert variants.best_setting(tried) == variants.SearchSetting(5, 1.0)
+    assert [variants.SearchSetting.parse(str(setting)) for setting in settings] == settings
+    assert variants.SearchSetting.parse(str(variants.SearchSetting(1, None))) == variants.SearchSetting(1, None)
 
 
 def test_a_student_reads_both_corpora_in_its_teachers_pieces(tmp_path: Path) -> None:
-    asked = plan(tmp_path, FOLDER / "distillation/distillation.toml")
-    command = runs.begin("student", 2, asked)
+    asked = plan_of(tmp_path, FOLDER / "distillation/distillation.toml")
+    command = plan.train_arguments("student", 2, asked)
     (data,) = (word for word in command if word.startswith("data.train="))
-    assert "corpus/train.de.gz" in data and str(tmp_path / "made/distilled/train.de") in data
+    assert "corpus/train.de.gz" in data and str(tmp_path / "distilled/distilled/train.de") in data
     assert f"text={{kind = 'given', path = '{tmp_path / 'plain-1'}'}}" in command
-    labels = {job.label: job for job in runs.jobs_of(asked)}
+    labels = {job.label: job for job in plan.jobs_of(asked)}
     assert labels["student-2"].needs == ("distilled",)
     assert labels["distilled.part-3"].needs == ("plain-1", "plain-2", "plain-3")
     assert "ensemble-1.test" in labels and "ensemble-2.test" not in labels
-    write_settled(tmp_path, "ensemble", {1.4: 40.0})
-    for label in ("ensemble-1.settle", "ensemble-1.test"):
+    write_tuned(tmp_path, "ensemble", {1.4: 40.0})
+    for label in ("ensemble-1.tune", "ensemble-1.test"):
         command = labels[label].stages[0].command()
         assert command[-3:] == ["--with", str(tmp_path / "plain-2"), str(tmp_path / "plain-3")]
-    assert "ensemble-2.settle" not in labels
+    assert "ensemble-2.tune" not in labels
 
 
 def test_a_second_phase_begins_with_the_run_of_its_seed(tmp_path: Path) -> None:
-    asked = plan(tmp_path, FOLDER / "objectives/objectives.toml")
-    assert f"training.warm_start={tmp_path / 'plain-3'}" in runs.begin("risk", 3, asked)
-    assert "plain-3" in next(job for job in runs.jobs_of(asked) if job.label == "continued-3").needs
+    asked = plan_of(tmp_path, FOLDER / "objectives/objectives.toml")
+    assert f"training.warm_start={tmp_path / 'plain-3'}" in plan.train_arguments("risk", 3, asked)
+    assert "plain-3" in next(job for job in plan.jobs_of(asked) if job.label == "continued-3").needs
 
 
 @pytest.mark.parametrize(
     ("text", "match"),
     [
-        ('[rows.a]\ntold = "a"\nof = ["b"]\n', "variants of rows.a: b"),
+        ('[rows.a]\nlabel = "a"\ncandidates = ["b"]\n', "candidates of rows.a: b"),
         ('[variants.a]\nwhy = ""\nconfig = "x"\ncorpus = "made"\n', "corpus of variants.a: made"),
-        ('[variants.a]\nwhy = ""\nconfig = "x"\nwarm = "b"\n', "warm of variants.a: b"),
-        ('[made.a]\nteachers = "b"\n', "teachers of made.a: b"),
+        ('[variants.a]\nwhy = ""\nconfig = "x"\nwarm_start = "b"\n', "warm_start of variants.a: b"),
+        ('[corpora.a]\nteacher = "b"\n', "teacher of corpora.a: b"),
     ],
 )
 def test_names_that_are_not_there_are_refused(text: str, match: str, tmp_path: Path) -> None:
@@ -185,15 +166,15 @@ def test_names_that_are_not_there_are_refused(text: str, match: str, tmp_path: P
 
 def test_parts_are_all_there_is() -> None:
     lines = list(range(29_001))
-    assert [line for number in range(4) for line in lines[distil.part_of(29_001, parts=4, number=number)]] == lines
+    assert [line for number in range(4) for line in lines[distilling.part_of(29_001, parts=4, number=number)]] == lines
 
 
 def test_the_translation_most_like_the_reference_is_kept() -> None:
-    found = distil.read_nbest(["1\t-0.1\ta cat sat", "1\t-0.2\tthe cat sat down", "2\t-0.5\ta\tb"])
+    found = distilling.read_nbest(["1\t-0.1\ta cat sat", "1\t-0.2\tthe cat sat down", "2\t-0.5\ta\tb"])
     assert found == {1: ["a cat sat", "the cat sat down"], 2: ["a\tb"]}
     metric = BLEU(effective_order=True)
-    assert distil.pick(found[1], "the cat sat down", by="bleu", metric=metric) == "the cat sat down"
-    assert distil.pick(found[1], "the cat sat down", by="score", metric=metric) == "a cat sat"
+    assert distilling.select(found[1], "the cat sat down", by="bleu", metric=metric) == "the cat sat down"
+    assert distilling.select(found[1], "the cat sat down", by="score", metric=metric) == "a cat sat"
 
 
 REFERENCES = [f"a man number {number} walks over the long street with his dog" for number in range(40)]
@@ -206,15 +187,15 @@ WORSE, BAD = (
 @pytest.fixture
 def few_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fewer draws than sacreBLEU's own number: the tests are the same, their p-values coarser."""
-    monkeypatch.setattr(objectives, "SAMPLES", {"bs": 200, "ar": 400})
+    monkeypatch.setattr(significance, "SAMPLES", {"bs": 200, "ar": 400})
 
 
 @pytest.mark.usefixtures("few_samples")
 def test_paired_tests_tell_a_difference_from_none() -> None:
-    assert objectives.paired(WORSE, REFERENCES, REFERENCES, kind="bs")["bleu"] < 0.01
-    assert objectives.paired(WORSE, REFERENCES, REFERENCES, kind="ar")["bleu"] < 0.01
-    assert objectives.paired(WORSE, BAD, REFERENCES, kind="bs")["bleu"] > 0.1
-    assert objectives.paired(WORSE, BAD, REFERENCES, kind="ar")["bleu"] > 0.1
+    assert significance.paired_test(WORSE, REFERENCES, REFERENCES, kind="bs")["bleu"] < 0.01
+    assert significance.paired_test(WORSE, REFERENCES, REFERENCES, kind="ar")["bleu"] < 0.01
+    assert significance.paired_test(WORSE, BAD, REFERENCES, kind="bs")["bleu"] > 0.1
+    assert significance.paired_test(WORSE, BAD, REFERENCES, kind="ar")["bleu"] > 0.1
 
 
 @pytest.mark.usefixtures("few_samples")
@@ -235,8 +216,8 @@ def test_the_table_of_objectives(tmp_path: Path) -> None:
     assert "| R-Drop | `rdrop5` | 1.4 | 41.50 | 39.50 | **100.00 (100.00 to 100.00)** | 100.00 | 1.000 | 7 |" in text
     assert "| R-Drop against cross-entropy | +" in text and "**better**" in text
     assert "- R-Drop: `rdrop5` 41.00, `rdrop2` 40.50" in text
-    longer = [pages.Tested(seed, {}, [f"{line} a b c" for line in REFERENCES]) for seed in (1, 2)]
-    assert objectives.length(longer, REFERENCES) == pytest.approx(15 / 12)
+    longer = [results.Tested(seed, {}, [f"{line} a b c" for line in REFERENCES]) for seed in (1, 2)]
+    assert objectives.length_ratio(longer, REFERENCES) == pytest.approx(15 / 12)
     objectives.draw(tmp_path / "figure.png", kept)
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
@@ -244,7 +225,7 @@ def test_the_table_of_objectives(tmp_path: Path) -> None:
 def test_a_verdict_needs_both_tests_and_every_seed() -> None:
     def verdict(differences: list[float], *p: float) -> str:
         together = {kind: {"bleu": each} for kind, each in zip(("bs", "ar"), p, strict=True)}
-        return str(objectives.verdict({"differences": differences, "together": together}))
+        return str(significance.verdict({"differences": differences, "together": together}))
 
     assert verdict([0.5, 0.2], 0.01, 0.01) == "**better**"
     assert verdict([-0.5, -0.2], 0.01, 0.01) == "**worse**"
@@ -261,9 +242,9 @@ def test_the_tables_of_the_search(tmp_path: Path) -> None:
     for name, bleu in (("rdrop5", 41.0), ("rdrop5-drop2", 41.5)):
         write_result(tmp_path, name, 1, bleu)
     write_test(tmp_path, "best", "rdrop5-drop2", WORSE, REFERENCES)
-    (tmp_path / "settled").mkdir()
+    (tmp_path / "tuned").mkdir()
     tried = [{"setting": [10, 1.4], "bleu_lowercased": 41.6}, {"setting": [5, 1.4], "bleu_lowercased": 41.4}]
-    (tmp_path / "settled/best-1.json").write_text(json.dumps({"tried": tried}))
+    (tmp_path / "tuned/best-1.json").write_text(json.dumps({"tried": tried}))
     text = search.page(json.loads(json.dumps(search.collect(tmp_path, lists))))
     assert text.index("**`rdrop5-drop2`**") < text.index("| `rdrop5` |") < text.index("not trained")
     assert "| 10 | 1.4 | 41.60 |" in text
@@ -272,26 +253,26 @@ def test_the_tables_of_the_search(tmp_path: Path) -> None:
 
 def test_the_best_config_is_what_the_search_has_chosen(tmp_path: Path) -> None:
     kept = json.loads((FOLDER / "multi30k/results.json").read_bytes())
-    asked = plan(tmp_path, FOLDER / "multi30k/search.toml")
+    asked = plan_of(tmp_path, FOLDER / "multi30k/search.toml")
     chosen = asked.lists.variants[kept["chosen"]]
     beam, penalty = kept["tested"][0]["setting"]
     translating = (f"search.beam={beam}", f"search.length_penalty={penalty}")
-    by_list = runs.experiment_of(chosen.model_copy(update={"settings": (*chosen.settings, *translating)}), asked)
-    assert runs.experiment_of(variants.Variant(why="", config=FOLDER / "multi30k/best.toml"), asked) == by_list
+    by_list = plan.experiment_of(chosen.model_copy(update={"settings": (*chosen.settings, *translating)}), asked)
+    assert plan.experiment_of(variants.Variant(why="", config=FOLDER / "multi30k/best.toml"), asked) == by_list
 
 
 def test_val_is_told_as_the_test_set_was_translated(tmp_path: Path) -> None:
     write_test(tmp_path, "row", "run", WORSE, REFERENCES)
-    tested = pages.read_tested(tmp_path, "row")
-    alone, together = (variants.Row(told="", of=("run",), together=each) for each in (False, True))
-    assert pages.valid_of(tmp_path, "row", alone, tested) == []
+    tested = results.read_tested(tmp_path, "row")
+    alone, together = (variants.Row(label="", candidates=("run",), ensemble=ensemble) for ensemble in (False, True))
+    assert results.validation_bleu(tmp_path, "row", alone, tested) == []
     write_result(tmp_path, "run", 1, 40.0)
-    assert pages.valid_of(tmp_path, "row", alone, tested) == [40.0]
-    assert pages.valid_of(tmp_path, "row", together, tested) == []
-    write_settled(tmp_path, "row", {1.0: 42.0, 1.4: 41.0})
+    assert results.validation_bleu(tmp_path, "row", alone, tested) == [40.0]
+    assert results.validation_bleu(tmp_path, "row", together, tested) == []
+    write_tuned(tmp_path, "row", {1.0: 42.0, 1.4: 41.0})
     for row in (alone, together):
-        assert pages.valid_of(tmp_path, "row", row, tested) == [41.0]
-    assert pages.length_penalty(tested) == "1.4"
+        assert results.validation_bleu(tmp_path, "row", row, tested) == [41.0]
+    assert results.length_penalty(tested) == "1.4"
 
 
 def test_the_table_of_distillation(tmp_path: Path) -> None:
@@ -317,32 +298,30 @@ def test_the_table_of_distillation(tmp_path: Path) -> None:
     assert "Measured on one CPU thread, torch 2; a GPU, torch 3." in text
     assert "BLEU below teacher, each alone" in text and "| teacher, all three together | 9 | 1 | 1.4 |" in text
     assert "by length penalty" not in text
-    write_settled(tmp_path, "student", {1.0: 41.0, 1.4: 40.0})
+    write_tuned(tmp_path, "student", {1.0: 41.0, 1.4: 40.0})
     assert "- student: 1.0: 41.00, 1.4: 40.00" in distillation.page(distillation.collect(tmp_path, rows))
 
 
 def test_speeds_are_of_sentences_and_pieces(trained: Path) -> None:
-    import calque
-
     translator = calque.load(trained, device="cpu")
     for at_once in (True, False):
-        found = speed.measure(translator, ["a b c", "d e"], way=speed.Way("cpu", 1, at_once))
+        found = speed.measure(translator, ["a b c", "d e"], condition=speed.Condition("cpu", 1, at_once))
         assert found["tokens"] > found["sentences"] > 0
     assert speed.medians([{"a": 1.0}, {"a": 9.0}, {"a": 2.0}]) == {"a": 2.0}
 
 
 def test_pages_keep_what_is_around_their_marks() -> None:
     text = "before <!-- search -->\nold\n<!-- /search --> after"
-    assert pages.filled(text, "new\n", name="search") == "before <!-- search -->\n\nnew\n\n<!-- /search --> after"
+    assert pages.fill(text, "new\n", name="search") == "before <!-- search -->\n\nnew\n\n<!-- /search --> after"
     with pytest.raises(ValueError, match="no place"):
-        pages.filled(text, "new")
+        pages.fill(text, "new")
 
 
 def test_other_breaks_are_text(tmp_path: Path) -> None:
     (tmp_path / "tested").mkdir()
     lines = ["a\u2028b", "c\x85", ""]
     write_test(tmp_path, "row", "run", lines, ["a", "b", "c"])
-    (found,) = pages.read_tested(tmp_path, "row")
+    (found,) = results.read_tested(tmp_path, "row")
     assert found.translations == lines
 
 
@@ -350,21 +329,23 @@ def test_every_page_has_its_place() -> None:
     places = {"objectives": "results", "distillation": "results", "finetuning": "results", "multi30k": "search"}
     for recipe, name in places.items():
         text = (FOLDER / recipe / "README.md").read_text(encoding="utf-8")
-        assert "NEW" in pages.filled(text, "NEW", name=name)
+        assert "NEW" in pages.fill(text, "NEW", name=name)
 
 
 def test_ways_to_adapt_differ_in_what_they_say(tmp_path: Path) -> None:
-    place = finetuning.Place(tmp_path / "corpus", tmp_path)
-    settings = {way.name: finetuning.way_settings(way, place) for way in finetuning.WAYS}
-    assert not any("warm_start" in one for one in settings["scratch"])
-    assert f"training.warm_start={place.general}" in settings["kept"]
-    assert any(str(place.general) in one for one in settings["kept"] if one.startswith("text="))
-    assert any(str(place.pieces) in one for one in settings["extended"] if one.startswith("text="))
-    mixed = finetuning.corpora(place, finetuning.WAYS[-1])
+    paths = finetuning.Paths(tmp_path / "corpus", tmp_path)
+    settings = {
+        adaptation.name: finetuning.adaptation_settings(adaptation, paths) for adaptation in finetuning.ADAPTATIONS
+    }
+    assert not any("warm_start" in setting for setting in settings["scratch"])
+    assert f"training.warm_start={paths.general}" in settings["kept"]
+    assert any(str(paths.general) in setting for setting in settings["kept"] if setting.startswith("text="))
+    assert any(str(paths.pieces) in setting for setting in settings["extended"] if setting.startswith("text="))
+    mixed = finetuning.corpora(paths, finetuning.ADAPTATIONS[-1])
     assert "weight = 0.2" in mixed and "phrasebook" in mixed and "train.de.gz" in mixed
     scores = {
         name: {"captions": 20.0 - place, "phrasebook": 10.0, "new": 5.0, "steps": 9.0}
         for place, name in enumerate(("general", "kept"))
     }
-    text = finetuning.table(scores, {"general": "g", "kept": "k"}, note="n")
+    text = finetuning.scores_table(scores, {"general": "g", "kept": "k"}, note="n")
     assert "| `kept` | k | 5 | 9 | 10.0 | 19.0 | 1.0 |" in text

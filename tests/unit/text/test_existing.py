@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from calque.data.corpora import DataConfig, FilesConfig
-from calque.data.fingerprint import fingerprint
+from calque.data.fingerprint import fingerprint, text_settings
 from calque.errors import TextError
 from calque.text import GivenConfig, Tokenizers, WordsConfig, WordsTokenizer, save_tokenizers, train_tokenizers
 
@@ -35,6 +35,8 @@ def test_a_store_identifies_tokenizers_by_content(tmp_path: Path) -> None:
     other = WordsTokenizer.train(WordsConfig(), lines=["x y"])
     for name, tokenizer in (("one", WORDS), ("two", WORDS), ("three", other)):
         save_tokenizers(Tokenizers(tokenizer, tokenizer), tmp_path / name)
-    one, two, three = (fingerprint(data, text=GivenConfig(path=tmp_path / name)) for name in ("one", "two", "three"))
+    one, two, three = (
+        fingerprint(data, settings=text_settings(GivenConfig(path=tmp_path / name))) for name in ("one", "two", "three")
+    )
     assert one == two
     assert one != three

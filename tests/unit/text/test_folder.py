@@ -1,3 +1,4 @@
+import hashlib
 import json
 import pickle
 
@@ -11,7 +12,9 @@ from calque.text import (
     Tokenizers,
     TokensConfig,
     WordsConfig,
+    load_tokenizer,
     load_tokenizers,
+    save_columns,
     save_tokenizers,
     train_tokenizers,
 )
@@ -126,16 +129,39 @@ def test_what_is_no_description_is_refused(tmp_path, content):
 
 
 def test_another_format_is_refused_with_both_numbers(tmp_path):
-    (tmp_path / "tokenizer.json").write_text('{"format": 2, "new": "things"}')
-    with pytest.raises(TextError, match=r"tokenizer\.json: format 2, but this version of Calque reads format 1"):
+    (tmp_path / "tokenizer.json").write_text('{"format": 3, "new": "things"}')
+    with pytest.raises(TextError, match=r"tokenizer\.json: format 3, but this version of Calque reads formats 1 to 2"):
         load_tokenizers(tmp_path)
 
 
-def test_two_kinds_are_not_saved_together(tmp_path):
+def test_columns_may_have_tokenizers_of_their_own_kind(tmp_path):
     mixed = Tokenizers(learn(WordsConfig()).source, learn(BytesConfig()).target)
-    with pytest.raises(TypeError):
-        save_tokenizers(mixed, tmp_path / "new")
-    assert not (tmp_path / "new").exists()
+    save_tokenizers(mixed, tmp_path / "new")
+    loaded = load_tokenizers(tmp_path / "new")
+    assert (loaded.source.kind, loaded.target.kind, loaded.joint) == ("words", "bytes", False)
+    assert loaded.source.to_bytes() == mixed.source.to_bytes()
+
+
+def test_columns_have_names(tmp_path):
+    words = learn(WordsConfig()).source
+    save_columns({"text": words}, tmp_path)
+    assert load_tokenizer(tmp_path, column="text").to_bytes() == words.to_bytes()
+    with pytest.raises(TextError, match="has tokenizers for text; expected source and target"):
+        load_tokenizers(tmp_path)
+    with pytest.raises(TextError, match="has tokenizers for text, not for labels"):
+        load_tokenizer(tmp_path, column="labels")
+
+
+def test_the_earlier_format_is_read(tmp_path):
+    """Format 1 knew source and target of one kind."""
+    words = learn(WordsConfig()).source
+    (tmp_path / "joint.vocabulary").write_bytes(words.to_bytes())
+    digest = hashlib.sha256(words.to_bytes()).hexdigest()
+    values = {"format": 1, "kind": "words", "joint": True, "files": {"joint.vocabulary": digest}}
+    (tmp_path / "tokenizer.json").write_text(json.dumps(values))
+    loaded = load_tokenizers(tmp_path)
+    assert loaded.joint and loaded.source.to_bytes() == words.to_bytes()
+    assert load_tokenizer(tmp_path, column="text").to_bytes() == words.to_bytes()
 
 
 def test_tokenizers_travel_to_other_processes():

@@ -5,16 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from calque.training.validation import ValidationSet
 from tests.conftest import Values, made_once, toy_corpus, toy_values
-from tests.unit.training.objects import PAIRS
+from tests.unit.training.objects import PAIRS, drawn_model
 
 from calque.config import check, override
-from calque.data.store import store_of
-from calque.engine import Translator
-from calque.experiment import Experiment, Run, build
+from calque.data.store import store_of_pairs
+from calque.engine import Translator, save_model
+from calque.experiment import Experiment, Run
+from calque.experiment.judges import HeldOutPairs, TranslationJudge
 from calque.models.model import Sizes
 from calque.search.settings import SearchConfig
+from calque.tasks.translation import Translation
 from calque.text import Tokenizers, Vocabulary, WordsTokenizer
 from calque.text.vocabulary import PIECES
 from calque.training.job import Job
@@ -44,13 +45,25 @@ def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
             values = override(_still(toy_values({"source": tmp_path, "target": tmp_path}, family)), overrides)
             experiment = check(Experiment, values, origin="test")
             words = WordsTokenizer(Vocabulary([*PIECES, "a", "b", "c", "d"]))
-            model = build(experiment, sizes=Sizes(8, 8, joint=True)).double()
-            translator = Translator(model, Tokenizers(words, words), config=experiment.model, search=SearchConfig())
+            tokenizers = Tokenizers(words, words)
+            model = drawn_model(experiment, sizes=Sizes(8, 8, joint=True)).double()
+            translator = Translator(model, tokenizers, config=experiment.model, search=SearchConfig())
             config = TrainingConfig.model_validate({"label_smoothing": 0.0, **changes})
-            store = store_of(PAIRS)
-            held_out = ValidationSet(store, ["a b c", "b"], ["d a", "c c c"])
-            reporter = Reporter(None, steps=1, quiet=True)
-            job = Job(config, 3, translator, store, held_out, tmp_path, reporter, card="")
+            smoothing, store = config.label_smoothing, store_of_pairs(PAIRS)
+            held_out = HeldOutPairs(store, ["a b c", "b"], ["d a", "c c c"])
+            job = Job(
+                config=config,
+                seed=3,
+                task=Translation(
+                    config.objective, smoothing=smoothing, tokenizers=tokenizers, subwords=config.subwords
+                ),
+                model=model,
+                store=store,
+                judge=TranslationJudge(translator, held_out, batch=config.batch, metric=config.metric),
+                save_model=lambda path, _model, _judgement: save_model(path, translator, card=""),
+                folder=tmp_path,
+                reporter=Reporter(None, steps=1, quiet=True),
+            )
             return Trainer(job, records)
 
         yield make

@@ -8,20 +8,21 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from calque.training.validation import Validation
 
 from calque.config import Values, check
-from calque.data.batch import Batch, collate
 from calque.data.batching import Planned
-from calque.data.buckets import Shape
+from calque.data.buckets import Size
+from calque.data.pair_batch import PairBatch, collate_pairs, pair_widths
 from calque.data.store import Store
 from calque.errors import ConfigError
-from calque.experiment import train
-from calque.models.model import Model
+from calque.experiment import Experiment, train
+from calque.models.model import Model, Sizes
+from calque.tasks.interfaces import Judgement
 from calque.training.checkpoints import scheduled_steps
 from calque.training.loop import Trainer
-from calque.training.model_selection import Judge
+from calque.training.model_selection import ModelSelection
 from calque.training.settings import TrainingConfig
+from calque.training.update import stream_seed
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7])]
 
@@ -66,10 +67,16 @@ def train_until_killed(values: Values, *, run: Path, step: int, monkeypatch: pyt
             train(values, run=run, quiet=True)
 
 
-def batch_of(store: Store, *rows: int) -> Batch:
+def drawn_model(experiment: Experiment, *, sizes: Sizes) -> Model:
+    """A model as a run begins with it, for vocabularies of any size."""
+    torch.manual_seed(stream_seed(experiment.seed, "weights"))
+    return Model(experiment.model, sizes=sizes)
+
+
+def batch_of(store: Store, *rows: int) -> PairBatch:
     indices = np.array(rows)
-    widths = [int(lengths[indices].max()) for lengths in (store.source_lengths, store.target_lengths)]
-    return collate(store, planned=Planned(indices, Shape(len(rows), *widths)))
+    widths = tuple(int(axis[indices].max()) for axis in pair_widths(store))
+    return collate_pairs(store, planned=Planned(indices, Size(len(rows), widths)))
 
 
 def weights(model: Model) -> dict[str, torch.Tensor]:
@@ -80,19 +87,20 @@ def score(
     patch: pytest.MonkeyPatch, value: Callable[[int, bool], float], *, loss: Callable[[int], float] = lambda _: 1.0
 ) -> None:
     """Lets `value` (of the step, and whether it is the mean) say how good a validation is, `loss` what it lost."""
-    measure, keep_mean = Judge._measure, Judge.keep_mean
+    judge, keep_mean = ModelSelection._judge, ModelSelection.keep_mean
     means: list[int] = []
 
-    def kept(self: Judge, weights: Sequence[dict[str, torch.Tensor]]) -> None:
+    def kept(self: ModelSelection, weights: Sequence[dict[str, torch.Tensor]]) -> None:
         means.append(len(weights))
         keep_mean(self, weights)
 
-    def scored(self: Judge) -> Validation:
-        step = self.learner.progress.step
-        return measure(self)._replace(bleu=float(value(step, bool(means))), loss=loss(step))
+    def scored(self: ModelSelection, stop_asked: Callable[[], bool]) -> Judgement:
+        step, judgement = self.learner.progress.step, judge(self, stop_asked)
+        given = {"bleu": float(value(step, bool(means))), "loss": loss(step)}
+        return judgement._replace(values={**judgement.values, **given})
 
-    patch.setattr(Judge, "keep_mean", kept)
-    patch.setattr(Judge, "_measure", scored)
+    patch.setattr(ModelSelection, "keep_mean", kept)
+    patch.setattr(ModelSelection, "_judge", scored)
 
 
 def assert_taken_or_refused(section: str, kind: str, key: str, value: Any, *, readers: Sequence[str] | None) -> None:

@@ -1,44 +1,57 @@
 """Settings that are left open follow the corpus: how many steps, how large batches, how fast."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.conftest import FAMILIES, Values
+from tests.conftest import FAMILIES, Values, toy_values
 
-from calque.data.batching import BatchConfig, Plan
-from calque.data.store import Store, store_of
-from calque.models.model import ModelConfig
+from calque.config import check
+from calque.data.batching import BatchConfig, Bucketed
+from calque.data.pair_batch import pair_widths
+from calque.data.prepare import Prepared
+from calque.data.rows import Tally
+from calque.data.store import Store, store_of_pairs
+from calque.experiment import Experiment, assembly_of
 from calque.training.auto_settings import complete_settings
 
 
 def chosen(store: Store, family: str = "luong", *, device: str = "cpu", **given: Any) -> Values:
     """The training section that is made of one with a few settings."""
-    model = ModelConfig.model_validate(FAMILIES[family])
-    completed, _ = complete_settings({"training": given}, store, model=model, device=device, seed=1)
-    return dict(completed["training"])
+    return dict(completed(store, FAMILIES[family], given, device=device)[0]["training"])
+
+
+def completed(store: Store, model: Values, given: Values, *, device: str = "cpu") -> tuple[Values, list[str]]:
+    """The values of a translation experiment, and what is said of those that were chosen."""
+    nowhere = Path("nowhere")
+    values = toy_values({"source": nowhere, "target": nowhere}, model, "seed=1")
+    prepared = Prepared(nowhere, store, store, Tally(), Tally(), {})
+    corpus = assembly_of(check(Experiment, values, origin="test")).corpus(prepared)
+    return complete_settings({"training": given}, corpus, device=device)
 
 
 def pairs(count: int, *, size: int = 4) -> Store:
     """Each has `size` positions on either side, its end mark counted."""
-    return store_of([([5] * (size - 1), [6] * (size - 1))] * count)
+    return store_of_pairs([([5] * (size - 1), [6] * (size - 1))] * count)
 
 
 def batches(store: Store, tokens: int) -> int:
-    return sum(1 for _ in Plan(store, config=BatchConfig(tokens=tokens), seed=1).batches(0))
+    config = BatchConfig(tokens=tokens)
+    return sum(1 for _ in Bucketed(pair_widths(store), spans=store.spans, config=config, seed=1).batches(0))
 
 
 @pytest.mark.parametrize(("count", "epochs"), [(400, 100), (7500, 60), (30_000, 30)])
 def test_small_corpora_are_read_more_often(count: int, epochs: int) -> None:
     """30 times for 30,000 pairs, twice as often for a fourth of them, never more than 100 times."""
     store = pairs(count)
-    found = chosen(store)
-    tokens = found["batch"]["tokens"]
+    settings = chosen(store)
+    tokens = settings["batch"]["tokens"]
     assert tokens == max(256, min(4096, 8 * count // 100))
-    assert found["steps"] == max(200, epochs * batches(store, tokens))
-    assert found["validate_every"] == found["checkpoint_every"] == max(50, batches(store, tokens))
-    assert found["schedule"]["warmup"] == found["steps"] // 12
-    assert found["log_every"] == max(1, min(50, found["steps"] // 200))
-    assert found["patience"] == 8
+    assert settings["steps"] == max(200, epochs * batches(store, tokens))
+    assert settings["validate_every"] == settings["checkpoint_every"] == max(50, batches(store, tokens))
+    assert settings["schedule"]["warmup"] == settings["steps"] // 12
+    assert settings["log_every"] == max(1, min(50, settings["steps"] // 200))
+    assert settings["patience"] == 8
 
 
 @pytest.mark.parametrize(("steps", "warmup"), [(2, 0), (40, 10), (200, 20), (100_000, 4000)])
@@ -69,17 +82,14 @@ def test_every_optimiser_has_its_usual_rate(family: str, kind: str, rate: float)
 def test_wide_layers_of_all_kinds_learn_more_slowly(family: str, rate: float) -> None:
     """0.06 / √width where there is no Transformer, and at most 4e-3."""
     values = {side: FAMILIES[family][side] | {"width": 1024} for side in ("encoder", "decoder")}
-    completed, _ = complete_settings({}, pairs(400), model=ModelConfig.model_validate(values), device="cpu", seed=1)
-    assert completed["training"]["optimiser"]["learning_rate"] == rate
+    made, _ = completed(pairs(400), values, {})
+    assert made["training"]["optimiser"]["learning_rate"] == rate
 
 
 @pytest.mark.parametrize(("width", "rate"), [(16, 2e-3), (256, 0.00125), (1024, 0.00063)])
 def test_wide_transformers_learn_more_slowly(width: int, rate: float) -> None:
     """0.02 / √width, and at most 2e-3."""
-    side = {**FAMILIES["transformer"]["decoder"], "width": width}
-    model = ModelConfig.model_validate(
-        {"encoder": FAMILIES["transformer"]["encoder"] | {"width": width}, "decoder": side}
-    )
-    completed, said = complete_settings({}, pairs(400), model=model, device="cpu", seed=1)
-    assert completed["training"]["optimiser"]["learning_rate"] == pytest.approx(rate, abs=1e-5)
-    assert f"  training.optimiser.learning_rate = {completed['training']['optimiser']['learning_rate']}" in said
+    model = {side: FAMILIES["transformer"][side] | {"width": width} for side in ("encoder", "decoder")}
+    made, said = completed(pairs(400), model, {})
+    assert made["training"]["optimiser"]["learning_rate"] == pytest.approx(rate, abs=1e-5)
+    assert f"  training.optimiser.learning_rate = {made['training']['optimiser']['learning_rate']}" in said

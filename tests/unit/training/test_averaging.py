@@ -7,8 +7,9 @@ import torch
 from tests.conftest import toy_values
 from tests.unit.training.objects import Killed, digests, kill, score, stop_at, train_until_killed, weights
 
+from calque.data.prepare import open_prepared
 from calque.engine import load
-from calque.experiment import build, resume, train
+from calque.experiment import assembly_of, resume, train
 from calque.training.averaging import mean_weights
 from calque.training.checkpoints import load_weights, scheduled_steps
 from calque.training.journal import read_journal
@@ -25,10 +26,10 @@ def test_mean_weights_is_the_mean_taken_in_float64() -> None:
 
 def test_whole_numbers_have_no_mean() -> None:
     parts = [{"w": torch.tensor([value]), "ranks": torch.tensor([2**60 + 1, 0])} for value in (1.0, 3.0)]
-    found = mean_weights(parts)
-    assert found["w"].tolist() == [2.0]
-    assert found["ranks"].tolist() == [2**60 + 1, 0]
-    assert found["ranks"].dtype == torch.int64
+    mean = mean_weights(parts)
+    assert mean["w"].tolist() == [2.0]
+    assert mean["ranks"].tolist() == [2**60 + 1, 0]
+    assert mean["ranks"].dtype == torch.int64
 
 
 def test_the_model_is_the_mean_of_the_last_checkpoints_where_that_was_asked_for(
@@ -44,8 +45,8 @@ def test_the_model_is_the_mean_of_the_last_checkpoints_where_that_was_asked_for(
         assert scheduled_steps(folder) == [8, 12, 14]
         parts = [load_weights(folder / f"step-{step}") for step in (8, 12, 14)]
         expected = mean_weights(parts)
-        found = weights(load(run.folder).model)
-        assert all(torch.equal(found[key], expected[key]) for key in expected)
+        kept = weights(load(run.folder).model)
+        assert all(torch.equal(kept[key], expected[key]) for key in expected)
         assert not run.summary.stopped_early
         assert read_journal(run.folder / "metrics.jsonl")[-1]["averaged"] == 3
 
@@ -72,8 +73,8 @@ def test_the_model_is_the_mean_of_the_best_checkpoints_where_that_was_asked_for(
         folder = run.folder / "checkpoints"
         assert scheduled_steps(folder) == [4, 8, 10, 14]
         expected = mean_weights([load_weights(folder / f"step-{step}") for step in (4, 8, 10)])
-        found = weights(load(run.folder).model)
-        assert all(torch.equal(found[key], expected[key]) for key in expected)
+        kept = weights(load(run.folder).model)
+        assert all(torch.equal(kept[key], expected[key]) for key in expected)
     assert digests(runs[0].folder) == digests(runs[1].folder)
 
 
@@ -84,16 +85,16 @@ def test_the_moving_average_follows_its_equation_and_is_the_model_that_is_kept(
     values = toy_values(corpus, "transformer", *settings, "training.keep=9", "training.validate_every=6")
     run = train(values, run=tmp_path / "run", quiet=True)
     folder = run.folder / "checkpoints"
-    start = build(run.config, sizes=load(run.folder).model.sizes)
+    start = assembly_of(run.config).build(open_prepared(run.folder / "store"))
     expected = {name: value.double() for name, value in weights(start).items()}
     for step in range(1, 7):
         share = min(0.3, (1 + step) / (10 + step))  # the decay from step 3 on
         now = load_weights(folder / f"step-{step}")
         expected = {name: share * value + (1 - share) * now[name].double() for name, value in expected.items()}
-    found = weights(load(run.folder).model)
+    kept = weights(load(run.folder).model)
     for name, value in expected.items():
-        torch.testing.assert_close(found[name].double(), value, rtol=0, atol=1e-6)
-    assert any(not torch.equal(found[name], load_weights(folder / "step-6")[name]) for name in expected)
+        torch.testing.assert_close(kept[name].double(), value, rtol=0, atol=1e-6)
+    assert any(not torch.equal(kept[name], load_weights(folder / "step-6")[name]) for name in expected)
     train_until_killed(values, run=tmp_path / "killed", step=3, monkeypatch=monkeypatch)
     assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
 
@@ -107,6 +108,6 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(corpus: dict[str, Path], t
     damaged.write_bytes(content)
     again = resume(run.folder, quiet=True)
     expected = mean_weights([load_weights(run.folder / "checkpoints" / f"step-{step}") for step in (4, 6)])
-    found = weights(load(again.folder).model)
-    assert all(torch.equal(found[key], expected[key]) for key in expected)
+    kept = weights(load(again.folder).model)
+    assert all(torch.equal(kept[key], expected[key]) for key in expected)
     assert "left out of the mean" in (run.folder / "log.txt").read_text(encoding="utf-8")

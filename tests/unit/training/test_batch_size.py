@@ -7,151 +7,162 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES, toy_corpus, toy_values
-from tests.unit.objectives.objects import translation_loss
+from tests.unit.training.objects import drawn_model
+from torch import nn
 
 from calque.config import check, read_toml
-from calque.data.batch import Batch
-from calque.data.batching import BatchConfig, Plan
-from calque.data.buckets import Shape
-from calque.data.store import Store, store_of
-from calque.experiment import Experiment, build, resume, running, train
-from calque.models.model import Model, Sizes
-from calque.objectives.cross_entropy import Loss
+from calque.data.batching import BatchConfig
+from calque.data.buckets import Size
+from calque.data.pair_batch import PairBatch, pair_widths
+from calque.data.store import Store, store_of_pairs
+from calque.data.subword_regularisation import FixedConfig
+from calque.experiment import Experiment, resume, running, train
+from calque.models.model import Sizes
+from calque.objectives.objective import ObjectiveConfig
+from calque.tasks.interfaces import Carry, Loss
+from calque.tasks.translation import Translation
+from calque.text import Tokenizers, WordsConfig, WordsTokenizer
 from calque.training import batch_size
-from calque.training.batch_size import LEAST, Fit, find_batch_size, free_memory
+from calque.training.batch_size import LEAST, Fit, Trial, find_batch_size, free_memory
 from calque.training.journal import read_journal
-from calque.training.update import LossOf
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
 
 def store(pairs: int) -> Store:
     generator = np.random.default_rng(0)
-    return store_of(
+    return store_of_pairs(
         [([4] * int(generator.integers(3, 30)), [5] * int(generator.integers(3, 30))) for _ in range(pairs)]
     )
 
 
-def model(family: str, tmp_path: Path, *overrides: str) -> Model:
+class Watched(Translation):
+    """Translation, whose batches are looked at first."""
+
+    def __init__(self, look: Callable[[PairBatch], None] = lambda _: None) -> None:
+        words = WordsTokenizer.train(WordsConfig(), lines=["a b c d"])
+        super().__init__(ObjectiveConfig(), smoothing=0.1, tokenizers=Tokenizers(words, words), subwords=FixedConfig())
+        self.look = look
+
+    def loss(self, model: nn.Module, batch: PairBatch, *, step: int, carry: Carry | None = None) -> Loss:
+        self.look(batch)
+        return super().loss(model, batch, step=step, carry=carry)
+
+
+def trial(family: str, tmp_path: Path, *overrides: str, pairs: int) -> Trial:
     values = toy_values({"source": tmp_path, "target": tmp_path}, family, *overrides)
-    return build(check(Experiment, values, origin="test"), sizes=Sizes(50, 50, joint=True))
+    model = drawn_model(check(Experiment, values, origin="test"), sizes=Sizes(50, 50, joint=True))
+    return Trial(model, Watched(), store(pairs))
 
 
-def plain(built: Model) -> LossOf:
-    return lambda batch, _step: translation_loss(built, batch, smoothing=0.1)
+def fitted(tried: Trial, *, ranks: int = 1) -> Fit:
+    positions = sum(axis.total() for axis in pair_widths(tried.store))
+    return find_batch_size(tried, config=BatchConfig(tokens="auto"), positions=positions, ranks=ranks)
+
+
+def kept_bytes(tried: Trial, *, tokens: int) -> int:
+    """What a step of the fullest batch keeps."""
+    return batch_size._kept_bytes(tried, next(tried.extremes(BatchConfig(), tokens=tokens)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_twice_the_memory_takes_about_twice_the_batch(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built, pairs = model(family, tmp_path), store(20_000)
-    found = []
+    tried, fits = trial(family, tmp_path, pairs=20_000), []
     for megabytes in (12, 24):
         monkeypatch.setattr(batch_size, "free_memory", lambda _device, free=megabytes: free << 20)
-        found.append(find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)))
-    assert all("fill" in each.reason for each in found)
-    assert 1.7 < found[1].tokens / found[0].tokens < 2.3
+        fits.append(fitted(tried))
+    assert all("fill" in fit.reason for fit in fits)
+    assert 1.7 < fits[1].tokens / fits[0].tokens < 2.3
 
 
 def test_what_the_budget_leads_to_is_what_a_step_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The line through two small batches tells a large one's needs."""
-    built, pairs = model("transformer", tmp_path), store(20_000)
+    tried = trial("transformer", tmp_path, pairs=20_000)
     monkeypatch.setattr(batch_size, "free_memory", lambda _device: 100 << 20)
-    fit = find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
-    batch = batch_size._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
-    kept = batch_size._kept_bytes(built, batch, loss_of=plain(built))
+    kept = kept_bytes(tried, tokens=fitted(tried).tokens)
     assert 0.7 < kept / (0.4 * (100 << 20)) < 1.2
 
 
 @pytest.mark.parametrize("what", ["rows", "positions", "length"])
 def test_a_budget_fits_only_where_every_kind_of_batch_does(what: str, tmp_path: Path) -> None:
     """The fullest batch has neither the most sentences nor the longest ones."""
-    built, pairs = model("luong", tmp_path), store(4000)
-    sizes: dict[str, Callable[[Shape], int]] = {
-        "rows": lambda one: one.rows,
-        "positions": lambda one: one.positions,
-        "length": lambda one: one.source + one.target,
+    tried = trial("luong", tmp_path, pairs=4000)
+    measures: dict[str, Callable[[Size], int]] = {
+        "rows": lambda size: size.rows,
+        "positions": lambda size: size.positions,
+        "length": lambda size: sum(size.widths),
     }
-    plan = Plan(pairs, config=BatchConfig(tokens=2048), seed=0)
-    most = max(sizes[what](one.shape) for one in plan.batches(0))
+    measure = measures[what]
+    order = tried.task.order(tried.store, config=BatchConfig(tokens=2048), seed=0)
+    most = max(measure(planned.size) for planned in order.batches(0))
 
-    def loss_with(room: int) -> LossOf:
-        def loss_of(batch: Batch, _step: int) -> Loss:
-            if sizes[what](Shape(*batch.source.values.shape, batch.target_input.shape[1])) > room:
+    def fits(room: int) -> bool:
+        def look(batch: PairBatch) -> None:
+            rows, width = batch.source.values.shape
+            if measure(Size(rows, (width, batch.target_input.shape[1]))) > room:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return translation_loss(built, batch, smoothing=0.1)
 
-        return loss_of
+        return batch_size._fits(tried._replace(task=Watched(look)), config=BatchConfig(), tokens=2048)
 
-    found = [
-        batch_size._fits(built, pairs, config=BatchConfig(), tokens=2048, loss_of=loss_with(room))
-        for room in (most, most - 1)
-    ]
-    assert found == [True, False]
-    assert all(one.grad is None for one in built.parameters())
+    assert [fits(room) for room in (most, most - 1)] == [True, False]
+    assert all(parameter.grad is None for parameter in tried.model.parameters())
 
 
 @pytest.mark.parametrize("times", [2, 3])
 def test_what_an_optimiser_holds_is_left_free(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Weights, gradients and Adam's two means, a half or a third of the memory here, fit beside what a step keeps."""
     wide = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("width=64", "feed_forward=1024")]
-    built, pairs = model("transformer", tmp_path, *wide), store(4000)
-    state = 4 * 4 * sum(one.numel() for one in built.parameters())
+    tried = trial("transformer", tmp_path, *wide, pairs=4000)
+    state = 4 * 4 * sum(parameter.numel() for parameter in tried.model.parameters())
     monkeypatch.setattr(batch_size, "free_memory", lambda _device: int(times * state / 0.4))
-    fit = find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
-    batch = batch_size._largest(pairs, config=BatchConfig(), tokens=fit.tokens)
-    assert 0.5 * state < batch_size._kept_bytes(built, batch, loss_of=plain(built)) <= (times - 1) * state
+    assert 0.5 * state < kept_bytes(tried, tokens=fitted(tried).tokens) <= (times - 1) * state
 
 
 def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built, pairs = model("luong", tmp_path), store(4000)
+    tried = trial("luong", tmp_path, pairs=4000)
 
-    def fitted(ranks: int, *, free: int) -> int:
+    def tokens(ranks: int, *, free: int) -> int:
         monkeypatch.setattr(batch_size, "free_memory", lambda _device: free)
-        return find_batch_size(
-            built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built), ranks=ranks
-        ).tokens
+        return fitted(tried, ranks=ranks).tokens
 
-    one = fitted(1, free=6 << 20)
-    assert 0 <= fitted(2, free=12 << 20) - 2 * one < 2 * 64
+    alone = tokens(1, free=6 << 20)
+    assert 0 <= tokens(2, free=12 << 20) - 2 * alone < 2 * 64
     monkeypatch.setenv("LOCAL_WORLD_SIZE", "1")
-    assert 0 <= fitted(2, free=6 << 20) - 2 * one < 2 * 64
+    assert 0 <= tokens(2, free=6 << 20) - 2 * alone < 2 * 64
 
 
 def test_no_budget_is_larger_than_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    built = model("plain", tmp_path)
     monkeypatch.setattr(batch_size, "MOST", 1024)
-    fit = find_batch_size(built, store(2000), config=BatchConfig(tokens="auto"), loss_of=plain(built))
-    assert fit == (1024, "the most that is ever taken")
+    assert fitted(trial("plain", tmp_path, pairs=2000)) == (1024, "the most that is ever taken")
 
 
 def test_what_a_step_keeps_is_counted_once_and_without_the_weights(tmp_path: Path) -> None:
     """y = exp(x) keeps y, y·y keeps it twice more, and w·w keeps a weight."""
-    built = model("plain", tmp_path)
-    batch = batch_size._largest(store(50), config=BatchConfig(), tokens=256)
 
-    def loss_of(_batch: Batch, _step: int) -> Loss:
-        y = torch.ones(1000, requires_grad=True).exp()
-        weight = next(built.parameters())
-        total = (y * y).sum() + (weight * weight).sum()
-        return Loss(total, total)
+    class Squares(Watched):
+        def loss(self, model: nn.Module, batch: PairBatch, *, step: int, carry: Carry | None = None) -> Loss:
+            y = torch.ones(1000, requires_grad=True).exp()
+            weight = next(model.parameters())
+            return Loss((y * y).sum() + (weight * weight).sum(), {})
 
-    assert batch_size._kept_bytes(built, batch, loss_of=loss_of) == 4000
+    tried = trial("plain", tmp_path, pairs=50)._replace(task=Squares())
+    assert kept_bytes(tried, tokens=256) == 4000
 
 
 def test_an_epoch_keeps_enough_updates_and_little_memory_still_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    built, pairs = model("transformer", tmp_path), store(400)
-    fit = find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built))
+    tried = trial("transformer", tmp_path, pairs=400)
+    fit = fitted(tried)
     assert "20 batches" in fit.reason
-    plan = Plan(pairs, config=BatchConfig(tokens=fit.tokens), seed=0)
-    assert len(list(plan.batches(0))) >= 20
+    order = tried.task.order(tried.store, config=BatchConfig(tokens=fit.tokens), seed=0)
+    assert len(list(order.batches(0))) >= 20
     monkeypatch.setattr(batch_size, "free_memory", lambda _device: 0)
-    assert find_batch_size(built, pairs, config=BatchConfig(tokens="auto"), loss_of=plain(built)).tokens == LEAST
+    assert fitted(tried).tokens == LEAST
 
 
 def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,8 +214,8 @@ def test_free_memory_is_what_the_system_and_its_container_leave(
 
 
 @pytest.mark.parametrize(
-    ("most", "found"), [(9999, 6400), (6400, 6400), (6399, 4608), (5440, 4608), (5439, 3904), (1, LEAST)]
+    ("most", "taken"), [(9999, 6400), (6400, 6400), (6399, 4608), (5440, 4608), (5439, 3904), (1, LEAST)]
 )
-def test_what_was_tried_leaves_room_where_the_first_budget_was_too_large(most: int, found: int) -> None:
+def test_what_was_tried_leaves_room_where_the_first_budget_was_too_large(most: int, taken: int) -> None:
     """Budgets of 6,400, 5,440, 4,608 …, each 85 % of the one before in whole 64s."""
-    assert batch_size._tried(6400, fits=lambda tokens: tokens <= most) == found
+    assert batch_size._tried(6400, fits=lambda tokens: tokens <= most) == taken

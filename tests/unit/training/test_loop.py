@@ -15,15 +15,16 @@ import torch
 from tests.conftest import FAMILIES, toy_values
 from tests.unit.training.objects import Killed, digests, kill, score, stop_at, train_until_killed, weights
 
-from calque.data.store import store_of
+from calque.data.store import store_of_pairs
 from calque.engine import load
 from calque.errors import ConfigError, FolderError, Interrupted, TrainingError
 from calque.experiment import Run, resume, train
+from calque.tasks.interfaces import Judgement
 from calque.training import checkpoints
 from calque.training.checkpoints import load_checkpoint, load_weights, scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
-from calque.training.model_selection import Judge
+from calque.training.model_selection import ModelSelection
 from calque.training.schedules import rate_at
 from calque.training.update import stream_seed
 
@@ -48,7 +49,7 @@ def test_a_run_that_was_killed_ends_with_the_same_bytes(
         with pytest.raises(Interrupted):
             resume(tmp_path / "stopped", quiet=True)
     with monkeypatch.context() as patch:
-        stop_at(patch, 10, before="_say", of=Judge, action=kill)
+        stop_at(patch, 10, before="_say", of=ModelSelection, action=kill)
         with pytest.raises(Killed):
             resume(tmp_path / "stopped", quiet=True)
     assert digests(resume(tmp_path / "stopped", quiet=True).folder) == digests(whole(family).folder)
@@ -147,29 +148,29 @@ def test_a_killed_run_with_another_output_layer_ends_with_the_same_bytes(
         toy_values(corpus, "luong", *OUTPUTS[kind]), run=tmp_path / "stopped", step=6, monkeypatch=monkeypatch
     )
     with monkeypatch.context() as patch:
-        patch.setattr("calque.experiment.building.target_counts", lambda _store, *, size: np.zeros(size))
+        patch.setattr("calque.experiment.translation.id_counts", lambda _store, *, size, **_: np.zeros(size))
         resume(tmp_path / "stopped", quiet=True)
     finished = whole("luong", *OUTPUTS[kind]).folder
     assert digests(tmp_path / "stopped") == digests(finished)
     name = {"sampled": "output.proposal", "adaptive": "output.ranks"}[kind]
     folder = finished / "checkpoints"
     kept = [load_weights(folder / f"step-{step}")[name] for step in scheduled_steps(folder)]
-    found = weights(load(finished).model)[name]
-    assert all(torch.equal(one, found) for one in kept)
+    known = weights(load(finished).model)[name]
+    assert all(torch.equal(of_checkpoint, known) for of_checkpoint in kept)
     assert not any(key.startswith(name) for key in load_checkpoint(folder / "step-14").tensors["optimiser"])
 
 
 @pytest.mark.parametrize("kind", OUTPUTS)
 def test_bfloat16_trains_every_output_layer(kind: str, corpus: dict[str, Path], tmp_path: Path) -> None:
     """As in float32, but for the bits that it has not."""
-    found = {}
+    losses = {}
     for precision in ("float32", "bfloat16"):
         short = (f"training.precision={precision}", "training.steps=4", "training.average=0")
         values = toy_values(corpus, "transformer", *OUTPUTS[kind], *short)
         run = train(values, run=tmp_path / precision, quiet=True)
-        found[precision] = [line["loss"] for line in read_journal(run.folder / "metrics.jsonl")]
-    assert all(one != other for one, other in zip(*found.values(), strict=True))
-    assert found["bfloat16"] == pytest.approx(found["float32"], abs=0.03)
+        losses[precision] = [line["loss"] for line in read_journal(run.folder / "metrics.jsonl")]
+    assert all(few != many for many, few in zip(*losses.values(), strict=True))
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], abs=0.03)
 
 
 @pytest.mark.slow
@@ -188,16 +189,20 @@ def test_every_step_is_a_good_one_to_stop_at(
 
 def stop_in_validation(patch: pytest.MonkeyPatch, *, step: int, batch: int) -> list[int]:
     """Asks to stop before a batch (from 1) of a step's validation; gives a list of the batches that were begun."""
-    ask, begun = Judge._stop_if_asked, []
+    judge: Any = ModelSelection._judge
+    begun: list[int] = []
 
-    def asked(self: Judge, *arguments: Any) -> None:
-        if self.learner.progress.step == step:
-            if len(begun) == batch - 1:
-                os.kill(os.getpid(), signal.SIGTERM)
-            begun.append(len(begun) + 1)
-        ask(self, *arguments)
+    def watched(self: ModelSelection, stop_asked: Callable[[], bool]) -> Judgement:
+        def asked() -> bool:
+            if self.learner.progress.step == step:
+                if len(begun) == batch - 1:
+                    os.kill(os.getpid(), signal.SIGTERM)
+                begun.append(len(begun) + 1)
+            return stop_asked()
 
-    patch.setattr(Judge, "_stop_if_asked", asked)
+        return judge(self, asked)
+
+    patch.setattr(ModelSelection, "_judge", watched)
     return begun
 
 
@@ -236,10 +241,10 @@ def test_a_stop_in_a_validation_does_not_wait_for_its_end_and_the_resume_does_it
         assert begun == list(range(1, batch + 1))
         lines = read_journal(run / "metrics.jsonl")
         assert not any(line["kind"] == "valid" and line["step"] == step for line in lines)
-    found = resume(run, quiet=True)
+    resumed = resume(run, quiet=True)
     assert digests(run) == digests(expected.folder)
     assert scheduled_steps(run / "checkpoints") == scheduled_steps(expected.folder / "checkpoints")
-    assert found.summary._replace(best=None, seconds=0) == expected.summary._replace(best=None, seconds=0)
+    assert resumed.summary._replace(best=None, seconds=0) == expected.summary._replace(best=None, seconds=0)
 
 
 def test_the_same_seed_gives_the_same_bytes_and_another_gives_others(
@@ -252,7 +257,7 @@ def test_the_same_seed_gives_the_same_bytes_and_another_gives_others(
     first, other = digests(whole("luong").folder), digests(whole("luong", "seed=4").folder)
     different = [name for name in first if first[name] != other[name]]
     for name in ("model/weights.safetensors", "metrics.jsonl", "weights.safetensors", "optimiser.safetensors"):
-        assert any(found.endswith(name) for found in different), name
+        assert any(path.endswith(name) for path in different), name
 
 
 def test_a_finished_run_can_be_resumed_and_stays_as_it_is(corpus: dict[str, Path], tmp_path: Path) -> None:
@@ -340,8 +345,8 @@ def test_early_stopping_and_the_best_model_is_the_one_kept(
     assert (run.summary.step, run.summary.best_step, run.summary.best_value) == (12, 8, 6.0)
     assert run.summary.stopped_early
     best = load_weights(run.folder / "checkpoints" / "step-8")
-    found = weights(load(run.folder).model)
-    assert all(torch.equal(found[key], best[key]) for key in best)
+    kept = weights(load(run.folder).model)
+    assert all(torch.equal(kept[key], best[key]) for key in best)
     again = resume(run.folder, quiet=True)
     assert again.summary.stopped_early
     assert again.summary.step == 12
@@ -417,9 +422,9 @@ def test_after_another_metric_is_asked_for_its_values_decide(
     resume(run, quiet=True)
     lines = [line for line in read_journal(run / "metrics.jsonl") if line["kind"] == "valid" and "averaged" not in line]
     assert [line["step"] for line in lines if line["best"]] == [2, 4, 10]
-    found = load_checkpoint(run / "checkpoints" / "step-14").values
-    assert (found["metric"], found["best_value"], found["best_step"]) == ("loss", -3.5, 10)
-    assert found["best_steps"] == [[-3.5, 10], [-3.7, 14]]
+    saved = load_checkpoint(run / "checkpoints" / "step-14").values
+    assert (saved["metric"], saved["best_value"], saved["best_step"]) == ("loss", -3.5, 10)
+    assert saved["best_steps"] == [[-3.5, 10], [-3.7, 14]]
     assert log_of(run).count("training.metric is now loss: the kept model of step 4 has 4.000") == 1
 
 
@@ -453,9 +458,9 @@ def test_a_checkpoint_that_does_not_say_its_metric_is_gone_on_with(
     """As those did that were made before it was kept."""
     train_until_killed(toy_values(corpus, "plain"), run=tmp_path / "run", step=6, monkeypatch=monkeypatch)
     folder = tmp_path / "run" / "checkpoints"
-    tensors, found = load_checkpoint(folder / "step-4")
-    assert found.pop("metric") == "bleu"
-    checkpoints.save_checkpoint(folder, checkpoints.Snapshot(tensors, found), step=4, scheduled=True, parent=None)
+    tensors, saved = load_checkpoint(folder / "step-4")
+    assert saved.pop("metric") == "bleu"
+    checkpoints.save_checkpoint(folder, checkpoints.Snapshot(tensors, saved), step=4, scheduled=True, parent=None)
     assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)
     assert "training.metric" not in log_of(tmp_path / "run")
     assert load_checkpoint(folder / "step-14").values["metric"] == "bleu"
@@ -523,8 +528,9 @@ def test_any_metric_can_choose_the_best(metric: str, corpus: dict[str, Path], tm
 
 def test_a_corpus_without_a_batch_is_an_error(make_trainer: Callable[..., Trainer]) -> None:
     trainer = make_trainer()
-    trainer.job = trainer.job._replace(store=store_of([]))
-    trainer.plan = type(trainer.plan)(store_of([]), config=trainer.config.batch, seed=1)
+    empty = store_of_pairs([])
+    trainer.job = trainer.job._replace(store=empty)
+    trainer.order = trainer.job.task.order(empty, config=trainer.config.batch, seed=1)
     with pytest.raises(TrainingError, match="no batch"):
         next(trainer._batches())
 

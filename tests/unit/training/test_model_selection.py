@@ -60,9 +60,12 @@ def test_a_validation_that_does_not_fit_takes_smaller_batches_and_finds_the_same
     taken = starve(monkeypatch, where, rows=1)
     run = train(toy_values(corpus, family), run=tmp_path / "run", quiet=True)
     assert len(taken) >= 3
-    found, expected = digests(run.folder), digests(other.folder)
-    assert found.keys() == expected.keys()
-    assert [name for name in found if found[name] != expected[name]] in ([], ["metrics.jsonl"])  # the loss is rounded
+    reached, expected = digests(run.folder), digests(other.folder)
+    assert reached.keys() == expected.keys()
+    assert [name for name in reached if reached[name] != expected[name]] in (
+        [],
+        ["metrics.jsonl"],
+    )  # the loss is rounded
     lines = [read_journal(folder / "metrics.jsonl") for folder in (run.folder, other.folder)]
     for line, wanted in zip(*lines, strict=True):
         assert line.pop("kind") == wanted.pop("kind")
@@ -75,11 +78,11 @@ def test_a_validation_in_which_no_sentence_fits_ends_the_run_with_its_checkpoint
 ) -> None:
     with monkeypatch.context() as patch:
         starve(patch, where, rows=0)
-        with pytest.raises(TrainingError, match=r"validation of step 5 even with one sentence.* search\.maximum"):
+        with pytest.raises(TrainingError, match=r"validation of step 5 even with one row.* search\.maximum"):
             train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
-    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
-    assert found is not None
-    assert found.step == 4
+    saved = newest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert saved is not None
+    assert saved.step == 4
     assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)
 
 
@@ -98,10 +101,10 @@ def test_the_best_below_chance_is_told_to_be_so_by_its_loss(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A toy model says nothing right in its first steps; later it would."""
-    told = []
+    logs = []
     for bleu in (0.5, 50.0):
-        monkeypatch.setattr("calque.training.validation.bleu", lambda *_, bleu=bleu: bleu)
+        monkeypatch.setattr("calque.experiment.judges.bleu", lambda *_, bleu=bleu: bleu)
         run = train(toy_values(corpus, "plain"), run=tmp_path / str(bleu), quiet=True)
-        told.append((run.folder / "log.txt").read_text(encoding="utf-8"))
-    assert "(best so far, by its loss)" in told[0] and "(best so far)" not in told[0]
-    assert "(best so far)" in told[1] and "by its loss" not in told[1]
+        logs.append((run.folder / "log.txt").read_text(encoding="utf-8"))
+    assert "(best so far, by its loss)" in logs[0] and "(best so far)" not in logs[0]
+    assert "(best so far)" in logs[1] and "by its loss" not in logs[1]

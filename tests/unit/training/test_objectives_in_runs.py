@@ -87,7 +87,7 @@ def test_batches_of_pieces_that_are_drawn_keep_the_budget(
         monkeypatch.setattr(Trainer, "_step", step)
         subwords = [f"training.subwords.{each}" for each in settings]
         train(toy_values(corpus, "plain", *PIECES, *subwords), run=tmp_path / name, quiet=True)
-    means = {name: sum(found) / len(found) for name, found in positions.items()}
+    means = {name: sum(seen) / len(seen) for name, seen in positions.items()}
     assert 0.5 * means["fixed"] < means["drawn"] < 1.2 * means["fixed"]
 
 

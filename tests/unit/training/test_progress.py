@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from calque.tasks.interfaces import Metric
 from calque.training.progress import Progress
 from calque.training.settings import TrainingConfig
 
@@ -52,15 +53,15 @@ MEAN_OF_TWO = TrainingConfig.model_validate({"average": 2, "average_of": "best",
 
 def test_the_best_steps_are_those_of_the_best_values_and_of_equals_those_of_the_lowest_losses() -> None:
     lines = [(1.0, 1.0), (3.0, 7.0), (2.0, 1.0), (3.0, 6.0), (3.0, 8.0), (3.0, 5.0)]
-    found = judged(lines, MEAN_OF_TWO)[0]
-    assert (found.best_steps, found.best_steps_losses) == ([(3.0, 6), (3.0, 4)], [5.0, 6.0])
-    assert found.best_step == 6
+    progress = judged(lines, MEAN_OF_TWO)[0]
+    assert (progress.best_steps, progress.best_steps_losses) == ([(3.0, 6), (3.0, 4)], [5.0, 6.0])
+    assert progress.best_step == 6
     assert judged(lines)[0].best_steps == []
 
 
 def test_of_equals_with_the_same_loss_the_first_are_the_best_steps() -> None:
-    found = judged([(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (3.0, 1.0), (3.0, 1.0)], MEAN_OF_TWO)[0]
-    assert found.best_steps == [(3.0, 2), (3.0, 4)]
+    progress = judged([(1.0, 1.0), (3.0, 1.0), (2.0, 1.0), (3.0, 1.0), (3.0, 1.0)], MEAN_OF_TWO)[0]
+    assert progress.best_steps == [(3.0, 2), (3.0, 4)]
 
 
 def test_progress_from_before_losses_were_kept_goes_on() -> None:
@@ -70,6 +71,7 @@ def test_progress_from_before_losses_were_kept_goes_on() -> None:
     assert (progress.best_steps, progress.best_steps_losses) == ([(4.0, 1), (3.0, 3)], [math.inf, 9.0])
 
 
+METRICS = {"loss": Metric("lower"), "ter": Metric("lower"), "chrf": Metric("higher")}
 VALIDATIONS = {1: {"bleu": 40.0, "loss": 3.206, "chrf": math.nan}, 2: {"bleu": 30.0, "loss": 2.5, "ter": 60.0}}
 
 
@@ -78,7 +80,7 @@ def turned(metric: str) -> tuple[Progress, str]:
     progress, _ = judged([(40.0, 3.206), (30.0, 2.5), (20.0, 2.6)], MEAN_OF_TWO)
     progress.metric, progress.stopped_early = "bleu", True
     assert (progress.best_step, progress.since_best, progress.since_drop) == (1, 1, 1)
-    return progress, progress.turn_to(metric, validations=VALIDATIONS)
+    return progress, progress.turn_to(metric, kind=METRICS[metric], validations=VALIDATIONS)
 
 
 def test_another_metric_decides_by_its_own_values_of_what_is_kept() -> None:
@@ -108,5 +110,5 @@ def test_what_was_not_measured_by_another_metric_is_no_rival(metric: str) -> Non
 
 def test_before_the_first_validation_another_metric_changes_nothing() -> None:
     progress = Progress(metric="bleu")
-    assert progress.turn_to("ter", validations={}) == "training.metric is now ter"
+    assert progress.turn_to("ter", kind=METRICS["ter"], validations={}) == "training.metric is now ter"
     assert progress.best_value is None

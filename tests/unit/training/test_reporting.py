@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.training.reporting import NOBODY_READS, Pace, Reporter, outliving, samples_text
+from calque.training.reporting import NOBODY_READS, Pace, Reporter, outliving
 
 
 def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
@@ -92,17 +92,3 @@ def test_only_the_errors_that_were_named_are_outlived() -> None:
         assert raised.value.errno == errno.ENOSPC
         with outliving(stream):
             stream.flush()
-
-
-def test_samples_show_source_reference_and_translation() -> None:
-    text = samples_text(7, [("今天", "today", "to day"), ("b", "c", "d")])
-    assert text.startswith("step 7\n\n")
-    rows = [line.split(maxsplit=1) for line in text.splitlines()[2:] if line]
-    assert rows == [
-        ["source", "今天"],
-        ["reference", "today"],
-        ["translation", "to day"],
-        ["source", "b"],
-        ["reference", "c"],
-        ["translation", "d"],
-    ]

@@ -1,27 +1,33 @@
 """One update is the one that the equations give, whatever goes wrong: no number, no memory (P7, P8)."""
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import torch
 from tests.conftest import FAMILIES, toy_values
 from tests.unit.training.objects import PAIRS, Killed, batch_of, digests, kill, stop_at, weights
+from torch import nn
 
 from calque.data.batch import Batch
-from calque.data.store import store_of
+from calque.data.pair_batch import PairBatch
+from calque.data.store import store_of_pairs
 from calque.errors import TrainingError
 from calque.experiment import Run, resume, train
-from calque.objectives.cross_entropy import Loss
+from calque.models.model import Model
+from calque.objectives.cross_entropy import TokenLoss
 from calque.objectives.objective import Objective
+from calque.tasks.interfaces import Carry, Loss
 from calque.training.averaging import MovingAverage
 from calque.training.checkpoints import load_weights, newest_checkpoint
 from calque.training.distributed import Ranks
 from calque.training.journal import read_journal
 from calque.training.loop import Trainer
-from calque.training.update import Updater
+from calque.training.settings import TrainingConfig
+from calque.training.update import MemorySplits, Sums, Updater, join_carries, split_carry
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -61,11 +67,11 @@ def test_the_gradient_is_of_the_mean_loss_a_token_and_is_clipped(
         trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
     plain, clipped, loose = seen
     model = make_trainer().learner.model
-    batch = batch_of(store_of(PAIRS), 0, 1, 2, 3)
+    batch = batch_of(store_of_pairs(PAIRS), 0, 1, 2, 3)
     logits = model.output.logits(model(batch.source, batch.target_input).hidden)
     loss = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.target_output.flatten(), ignore_index=0)
     expected = torch.autograd.grad(loss, [value for name, value in model.named_parameters() if name in plain])
-    norm = torch.sqrt(sum((each**2).sum() for each in expected))
+    norm = torch.sqrt(sum((slope**2).sum() for slope in expected))
     for name, gradient in zip(plain, expected, strict=True):
         torch.testing.assert_close(plain[name], gradient, rtol=0, atol=1e-12)
         torch.testing.assert_close(loose[name], gradient, rtol=0, atol=1e-12)
@@ -85,24 +91,24 @@ def test_tf32_is_for_gradients_alone_and_set_back_whatever_happens(
     for precision, expected in (("float32", "highest"), ("tf32", "high")):
         trainer = make_trainer(precision=precision)
         updater = trainer.learner.updater
-        compute = updater.loss_of
+        compute = updater.task.loss
 
-        def watched(batch: Batch, step: int, compute: Any = compute) -> Loss:
+        def watched(*arguments: Any, compute: Any = compute, **named: Any) -> Loss:
             look()
-            loss: Loss = compute(batch, step)
+            loss: Loss = compute(*arguments, **named)
             loss.objective.register_hook(look)
             return loss
 
-        monkeypatch.setattr(updater, "loss_of", watched)
+        monkeypatch.setattr(updater.task, "loss", watched)
         monkeypatch.setattr(updater.optimiser, "step", look)
         trainer._step([batch_of(trainer.job.store, 0, 1)])
         assert seen == [expected, expected, "highest"]
         seen.clear()
 
-    def failing(_batch: Batch, _step: int) -> Loss:
+    def failing(*_arguments: Any, **_named: Any) -> Loss:
         raise ValueError(torch.get_float32_matmul_precision())
 
-    monkeypatch.setattr(updater, "loss_of", failing)
+    monkeypatch.setattr(updater.task, "loss", failing)
     with pytest.raises(ValueError, match=r"^high$"):
         trainer._step([batch_of(trainer.job.store, 0, 1)])
     assert torch.get_float32_matmul_precision() == "highest"
@@ -110,13 +116,13 @@ def test_tf32_is_for_gradients_alone_and_set_back_whatever_happens(
 
 def test_bfloat16_trains(corpus: dict[str, Path], tmp_path: Path) -> None:
     """With fewer bits than float32 has, but nearly as it does; weights are kept with all of theirs."""
-    found = {}
+    losses = {}
     for precision in ("float32", "bfloat16"):
         values = toy_values(corpus, "transformer", f"training.precision={precision}", "training.steps=6")
         run = train(values, run=tmp_path / precision, quiet=True)
-        found[precision] = [line["loss"] for line in read_journal(run.folder / "metrics.jsonl")]
-    assert all(one != other for one, other in zip(*found.values(), strict=True))
-    assert found["bfloat16"] == pytest.approx(found["float32"], abs=0.03)
+        losses[precision] = [line["loss"] for line in read_journal(run.folder / "metrics.jsonl")]
+    assert all(few != many for many, few in zip(*losses.values(), strict=True))
+    assert losses["bfloat16"] == pytest.approx(losses["float32"], abs=0.03)
     assert {str(value.dtype) for value in load_weights(run.folder / "checkpoints" / "step-6").values()} == {
         "torch.float32"
     }
@@ -126,7 +132,7 @@ def test_an_update_waits_for_its_tokens(corpus: dict[str, Path], tmp_path: Path)
     settings = ("training.accumulate=1", "training.accumulate_tokens=90", "training.log_every=1")
     run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
     tokens = [line["tokens"] for line in read_journal(run.folder / "metrics.jsonl") if line["kind"] == "train"]
-    assert all(90 <= each < 90 + 75 for each in tokens)  # a batch has at most half of its 150 positions to say
+    assert all(90 <= count < 90 + 75 for count in tokens)  # a batch has at most half of its 150 positions to say
 
 
 def test_gradients_are_clipped_by_value_and_the_norm_that_is_told_is_the_one_before(
@@ -136,11 +142,11 @@ def test_gradients_are_clipped_by_value_and_the_norm_that_is_told_is_the_one_bef
     plain._step([batch_of(plain.job.store, 0, 1, 2, 3)])
     seen: list[float] = []
     trainer = make_trainer(clip=0.0, clip_value=0.01)
-    learning = trainer.learner.updater.learning
+    trained = trainer.learner.updater.trained
     monkeypatch.setattr(
         trainer.learner.updater.optimiser,
         "step",
-        lambda: seen.extend(float(one.grad.abs().max()) for one in learning if one.grad is not None),
+        lambda: seen.extend(float(weight.grad.abs().max()) for weight in trained if weight.grad is not None),
     )
     trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
     assert max(seen) == 0.01
@@ -154,10 +160,11 @@ def test_what_is_clipped_by_value_is_scaled_to_the_norm_from_the_one_it_has_then
     seen: list[float] = []
     for clip in (0.0, 0.02):
         trainer = make_trainer(clip=clip, clip_value=0.01)
-        learning = trainer.learner.updater.learning
+        trained = trainer.learner.updater.trained
 
-        def keep(learning: list[torch.nn.Parameter] = learning) -> None:
-            seen.append(float(torch.nn.utils.get_total_norm([one.grad for one in learning if one.grad is not None])))
+        def keep(trained: list[torch.nn.Parameter] = trained) -> None:
+            gradients = [weight.grad for weight in trained if weight.grad is not None]
+            seen.append(float(torch.nn.utils.get_total_norm(gradients)))
 
         monkeypatch.setattr(trainer.learner.updater.optimiser, "step", keep)
         trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
@@ -169,7 +176,7 @@ def test_a_gradient_without_bound_is_left_out_though_it_could_be_clipped(make_tr
     """P7: clipping by value would make a number of it."""
     trainer = make_trainer(clip_value=0.01)
     before = weights(trainer.learner.model)
-    trainer.learner.updater.learning[0].register_hook(lambda gradient: torch.full_like(gradient, torch.inf))
+    trainer.learner.updater.trained[0].register_hook(lambda gradient: torch.full_like(gradient, torch.inf))
     trainer._step([batch_of(trainer.job.store, 0, 1, 2, 3)])
     assert trainer.learner.updater.sums.skipped == 1
     assert all(torch.equal(value, before[name]) for name, value in weights(trainer.learner.model).items())
@@ -222,14 +229,14 @@ def poison(patch: pytest.MonkeyPatch, *calls: int, bad: float = float("nan"), wh
     compute = Objective.__call__
     counted = count(1)
 
-    def poisoned(objective: Objective, batch: Batch, *, step: int) -> Loss:
-        loss = compute(objective, batch, step=step)
+    def poisoned(objective: Objective, model: Model, batch: PairBatch, *, step: int) -> TokenLoss:
+        loss = compute(objective, model, batch, step=step)
         if next(counted) not in calls:
             return loss
         if where == "gradient":
             loss.objective.register_hook(lambda gradient: gradient * bad)
             return loss
-        return Loss(loss.objective if where == "told" else loss.objective * bad, loss.cross_entropy * bad)
+        return TokenLoss(loss.objective if where == "told" else loss.objective * bad, loss.cross_entropy * bad)
 
     patch.setattr(Objective, "__call__", poisoned)
 
@@ -250,9 +257,9 @@ def test_an_update_that_is_no_number_is_left_out_and_counted(
         trainer._step([batch_of(trainer.job.store, *rows[at])])
     expected = weights(other.learner.model)
     assert all(torch.equal(value, expected[name]) for name, value in weights(trainer.learner.model).items())
-    found, wanted = trainer.learner.updater.sums, other.learner.updater.sums
-    assert (found.loss, found.tokens, found.norm, found.steps) == (wanted.loss, wanted.tokens, wanted.norm, 2)
-    assert (found.skipped, found.in_a_row) == (1, 0)
+    sums, wanted = trainer.learner.updater.sums, other.learner.updater.sums
+    assert (sums.parts, sums.weight, sums.norm, sums.steps) == (wanted.parts, wanted.weight, wanted.norm, 2)
+    assert (sums.skipped, sums.in_a_row) == (1, 0)
 
 
 def test_many_updates_in_a_row_that_are_no_number_stop_the_run_with_the_last_good_state_saved(
@@ -264,10 +271,10 @@ def test_many_updates_in_a_row_that_are_no_number_stop_the_run_with_the_last_goo
         poison(patch, *range(11, 40))  # from step 6 on: two batches a step
         with pytest.raises(TrainingError, match=r"3 steps in a row, up to step 8: batches \d+ of epoch \d+ to \d+ of"):
             train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
-    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
-    assert found is not None
-    assert found.step == 8
-    assert all(value.isfinite().all() for value in found.snapshot.tensors["weights"].values())
+    saved = newest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert saved is not None
+    assert saved.step == 8
+    assert all(value.isfinite().all() for value in saved.snapshot.tensors["weights"].values())
     resumed = resume(tmp_path / "run", quiet=True)
     assert (resumed.summary.step, resumed.summary.skipped) == (14, 3)
     lines = [line for line in read_journal(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
@@ -281,11 +288,11 @@ def read_order(patch: pytest.MonkeyPatch) -> list[str]:
     stream = Trainer._batches
 
     def told(self: Trainer) -> Iterator[Batch]:
-        epoch = batch = 0
-        for each in stream(self):
-            epoch, batch = (epoch, batch + 1) if epoch == self.progress.epoch else (self.progress.epoch, 1)
-            places.append(f"{batch} of epoch {epoch + 1}")
-            yield each
+        epoch = number = 0
+        for batch in stream(self):
+            epoch, number = (epoch, number + 1) if epoch == self.progress.epoch else (self.progress.epoch, 1)
+            places.append(f"{number} of epoch {epoch + 1}")
+            yield batch
 
     patch.setattr(Trainer, "_batches", told)
     return places
@@ -371,11 +378,11 @@ def starve(patch: pytest.MonkeyPatch, *, rows: int, error: Exception) -> list[in
     compute = Objective.__call__
     taken: list[int] = []
 
-    def starved(objective: Objective, batch: Batch, *, step: int) -> Loss:
-        loss = compute(objective, batch, step=step)
-        if len(batch.target_lengths) > rows:
+    def starved(objective: Objective, model: Model, batch: PairBatch, *, step: int) -> TokenLoss:
+        loss = compute(objective, model, batch, step=step)
+        if batch.rows > rows:
             raise error
-        taken.append(len(batch.target_lengths))
+        taken.append(batch.rows)
         return loss
 
     patch.setattr(Objective, "__call__", starved)
@@ -417,7 +424,7 @@ def test_what_hard_attention_expects_is_as_if_it_had_been_split_at_once(
     """P8: a first try that did not fit moves neither the baseline nor what is drawn."""
     trainer, other = (make_trainer("luong", "model.decoder.attention.choice=hard") for _ in range(2))
     batches = [batch_of(trainer.job.store, 0), batch_of(trainer.job.store, 1, 2, 3)]
-    other.learner.updater.history._parts[1] = 4
+    other.learner.updater.splits._parts[1] = 4
     other._step(batches)
     starve(monkeypatch, rows=1, error=NO_MEMORY[0])
     trainer._step(batches)
@@ -457,7 +464,7 @@ def test_a_sentence_that_does_not_fit_ends_the_run(
 ) -> None:
     trainer = make_trainer()
     starve(monkeypatch, rows=0, error=NO_MEMORY[0])
-    with pytest.raises(TrainingError, match="out of memory in step 1 even with one sentence"):
+    with pytest.raises(TrainingError, match="out of memory in step 1 even with one row"):
         trainer._step([batch_of(trainer.job.store, 0, 1, 2)])
 
 
@@ -479,9 +486,9 @@ def test_memory_that_runs_out_after_the_gradient_ends_the_run_with_its_checkpoin
         patch.setattr(owner, name, starved)
         with pytest.raises(TrainingError, match=r"memory in step 6 after its gradient.* the last checkpoint is"):
             train(values, run=tmp_path / "run", quiet=True)
-    found = newest_checkpoint(tmp_path / "run" / "checkpoints")
-    assert found is not None
-    assert found.step == 4
+    saved = newest_checkpoint(tmp_path / "run" / "checkpoints")
+    assert saved is not None
+    assert saved.step == 4
     other = train(values, run=tmp_path / "whole", quiet=True)
     assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(other.folder)
 
@@ -514,4 +521,87 @@ def test_a_checkpoint_that_did_not_sum_the_objective_is_read(make_trainer: Calla
     other = make_trainer()
     other.learner.restore(snapshot, origin="test")
     sums = other.learner.updater.sums
-    assert float(sums.objective) == float(sums.loss) == float(trainer.learner.updater.sums.loss) > 0
+    saved = trainer.learner.updater.sums
+    assert float(sums.objective) == float(sums.parts["loss"]) == float(saved.parts["loss"]) > 0
+    assert float(sums.weight) == float(saved.weight) > 0
+
+
+def test_sums_have_one_name_each_in_a_checkpoint_and_come_back_by_it() -> None:
+    """The weight is called tokens there, as it was when every task translated."""
+    sums = Sums(("loss", "links"), device=torch.device("cpu"), dtype=torch.float64)
+    names = ["in_a_row", "links", "loss", "norm", "objective", "skipped", "steps", "tokens"]
+    assert sorted(sums.tensors()) == names
+    for number, value in enumerate(sums.tensors().values(), start=1):
+        value.fill_(number)
+    saved = {name: value.clone() for name, value in sums.tensors().items()}
+    assert len({value.data_ptr() for value in sums.tensors().values()}) == len(names)
+    other = Sums(("loss", "links"), device=torch.device("cpu"), dtype=torch.float64)
+    other.restore(saved)
+    assert other.tensors() == saved
+    assert float(other.weight) == float(saved["tokens"])
+    other.clear()
+    kept = {"skipped", "in_a_row"}  # of the whole run
+    assert {name for name, value in other.tensors().items() if value != 0} == kept
+
+
+# --- State that running text hands on ---
+
+
+@pytest.mark.parametrize("rows", [1, 2, 5, 8])
+@pytest.mark.parametrize("parts", [1, 2, 3, 8, 9])
+def test_a_carry_is_split_as_batches_are_and_joined_again(rows: int, parts: int) -> None:
+    carry = (torch.randn(rows, 2, 3), torch.arange(rows))
+    split = split_carry(carry, rows, parts)
+    assert len(split) == min(rows, parts)
+    store = store_of_pairs([([4 + row], [5]) for row in range(rows)])
+    batch = batch_of(store, *range(rows))
+    for part, state in zip(batch.split(parts), split, strict=True):
+        assert state is not None
+        assert part.source.values[:, 0].tolist() == [4 + row for row in state[1].tolist()]  # the rows it belongs to
+    joined = join_carries(split)
+    assert joined is not None
+    assert all(torch.equal(state, whole) for state, whole in zip(joined, carry, strict=True))
+    assert split_carry(None, rows, parts) == [None] * min(rows, parts)
+    assert join_carries([None] * parts) is None
+
+
+class Running:
+    """A task in which the state of a row is the sum of what it has read; the loss says how far the model is from it."""
+
+    reads: ClassVar[dict[str, Any]] = {}
+    parts = ("loss",)
+    divisible = True
+
+    def __init__(self) -> None:
+        self.states: list[list[float] | None] = []
+
+    def order(self, *_: Any, **__: Any) -> Any: ...
+    def collate(self, *_: Any, **__: Any) -> Any: ...
+    def follow(self, *_: Any) -> None: ...
+
+    def loss(self, model: nn.Module, batch: PairBatch, *, step: int, carry: Carry | None = None) -> Loss:
+        self.states.append(None if carry is None else carry[0][:, 0].tolist())
+        before = torch.zeros(batch.rows, 1) if carry is None else carry[0]
+        state = before + batch.source.values.sum(dim=1, keepdim=True)
+        loss = (model(torch.ones(batch.rows, 1)) - state).square().sum() * (math.nan if step == 3 else 1)
+        return Loss(loss, {"loss": loss.detach()}, carry=(state.detach(),))
+
+
+@pytest.mark.parametrize("parts", [1, 2, 3])
+def test_what_a_row_reads_on_from_goes_from_batch_to_batch_and_from_step_to_step(parts: int, tmp_path: Path) -> None:
+    """However a batch is cut; a step that is no number leaves no state, as that may be none either."""
+    store = store_of_pairs([([4 + row], [5]) for row in range(3)])
+    batch, task, model = batch_of(store, 0, 1, 2), Running(), nn.Linear(1, 1, bias=False)
+    splits = MemorySplits(tmp_path / "history.jsonl")
+    for step in (1, 2, 3, 4):
+        splits.record(step, parts=parts)
+    updater = Updater(model, task=task, config=TrainingConfig(clip=0.0), seed=1, ranks=Ranks(), splits=splits)
+    read = batch.source.values.sum(dim=1)
+    for step, batches in ((1, 2), (2, 1), (3, 1)):
+        updater.update([batch] * batches, step=step, rate=0.1)
+        expected = {1: 2 * read, 2: 3 * read, 3: 0 * read}[step]
+        assert updater.carry is not None
+        assert updater.carry[0][:, 0].tolist() == expected.tolist()
+    assert updater.sums.skipped == 1
+    assert task.states[:parts] == [None] * parts
+    assert [value for state in task.states[parts : 2 * parts] for value in state or ()] == read.tolist()

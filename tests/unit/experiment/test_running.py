@@ -13,20 +13,19 @@ import torch
 from tests.conftest import FAMILIES, Answer, Values, toy_corpus, toy_values
 
 from calque.config import check, override, read_toml, to_toml, to_values, values_to_toml
-from calque.data.prepare import prepare
+from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.engine import load
 from calque.errors import ConfigError, DataError, FolderError, UserError
 from calque.experiment import (
     Experiment,
-    build,
+    assembly_of,
     differences,
     experiment_values,
     resume,
     train,
 )
-from calque.models.model import Sizes
 from calque.models.systems import SYSTEMS
-from calque.text import EOS
+from calque.text import EOS, load_tokenizers
 from calque.training.auto_settings import complete_settings
 from calque.training.journal import read_journal
 from calque.training.lock import run_lock
@@ -49,10 +48,14 @@ def open_values(corpus: dict[str, Path], **training: Any) -> Values:
 # --- Auto choices ---
 
 
+def prepared_in(folder: Path, experiment: Experiment, *, workers: int | None = None) -> Prepared:
+    return prepare(experiment.data, preparation=assembly_of(experiment).preparation, folder=folder, workers=workers)
+
+
 def choose(values: Values, folder: Path) -> tuple[Values, list[str]]:
     experiment = check(Experiment, values, origin="test")
-    prepared = prepare(experiment.data, text=experiment.text, folder=folder)
-    return complete_settings(values, prepared.train, model=experiment.model, device="cpu", seed=experiment.seed)
+    corpus = assembly_of(experiment).corpus(prepared_in(folder, experiment))
+    return complete_settings(values, corpus, device="cpu")
 
 
 def test_what_was_left_open_is_chosen_printed_and_kept(
@@ -100,7 +103,7 @@ def test_one_per_cent_between_fifty_and_two_thousand_is_held_out(tmp_path: Path)
     for pairs, expected in ((60, 30), (150, 50), (9000, 90)):
         corpus = toy_corpus(tmp_path / f"{pairs}", pairs=pairs, letters="abcdefghijklmnopqrstuvwxyz", longest=9)
         experiment = check(Experiment, open_values(corpus), origin="test")
-        prepared = prepare(experiment.data, text=experiment.text, folder=tmp_path / f"store-{pairs}", workers=1)
+        prepared = prepared_in(tmp_path / f"store-{pairs}", experiment, workers=1)
         assert len(prepared.valid) == pytest.approx(expected, abs=1)  # equal sources stay together
         assert len(prepared.train) + len(prepared.valid) == pairs
     assert experiment.data.validation.maximum == 2000
@@ -109,17 +112,17 @@ def test_one_per_cent_between_fifty_and_two_thousand_is_held_out(tmp_path: Path)
 def test_duplicates_are_held_out_together_and_always_the_same_ones(tmp_path: Path) -> None:
     corpus = toy_corpus(tmp_path / "corpus", pairs=400, letters="ab", longest=7)
     experiment = check(Experiment, open_values(corpus), origin="test")
-    first = prepare(experiment.data, text=experiment.text, folder=tmp_path / "first")
+    first = prepared_in(tmp_path / "first", experiment)
     held_out = {source for source, _ in first.valid_text}
-    source = first.tokenizers.source
-    learnt = {source.decode(first.train.pair(row)[0].tolist()) for row in range(len(first.train))}
+    sources, rows = load_tokenizers(first.vocabularies).source, first.train["source"]
+    learnt = {sources.decode(rows.row(row).tolist()) for row in range(len(first.train))}
     assert held_out
     assert learnt
     assert not held_out & learnt
     lines = [path.read_text(encoding="utf-8").splitlines()[::-1] for path in corpus.values()]
     for path, reversed_lines in zip(corpus.values(), lines, strict=True):
         path.write_text("".join(f"{line}\n" for line in reversed_lines), encoding="utf-8")
-    again = prepare(experiment.data, text=experiment.text, folder=tmp_path / "again")
+    again = prepared_in(tmp_path / "again", experiment)
     assert {source for source, _ in again.valid_text} == held_out
 
 
@@ -170,10 +173,11 @@ def test_an_unknown_system_is_refused_with_the_known_ones() -> None:
         experiment_values(config=None, system="tinny", corpora={}, assignments=[])
 
 
-def test_the_seed_draws_the_weights(corpus: dict[str, Path]) -> None:
+def test_the_seed_draws_the_weights(corpus: dict[str, Path], tmp_path: Path) -> None:
     def weights(seed: int) -> torch.Tensor:
         experiment = check(Experiment, toy_values(corpus, "luong", f"seed={seed}"), origin="test")
-        return torch.cat([value.flatten() for value in build(experiment, sizes=Sizes(9, 9, joint=True)).parameters()])
+        model = assembly_of(experiment).build(prepared_in(tmp_path / "store", experiment))
+        return torch.cat([value.flatten() for value in model.parameters()])
 
     assert torch.equal(weights(1), weights(1))
     assert not torch.equal(weights(1), weights(2))
@@ -310,7 +314,7 @@ def test_what_given_pieces_show_to_be_wrong_is_known_before_the_data_is_prepared
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     experiment = check(Experiment, toy_values(corpus, "plain"), origin="test")
-    prepare(experiment.data, text=experiment.text, folder=tmp_path / "store")
+    prepared_in(tmp_path / "store", experiment)
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     values = toy_values(corpus, "plain", *overrides)
     values["text"] = {"kind": "given", "path": str(tmp_path / "store")}
@@ -336,7 +340,7 @@ def test_lstms_that_a_cpu_has_no_float16_for_are_refused_before_there_is_a_run_a
 ) -> None:
     run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True).folder
     (run / "config.toml").write_text(values_to_toml(toy_values(corpus, "plain", *HALF, "training.steps=3")))
-    monkeypatch.setattr("calque.experiment.building._has_half_lstm", lambda: False)
+    monkeypatch.setattr("calque.experiment.assembly._has_half_lstm", lambda: False)
     with pytest.raises(ConfigError, match=r'training\.precision = "float16".*use float32 or bfloat16'):
         resume(run, quiet=True)
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
@@ -349,7 +353,7 @@ def test_lstms_that_a_cpu_has_no_float16_for_are_refused_before_there_is_a_run_a
 def test_float64_is_refused_where_there_is_none(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calque.experiment.building.choose_device", lambda _: torch.device("mps"))
+    monkeypatch.setattr("calque.experiment.assembly.choose_device", lambda _: torch.device("mps"))
     with pytest.raises(ConfigError, match=r'training\.precision = "float64": mps has none'):
         train(toy_values(corpus, "plain", "training.precision=float64"), run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
@@ -563,10 +567,10 @@ def test_an_output_layer_learns_the_frequencies_of_the_training_pairs(
 ) -> None:
     settings = (f"model.output.kind={kind}", "training.label_smoothing=0", "training.steps=2", "training.average=0")
     run = train(toy_values(corpus, "plain", *settings), run=tmp_path / "run", quiet=True)
-    prepared = prepare(run.config.data, text=run.config.text, folder=run.folder / "store")
-    counts = [0] * len(prepared.tokenizers.target.vocabulary)
+    prepared = open_prepared(run.folder / "store")
+    counts = [0] * len(load_tokenizers(prepared.vocabularies).target.vocabulary)
     for row in range(len(prepared.train)):
-        for piece in (*prepared.train.pair(row)[1].tolist(), EOS):
+        for piece in (*prepared.train["target"].row(row).tolist(), EOS):
             counts[piece] += 1
     learnt = dict(load(run.folder).model.named_parameters())
     if kind == "sampled":

@@ -1,9 +1,9 @@
-"""One beam search for many ways to rank: what lives on in a beam does not depend on how finished hypotheses are ranked.
+"""One beam search for several scores: the live hypotheses of a beam do not depend on the score of finished ones.
 
-So the settings of a recipe that differ in their score alone share their search: each gets what it would have got in a
-search of its own (stopping = "exact"), and all together cost as much as the one that goes on longest.
+Settings that differ only in their score therefore share a search. Each gets the result of a search of its own
+(stopping = "exact"), and all together cost as much as the one that stops last.
 
-Letters: B sentences still going, K beams, V vocabulary, S source, R rankings.
+Letters: B unfinished sentences, K beams, V vocabulary, S source, R scores.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from calque.engine import MARKS, Translator, pad_source
-from calque.engine.ensemble import Begun, begin
+from calque.engine.ensemble import Decoding, start_decoding
 from calque.search.beam import BestK, Extended, Goal, Live, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.scoring import Score, SentenceLengths
@@ -22,11 +22,11 @@ from calque.search.step import Step
 Tokens = tuple[int, ...]
 
 
-class Together:
-    """Grows hypotheses as plain beam search does, and keeps for each sentence the best by every score.
+class SharedScores:
+    """Extends hypotheses as standard beam search does, and keeps the best hypothesis of every sentence by every score.
 
-    It is the Expansion of a beam search and its Score: a sentence is over when it is over for every score. Hypotheses
-    that reach their maximum length are the search's own matter; `best` has none for a sentence where nothing ended.
+    It is both Expansion and Score of a beam search: a sentence is finished when it is finished for every score.
+    Hypotheses cut at the maximum length are left to the search; `best` has none for a sentence where nothing ended.
     """
 
     def __init__(self, beams: int, scores: Sequence[Score]) -> None:
@@ -38,23 +38,23 @@ class Together:
         return any(score.needs_coverage for score in self.scores)
 
     def start(self, sentences: Tensor) -> Tensor:
-        """[B], which of the first sentences each row is."""
-        self.values = torch.full((len(self.scores), len(sentences)), -torch.inf)  # [R,B], as the search began
+        """[B], the index of every row in the initial batch."""
+        self.values = torch.full((len(self.scores), len(sentences)), -torch.inf)  # [R,B] of the initial batch
         return torch.arange(len(sentences))
 
     def extend(self, live: Live, log_probs: Tensor, memory: Tensor, *, end: int) -> tuple[Extended, Tensor]:
-        grown, _ = self.best_k.extend(live, log_probs, None, end=end)
-        self.rows, self.ended = memory, grown.ended
-        return grown, memory
+        extended, _ = self.best_k.extend(live, log_probs, None, end=end)
+        self.rows, self.ended = memory, extended.ended
+        return extended, memory
 
     def missing_phrase(self, memory: Tensor) -> None:
         return None
 
     def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> Tensor:
-        if log_probs is self.ended.log_probs:  # and not hypotheses that are closed at their maximum length
+        if log_probs is self.ended.log_probs:  # not those cut at the maximum length
             for number, score in enumerate(self.scores):
                 values = score.finished(log_probs, length=length, covered=covered, lengths=lengths)
-                ordered = values.sort(dim=1, descending=True, stable=True)  # equal ones as the search has them
+                ordered = values.sort(dim=1, descending=True, stable=True)  # ties in the order of the search
                 best, places = ordered.values[:, 0], ordered.indices[:, 0]
                 for row in (best > self.values[number, self.rows]).nonzero().squeeze(1).tolist():
                     sentence = int(self.rows[row])
@@ -64,37 +64,39 @@ class Together:
 
     def bound(self, log_probs: Tensor, *, length: int, lengths: SentenceLengths) -> Tensor:
         bounds = torch.stack([score.bound(log_probs, length=length, lengths=lengths) for score in self.scores])
-        goes_on = (bounds > self.values[:, self.rows]).any(dim=0)
-        return torch.where(goes_on, torch.inf, -torch.inf)
+        continues = (bounds > self.values[:, self.rows]).any(dim=0)
+        return torch.where(continues, torch.inf, -torch.inf)
 
 
-def search_together(begun: Begun, source_lengths: Tensor, *, searches: Sequence[SearchConfig]) -> list[list[Tokens]]:
-    """What each of the searches, which differ in their score alone, says of each sentence."""
+def search_shared(
+    decoding: Decoding, source_lengths: Tensor, *, searches: Sequence[SearchConfig]
+) -> list[list[Tokens]]:
+    """The best hypothesis of every sentence by every search; searches differ only in their score."""
     first = searches[0]
-    together = Together(first.beam, [scoring_of(each) for each in searches])
-    found = beam_search(
-        *begun,
-        expansion=together,
-        goal=Goal(together),
+    shared = SharedScores(first.beam, [scoring_of(search) for search in searches])
+    hypotheses = beam_search(
+        *decoding,
+        expansion=shared,
+        goal=Goal(shared),
         limits=limits_of(source_lengths, search=first),
         marks=MARKS,
         source_lengths=source_lengths,
     )
-    return [[best.get(sentence, answers[0].tokens) for sentence, answers in enumerate(found)] for best in together.best]
+    return [[best.get(sentence, cut[0].tokens) for sentence, cut in enumerate(hypotheses)] for best in shared.best]
 
 
 @torch.inference_mode()
-def translate_together(
+def translate_shared(
     translator: Translator, sources: Sequence[str], *, searches: Mapping[str, SearchConfig]
 ) -> dict[str, list[str]]:
-    """The translations of all sources by each of the searches."""
+    """The translations of all sources by every search."""
     results: dict[str, list[str]] = {name: [""] * len(sources) for name in searches}
-    attention = any(each.coverage > 0 for each in searches.values())
-    for places, begun, lengths in batches(
+    attention = any(search.coverage > 0 for search in searches.values())
+    for places, decoding, lengths in batches(
         translator, sources, search=next(iter(searches.values())), attention=attention
     ):
-        found = search_together(begun, lengths, searches=list(searches.values()))
-        for name, rows in zip(searches, found, strict=True):
+        hypotheses = search_shared(decoding, lengths, searches=list(searches.values()))
+        for name, rows in zip(searches, hypotheses, strict=True):
             for place, tokens in zip(places, rows, strict=True):
                 results[name][place] = translator.tokenizers.target.decode(tokens)
     return results
@@ -102,8 +104,8 @@ def translate_together(
 
 def batches(
     translator: Translator, sources: Sequence[str], *, search: SearchConfig, attention: bool = False
-) -> Iterator[tuple[list[int], Begun, Tensor]]:
-    """Places of sources, longest first, with a step that begins there and the lengths of the sources."""
+) -> Iterator[tuple[list[int], Decoding, Tensor]]:
+    """Indices of sources, longest first, with the start of their decoding and their lengths."""
     encoded = translator.tokenizers.source.encode_many(sources)
     order = sorted(range(len(encoded)), key=lambda place: (-len(encoded[place]), place))
     while order:
@@ -112,13 +114,13 @@ def batches(
         source = pad_source([encoded[place] for place in places])
         yield (
             places,
-            begin(translator.model, source, company=translator.company, search=search, attention=attention),
+            start_decoding(translator.model, source, ensemble=translator.ensemble, search=search, attention=attention),
             source.lengths,
         )
 
 
 def counted(step: Step) -> tuple[Step, Callable[[], tuple[int, int]]]:
-    """The step, and what tells how often it was called and for how many hypotheses in all."""
+    """A step that counts, and a function that gives the number of calls and of hypotheses."""
     calls = rows = 0
 
     def counting(tokens: Tensor, state: object, context: object) -> object:

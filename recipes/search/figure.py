@@ -1,4 +1,4 @@
-"""The results as a picture: BLEU, and length, against the width of the beam."""
+"""The figure: BLEU and length ratio by beam width."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from typing import Any
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-# Okabe and Ito's colours, told apart by all; marks and dashes tell lines apart without colour.
+# The palette of Okabe and Ito, for readers with any colour vision; markers and dashes also distinguish the lines.
 STYLES = {
     "none": ("#000000", "o", "-"),
     "coverage": ("#e69f00", "s", "-"),
@@ -18,12 +18,11 @@ STYLES = {
     "together": ("#cc79a7", "X", "-."),
 }
 
-
-FALLS = "end"  # so far that the others could not be told apart beside it
+FALLS = "end"  # so far that the other lines would lie on top of each other
 
 
 def draw_beams(path: Path, lines: Mapping[str, Sequence[Mapping[str, Any]]], *, labels: Mapping[str, str]) -> None:
-    """Draws rows, one line a setting, their beams growing; BLEU that falls far below all others leaves the picture."""
+    """Draws one line per setting; BLEU that falls far below all others is cut off."""
     figure = Figure(figsize=(11, 4.4), layout="constrained")
     FigureCanvasAgg(figure)
     left, right = figure.subplots(1, 2)

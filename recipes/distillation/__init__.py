@@ -1,0 +1,1 @@
+"""Sequence-level distillation (Kim and Rush 2016): selecting translations, measuring speed, reporting."""

@@ -1,0 +1,1 @@
+"""Fine-tuning to another domain, and what is forgotten of the first."""

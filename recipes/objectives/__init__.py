@@ -1,0 +1,1 @@
+"""Training objectives compared on Multi30k."""

@@ -1,0 +1,90 @@
+"""Markdown: tables, ranges, and pages with marked places for results."""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from recipes.runner.arguments import parser_of
+from recipes.runner.files import write_json
+from recipes.runner.results import mean
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A Markdown table."""
+    return "\n".join(f"| {' | '.join(row)} |" for row in (header, ["---"] * len(header), *rows))
+
+
+def mean_and_range(values: Sequence[float], *, digits: int = 2) -> str:
+    """`41.31 (40.98 to 41.62)`, or the only value."""
+    if not values:
+        return ""
+    text = f"{mean(values):.{digits}f}"
+    return text if len(values) == 1 else f"{text} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def list_by_penalty(rows: Mapping[str, Mapping[str, Any]]) -> str:
+    """The validation BLEU of every length penalty that was tried, one line per row."""
+    lines = [
+        f"- {row['told']}: " + ", ".join(f"{penalty}: {value:.2f}" for penalty, value in row["tried"].items())
+        for row in rows.values()
+        if row["tried"]
+    ]
+    return "\n".join(["BLEU on val by length penalty, in the mean of seeds:\n", *lines]) if lines else ""
+
+
+def list_signatures(signatures: Mapping[str, str]) -> str:
+    """The signatures of metrics, one line each."""
+    return "\n".join(f"- {name}: `{signature}`" for name, signature in signatures.items())
+
+
+def fill(text: str, results: str, *, name: str = "results") -> str:
+    """A page with the text between its marks replaced.
+
+    >>> fill("a <!-- results -->old<!-- /results --> b", "new")
+    'a <!-- results -->\\n\\nnew\\n\\n<!-- /results --> b'
+    """
+    begin, end = f"<!-- {name} -->", f"<!-- /{name} -->"
+    before, opened, rest = text.partition(begin)
+    _, closed, after = rest.partition(end)
+    if not (opened and closed):
+        raise ValueError(f"the page has no place for the results; mark it with {begin} and {end}")
+    return f"{before}{begin}\n\n{results.strip()}\n\n{end}{after}"
+
+
+def write_page(path: Path, results: str, *, name: str = "results") -> None:
+    """Writes results between the marks of a page."""
+    path.write_text(fill(path.read_text(encoding="utf-8"), results, name=name), encoding="utf-8")
+
+
+def report_parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments of every report: where results come from, where they are kept, and the page that shows them."""
+    parser = parser_of(description)
+    parser.add_argument("path", type=Path, help="a folder of runs, or the file kept from one")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks; a figure is written beside it")
+    return parser
+
+
+def publish(
+    given: argparse.Namespace,
+    *,
+    collect: Callable[[Path], Any],
+    page: Callable[[Any], str],
+    name: str = "results",
+) -> Any:
+    """Prints the page of a folder of runs or of kept results, keeps the results and writes the page; the results."""
+    if not given.path.exists():
+        sys.exit(f"{given.path}: no such file or folder")
+    results = collect(given.path) if given.path.is_dir() else json.loads(given.path.read_bytes())
+    if not results:
+        sys.exit(f"{given.path}: no test results yet")
+    text = page(results)
+    print(text)
+    if given.keep:
+        write_json(given.keep, results)
+    if given.write:
+        write_page(given.write, text, name=name)
+    return results

@@ -1,0 +1,1 @@
+"""Search measured: beam widths, scores, stopping, constraints, and independence of the batch."""

@@ -1,0 +1,145 @@
+"""A task that a user brings: any object that fulfils the contract, with its model, data and judge.
+
+The run has all that other runs have: exact resume, checkpoints, model selection, metrics, plots.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from calque.config import Values, check, override, read_toml, to_toml
+from calque.data.store import Store, length_counts
+from calque.devices import choose_device, machine
+from calque.engine.folder import WEIGHTS, write_model_folder
+from calque.errors import ConfigError, FolderError, Interrupted
+from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.running import LOG, Run, arithmetic
+from calque.experiment.settings import OwnExperiment
+from calque.folders.weights import weights_of
+from calque.tasks.interfaces import Judge, Judgement, Task
+from calque.training.distributed import joined_ranks
+from calque.training.job import Job, SaveModel
+from calque.training.lock import run_lock
+from calque.training.loop import train as run_loop
+from calque.training.plots import LENGTHS, draw_curves
+from calque.training.reporting import Reporter
+from calque.training.runs import CONFIG, new_run_folder, record, write_atomically
+from calque.training.settings import TrainingConfig
+
+
+class OwnTask(NamedTuple):
+    """A task with all that a run of it needs.
+
+    The model is trained in place and begins with the weights it has; `train` may be in memory
+    (`store_in_memory`) or on disk. Without `save_model`, the best model is kept as its weights alone.
+    """
+
+    task: Task
+    model: nn.Module
+    train: Store
+    judge: Judge
+    save_model: SaveModel | None = None
+
+
+def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, quiet: bool = False) -> Run:
+    """Trains a user's own task in a new run folder."""
+    experiment = check(OwnExperiment, config, origin="config")
+    _refuse_unfit(own, experiment.training)
+    folder = new_run_folder(None if run is None else Path(run))
+    device = choose_device(experiment.training.device).type
+    threads = experiment.training.threads or torch.get_num_threads()
+    metric = own.judge.selects if experiment.training.metric == "auto" else experiment.training.metric
+    chosen = [f"training.device={device}", f"training.threads={threads}", f"training.metric={metric}"]
+    completed = check(OwnExperiment, override(config, chosen), origin="config")
+    with run_lock(folder):
+        write_atomically(folder / CONFIG, to_toml(completed))
+    return resume_own(own, run=folder, quiet=quiet)
+
+
+def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
+    """Continues a run of a user's own task, from its newest checkpoint or from the beginning."""
+    folder = Path(run)
+    if not (folder / CONFIG).is_file():
+        raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
+    experiment = check(OwnExperiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
+    training = experiment.training
+    _refuse_unfit(own, training)
+    with joined_ranks() as ranks, ExitStack() as held:
+        ranks.led(lambda: _begin(folder, own, experiment, held=held, ranks=ranks.count))
+        own.model.to(choose_device(training.device))
+        log = folder / LOG if ranks.leads else None
+        with Reporter(log, steps=training.steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(training):
+            job = Job(
+                config=training,
+                seed=experiment.seed,
+                task=own.task,
+                model=own.model,
+                store=own.train,
+                judge=own.judge,
+                save_model=own.save_model or _save_weights,
+                folder=folder,
+                reporter=reporter,
+                ranks=ranks,
+            )
+            try:
+                summary = run_loop(job)
+            except Interrupted:
+                with suppress(OSError):
+                    draw_curves(folder)
+                raise
+        if ranks.leads:
+            draw_curves(folder)
+    return Run(folder, experiment, summary)
+
+
+def _begin(folder: Path, own: OwnTask, experiment: OwnExperiment, *, held: ExitStack, ranks: int) -> str:
+    """Locks the run, writes down what it is made with, and refuses data that changed since it began."""
+    held.enter_context(run_lock(folder))
+    write_atomically(folder / LENGTHS, json.dumps(length_counts(own.train)) + "\n")
+    facts = {
+        "machine": machine(experiment.training.device),
+        "data": _fingerprint(own.train),
+        "ranks": ranks,
+        "reproducible": experiment.training.device == "cpu" or experiment.training.deterministic,
+        "metrics": {name: list(metric) for name, metric in own.judge.metrics.items()},
+        "seed": experiment.seed,
+    }
+    record(folder, facts, files={})
+    return ""
+
+
+def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
+    missing = [name for name in own.task.reads if name not in own.train]
+    if missing:
+        raise ConfigError(f"the store has no column {' and '.join(missing)}, which the task reads")
+    if training.metric not in ("auto", *own.judge.metrics):
+        raise ConfigError(f"training.metric = {training.metric!r} is not one of {', '.join(own.judge.metrics)}")
+    refuse_uncomputable(own.model, training)
+
+
+def _fingerprint(store: Store) -> dict[str, str]:
+    """The SHA-256 of every column: a resume with other data is refused."""
+    digests: Mapping[str, str] = {
+        f"column {name}": hashlib.sha256(column.values.tobytes() + column.lengths.tobytes()).hexdigest()
+        for name, column in store.columns.items()
+    }
+    return dict(digests)
+
+
+def _save_weights(path: Path, model: nn.Module, judgement: Judgement) -> None:
+    """The weights, and what the judge wants kept."""
+
+    def fill(folder: Path) -> None:
+        save_file(weights_of(model), folder / WEIGHTS)
+        (folder / CONFIG).write_text(to_toml(OwnExperiment()), encoding="utf-8")
+        for name, content in judgement.artefacts.items():
+            (folder / name).write_bytes(content)
+
+    write_model_folder(path, fill=fill)

@@ -1,0 +1,171 @@
+"""Runs of language models: they learn, resume to the same bytes with the state they carried, and write text."""
+
+import json
+import random
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from tests.conftest import Answer
+
+import calque
+from calque.engine import TextGenerator
+from calque.search.settings import SearchConfig
+from calque.training.journal import read_journal
+
+pytestmark = pytest.mark.usefixtures("unplotted")
+
+LSTM = {"kind": "recurrent", "layers": 2, "width": 12, "embedding": 10, "dropout": 0.2, "variational": True}
+AWD = {**LSTM, "weight_dropout": 0.3, "type_dropout": 0.1, "activation_penalty": 1.0, "temporal_penalty": 1.0}
+TRANSFORMER = {"kind": "transformer", "layers": 1, "width": 12, "heads": 2, "feed_forward": 16}
+
+
+@pytest.fixture(scope="module")
+def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Lines that count on from a letter: each word says the next one."""
+    generator = random.Random(1)
+    words = [f"w{number}" for number in range(7)]
+    path = tmp_path_factory.mktemp("text") / "text"
+    starts = [(generator.randrange(7), generator.randint(3, 25)) for _ in range(300)]
+    lines = [" ".join(words[(start + place) % 7] for place in range(size)) for start, size in starts]
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return path
+
+
+def values(text: Path, network: dict[str, Any], *, reading: str, **training: Any) -> dict[str, Any]:
+    return {
+        "seed": 2,
+        "task": {"kind": "language-modelling", "reading": reading, "steps": 6},
+        "data": {"train": [{"kind": "text", "path": str(text)}], "validation": {"minimum": 10}},
+        "text": {"kind": "tokens"},
+        "model": {"network": network},
+        "training": {
+            "steps": 20,
+            "validate_every": 10,
+            "checkpoint_every": 5,
+            "log_every": 5,
+            "keep": 9,
+            "threads": 1,
+            "device": "cpu",
+            "batch": {"tokens": 48},
+            "schedule": {"warmup": 5},
+            "label_smoothing": 0.0,
+            **training,
+        },
+    }
+
+
+@pytest.mark.parametrize(
+    ("network", "reading", "training"),
+    [
+        (LSTM, "running", {}),
+        (AWD, "running", {"averaged_sgd": 1, "optimiser": {"kind": "sgd", "learning_rate": 5.0}}),
+        (LSTM, "lines", {"ema": 0.9}),
+        (TRANSFORMER, "running", {"accumulate": 2}),
+        (TRANSFORMER, "lines", {"average": 2}),
+    ],
+    ids=["lstm running", "awd", "lstm lines", "transformer running", "transformer lines"],
+)
+def test_a_resume_comes_to_the_same_bytes(
+    text: Path, tmp_path: Path, network: dict[str, Any], reading: str, training: dict[str, Any]
+) -> None:
+    whole = calque.train(values(text, network, reading=reading, **training), run=tmp_path / "whole", quiet=True).folder
+    half = tmp_path / "half"
+    shutil.copytree(whole, half)
+    for step in (15, 20):
+        shutil.rmtree(half / "checkpoints" / f"step-{step}")
+    calque.resume(half, quiet=True)
+    ends = [load_file(run / "checkpoints" / "step-20" / "weights.safetensors") for run in (whole, half)]
+    assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
+    models = [load_file(run / "model" / "weights.safetensors") for run in (whole, half)]
+    assert all(torch.equal(value, models[1][name]) for name, value in models[0].items())
+    assert (whole / "metrics.jsonl").read_bytes() == (half / "metrics.jsonl").read_bytes()
+    assert (whole / "samples.txt").read_bytes() == (half / "samples.txt").read_bytes()
+    carries = (half / "checkpoints" / "step-20" / "carry.safetensors").exists()
+    assert carries == (reading == "running" and network["kind"] == "recurrent")
+
+
+def test_the_state_of_running_text_matters(text: Path, tmp_path: Path) -> None:
+    """Without the carried state a resume would come to other weights: the checkpoint's carry is used."""
+    whole = calque.train(values(text, LSTM, reading="running"), run=tmp_path / "whole", quiet=True).folder
+    carry = load_file(whole / "checkpoints" / "step-10" / "carry.safetensors")
+    assert len(carry) == 3 and all(state.abs().sum() > 0 for state in carry.values())
+
+
+@pytest.fixture(scope="module")
+def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("trained") / "run"
+    steps = dict.fromkeys(("steps", "validate_every", "checkpoint_every"), 400)
+    training = {**steps, "batch": {"tokens": 200}, "optimiser": {"learning_rate": 0.03}}
+    experiment = values(text, {**LSTM, "dropout": 0.0}, reading="lines", **training)
+    return calque.train(experiment, run=folder, quiet=True).folder
+
+
+def test_it_learns_what_follows_what(trained: Path) -> None:
+    generator = calque.load(trained)
+    assert isinstance(generator, TextGenerator)
+    valid = [line for line in read_journal(trained / "metrics.jsonl") if line["kind"] == "valid"]
+    assert valid[-1]["perplexity"] < 2.5  # the end of a line is the only surprise
+    assert generator.generate("w3", maximum=3, search=SearchConfig(beam=1, length_penalty=0)).startswith("w3 w4 w5")
+
+
+def test_a_score_is_the_sum_of_what_search_says(trained: Path) -> None:
+    generator = calque.load(trained)
+    (candidate, *_) = generator.candidates(["w2"], maximum=12, search=SearchConfig(beam=4), nbest=2)[0]
+    (scored,) = generator.score([candidate.text])
+    assert not candidate.cut
+    assert scored.log_prob == pytest.approx(candidate.log_prob, abs=1e-4)
+    alone = [next(iter(generator.score([line]))).log_prob for line in ("w1 w2", "w5", "w0 w1 w2 w3")]
+    together = [scored.log_prob for scored in generator.score(["w1 w2", "w5", "w0 w1 w2 w3"])]
+    assert together == pytest.approx(alone, abs=1e-4)
+    found = generator.perplexity(["w1 w2", "w5"])
+    assert (found.tokens, found.words, found.bytes) == (5, 5, 9)
+    assert found.nats == pytest.approx(-sum(alone[:2]), abs=1e-4)
+
+
+def test_what_is_streamed_is_what_is_written(trained: Path) -> None:
+    generator = calque.load(trained)
+    greedy = SearchConfig(beam=1, length_penalty=0)
+    drawn = SearchConfig(method="sample", temperature=1.5, seed=4)
+    for search in (greedy, drawn):
+        whole = generator.candidates(["w1"], maximum=9, search=search, first=3)[0][0].text
+        pieces = list(generator.stream("w1", maximum=9, search=search, number=3))
+        assert "".join(pieces) == whole and len(pieces) > 2
+    texts = {generator.generate("", search=drawn.model_copy(update={"seed": seed})) for seed in range(5)}
+    assert len(texts) > 1
+
+
+def test_commands(trained: Path, text: Path, command: Any) -> None:
+    written: Answer = command("generate", trained, "--prompt", "w3", "--maximum", 3, "--beam", 1, "length_penalty=0")
+    assert written.code == 0 and written.out.startswith("w3 w4 w5")
+    stopped = command("generate", trained, "--prompt", "w3", "--stop", "w5", "--beam", 1, "length_penalty=0")
+    assert stopped.out == "w3 w4 \n"
+    lines = command("generate", trained, "--nbest", 2, "--beam", 2, "--format", "jsonl", stdin=b"w1\nw2\n").out
+    assert [json.loads(line)["prompt"] for line in lines.splitlines()] == ["w1", "w1", "w2", "w2"]
+    evaluated = json.loads(command("evaluate", trained, "--text", text, "--json").out)
+    assert 1 < evaluated["perplexity_word"] == evaluated["perplexity_piece"] < 2.5
+    scores = command("score", trained, "--target", text)
+    assert len(scores.out.splitlines()) == 300 and "perplexity" in scores.err
+
+
+def test_mistakes_are_told(trained: Path, text: Path, tmp_path: Path, command: Any) -> None:
+    assert "language model" in command("translate", trained, stdin=b"w1\n").err
+    assert "--source" in command("score", trained, "--source", text, "--target", text).err
+    assert "empty string" in command("generate", trained, "--stop", "", "--prompt", "w1").err
+    wrong = command("train", "--text", text, "--system", "tiny", "--run", tmp_path / "a")
+    assert wrong.code == 2 and "--text is for a language model" in wrong.err
+    pairs = command("train", "--source", text, "--target", text, "--system", "language", "--run", tmp_path / "b")
+    assert pairs.code == 2 and "a language model reads none" in pairs.err
+    metric = command("train", "--text", text, "--run", tmp_path / "c", "training.metric=bleu")
+    assert metric.code == 2 and "'bleu' is not one of loss, perplexity, word_perplexity" in metric.err
+    objective = command("train", "--text", text, "--run", tmp_path / "d", "training.objective.method.kind=r-drop")
+    assert objective.code == 2 and "training.objective is for translation" in objective.err
+
+
+def test_language_models_of_an_earlier_version_are_refused() -> None:
+    folder = Path(__file__).parents[2] / "formats" / "pairs_only" / "models" / "language-model" / "model"
+    with pytest.raises(calque.FolderError, match="a language model of an earlier version"):
+        calque.load(folder)

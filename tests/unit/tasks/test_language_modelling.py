@@ -1,0 +1,130 @@
+"""Language modelling: batches of lines and of running text, their loss, and the state that is handed on."""
+
+import numpy as np
+import pytest
+import torch
+
+from calque.config import check
+from calque.data.batching import WHOLE, BatchConfig
+from calque.data.store import Store, pack, store_in_memory
+from calque.models.language_model import LanguageModel, LanguageModelConfig
+from calque.objectives.language_model import lines_loss, running_loss
+from calque.tasks.language_modelling import LanguageModelling, LanguageModellingConfig
+from calque.text import BOS, EOS, PAD
+
+V = 9
+LINES = [[4, 5, 6], [7], [8, 4], [5, 5, 5, 6], [6, 7]]
+LSTM = {"kind": "recurrent", "layers": 2, "width": 6, "embedding": 6, "dropout": 0.0}
+TRANSFORMER = {"kind": "transformer", "layers": 1, "width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0}
+
+
+def model(network: dict[str, object]) -> LanguageModel:
+    torch.manual_seed(1)
+    config = check(LanguageModelConfig, {"network": network}, origin="test")
+    return LanguageModel(config, vocabulary_size=V).double().eval().requires_grad_(False)
+
+
+def lines() -> Store:
+    return store_in_memory({"text": pack(LINES)})
+
+
+def running(repeat: int = 4) -> Store:
+    return store_in_memory({"text": pack([[*line, EOS] for line in LINES] * repeat)})
+
+
+def log_prob(network: LanguageModel, line: list[int]) -> float:
+    """One token after the other, from the begin mark."""
+    total, state, before = 0.0, network.start(1), BOS
+    for token in (*line, EOS):
+        read, state = network.read(torch.tensor([[before]]), state)
+        total += float(network.log_probs(read.hidden)[0, 0, token])
+        before = token
+    return total
+
+
+@pytest.mark.parametrize("network", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
+def test_the_loss_of_lines_is_theirs_one_by_one(network: dict[str, object]) -> None:
+    built, task, store = model(network), LanguageModelling(LanguageModellingConfig()), lines()
+    expected = -sum(log_prob(built, line) for line in LINES)
+    total, weight = 0.0, 0.0
+    for planned in task.order(store, config=BatchConfig(tokens=9), seed=1).batches(0):
+        batch = task.collate(store, planned, epoch=0, shard=WHOLE)
+        total += float(task.loss(built, batch, step=1).objective)
+        weight += batch.weight
+    assert weight == sum(len(line) + 1 for line in LINES)
+    assert total == pytest.approx(expected, abs=1e-9)
+    loss = lines_loss(built, store, batch=BatchConfig(tokens=7))
+    assert (loss.nats, loss.tokens) == (pytest.approx(expected, abs=1e-9), weight)
+
+
+def test_a_line_is_shifted_between_its_marks() -> None:
+    task, store = LanguageModelling(LanguageModellingConfig()), lines()
+    (planned,) = task.order(store, config=BatchConfig(tokens=99), seed=0).batches(0)
+    batch = task.collate(store, planned, epoch=0, shard=WHOLE)
+    for row, index in enumerate(planned.indices):
+        line = LINES[index]
+        assert batch.inputs[row].tolist()[: len(line) + 1] == [BOS, *line]
+        assert batch.outputs[row].tolist()[: len(line) + 1] == [*line, EOS]
+        assert set(batch.outputs[row].tolist()[len(line) + 1 :]) <= {PAD}
+    assert batch.positions == sum(part.positions for part in batch.split(3))
+    assert batch.weight == sum(part.weight for part in batch.split(3))
+
+
+def test_running_text_hands_its_state_on() -> None:
+    """The losses of an epoch's batches are those of each stream read at once."""
+    built, store = model(LSTM), running()
+    task = LanguageModelling(LanguageModellingConfig(reading="running", steps=5))
+    total, carry, seen = 0.0, None, []
+    for planned in task.order(store, config=BatchConfig(tokens=10), seed=1).batches(0):
+        batch = task.collate(store, planned, epoch=0, shard=WHOLE)
+        loss = task.loss(built, batch, step=1, carry=carry)
+        total, carry = total + float(loss.objective), loss.carry
+        seen.append(batch.outputs)
+    streams = torch.cat(seen, dim=1)
+    text = store["text"].values.astype(np.int64)
+    size = streams.shape[1]
+    expected = 0.0
+    for row in range(2):
+        stream = torch.from_numpy(text[row * size : (row + 1) * size + 1])
+        assert stream[1:].tolist() == streams[row].tolist()
+        read, _ = built.read(stream[None, :-1], built.start(1))
+        expected -= float(built.log_probs(read.hidden).gather(2, stream[None, 1:, None]).sum())
+    assert total == pytest.approx(expected, abs=1e-9)
+    first = task.collate(
+        store, next(task.order(store, config=BatchConfig(tokens=10), seed=1).batches(1)), epoch=1, shard=WHOLE
+    )
+    fresh, kept = (float(task.loss(built, first, step=1, carry=state).objective) for state in (None, carry))
+    assert first.begins and fresh == kept  # an epoch begins anew
+
+
+@pytest.mark.parametrize("rows", [1, 3])
+def test_the_loss_of_running_text(rows: int) -> None:
+    built, text = model(LSTM), running()["text"].values
+    loss = running_loss(built, text, rows=rows, steps=4)
+    assert loss.tokens == len(text)
+    whole = torch.from_numpy(np.concatenate([[EOS], text]).astype(np.int64))[None]
+    read, _ = built.read(whole[:, :-1], built.start(1))
+    exact = -float(built.log_probs(read.hidden).gather(2, whole[:, 1:, None]).sum())
+    if rows == 1:
+        assert loss.nats == pytest.approx(exact, abs=1e-9)
+    else:
+        assert loss.nats == pytest.approx(exact, rel=0.05)
+
+
+@pytest.mark.parametrize(("context", "stride"), [(4, 1), (5, 3), (6, 6), (500, 9)])
+def test_a_transformer_sees_a_stated_context(context: int, stride: int) -> None:
+    """Every token once, each with the window that ends nearest behind it."""
+    built, text = model(TRANSFORMER), running(1)["text"].values.astype(np.int64)
+    loss = running_loss(built, text, rows=2, context=context, stride=stride)
+    assert loss.tokens == len(text)
+    whole = np.concatenate([[EOS], text])
+    expected, done = 0.0, 0
+    ends = [*range(min(context, len(text)), len(text), stride), len(text)]
+    for end in dict.fromkeys(ends):
+        start = max(0, end - context)
+        window = torch.from_numpy(whole[start : end + 1])[None]
+        read, _ = built.read(window[:, :-1], built.start(1))
+        log_probs = built.log_probs(read.hidden).gather(2, window[:, 1:, None])[0, :, 0]
+        expected -= float(log_probs[done - start :].sum())
+        done = end
+    assert loss.nats == pytest.approx(expected, abs=1e-9)

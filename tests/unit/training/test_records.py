@@ -1,0 +1,25 @@
+"""What a run writes for people to read, and how much of it a checkpoint keeps."""
+
+from pathlib import Path
+
+from calque.training.records import Records
+
+
+def test_samples_stand_below_their_step_with_lines_between(tmp_path: Path) -> None:
+    """As files of earlier versions have them."""
+    with Records(tmp_path) as records:
+        records.add_samples(7, ["source       今天\ntranslation  to day\n", "source       b\ntranslation  d\n"])
+        records.add_samples(9, [])
+        records.add_samples(14, ["one\n"])
+        _, size = records.sync()
+    text = (tmp_path / "samples.txt").read_bytes()
+    assert text.decode() == (
+        "step 7\n\nsource       今天\ntranslation  to day\n\nsource       b\ntranslation  d\n\nstep 14\n\none\n\n"
+    )
+    assert size == len(text)
+
+
+def test_a_rank_that_does_not_lead_writes_nothing(tmp_path: Path) -> None:
+    with Records(tmp_path, writes=False) as records:
+        records.add_samples(7, ["one\n"])
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,61 @@
+"""The metric that selects a run's models is read from its folder, whoever made it, and quickly."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from calque.config import values_to_toml
+from calque.errors import ConfigError
+from calque.tasks.metric import Metric
+from calque.training.runs import section, selection_metric
+
+
+def run_with(folder: Path, config: dict[str, object], *, metrics: object = None) -> Path:
+    (folder / "config.toml").write_text(values_to_toml(config), encoding="utf-8")
+    (folder / "run.json").write_text(json.dumps({"metrics": metrics} if metrics else {}), encoding="utf-8")
+    return folder
+
+
+EARLIER = {"bleu": Metric("higher", 1.0), "ter": Metric("lower"), "loss": Metric("lower"), "chrf": Metric("higher")}
+
+
+@pytest.mark.parametrize("name", EARLIER)
+def test_a_run_of_an_earlier_version_is_known_by_the_name_of_its_metric(name: str, tmp_path: Path) -> None:
+    recurrent = {"training": {"metric": name}, "model": {"encoder": {"kind": "recurrent"}}}
+    assert selection_metric(run_with(tmp_path, recurrent)) == (name, EARLIER[name])
+    language = {"training": {"metric": name}, "model": {"encoder": {"kind": "none"}}}
+    assert selection_metric(run_with(tmp_path, language)) == ("loss", Metric("lower"))
+
+
+def test_a_config_that_does_not_say_asks_for_bleu(tmp_path: Path) -> None:
+    assert selection_metric(run_with(tmp_path, {})) == ("bleu", Metric("higher", 1.0))
+    language = {"model": {"encoder": {"kind": "none"}}}
+    assert selection_metric(run_with(tmp_path, language)) == ("loss", Metric("lower"))
+
+
+def test_what_a_run_recorded_of_its_metrics_decides(tmp_path: Path) -> None:
+    recorded = {"accuracy": ["higher", 0.5], "bleu": ["lower", 0.0], "broken": "yes"}
+    for name, metric in (("accuracy", Metric("higher", 0.5)), ("bleu", Metric("lower")), ("broken", Metric("higher"))):
+        assert selection_metric(run_with(tmp_path, {"training": {"metric": name}}, metrics=recorded)) == (name, metric)
+
+
+@pytest.mark.parametrize("config", [{"model": "gpt"}, {"training": "yes"}, {"model": {"encoder": 3}}])
+def test_a_value_in_place_of_a_section_is_named(config: dict[str, object], tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.toml: (model|training).*: expected a section, not ") as refused:
+        selection_metric(run_with(tmp_path, config))
+    assert str(refused.value).startswith(f"{tmp_path / 'config.toml'}: ")
+    with pytest.raises(ConfigError, match=r"^runs/1/config\.toml: "):
+        section(config, "model.encoder" if "model" in config else "training", origin="runs/1/config.toml")
+
+
+def test_a_metric_that_is_no_name_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"config\.toml: training\.metric: expected a name, not 3"):
+        selection_metric(run_with(tmp_path, {"training": {"metric": 3}}))
+
+
+def test_it_needs_no_torch_so_that_runs_are_listed_at_once() -> None:
+    code = "import sys, calque.training.runs, calque.training.journal; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
