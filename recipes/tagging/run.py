@@ -1,0 +1,150 @@
+"""Trains the taggers of this recipe with several seeds side by side, scores them on their test sets, writes the table.
+
+    python recipes/tagging/run.py CORPORA OUT [--seeds 1 2 3] [--only upos] [--side-by-side 6] [--minutes 25]
+        [--keep recipes/tagging/results.json] [--write recipes/tagging/README.md] [KEY=VALUE ...]
+
+CORPORA holds ud-english-ewt/{train,dev,test}.conllu.gz and conll2000/{train,test}.txt.gz. What is done already is not
+done again, and a training that was cut off goes on. KEY=VALUE are settings of all trainings.
+"""
+
+import argparse
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
+
+from fleet import Job, Stage, sail, train_command, write_json
+from pages import mean, ranged, table, write_page
+
+HERE = Path(__file__).resolve().parent
+HELD_OUT = 936  # the last sentences of CoNLL-2000's training file, which has no development set of its own
+
+
+class Entry(NamedTuple):
+    """A tagger of the recipe."""
+
+    name: str
+    told: str
+    metric: str  # of `calque evaluate --json`
+    target: float
+    options: tuple[str, ...] = ()
+
+
+ENTRIES = (
+    Entry("upos", "UD English EWT, UPOS, accuracy", "accuracy", 94.8),
+    Entry("chunks", "CoNLL-2000, chunks, F1", "f1", 94.1, ("--columns", "form,pos,chunk")),
+)
+
+
+class Files(NamedTuple):
+    """The three parts of a corpus."""
+
+    train: Path
+    dev: Path
+    test: Path
+
+
+def corpus_of(entry: Entry, corpora: Path, out: Path) -> Files:
+    """Where a corpus lies; CoNLL-2000's training file is split in two first."""
+    if entry.name == "upos":
+        return Files(*(corpora / "ud-english-ewt" / f"{part}.conllu.gz" for part in ("train", "dev", "test")))
+    files = Files(out / "conll2000-train.txt", out / "conll2000-dev.txt", corpora / "conll2000" / "test.txt.gz")
+    if not files.dev.is_file():
+        text = gzip.decompress((corpora / "conll2000" / "train.txt.gz").read_bytes()).decode()
+        sentences = [block for block in text.split("\n\n") if block.strip()]
+        for path, part in ((files.train, sentences[:-HELD_OUT]), (files.dev, sentences[-HELD_OUT:])):
+            path.write_text("".join(f"{block.strip()}\n\n" for block in part), encoding="utf-8")
+    return files
+
+
+def job(entry: Entry, seed: int, *, files: Files, out: Path, settings: list[str]) -> Job:
+    """A training with one seed, and its score."""
+    folder = out / f"{entry.name}-{seed}"
+    result = folder / "result.json"
+    begin = ["--config", str(HERE / f"{entry.name}.toml"), "--conll", str(files.train), "--valid-conll", str(files.dev)]
+    begin += [*entry.options, f"seed={seed}", *settings]
+    score = [sys.executable, str(HERE / "run.py"), "--score", str(folder), str(files.test), str(result)]
+    return Job(
+        folder.name,
+        folder,
+        (
+            Stage("is trained", lambda: train_command(folder, begin), folder / "trained"),
+            Stage("is scored", lambda: score, result),
+        ),
+        told=lambda: f"{entry.metric} {json.loads(result.read_bytes())[entry.metric]:.2f}",
+    )
+
+
+def score(run: Path, test: Path, result: Path) -> int:
+    """Writes what `calque evaluate` says of a run."""
+    command = [sys.executable, "-m", "calque", "evaluate", str(run), "--conll", str(test), "--json"]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
+    if done.returncode == 0:
+        write_json(result, json.loads(done.stdout))
+    return done.returncode
+
+
+def collect(out: Path) -> dict[str, list[float]]:
+    """The test scores of every entry, by seed."""
+    return {
+        entry.name: [
+            json.loads(path.read_bytes())[entry.metric] for path in sorted(out.glob(f"{entry.name}-*/result.json"))
+        ]
+        for entry in ENTRIES
+    }
+
+
+def page(results: dict[str, list[float]]) -> str:
+    """The table of results."""
+    rows = [
+        [f"`{entry.name}.toml`", entry.told, ranged(results[entry.name]), str(len(results[entry.name])), verdict]
+        for entry in ENTRIES
+        if results.get(entry.name)
+        for verdict in [f"{entry.target} {'reached' if mean(results[entry.name]) >= entry.target else 'missed'}"]
+    ]
+    return table(["config", "test set", "mean (range)", "seeds", "target"], rows)
+
+
+def main(arguments: list[str]) -> int:
+    if arguments[:1] == ["--score"]:
+        return score(*map(Path, arguments[1:]))
+    given = _parser().parse_intermixed_args(arguments)
+    given.out.mkdir(parents=True, exist_ok=True)
+    entries = [entry for entry in ENTRIES if given.only in (None, entry.name)]
+    jobs = [
+        job(entry, seed, files=corpus_of(entry, given.corpora, given.out), out=given.out, settings=given.settings)
+        for entry in entries
+        for seed in given.seeds
+    ]
+    seconds = None if given.minutes is None else 60 * given.minutes
+    code = sail(jobs, side_by_side=given.side_by_side, seconds=seconds)
+    results: dict[str, Any] = collect(given.out)
+    if any(results.values()):
+        print(page(results))
+        if given.keep:
+            write_json(given.keep, results)
+        if given.write:
+            write_page(given.write, page(results))
+    return code
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("corpora", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only", choices=[entry.name for entry in ENTRIES])
+    parser.add_argument("--side-by-side", type=int, default=6, help="processes at a time (6)")
+    parser.add_argument("--minutes", type=float, help="save and stop then; the same command goes on")
+    parser.add_argument("--keep", type=Path, metavar="FILE")
+    parser.add_argument("--write", type=Path, metavar="FILE")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
