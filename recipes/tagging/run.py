@@ -1,6 +1,6 @@
 """Trains the taggers of this recipe with several seeds side by side, scores them on their test sets, writes the table.
 
-    python recipes/tagging/run.py CORPORA OUT [--seeds 1 2 3] [--only upos] [--side-by-side 6] [--minutes 25]
+    python -m recipes.tagging.run CORPORA OUT [--seeds 1 2 3] [--only upos] [--side-by-side 6] [--minutes 25]
         [--keep recipes/tagging/results.json] [--write recipes/tagging/README.md] [KEY=VALUE ...]
 
 CORPORA holds ud-english-ewt/{train,dev,test}.conllu.gz and conll2000/{train,test}.txt.gz. What is done already is not
@@ -15,10 +15,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(1, str(Path(__file__).resolve().parents[1]))
-
-from fleet import Job, Stage, sail, train_command, write_json
-from pages import mean, ranged, table, write_page
+from recipes.runner.files import write_json
+from recipes.runner.pages import mean_and_range, table, write_page
+from recipes.runner.results import mean
+from recipes.runner.scheduler import Job, Stage, run_jobs, train_command
 
 HERE = Path(__file__).resolve().parent
 HELD_OUT = 936  # the last sentences of CoNLL-2000's training file, which has no development set of its own
@@ -67,15 +67,15 @@ def job(entry: Entry, seed: int, *, files: Files, out: Path, settings: list[str]
     result = folder / "result.json"
     begin = ["--config", str(HERE / f"{entry.name}.toml"), "--conll", str(files.train), "--valid-conll", str(files.dev)]
     begin += [*entry.options, f"seed={seed}", *settings]
-    score = [sys.executable, str(HERE / "run.py"), "--score", str(folder), str(files.test), str(result)]
+    score = [sys.executable, "-m", "recipes.tagging.run", "--score", str(folder), str(files.test), str(result)]
     return Job(
         folder.name,
         folder,
         (
-            Stage("is trained", lambda: train_command(folder, begin), folder / "trained"),
-            Stage("is scored", lambda: score, result),
+            Stage("training", lambda: train_command(folder, begin), folder / "trained"),
+            Stage("scoring", lambda: score, result),
         ),
-        told=lambda: f"{entry.metric} {json.loads(result.read_bytes())[entry.metric]:.2f}",
+        summary=lambda: f"{entry.metric} {json.loads(result.read_bytes())[entry.metric]:.2f}",
     )
 
 
@@ -101,7 +101,13 @@ def collect(out: Path) -> dict[str, list[float]]:
 def page(results: dict[str, list[float]]) -> str:
     """The table of results."""
     rows = [
-        [f"`{entry.name}.toml`", entry.told, ranged(results[entry.name]), str(len(results[entry.name])), verdict]
+        [
+            f"`{entry.name}.toml`",
+            entry.told,
+            mean_and_range(results[entry.name]),
+            str(len(results[entry.name])),
+            verdict,
+        ]
         for entry in ENTRIES
         if results.get(entry.name)
         for verdict in [f"{entry.target} {'reached' if mean(results[entry.name]) >= entry.target else 'missed'}"]
@@ -121,7 +127,7 @@ def main(arguments: list[str]) -> int:
         for seed in given.seeds
     ]
     seconds = None if given.minutes is None else 60 * given.minutes
-    code = sail(jobs, side_by_side=given.side_by_side, seconds=seconds)
+    code = run_jobs(jobs, slots=given.side_by_side, seconds=seconds)
     results: dict[str, Any] = collect(given.out)
     if any(results.values()):
         print(page(results))

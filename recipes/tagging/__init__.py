@@ -1,0 +1,1 @@
+"""Taggers on UD English EWT and CoNLL-2000."""
