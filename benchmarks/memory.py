@@ -98,10 +98,12 @@ def _measure(lines: int, *, folder: Path, workers: int | None) -> Measured:
 
 
 def _work(folder: Path, *, workers: int | None) -> None:
-    """What is measured: preparing, an epoch of either plan, then training as `calque train` does it."""
-    from calque.data.batch import batches
-    from calque.data.batching import BatchConfig, Plan
+    """What is measured: preparing, an epoch of either order, then training as `calque train` does it."""
+    from calque.data.batch import prefetch
+    from calque.data.batching import BatchConfig, Bucketed, Planned
     from calque.data.corpora import DataConfig, FilesConfig
+    from calque.data.pair_batch import PairBatch, collate_pairs, pair_widths
+    from calque.data.pair_preparation import PairPreparation
     from calque.data.prepare import prepare
     from calque.text import SentencePieceConfig
 
@@ -121,18 +123,23 @@ def _work(folder: Path, *, workers: int | None) -> None:
     data = DataConfig(train=(files,), store=folder / "store")
     prepared = prepare(
         data,
-        text=SentencePieceConfig(),
+        preparation=PairPreparation(SentencePieceConfig()),
         folder=folder / "store",
         workers=workers,
-        progress=lambda *news: enter(news[0]),
+        progress=lambda phase, *_: enter(phase),
     )
+    store = prepared.train
+
+    def collate(planned: Planned) -> PairBatch:
+        return collate_pairs(store, planned=planned)
+
     for config in (BatchConfig(), BatchConfig(shapes="static")):
         enter(f"epoch, {config.shapes} shapes")
-        plan = Plan(prepared.train, config=config, seed=1)
-        for _ in batches(prepared.train, plan=plan, epoch=0):
+        order = Bucketed(pair_widths(store), spans=store.spans, config=config, seed=1)
+        for _ in prefetch(order.batches(0), make=collate, workers=config.workers, ahead=4):
             pass
         enter(f"skipping it, {config.shapes} shapes")
-        assert next(plan.batches(0, start=10**9), None) is None
+        assert next(order.batches(0, start=10**9), None) is None
     enter("training")
     from calque.experiment import Experiment, train
     from calque.models.systems import SYSTEMS

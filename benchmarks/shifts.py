@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from calque.data.corpora import FilesConfig, TsvConfig, read_blocks
 from calque.data.misalignment import Shift, by_line, find_shifts
-from calque.data.pairs import parse
+from calque.data.rows import parse
 
 Array = NDArray[Any]
 
@@ -124,8 +124,8 @@ def _lengths(files: str) -> Array:
     blocks = []
     for block in read_blocks(corpus, limit=LIMIT):
         parsed = parse(block, corpus=corpus, invalid="skip", limit=LIMIT)
-        source, target = (np.array([len(pair[side]) for pair in parsed.pairs]) for side in (0, 1))  # type: ignore[arg-type]
-        lines = np.array([pair.line for pair in parsed.pairs])
+        source, target = (np.array([len(row.texts[side]) for row in parsed.rows]) for side in (0, 1))
+        lines = np.array([row.line for row in parsed.rows])
         blocks.append(by_line(source, target=target, lines=lines, first=block.first, count=parsed.tally.lines))
     return np.concatenate(blocks)
 

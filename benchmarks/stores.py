@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from memory import BOUND, EVERY, _anonymous, _family
 
-from calque.data.store import Rows, Span, Store, StoreWriter, open_store, store_of
+from calque.data.store import ColumnKind, Rows, Span, Store, StoreWriter, open_store, store_of_pairs
 
 SIZES = (50_000, 50_000_000)
 PIECES = 1000
@@ -28,52 +28,53 @@ BLOCK = 500_000  # pairs written together
 def write_store(folder: Path, *, pairs: int) -> None:
     """A store of random ids; lengths are 3 to 24 pieces."""
     generator = np.random.default_rng(7)
-    with StoreWriter(folder, sizes=(PIECES, PIECES), longest=32) as writer:
+    columns = dict.fromkeys(("source", "target"), ColumnKind("<u2"))
+    with StoreWriter(folder, columns=columns, longest=32) as writer:
         for start in range(0, pairs, BLOCK):
             lengths = generator.integers(3, 25, min(BLOCK, pairs - start), dtype=np.uint32)
             ids = generator.integers(4, PIECES, int(lengths.sum()), dtype=np.uint32)
-            rows = Rows(ids, lengths + 1)
-            writer.append(rows, target=rows)
+            writer.append(dict.fromkeys(columns, Rows(ids, lengths)))
 
 
 def train_on(store: Store, *, folder: Path, steps: int) -> None:
     """Trains a small model on a store."""
     import torch
 
-    from calque.engine import Translator
+    from calque.data.subword_regularisation import FixedConfig
+    from calque.engine import Translator, save_model
+    from calque.experiment.judges import HeldOutPairs, TranslationJudge
     from calque.models.model import Model, Sizes
     from calque.models.systems import SYSTEMS
     from calque.search.settings import SearchConfig
+    from calque.tasks.translation import Translation
     from calque.text import Tokenizers, Vocabulary, WordsTokenizer
     from calque.text.vocabulary import PIECES as SPECIAL
     from calque.training.job import Job
     from calque.training.loop import train
     from calque.training.reporting import Reporter
     from calque.training.settings import TrainingConfig
-    from calque.training.validation import ValidationSet
 
     torch.set_num_threads(1)
     words = WordsTokenizer(Vocabulary([*SPECIAL, *(f"w{number}" for number in range(PIECES - len(SPECIAL)))]))
-    config = SYSTEMS["tiny"].model
-    model = Model(config, sizes=Sizes(PIECES, PIECES, joint=True))
-    held_out = ValidationSet(store_of([([4, 5, 6], [6, 5, 4])] * 20), ["w0 w1 w2"] * 20, ["w2 w1 w0"] * 20)
+    tokenizers = Tokenizers(words, words)
+    model = Model(SYSTEMS["tiny"].model, sizes=Sizes(PIECES, PIECES, joint=True))
+    translator = Translator(model, tokenizers, config=SYSTEMS["tiny"].model, search=SearchConfig())
+    pairs = store_of_pairs([([4, 5, 6], [6, 5, 4])] * 20)
+    held_out = HeldOutPairs(pairs, ["w0 w1 w2"] * 20, ["w2 w1 w0"] * 20)
+    every = {"log_every": 20, "validate_every": steps // 2, "checkpoint_every": steps // 4}
+    config = TrainingConfig.model_validate({"steps": steps, "device": "cpu", **every})
     job = Job(
-        TrainingConfig.model_validate(
-            {
-                "steps": steps,
-                "log_every": 20,
-                "validate_every": steps // 2,
-                "checkpoint_every": steps // 4,
-                "device": "cpu",
-            }
+        config=config,
+        seed=1,
+        task=Translation(
+            config.objective, smoothing=config.label_smoothing, tokenizers=tokenizers, subwords=FixedConfig()
         ),
-        1,
-        Translator(model, Tokenizers(words, words), config=config, search=SearchConfig()),
-        store,
-        held_out,
-        folder,
-        Reporter(None, steps=steps, quiet=True),
-        card="",
+        model=model,
+        store=store,
+        judge=TranslationJudge(translator, held_out, batch=config.batch, metric=config.metric),
+        save_model=lambda path, _model, _judgement: save_model(path, translator, card=""),
+        folder=folder,
+        reporter=Reporter(None, steps=steps, quiet=True),
     )
     train(job)
 

@@ -51,10 +51,10 @@ def measure(threads: int, *, seconds: float) -> float:
     """Target tokens a second of training steps."""
     import torch
 
-    from calque.data.batch import batches
-    from calque.data.batching import BatchConfig, Plan
+    from calque.data.batching import BatchConfig, Bucketed
+    from calque.data.pair_batch import collate_pairs, pair_widths
     from calque.data.phrasebook import phrasebook
-    from calque.data.store import store_of
+    from calque.data.store import store_of_pairs
     from calque.models.model import Model, Sizes
     from calque.models.systems import SYSTEMS
     from calque.objectives.cross_entropy import loss_of
@@ -67,19 +67,23 @@ def measure(threads: int, *, seconds: float) -> float:
     tokenizers = train_tokenizers(
         CharactersConfig(joint=True), source=lambda: iter(sources), target=lambda: iter(targets), pairs=len(book)
     )
-    store = store_of([(tokenizers.source.encode(one), tokenizers.target.encode(other)) for one, other in book])
+    store = store_of_pairs(
+        [(tokenizers.source.encode(source), tokenizers.target.encode(target)) for source, target in book]
+    )
+    order = Bucketed(pair_widths(store), spans=store.spans, config=BatchConfig(), seed=0)
     size = len(tokenizers.source.vocabulary)
     model = Model(SYSTEMS["tiny"].model, sizes=Sizes(size, size, joint=True))
     optimiser = build_optimiser(OptimiserConfig(), model)
     tokens, started = 0, 0.0
-    for number, batch in enumerate(batches(store, plan=Plan(store, config=BatchConfig(), seed=0), epoch=0)):
+    for number, planned in enumerate(order.batches(0)):
+        batch = collate_pairs(store, planned=planned)
         if number == 3:  # warm
             tokens, started = 0, time.monotonic()
         output = model(batch.source, batch.target_input)
-        torch.autograd.backward(loss_of(model, output, batch, smoothing=0.1).objective / batch.tokens)
+        torch.autograd.backward(loss_of(model, output, batch, smoothing=0.1).objective / batch.weight)
         optimiser.step()
         optimiser.zero_grad()
-        tokens += batch.tokens
+        tokens += batch.weight
         if started and time.monotonic() - started > seconds:
             break
     return tokens / (time.monotonic() - started)

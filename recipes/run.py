@@ -38,7 +38,7 @@ from calque.config import check, to_values
 from calque.data.fingerprint import digest
 from calque.data.prepare import prepare
 from calque.errors import UserError
-from calque.experiment import Experiment, experiment_values
+from calque.experiment import Experiment, assembly_of, experiment_values
 
 HERE = Path(__file__).resolve().parent
 ASSIGNMENT = re.compile(r"[a-z_]+(\.[a-z_]+)+=.*", re.DOTALL)
@@ -297,7 +297,7 @@ def _prepare(plan: Plan, names: Iterator[str]) -> None:
         if not variant.corpus:
             store = store_of(variant, plan)
             store.parent.mkdir(parents=True, exist_ok=True)
-            prepare(experiment.data, text=experiment.text, folder=store)
+            prepare(experiment.data, preparation=assembly_of(experiment).preparation, folder=store)
 
 
 def _arguments() -> argparse.Namespace:

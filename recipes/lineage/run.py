@@ -22,6 +22,7 @@ from results import SETTINGS
 
 from calque.data.prepare import prepare
 from calque.errors import UserError
+from calque.experiment import assembly_of
 
 ASSIGNMENT = re.compile(r"[a-z_]+(\.[a-z_]+)+=.*", re.DOTALL)
 
@@ -74,7 +75,8 @@ def _main() -> int:
         )
         experiments = [experiment_of(entry, plan) for entry in entries]
         # once, before many processes want it at the same time
-        prepare(experiments[0].data, text=experiments[0].text, folder=plan.store)
+        first = experiments[0]
+        prepare(first.data, preparation=assembly_of(first).preparation, folder=plan.store)
         fleet.write_json(out / SETTINGS, shared)
     except (OSError, ValueError, UserError) as error:
         print(f"run.py: {error}", file=sys.stderr)

@@ -71,7 +71,7 @@ def _main() -> int:
         plan = Plan(corpus, out, given.factor, given.device, settings)
         entries = [entry for entry in ENTRIES if given.names is None or entry.name in given.names]
         first = experiment_of(entries[0], plan)
-        prepare(first.data, text=first.text, folder=plan.store)
+        prepare(first.data, preparation=experiment.assembly_of(first).preparation, folder=plan.store)
         found: dict[str, float] = {}
         for entry in entries:
             found[entry.name] = round(measured(entry, plan), 1)

@@ -74,7 +74,10 @@ CHANGES: dict[str, tuple[Callable[[Path], object], list[str]]] = {
         lambda folder: _replace(folder / "run" / "config.toml", "joint = true", "joint = false"),
         ["text.joint: was true, is false"],
     ),
-    "a bit of the prepared store": (lambda folder: _flip(next((folder / "run" / "store").rglob("*.values"))), [".values"]),
+    "a bit of the prepared store": (
+        lambda folder: _flip(next((folder / "run" / "store").rglob("*.values"))),
+        [".values"],
+    ),
 }
 
 

@@ -13,8 +13,7 @@ from calque.text import (
     WordsTokenizer,
     normalise,
 )
-from calque.text.word_index import _by_prefixes
-from calque.text.word_index import words_of_pieces
+from calque.text.word_index import _by_prefixes, words_of_pieces
 
 LINES = ["The well-known garden, my neighbour's, is not small.", "Ёжик watches 她的 garden!", "(don't) panic …"]
 ODD = [
