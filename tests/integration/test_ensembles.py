@@ -32,13 +32,13 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             ("stranger", strange, "luong", []),
         ):
             found[name] = train(toy_values(files, family, *settings, *more), run=folder / name, quiet=True).folder
-        values = toy_values(alone, "plain", *learning(steps=60, rate=0.01))
-        values["text"] = {"kind": "given", "path": str(found["one"])}
-        values["model"] = {
-            "encoder": {"kind": "none", "width": 16},
-            "decoder": {**values["model"]["decoder"], "bridge": "zero"},
-        }
-        found["language"] = train(values, run=folder / "language", quiet=True).folder
+        for name, vocabulary in (("language", "one"), ("strange language", "stranger")):
+            values = toy_values(alone, "plain", *learning(steps=60, rate=0.01))
+            values["data"] = {"train": [{"kind": "text", "path": str(alone["target"])}]}
+            values["text"] = {"kind": "given", "path": str(found[vocabulary])}
+            values["model"] = {"network": {"kind": "recurrent", "layers": 1, "width": 16, "embedding": 12}}
+            values["task"] = {"kind": "language-modelling"}
+            found[name] = train(values, run=folder / name, quiet=True).folder
     return found
 
 
@@ -61,7 +61,7 @@ def test_strangers_are_refused(runs: dict[str, Path]) -> None:
     with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
         one.with_ensemble([stranger])
     with pytest.raises(calque.FolderError, match="language model: its pieces are not those"):
-        one.with_ensemble(language=stranger)
+        one.with_ensemble(language=calque.load(runs["strange language"]))
     half = calque.Translator(
         one.model,
         one.tokenizers._replace(source=stranger.tokenizers.source),
@@ -80,7 +80,7 @@ def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None
     search = one.search.model_copy(update={"language_weight": 0.5, "length_penalty": 0.0, "beam": 3})
     (found,) = fused.stream(["a b c"], search=search)
     best = found.candidates[0]
-    (own,), (prior,) = one.score(["a b c"], [best.text]), language.score([best.text], [best.text])
+    (own,), (prior,) = one.score(["a b c"], [best.text]), language.score([best.text])
     assert best.log_prob == pytest.approx(own.log_prob + 0.5 * prior.log_prob, abs=1e-3)
 
 
@@ -102,9 +102,9 @@ def test_pieces_cost_what_all_models_together_say(runs: dict[str, Path], mean: s
 
 def test_a_language_model_prefers_what_it_has_seen(runs: dict[str, Path]) -> None:
     language = calque.load(runs["language"])
-    likely, unlikely = language.score(["a b", "a b"], ["a b c d", "a a a a a a a a a a a a a a a a"])
+    likely, unlikely = language.score(["a b c d", "a a a a a a a a a a a a a a a a"])
     assert likely.log_prob > unlikely.log_prob
-    assert language.is_language_model
+    assert isinstance(language, calque.TextGenerator)
 
 
 def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
@@ -118,7 +118,7 @@ def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
         assert order == sorted(order)
         assert {each.text for each in translation.candidates} == {each.text for each in before.candidates}
         for each in translation.candidates if source else []:
-            (back,), (prior,) = reverse.score([each.text], [source]), language.score([each.text], [each.text])
+            (back,), (prior,) = reverse.score([each.text], [source]), language.score([each.text])
             assert each.score == pytest.approx(each.log_prob + 0.7 * back.log_prob + 0.3 * prior.log_prob, abs=1e-4)
 
 
@@ -128,7 +128,7 @@ def test_the_empty_candidate_pays_as_every_other(runs: dict[str, Path]) -> None:
     listed = [Translation([Candidate("g f e d c", -4.0, -4.0, cut=False), Candidate("", -5.0, -5.0, cut=False)])]
     (again,) = rerank(listed, ["c d e f g"], reverse=reverse, language=language, search=search)
     for each in again.candidates:
-        (back,), (prior,) = reverse.score([each.text], ["c d e f g"]), language.score([each.text], [each.text])
+        (back,), (prior,) = reverse.score([each.text], ["c d e f g"]), language.score([each.text])
         expected = each.log_prob + back.log_prob + 0.5 * prior.log_prob
         assert each.score == pytest.approx(expected, abs=1e-4)
         assert back.log_prob < -1
@@ -164,7 +164,7 @@ def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
     ]
     with pytest.raises(calque.ConfigError, match="a language model beside this translator already"):
         at_once.with_ensemble(language=language)
-    with pytest.raises(calque.ConfigError, match="name all of them at once"):
+    with pytest.raises(calque.ConfigError, match="name all members at once"):
         one.with_ensemble([two.with_ensemble([one])])
 
 
@@ -282,8 +282,8 @@ def test_a_language_model_is_trained_from_text_alone(command, tmp_path: Path) ->
     options = ["--system", "language", "--scale", 0.05, "training.steps=6", "training.threads=1"]
     answer = command("train", "--text", corpus["target"], "--run", tmp_path / "run", *options)
     assert answer.code == 0, answer.err
-    assert calque.load(tmp_path / "run").is_language_model
-    assert f"next: calque score {tmp_path / 'run'} --target FILE" in answer.err
+    assert isinstance(calque.load(tmp_path / "run"), calque.TextGenerator)
+    assert f"next: calque generate {tmp_path / 'run'}" in answer.err
     assert "# A language model" in (tmp_path / "run" / "model" / "README.md").read_text(encoding="utf-8")
     wrong = command("train", "--text", corpus["target"], "--source", corpus["source"], "--target", corpus["target"])
     assert wrong.code == 2
@@ -297,7 +297,7 @@ def test_a_language_model_scores_text_and_translates_nothing(
     lm = runs["language"]
     scored = command("score", lm, "--target", text)
     assert scored.code == 0, scored.err
-    expected = [found.log_prob for found in calque.load(lm).score(["", ""], ["a b c", "h g f e"])]
+    expected = [found.log_prob for found in calque.load(lm).score(["a b c", "h g f e"])]
     assert [float(line.split("\t")[0]) for line in scored.out.splitlines()] == pytest.approx(expected, abs=1e-4)
     assert "2 lines" in scored.err
     for arguments in (

@@ -14,6 +14,7 @@ from calque.data.batch import row_slices
 from calque.data.batching import WHOLE, Planned, Shard
 from calque.data.pair_batch import pad_ids, shifted
 from calque.data.store import Store
+from calque.text import PAD
 
 COLUMN = "text"
 
@@ -87,9 +88,12 @@ def collate_streams(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> 
     shared_weight = width * len(planned.indices)
     begins = bool(planned.indices[0] == 0)
     planned = planned.shard(shard)
-    at = planned.indices[:, None] + np.arange(width + 1)
-    tokens = store[COLUMN].values[at].astype(np.int64)
-    lengths = np.full(len(tokens), width, dtype=np.int64)
+    real = len(planned.indices)
+    starts = np.zeros(planned.size.rows, dtype=np.int64)  # ranks have as many rows each: some may only fill up
+    starts[:real] = planned.indices
+    tokens = store[COLUMN].values[starts[:, None] + np.arange(width + 1)].astype(np.int64)
+    tokens[real:, 1:] = PAD
+    lengths = np.where(np.arange(planned.size.rows) < real, width, 0)
     return TextBatch(
         torch.from_numpy(tokens[:, :-1].copy()),
         torch.from_numpy(tokens[:, 1:].copy()),

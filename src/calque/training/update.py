@@ -148,6 +148,8 @@ class Updater:
         try:
             with multiplying(self.config.precision):
                 for batch in batches:
+                    if carry is not None and len(carry[0]) != batch.rows:  # of another number of ranks
+                        carry = None
                     carries = []
                     for part, before in zip(batch.split(parts), split_carry(carry, batch.rows, parts), strict=True):
                         with computing(self.config.precision, self.device.type):

@@ -111,7 +111,7 @@ def test_a_missing_line_of_a_short_file_is_found(tmp_path):
         source = [b"s" * generator.randrange(5, 120) for _ in range(60)]
         target = [line * 2 for line in source]
         del target[39]
-        with pytest.raises(DataError, match=r"first suspect line: (39|4\d) .*missing, doubled or broken line"):
+        with pytest.raises(DataError, match=r"first suspect line: (39|4\d) .*missing, duplicated or broken line"):
             texts(files(tmp_path, b"\n".join(source), b"\n".join(target)))
 
 

@@ -110,8 +110,3 @@ def test_an_impossibly_large_size_is_rejected_with_its_key(name: str) -> None:
     for size in (10**12, 10**30):
         with pytest.raises(ConfigError, match=f"{key}: input should be less than or equal to"):
             check(kind, {key: size}, origin="x")
-
-
-def test_one_embedding_cannot_be_tied_to_another() -> None:
-    with pytest.raises(ConfigError, match="there is one embedding only"):
-        check(ModelConfig, {"tie": "embeddings", "encoder": {"kind": "none"}}, origin="x")

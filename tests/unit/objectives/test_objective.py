@@ -131,14 +131,6 @@ def test_what_makes_no_sense_is_refused(family: str, overrides: list[str], value
     assert misfits(ObjectiveConfig(), model=model) == []
 
 
-def test_a_language_model_has_no_risk_and_no_alignment() -> None:
-    values = {"method": {"kind": "minimum-risk"}, "guidance": {"weight": 1.0}}
-    config = check(ObjectiveConfig, values, origin="test")
-    model = ModelConfig.model_validate({"encoder": {"kind": "none"}, "decoder": FAMILIES["transformer"]["decoder"]})
-    assert len(misfits(config, model=model)) == 2
-    assert misfits(check(ObjectiveConfig, {"method": {"kind": "r-drop"}}, origin="test"), model=model) == []
-
-
 @pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
 def test_ranks_that_hold_parts_of_a_model_must_read_alike(kind: str) -> None:
     config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
