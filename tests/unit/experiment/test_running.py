@@ -552,7 +552,7 @@ def test_output_layers_that_do_not_fit_are_refused_with_their_key(corpus: dict[s
     refused = {
         r"model: tie = 'target' and output\.kind = 'adaptive'": ("model.tie=target",),
         r"model\.output: a width of 16 cannot shrink 2 times by 5": ("model.output.shrink=5",),
-        r"model\.output\.cutoffs: .*rise": ("model.output.cutoffs=[5, 3]",),
+        r"model\.output\.cutoffs: .*strictly ascending": ("model.output.cutoffs=[5, 3]",),
         r"model\.output: cutoffs \[2, 5000\] must all be less than the 12 pieces": ("model.output.cutoffs=[2, 5000]",),
     }
     for number, (message, overrides) in enumerate(refused.items()):
