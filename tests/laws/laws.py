@@ -5,6 +5,7 @@ import itertools
 import torch
 from torch.nn import functional as F
 
+from calque.layers.embedding import UNKNOWN
 from calque.models.model import Context, Model
 from calque.search.beam import BestK, Goal, beam_search
 from calque.search.ensemble import ensemble
@@ -291,9 +292,7 @@ def fidelity(model: Model, *, tolerance: float) -> None:
     output, _ = read(model, tokens, start, context)
     for sentence, size in enumerate(sentences.lengths.tolist()):
         vocabulary = model.sizes.source  # out-of-vocabulary words are read as unknown
-        row = [
-            token if token < vocabulary else model.sizes.unknown for token in sentences.values[sentence, :size].tolist()
-        ]
+        row = [token if token < vocabulary else UNKNOWN for token in sentences.values[sentence, :size].tolist()]
         expected = equations.read(model, row, tokens[sentence].tolist())
         close(output.hidden[sentence], expected.hidden, tolerance=tolerance)
         assert (output.attention is None) == (expected.attention is None)

@@ -9,9 +9,11 @@ from torch.nn import functional as F
 
 from calque.config import check
 from calque.errors import ConfigError
+from calque.layers.embedding import UNKNOWN
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.systems import LANGUAGE_MODELS, system_model
 from calque.tensors import select_rows
+from calque.text import UNK
 
 V, N, T = 11, 3, 7
 RECURRENT = {"kind": "recurrent", "layers": 2, "width": 6, "embedding": 5, "dropout": 0.3}
@@ -137,3 +139,12 @@ def test_the_published_sizes() -> None:
     }
     assert 24.0e6 < sizes["merity2018"] < 24.3e6
     assert 19.7e6 < sizes["zaremba2014-medium"] < 19.9e6
+
+
+def test_the_unknown_piece_is_that_of_every_vocabulary() -> None:
+    """Models know no text, so the id is written down twice."""
+    assert UNKNOWN == UNK
+    model = build(NETWORKS["lstm"]).eval()
+    beyond, unknown = torch.full((1, 2), V + 5), torch.full((1, 2), UNK)
+    pair = [model.read(ids, model.start(1))[0].hidden for ids in (beyond, unknown)]
+    torch.testing.assert_close(*pair)
