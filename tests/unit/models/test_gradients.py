@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 import torch
-from calque.models.none import NoneEncoder
 from tests.laws.cover import name, pairwise
 from tests.laws.slopes import Case, check, unchecked
 from torch import Tensor, nn
@@ -17,6 +16,7 @@ from calque.models.attentional import AttentionalDecoder
 from calque.models.bag_of_words import BagOfWordsEncoderConfig
 from calque.models.bahdanau import BahdanauConfig
 from calque.models.bridge import Bridge
+from calque.models.characters import CharacterEncoder, ConvolutionalCharacters, RecurrentCharacters
 from calque.models.cho import ChoConfig
 from calque.models.convolutional import (
     ConvolutionalConfig,
@@ -25,13 +25,23 @@ from calque.models.convolutional import (
     ConvolutionalEncoderConfig,
     DecoderLayer,
     PositionedEmbedding,
+    PositionedVectors,
 )
 from calque.models.gnmt import GnmtConfig
-from calque.models.interfaces import Decoder, Encoder, Memory, MemoryShape
+from calque.models.inputs import FrameInputs, WordInputs
+from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape
+from calque.models.language_model import CausalBlock, LanguageModel, RecurrentNetwork, TransformerNetwork
 from calque.models.luong import LuongConfig
 from calque.models.model import DecoderConfig, EncoderConfig, Model, build_decoder, build_encoder
 from calque.models.recurrent import RecurrentDecoderConfig, RecurrentEncoderConfig, WordEmbedding
-from calque.models.transformer import Embedding, TransformerConfig, TransformerDecoderConfig, TransformerEncoderConfig
+from calque.models.tagger import CrfHead, SoftmaxHead, TaggerModel
+from calque.models.transformer import (
+    Embedding,
+    ProjectedVectors,
+    TransformerConfig,
+    TransformerDecoderConfig,
+    TransformerEncoderConfig,
+)
 from calque.tensors import Padded
 
 ROWS, SIZE, WIDTH, WORDS, DROPOUT = 2, 3, 4, 5, 0.3
@@ -43,8 +53,17 @@ WITHOUT = {
     Encoder,  # abstract, as are the next two
     Decoder,
     AttentionalDecoder,
-    NoneEncoder,  # no weights and no inputs
     Model,  # tests/laws/test_gradients.py
+    Inputs,  # abstract, as is the next
+    CharacterEncoder,
+    *(
+        RecurrentCharacters,
+        ConvolutionalCharacters,
+        WordInputs,
+        FrameInputs,
+    ),  # of taggers: their CRF and recurrent layers are checked
+    *(PositionedVectors, ProjectedVectors, TaggerModel, SoftmaxHead, CrfHead),  # still to be checked as a whole
+    *(LanguageModel, RecurrentNetwork, TransformerNetwork, CausalBlock),  # test_language_model.py, as a whole
 }
 
 

@@ -148,3 +148,27 @@ def test_the_unknown_piece_is_that_of_every_vocabulary() -> None:
     beyond, unknown = torch.full((1, 2), V + 5), torch.full((1, 2), UNK)
     pair = [model.read(ids, model.start(1))[0].hidden for ids in (beyond, unknown)]
     torch.testing.assert_close(*pair)
+
+
+@pytest.mark.parametrize("name", ["lstm", "narrow top", "transformer", "ssru"])
+def test_gradients_are_those_of_finite_differences(name: str) -> None:
+    """Along one random direction through all weights at once."""
+    model = build(NETWORKS[name], tie=False).eval()
+    words = tokens()
+
+    def loss() -> Tensor:
+        read, _ = model.read(words[:, :-1], model.start(N))
+        return model.losses(read.hidden.flatten(0, 1), words[:, 1:].flatten()).sum()
+
+    parameters = list(model.parameters())
+    generator = torch.Generator().manual_seed(5)
+    direction = [torch.randn(value.shape, generator=generator, dtype=value.dtype) for value in parameters]
+    gradients = torch.autograd.grad(loss(), parameters)
+    slope = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, direction, strict=True))
+    values = []
+    with torch.no_grad():
+        for step in (1e-5, -2e-5):
+            for value, way in zip(parameters, direction, strict=True):
+                value += step * way
+            values.append(float(loss()))
+    assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-5)
