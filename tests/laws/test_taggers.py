@@ -87,3 +87,25 @@ def test_every_parameter_learns(model: TaggerModel) -> None:
     model.losses(model(words), labels, words.lengths).sum().backward()
     idle = {name for name, parameter in model.named_parameters() if parameter.grad is None or not parameter.grad.any()}
     assert not idle
+
+
+def test_gradients_are_those_of_finite_differences(model: TaggerModel) -> None:
+    """Along one random direction through all weights at once."""
+    words = source()
+    labels = torch.randint(0, SIZES.labels, (SENTENCES, WORDS), generator=torch.Generator().manual_seed(2))
+    parameters = [value for value in model.parameters() if value.requires_grad]
+
+    def loss() -> torch.Tensor:
+        return model.losses(model(words), labels, words.lengths).sum()
+
+    generator = torch.Generator().manual_seed(5)
+    direction = [torch.randn(value.shape, generator=generator, dtype=value.dtype) for value in parameters]
+    gradients = torch.autograd.grad(loss(), parameters)
+    slope = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, direction, strict=True))
+    values = []
+    with torch.no_grad():
+        for step in (1e-6, -2e-6):
+            for value, way in zip(parameters, direction, strict=True):
+                value += step * way
+            values.append(float(loss()))
+    assert (values[0] - values[1]) / 2e-6 == pytest.approx(slope, rel=1e-4)

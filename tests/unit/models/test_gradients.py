@@ -61,8 +61,8 @@ WITHOUT = {
         ConvolutionalCharacters,
         WordInputs,
         FrameInputs,
-    ),  # of taggers: their CRF and recurrent layers are checked
-    *(PositionedVectors, ProjectedVectors, TaggerModel, SoftmaxHead, CrfHead),  # still to be checked as a whole
+    ),  # tests/laws/test_taggers.py, as a whole; frames are not
+    *(PositionedVectors, ProjectedVectors, TaggerModel, SoftmaxHead, CrfHead),  # tests/laws/test_taggers.py, as a whole
     *(LanguageModel, RecurrentNetwork, TransformerNetwork, CausalBlock),  # test_language_model.py, as a whole
 }
 
