@@ -81,7 +81,7 @@ def _label(tagger: "Tagger", path: Path, *, columns: str | None) -> Labelled:
 
 
 def _has_spans(tagger: "Tagger") -> bool:
-    from calque.evaluation.spans import has_spans
+    from calque.text.span_labels import has_spans
 
     score = tagger.task.score
     return score == "spans" or (score == "auto" and has_spans(tagger.vocabularies.labels))
@@ -90,7 +90,9 @@ def _has_spans(tagger: "Tagger") -> bool:
 def _say_unseen(tagger: "Tagger", gold: list[list[str]], *, path: Path) -> None:
     """Says on standard error which labels cannot be predicted, as no training sentence had them."""
     counts = Counter(label for labels in gold for label in labels)
-    unseen = {label: count for label, count in counts.most_common() if label not in tagger.vocabularies.labels}
+    unseen = {
+        label: count for label, count in counts.most_common() if label not in tagger.vocabularies.predicted_labels
+    }
     if unseen:
         listed = ", ".join(f"{label} ({count:,})" for label, count in list(unseen.items())[:10])
         typer.echo(f"{path}: labels that no training sentence had, and which count as wrong: {listed}", err=True)

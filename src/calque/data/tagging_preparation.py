@@ -78,7 +78,6 @@ class TaggingNumericaliser(NamedTuple):
     maximum_length: int
 
     def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
-        label_ids = {label: id for id, label in enumerate(self.vocabularies.labels)}
         kept: list[int] = []
         sentences: list[EncodedWords] = []
         labels: list[list[int]] = []
@@ -89,7 +88,7 @@ class TaggingNumericaliser(NamedTuple):
             values = {name: text.split("\t") for name, text in zip(self.inputs, others, strict=True)}
             kept.append(place)
             sentences.append(self.vocabularies.encode(forms, values))
-            labels.append([label_ids.get(label, len(label_ids)) for label in gold.split("\t")])
+            labels.append(self.vocabularies.label_ids(gold.split("\t")))
         stored = {
             WORDS: pack([sentence.words for sentence in sentences]),
             LABELS: pack(labels),

@@ -67,8 +67,8 @@ def tag_columns(
     """
     waiting = iter(sentences)
     while group := list(islice(waiting, TOGETHER)):
-        asked = (layout.sentence(rows, tagger=tagger) for rows in group)
-        for rows, tagged in zip(group, tagger.stream(asked, marginals=marginals), strict=True):
+        read = (layout.sentence(rows, tagger=tagger) for rows in group)
+        for rows, tagged in zip(group, tagger.stream(read, marginals=marginals), strict=True):
             column = _behind(rows) if append else layout.number(tagger.task.labels)
             written = with_column(rows, column=column, values=tagged.labels)
             yield _with_probabilities(written, rows=rows, tagged=tagged) if marginals else written

@@ -96,21 +96,22 @@ class Tagger:
         return next(self.model.parameters()).device
 
     @overload
-    def tag(self, text: str | list[str] | Sentence, *, marginals: bool = False) -> TaggedSentence: ...
+    def tag(self, text: str | Sentence, *, marginals: bool = False) -> TaggedSentence: ...
     @overload
-    def tag(self, text: list[list[str]] | list[Sentence], *, marginals: bool = False) -> list[TaggedSentence]: ...
     def tag(
-        self, text: str | list[str] | Sentence | list[list[str]] | list[Sentence], *, marginals: bool = False
+        self, text: list[str] | list[list[str]] | list[Sentence], *, marginals: bool = False
+    ) -> list[TaggedSentence]: ...
+    def tag(
+        self, text: str | Sentence | list[str] | list[list[str]] | list[Sentence], *, marginals: bool = False
     ) -> TaggedSentence | list[TaggedSentence]:
-        """The labels of a sentence: a text of words between white space, a list of words, or a `Sentence`.
+        """The labels of a sentence, a text with white space between its words or a `Sentence`; of a list, a list.
 
-        A list of lists of words or of `Sentence`s gives a list; in it, a string is a text.
+        >>> tagger.tag("The dog barks .")                    # one sentence
+        >>> tagger.tag(["The dog barks .", "Cats sleep ."])  # two
+        >>> tagger.tag([["Cats", "sleep", "."]])             # one that is split into words already
         """
         if isinstance(text, str | Sentence):
             return next(self.stream([_sentence(text)], marginals=marginals))
-        words = [part for part in text if isinstance(part, str)]
-        if len(words) == len(text):
-            return next(self.stream([Sentence(words)], marginals=marginals))
         return list(self.stream(map(_sentence, text), marginals=marginals))
 
     def stream(
@@ -123,7 +124,7 @@ class Tagger:
     ) -> Iterator[TaggedSentence]:
         """The labels of every sentence, in their order. They do not depend on the other sentences.
 
-        So many sentences are read before the first is answered.
+        `together` sentences are read before the first is answered.
         """
         waiting = iter(sentences)
         while group := list(islice(waiting, together)):
@@ -133,21 +134,21 @@ class Tagger:
     def label_store(self, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None) -> StoreLabels:
         """The labels of all rows, in evaluation mode; `stop` is asked per batch."""
         labels: list[list[str]] = [[] for _ in range(len(store))]
-        total, words, names = exact(torch.zeros((), device=self.device)), 0, self.vocabularies.labels
+        total, words, size = exact(torch.zeros((), device=self.device)), 0, len(self.vocabularies.labels)
         config = batch.model_copy(update={"shapes": "exact"})
         for planned in Bucketed([store.widths(WORDS)], spans=store.spans, config=config, seed=0).batches(0):
             if stop is not None:
                 stop()
             rows = collate_tags(store, planned, columns=self.task.inputs)
-            is_known = (rows.labels < len(names)).all(dim=1)
+            is_known = (rows.labels < size).all(dim=1)
             placed = rows.to(self.device)
             scores = self.model(source_of(placed))
-            known = placed.labels.clamp(max=len(names) - 1)
+            known = placed.labels.clamp(max=size - 1)
             losses = self.model.losses(scores, known, rows.lengths)
             total += exact(losses.masked_fill(~is_known.to(self.device), 0)).sum()
             words += int(rows.lengths[is_known].sum())
-            for index, found in zip(planned.indices.tolist(), self._names(scores, rows.lengths), strict=True):
-                labels[index] = found
+            for index, row in zip(planned.indices.tolist(), self._names(scores, rows.lengths), strict=True):
+                labels[index] = row
         return StoreLabels(labels, float(total), words)
 
     def _group(self, sentences: Sequence[Sentence], *, marginals: bool, batch_tokens: int) -> Iterator[TaggedSentence]:
@@ -168,20 +169,18 @@ class Tagger:
         scores = self.model(source_of(batch.to(self.device)))
         labels = self._names(scores, batch.lengths)
         if not marginals:
-            return [(found, None) for found in labels]
+            return [(names, None) for names in labels]
         shares = self.model.marginals(scores, batch.lengths).cpu()
-        names = self.vocabularies.labels
         return [
-            (found, [dict(zip(names, word, strict=True)) for word in row[: len(found)].tolist()])
-            for found, row in zip(labels, shares, strict=True)
+            (names, [self.vocabularies.label_shares(word) for word in row[: len(names)].tolist()])
+            for names, row in zip(labels, shares, strict=True)
         ]
 
     def _names(self, scores: Tensor, lengths: Tensor) -> list[list[str]]:
         """The best labels of each row."""
         best = self.model.best(scores, lengths, allowed=self.allowed).cpu()
-        names = self.vocabularies.labels
         rows = zip(best.tolist(), lengths.tolist(), strict=True)
-        return [[names[label] for label in row[:length]] for row, length in rows]
+        return [self.vocabularies.label_names(row[:length]) for row, length in rows]
 
     def _batch(self, sentences: Sequence[EncodedWords]) -> TagBatch:
         def packed(values: Iterable[Sequence[int]]) -> Rows:

@@ -19,7 +19,7 @@ from calque.engine.folder import CONFUSION
 from calque.engine.tagger import tagger_sizes
 from calque.errors import ConfigError
 from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
-from calque.evaluation.spans import has_spans, score_spans
+from calque.evaluation.spans import score_spans
 from calque.experiment.assembly import refuse_uncomputable
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
@@ -30,6 +30,7 @@ from calque.tasks.tagging import Tagging, TaggingConfig
 from calque.tensors import weightless
 from calque.text import FormsConfig, TaggerVocabularies
 from calque.text.forms import WORDS
+from calque.text.span_labels import has_spans
 from calque.training.auto_settings import Corpus, adam_rate
 from calque.training.job import SaveModel
 from calque.training.update import stream_seed
@@ -188,7 +189,7 @@ class TaggingAssembly:
         sizes = ", ".join(f"{size:,} {names.get(name, name)}" for name, size in vocabularies.sizes().items())
         lines = [f"text: {prepared.train.widths(WORDS).total():,} words to train on; {sizes}"]
         unseen = Counter(label for row in prepared.valid_text for label in row[1].split("\t"))
-        for label in vocabularies.labels:
+        for label in vocabularies.predicted_labels:
             del unseen[label]
         if unseen:
             listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(10))

@@ -15,6 +15,7 @@ from calque.config import Config
 from calque.errors import TextError
 from calque.text.cleaning import ESCAPE
 from calque.text.folder import load_columns, save_columns
+from calque.text.span_labels import bio_name, has_spans, to_bio, to_iobes
 from calque.text.tokenizer import Tokenizer, normalise
 from calque.text.tokens import TokensTokenizer
 from calque.text.vocabulary import PIECES, Vocabulary
@@ -37,6 +38,9 @@ class FormsConfig(Config):
     """Words seen fewer times than this share the vector of the unknown word."""
     vocabulary_size: int | None = Field(default=None, gt=len(PIECES))
     """At most this many words, the four special pieces included: the most frequent ones; all of them unless set."""
+    scheme: Literal["corpus", "iobes"] = "corpus"
+    """How spans are labelled inside the model. corpus: as in the files. iobes: BIO labels become IOBES in training,
+    where the last word of a span has a label of its own, and BIO again in what the tagger predicts."""
     maximum_characters: int = Field(default=40, ge=2, le=1 << 12)
     """Of longer words, only the first and the last half as many characters are read."""
 
@@ -75,6 +79,7 @@ class TaggerVocabularies(NamedTuple):
     characters: Vocabulary | None
     columns: dict[str, Vocabulary]
     labels: tuple[str, ...]
+    """What the model chooses from; `predicted_labels` are those it gives."""
 
     def encode(self, forms: Sequence[str], columns: Mapping[str, Sequence[str]]) -> EncodedWords:
         """The ids of a sentence's words; `columns` has a value of each further column for every word."""
@@ -86,6 +91,32 @@ class TaggerVocabularies(NamedTuple):
             spelled,
             {name: vocabulary.ids(map(escaped, columns[name])) for name, vocabulary in self.columns.items()},
         )
+
+    @property
+    def predicted_labels(self) -> tuple[str, ...]:
+        """The labels that can be predicted, in the scheme of the corpus."""
+        if self.config.scheme == "corpus":
+            return self.labels
+        return tuple(dict.fromkeys(map(bio_name, self.labels)))
+
+    def label_ids(self, labels: Sequence[str]) -> list[int]:
+        """The ids of a sentence's labels; those that no training sentence has get the id behind the last one."""
+        ids = {label: id for id, label in enumerate(self.labels)}
+        return [ids.get(label, len(ids)) for label in _in_scheme(labels, config=self.config)]
+
+    def label_names(self, ids: Sequence[int]) -> list[str]:
+        """The labels of a sentence in the scheme of the corpus."""
+        names = [self.labels[id] for id in ids]
+        return names if self.config.scheme == "corpus" else to_bio(names)
+
+    def label_shares(self, shares: Sequence[float]) -> dict[str, float]:
+        """The probability of each label that can be predicted, from those of the labels inside the model."""
+        if self.config.scheme == "corpus":
+            return dict(zip(self.labels, shares, strict=True))
+        totals = dict.fromkeys(self.predicted_labels, 0.0)
+        for label, share in zip(self.labels, shares, strict=True):
+            totals[bio_name(label)] += share
+        return totals
 
     def sizes(self) -> dict[str, int]:
         """How many ids each column has."""
@@ -134,13 +165,29 @@ def learn_vocabularies(
         Vocabulary.from_counts(words, size=size, minimum_count=config.minimum_count),
         _all_of(letters) if characters else None,
         {name: _all_of(_counted(map(escaped, values) for values in lists)) for name, lists in columns.items()},
-        _by_frequency(_counted(labels)),
+        _learn_labels(config, labels),
     )
 
 
 def escaped(value: str) -> str:
     """The value as a piece that is none of the special ones."""
     return ESCAPE + value if value.lstrip(ESCAPE) in PIECES else value
+
+
+def _learn_labels(config: FormsConfig, labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
+    """The label set, the most frequent first; a TextError where labels cannot be brought into the scheme."""
+    counts, raw = Counter[str](), Counter[str]()
+    for sentence in labels:
+        raw.update(sentence)
+        counts.update(_in_scheme(sentence, config=config))
+    if config.scheme == "iobes" and (not has_spans(raw) or any(label[0] in "ES" for label in raw)):
+        listed = ", ".join(_by_frequency(raw)[:8])
+        raise TextError(f'text.scheme = "iobes" is for BIO labels such as B-NP, I-NP and O; this corpus has {listed}')
+    return _by_frequency(counts)
+
+
+def _in_scheme(labels: Sequence[str], *, config: FormsConfig) -> Sequence[str]:
+    return to_iobes(labels) if config.scheme == "iobes" else labels
 
 
 def _counted(lists: Iterable[Iterable[str]]) -> Counter[str]:

@@ -8,12 +8,12 @@ import torch
 from calque.engine import Sentence, Tagger, load, save_tagger
 from calque.engine.tagger import tagger_sizes
 from calque.errors import FolderError, TextError
-from calque.evaluation.spans import spans
 from calque.models.characters import RecurrentCharactersConfig
 from calque.models.recurrent import RecurrentEncoderConfig
 from calque.models.tagger import TaggerConfig, TaggerModel
 from calque.tasks.tagging import TaggingConfig
 from calque.text import FormsConfig, learn_vocabularies
+from calque.text.span_labels import spans
 
 FORMS = [["The", "dog", "barks"], ["A", "cat", "sees", "the", "dog"]]
 LABELS = [["B-NP", "I-NP", "O"], ["B-NP", "I-NP", "O", "B-PP", "I-PP"]]
@@ -21,10 +21,15 @@ TEXTS = [["The"], [], ["dog", "cat", "unseen", "sees"], ["A"] * 17, ["barks", "t
 
 
 def tagger(
-    *, head: str = "crf", inputs: tuple[str, ...] = (), dtype: torch.dtype = torch.float64, seed: int = 0
+    *,
+    head: str = "crf",
+    scheme: str = "corpus",
+    inputs: tuple[str, ...] = (),
+    dtype: torch.dtype = torch.float64,
+    seed: int = 0,
 ) -> Tagger:
     vocabularies = learn_vocabularies(
-        FormsConfig(), forms=FORMS, labels=LABELS, columns=dict.fromkeys(inputs, LABELS), characters=True
+        FormsConfig(scheme=scheme), forms=FORMS, labels=LABELS, columns=dict.fromkeys(inputs, LABELS), characters=True
     )
     config = TaggerConfig(
         head=head,
@@ -48,21 +53,20 @@ def test_an_answer_does_not_depend_on_its_batch(head, batch_tokens, together) ->
     sentences = [Sentence(words) for words in TEXTS]
     answers = list(own.stream(sentences, marginals=True, batch_tokens=batch_tokens, together=together))
     for sentence, answer in zip(sentences, answers, strict=True):
-        alone = own.tag(list(sentence.words), marginals=True)
+        alone = own.tag(sentence, marginals=True)
         assert answer.labels == alone.labels and answer.words == list(sentence.words)
         for shares, others in zip(answer.marginals, alone.marginals, strict=True):
             assert shares == pytest.approx(others, abs=1e-9) and sum(shares.values()) == pytest.approx(1)
 
 
-def test_text_a_list_of_words_and_lists_of_these_are_taken() -> None:
+def test_a_text_gives_a_sentence_and_a_list_gives_a_list() -> None:
     own = tagger()
     words = ["The", "dog", "barks"]
-    answer = own.tag(words)
-    assert own.tag("The dog  barks") == answer == own.tag(Sentence(words))
-    assert own.tag([words, ["A"]]) == [answer, own.tag("A")]
-    assert list(answer) == list(zip(words, answer.labels, strict=True)) and len(answer) == 3
-    assert str(answer) == " ".join(f"{word}/{label}" for word, label in answer)
-    assert own.tag([]).labels == [] == own.tag("").labels
+    answer = own.tag("The dog  barks")
+    assert answer == own.tag(Sentence(words)) and answer.words == words
+    assert own.tag(["The dog barks", "A"]) == own.tag([words, ["A"]]) == [answer, own.tag("A")]
+    assert own.tag([Sentence(words)]) == [answer]
+    assert own.tag([]) == [] == own.tag("").labels
 
 
 def test_a_crf_gives_well_formed_labels_only() -> None:
@@ -74,6 +78,24 @@ def test_a_crf_gives_well_formed_labels_only() -> None:
         own.allowed = own.allowed._replace(**{name: part | True for name, part in own.allowed._asdict().items()})
         ill_formed += sum(answer.labels[0].startswith("I-") for answer in own.tag(texts))
     assert ill_formed, "with everything allowed, some are not"
+
+
+@pytest.mark.parametrize("head", ["crf", "softmax"])
+def test_labels_that_are_iobes_inside_are_bio_outside(head, tmp_path: Path) -> None:
+    """Answers have the spans of the labels inside, and the probabilities of what each BIO label stands for."""
+    own = tagger(head=head, scheme="iobes", dtype=torch.float32)
+    inner = Tagger(own.model, own.vocabularies._replace(config=FormsConfig()), config=own.config, task=own.task)
+    assert set(own.vocabularies.labels) == {"O", "B-NP", "E-NP", "B-PP", "E-PP"}
+    save_tagger(tmp_path / "model", own, card="")
+    for tagger_of_bio in (own, load(tmp_path / "model", device="cpu")):
+        for text in filter(None, TEXTS):
+            answer = tagger_of_bio.tag(Sentence(text), marginals=True)
+            inside = inner.tag(Sentence(text), marginals=True)
+            assert {label[0] for label in answer.labels} <= set("OBI")
+            assert spans(answer.labels) == spans(inside.labels)
+            for shares, parts in zip(answer.marginals, inside.marginals, strict=True):
+                assert set(shares) == {"O", "B-NP", "I-NP", "B-PP", "I-PP"}
+                assert shares["I-PP"] == parts["E-PP"] and sum(shares.values()) == pytest.approx(1)
 
 
 @pytest.mark.parametrize("inputs", [(), ("pos", "a")])

@@ -9,7 +9,8 @@ from seqeval import metrics as seqeval
 from seqeval.metrics.sequence_labeling import get_entities, precision_recall_fscore_support
 
 from calque.errors import DataError
-from calque.evaluation.spans import Span, has_spans, score_spans, spans
+from calque.evaluation.spans import score_spans
+from calque.text.span_labels import Span, has_spans, spans
 
 TYPES = ["X", "Y", "X-Y", "-"]
 SCHEMES = {

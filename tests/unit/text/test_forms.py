@@ -61,3 +61,23 @@ def test_a_damaged_label_set_is_named(tmp_path, content) -> None:
     (tmp_path / "labels.json").write_text(content)
     with pytest.raises(TextError, match=r"labels\.json: damaged"):
         TaggerVocabularies.load(tmp_path, config=FormsConfig())
+
+
+def test_bio_labels_become_iobes_inside_and_bio_again_outside() -> None:
+    labels = [["B-NP", "I-NP", "O", "B-VP"]]
+    config = FormsConfig(scheme="iobes")
+    vocabularies = learn_vocabularies(config, forms=FORMS[:1], labels=labels, columns={}, characters=False)
+    assert set(vocabularies.labels) == {"B-NP", "E-NP", "O", "S-VP"}
+    assert set(vocabularies.predicted_labels) == {"B-NP", "I-NP", "O", "B-VP"}
+    assert vocabularies.label_names(vocabularies.label_ids(labels[0])) == labels[0]
+    assert vocabularies.label_ids(["B-NP", "I-NP", "I-NP"])[1] == len(vocabularies.labels), "I inside was never seen"
+    shares = dict.fromkeys(vocabularies.labels, 0.0) | {"S-VP": 0.75, "E-NP": 0.25}
+    totals = vocabularies.label_shares([shares[label] for label in vocabularies.labels])
+    assert totals == {"B-NP": 0, "I-NP": 0.25, "O": 0, "B-VP": 0.75}
+
+
+@pytest.mark.parametrize("label", ["NOUN", "S-NP", "E-NP"])
+def test_labels_that_are_not_bio_cannot_become_iobes(label) -> None:
+    config = FormsConfig(scheme="iobes")
+    with pytest.raises(TextError, match=rf'text.scheme = "iobes" is for BIO labels .* this corpus has .*{label}'):
+        learn_vocabularies(config, forms=[["a", "b"]], labels=[["B-NP", label]], columns={}, characters=False)
