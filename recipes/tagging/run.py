@@ -28,7 +28,7 @@ class Entry(NamedTuple):
     """A tagger of the recipe."""
 
     name: str
-    told: str
+    test_set: str
     metric: str  # of `calque evaluate --json`
     target: float
     options: tuple[str, ...] = ()
@@ -103,7 +103,7 @@ def page(results: dict[str, list[float]]) -> str:
     rows = [
         [
             f"`{entry.name}.toml`",
-            entry.told,
+            entry.test_set,
             mean_and_range(results[entry.name]),
             str(len(results[entry.name])),
             verdict,
