@@ -84,7 +84,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def without_plots() -> Iterator[None]:
     """Drawing takes longer than training here."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
+        for module in ("running", "own_task"):
+            patch.setattr(f"calque.experiment.{module}.draw_curves", lambda _folder: True)
         yield
 
 

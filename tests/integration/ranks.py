@@ -1,6 +1,7 @@
 """Several processes that train one model, started as torchrun starts them; the file is also what each of them runs.
 
     python -m tests.integration.ranks VALUES.json RUN [FAULT]
+    python -m tests.integration.ranks --own VALUES.json RUN
     python -m tests.integration.ranks --resume RUN
     python -m tests.integration.ranks --agree
     python -m tests.integration.ranks --serve
@@ -77,11 +78,13 @@ class WarmRanks(WarmProcess):
         return Ended(*self.ask([count, *map(str, arguments)]))
 
 
-def train_ranks(start: Start, count: int, values: dict[str, Any], run: Path, *, fault: str = "") -> Ended:
-    """Begins a run with so many ranks."""
+def train_ranks(
+    start: Start, count: int, values: dict[str, Any], run: Path, *, fault: str = "", own: bool = False
+) -> Ended:
+    """Begins a run with `count` ranks; `own` is one of the task that tests bring."""
     path = run.with_name(f"{run.name}.json")
     path.write_text(json.dumps(values), encoding="utf-8")
-    return start(count, path, run, *([fault] if fault else []))
+    return start(count, *(["--own"] if own else []), path, run, *([fault] if fault else []))
 
 
 def resume_ranks(start: Start, count: int, run: Path) -> Ended:
@@ -249,10 +252,16 @@ def _main(arguments: Sequence[str]) -> int:
     from calque import experiment
     from calque.commands import main as command
 
-    experiment.running.draw_curves = lambda _folder: True  # drawing takes longer than training here
+    for module in (experiment.running, experiment.own_task):
+        module.draw_curves = lambda _folder: True  # drawing takes longer than training here
     if arguments[0] == "--agree":
         print(json.dumps(_agree()))
         return 0
+    own = None
+    if arguments[0] == "--own":
+        from tests.unit.experiment.frames_task import frames_task
+
+        own, arguments = frames_task(dropout=0.0), arguments[1:]
     run = arguments[1].format(rank=os.environ["RANK"])
     if len(arguments) > 2:
         _inject(arguments[2])
@@ -260,7 +269,7 @@ def _main(arguments: Sequence[str]) -> int:
         command.run(lambda: experiment.resume(run, quiet=True))
     else:
         values = json.loads(Path(arguments[0]).read_text(encoding="utf-8"))
-        command.run(lambda: experiment.train(values, run=run, quiet=True))
+        command.run(lambda: experiment.train(values, run=run, task=own, quiet=True))
     return 0
 
 

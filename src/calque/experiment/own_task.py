@@ -24,7 +24,7 @@ from calque.experiment.running import LOG, Run, arithmetic
 from calque.experiment.settings import OwnExperiment
 from calque.folders.weights import weights_of
 from calque.tasks.interfaces import Judge, Judgement, Task
-from calque.training.distributed import joined_ranks
+from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Job, SaveModel
 from calque.training.lock import run_lock
 from calque.training.loop import train as run_loop
@@ -50,6 +50,19 @@ class OwnTask(NamedTuple):
 
 def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, quiet: bool = False) -> Run:
     """Trains a user's own task in a new run folder."""
+    with joined_ranks() as ranks:
+        folder = ranks.led(lambda: _new_run(own, config=config, run=run))
+        return _go_on(own, Path(folder), ranks=ranks, quiet=quiet)
+
+
+def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
+    """Continues a run of a user's own task, from its newest checkpoint or from the beginning."""
+    with joined_ranks() as ranks:
+        return _go_on(own, Path(run), ranks=ranks, quiet=quiet)
+
+
+def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
+    """A new run folder with its config."""
     experiment = check(OwnExperiment, config, origin="config")
     _refuse_unfit(own, experiment.training)
     folder = new_run_folder(None if run is None else Path(run))
@@ -60,18 +73,13 @@ def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, qu
     completed = check(OwnExperiment, override(config, chosen), origin="config")
     with run_lock(folder):
         write_atomically(folder / CONFIG, to_toml(completed))
-    return resume_own(own, run=folder, quiet=quiet)
+    return str(folder)
 
 
-def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
-    """Continues a run of a user's own task, from its newest checkpoint or from the beginning."""
-    folder = Path(run)
-    if not (folder / CONFIG).is_file():
-        raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
-    experiment = check(OwnExperiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
+def _go_on(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
+    experiment = ranks.together(lambda: _read(own, folder))
     training = experiment.training
-    _refuse_unfit(own, training)
-    with joined_ranks() as ranks, ExitStack() as held:
+    with ExitStack() as held:
         ranks.led(lambda: _begin(folder, own, experiment, held=held, ranks=ranks.count))
         own.model.to(choose_device(training.device))
         log = folder / LOG if ranks.leads else None
@@ -91,12 +99,22 @@ def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
             try:
                 summary = run_loop(job)
             except Interrupted:
-                with suppress(OSError):
-                    draw_curves(folder)
+                if ranks.leads:
+                    with suppress(OSError):  # what was saved is what counts
+                        draw_curves(folder)
                 raise
         if ranks.leads:
             draw_curves(folder)
     return Run(folder, experiment, summary)
+
+
+def _read(own: OwnTask, folder: Path) -> OwnExperiment:
+    """The config of a run that the task fits."""
+    if not (folder / CONFIG).is_file():
+        raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
+    experiment = check(OwnExperiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
+    _refuse_unfit(own, experiment.training)
+    return experiment
 
 
 def _begin(folder: Path, own: OwnTask, experiment: OwnExperiment, *, held: ExitStack, ranks: int) -> str:

@@ -17,6 +17,10 @@ class Metric(NamedTuple):
             return -value
         return value if value >= self.chance else min(value, 0.0)
 
+    def value(self, worth: float) -> float:
+        """The value that has this worth."""
+        return -worth if self.better == "lower" else worth
+
     def is_chance(self, value: float) -> bool:
         """Whether the value says nothing yet."""
         return self.better == "higher" and value < self.chance

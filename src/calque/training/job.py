@@ -42,7 +42,7 @@ class Summary(NamedTuple):
     step: int
     best_step: int
     best: Judgement | None  # None when the best validation was before a resume
-    best_value: float
+    best_value: float  # of the metric that selects models
     stopped_early: bool
     skipped: int  # updates left out, as they were not finite
     seconds: float  # since it was begun or resumed

@@ -106,7 +106,7 @@ class Trainer:
             self.progress.step,
             self.progress.best_step,
             self.selection.best,
-            best,
+            self.job.judge.metrics[self.job.metric].value(best),
             self.progress.stopped_early,
             int(self.learner.updater.sums.skipped),
             time.monotonic() - started,

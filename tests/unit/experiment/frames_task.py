@@ -133,9 +133,10 @@ class FramesModel(nn.Module):
         return self.output(self.dropout(torch.tanh(self.dense(frames))))
 
 
-def frames_task(*, task: FramesCopy | None = None) -> OwnTask:
+def frames_task(*, task: FramesCopy | None = None, dropout: float = 0.1) -> OwnTask:
     torch.manual_seed(0)
     model = FramesModel()
+    model.dropout.p = dropout
     return OwnTask(
         task or FramesCopy(), model, train=frames_store(200, seed=1), judge=FramesJudge(frames_store(40, seed=2))
     )
