@@ -1,6 +1,7 @@
 """Processes and what they cost: CPU seconds, wall time and peak memory, as the kernel accounts for them."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -11,6 +12,7 @@ from typing import NamedTuple
 from benchmarks.errors import ContenderError
 
 LOG_LINES = 20  # of a failed process, shown
+STOPS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Usage(NamedTuple):
@@ -31,10 +33,16 @@ def run_measured(
     log = log or folder / "log.txt"
     started = time.perf_counter()
     with log.open("wb") as output:
-        process = subprocess.Popen(
-            command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
-        )
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, STOPS)  # until there is a process that can be ended
         try:
+            process = subprocess.Popen(
+                command, env=environment, cwd=folder, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
+            )
+        except BaseException:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            raise
+        try:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
             _, status, usage = os.wait4(process.pid, 0)
         except BaseException:
             process.kill()
