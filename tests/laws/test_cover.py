@@ -15,10 +15,10 @@ from pydantic import ValidationError
 
 from calque.errors import ConfigError
 from calque.layers.attention import AttentionConfig
+from calque.layers.attention_scores import ScoreName
 from calque.layers.connections import ConnectionName
 from calque.layers.positions import PositionsName
 from calque.layers.recurrent import CellName
-from calque.layers.scores import ScoreName
 from calque.layers.stack import StackConfig
 from calque.layers.transformer import MixerName
 from calque.models.bahdanau import BahdanauConfig

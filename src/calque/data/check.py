@@ -14,17 +14,17 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from calque.data.batching import BatchConfig, Bucketed, waste
-from calque.data.corpora import Block, Corpus, DataConfig, Shifted, paths, read_blocks
+from calque.data.batching import BatchConfig, Bucketed, Order, waste
+from calque.data.corpora import Block, Corpus, DataConfig, Shifted, gives, paths, read_blocks
 from calque.data.holdout import Hashes, HashFile, text_hashes
 from calque.data.length_statistics import LengthCount, Lengths, RatioCount, Ratios
 from calque.data.misalignment import Doubts, LineLengths, by_line
-from calque.data.prepare import Prepared
+from calque.data.numericalise import Numericaliser, Preparation
+from calque.data.prepare import Prepared, refuse_missing_columns
 from calque.data.process_map import ordered_map, workers_for
 from calque.data.rows import Tally, parse
 from calque.data.word_alignments import link_problems
 from calque.errors import DataError
-from calque.text import Tokenizers, load_tokenizers
 
 _SHOWN = 10
 _CAP = 1 << 16  # characters; longer texts count as this long
@@ -35,8 +35,8 @@ class CorpusReport(NamedTuple):
 
     role: str
     name: str
-    pairs: int
-    """Pairs with text on both sides."""
+    rows: int
+    """Rows with text in every column that is read."""
     tally: Tally
     invalid: list[str]
     """The first invalid UTF-8: file, line, byte."""
@@ -44,33 +44,40 @@ class CorpusReport(NamedTuple):
     """What training would reject: misaligned files, malformed TSV or JSON, a file that cannot be read."""
     warnings: list[str]
     """What is doubtful but would be accepted."""
-    source: Lengths
-    target: Lengths
-    ratios: Ratios
+    lengths: dict[str, Lengths]
+    """By what is measured, such as source characters."""
+    counts: dict[str, Counter[str]]
+    """How often each value of a column occurs, such as a label."""
+    ratios: Ratios | None
+    """Of target to source lengths, for pairs."""
 
 
 class Overlap(NamedTuple):
     """The overlap of a corpus that should be unseen with the training data."""
 
     role: str
-    pairs: int
-    sources: int
-    """Pairs whose source is also a source in training."""
-    both: int
-    """Pairs that are also in training."""
+    rows: int
+    first: int
+    """Rows whose first column (the source of a pair, the words of a sentence) is also in training."""
+    whole: int
+    """Rows that are also in training."""
 
 
 class CheckReport(NamedTuple):
     """The result of a check."""
 
+    unit: str
+    """What a row is called, in the plural."""
+    columns: tuple[str, ...]
+    """The columns that are read."""
     corpora: list[CorpusReport]
-    duplicate_pairs: int
-    """Training pairs that repeat an earlier pair."""
-    duplicate_sources: int
-    """Training pairs whose source repeats an earlier one."""
+    duplicates: int
+    """Training rows that repeat an earlier one."""
+    duplicates_of_first: int
+    """Training rows whose first column repeats an earlier one."""
     overlaps: list[Overlap]
     unknown: dict[str, Counter[str]] | None
-    """Characters outside the vocabulary, by side; None without a prepared store."""
+    """What is outside the vocabularies, such as source characters; None without a prepared store."""
     padding: dict[str, float] | None
     """The share of padding in an epoch, with exact (CPU) and static (GPU) shapes."""
 
@@ -78,55 +85,61 @@ class CheckReport(NamedTuple):
 def check(
     data: DataConfig,
     *,
+    preparation: Preparation,
     test: Sequence[Corpus] = (),
     prepared: Prepared | None = None,
+    order: Callable[[BatchConfig], Order] | None = None,
     batch: BatchConfig | None = None,
     workers: int | None = None,
 ) -> CheckReport:
-    """The statistics and problems of the corpora; with a prepared store also unknown characters and padding."""
+    """The statistics and problems of the corpora as a task reads them.
+
+    With a prepared store also what is outside its vocabularies, and the padding of an epoch in its `order`.
+    """
     corpora = [("train", corpus) for corpus in data.train]
     corpora += [("valid", corpus) for corpus in data.valid] + [("test", corpus) for corpus in test]
+    refuse_missing_columns(data, reads=preparation.reads)
     files = [path for _, corpus in corpora for path in paths(corpus).values()]
     make = partial(
         _inspector,
         [corpus for _, corpus in corpora],
         limit=data.line_limit,
-        tokenizers=prepared.folder / "tokenizer" if prepared else None,
+        preparation=preparation,
+        vocabularies=prepared.vocabularies if prepared else None,
     )
-    summaries = [_Summary(role, corpus, shifted=data.shifted) for role, corpus in corpora]
+    summaries = [
+        _Summary(role, corpus, shifted=data.shifted, lines_up=preparation.lines_up) for role, corpus in corpora
+    ]
     with TemporaryDirectory(prefix="calque-check-") as folder:
         roles = {role: _RoleHashes(Path(folder), role=role) for role in dict.fromkeys(role for role, _ in corpora)}
-        unknown: dict[str, Counter[str]] = {"source": Counter(), "target": Counter()}
+        unknown: dict[str, Counter[str]] = {}
         items = _items(summaries, limit=data.line_limit)
         for number, statistics in ordered_map(make, items=items, workers=workers_for(files, asked=workers)):
             summaries[number].add(statistics)
             roles[summaries[number].role].add(statistics)
-            for side, counter in statistics.unknown.items():
-                unknown[side].update(counter)
+            for name, counter in statistics.unknown.items():
+                unknown.setdefault(name, Counter()).update(counter)
         train = roles["train"]
         overlaps = [hashes.overlap(train) for role, hashes in roles.items() if role != "train"]
-        duplicates = train.pairs.duplicates(), train.sources.duplicates()
+        duplicates = train.rows.duplicates(), train.firsts.duplicates()
     return CheckReport(
+        unit=preparation.unit,
+        columns=preparation.reads,
         corpora=[summary.report() for summary in summaries],
-        duplicate_pairs=duplicates[0],
-        duplicate_sources=duplicates[1],
+        duplicates=duplicates[0],
+        duplicates_of_first=duplicates[1],
         overlaps=overlaps,
         unknown=unknown if prepared else None,
-        padding=padding(prepared, batch=batch or BatchConfig()) if prepared else None,
+        padding=padding(order, batch=batch or BatchConfig()) if order else None,
     )
 
 
-def padding(prepared: Prepared, *, batch: BatchConfig) -> dict[str, float]:
+def padding(order: Callable[[BatchConfig], Order], *, batch: BatchConfig) -> dict[str, float]:
     """The share of an epoch's positions that is padding, with exact and with static shapes."""
     shapes: tuple[Literal["exact"], Literal["static"]] = ("exact", "static")
     tokens = BatchConfig().tokens if batch.tokens == "auto" else batch.tokens
-    store = prepared.train
-    widths = [store.widths(side, marks=1) for side in ("source", "target")]  # as pair_batch does, with torch
-    orders = {
-        kind: Bucketed(widths, spans=store.spans, config=BatchConfig(tokens=tokens, shapes=kind), seed=0)
-        for kind in shapes
-    }
-    return {kind: waste(order, epoch=0) for kind, order in orders.items()}
+    orders = {kind: order(BatchConfig(tokens=tokens, shapes=kind)) for kind in shapes}
+    return {kind: waste(bucketed, epoch=0) for kind, bucketed in orders.items() if isinstance(bucketed, Bucketed)}
 
 
 class _BlockStatistics(NamedTuple):
@@ -136,44 +149,46 @@ class _BlockStatistics(NamedTuple):
     invalid: list[str]
     malformed: list[str]
     lines: NDArray[Any]
-    source_lengths: NDArray[Any]
-    target_lengths: NDArray[Any]
-    sources: Hashes
-    pairs: Hashes
+    lengths: dict[str, NDArray[Any]]
+    counts: dict[str, Counter[str]]
+    firsts: Hashes
+    rows: Hashes
     unknown: dict[str, Counter[str]]
 
 
 def _inspector(
-    corpora: Sequence[Corpus], *, limit: int, tokenizers: Path | None
+    corpora: Sequence[Corpus], *, limit: int, preparation: Preparation, vocabularies: Path | None
 ) -> Callable[[tuple[int, Block]], tuple[int, _BlockStatistics]]:
-    return partial(
-        _inspect, corpora=corpora, limit=limit, tokenizers=load_tokenizers(tokenizers) if tokenizers else None
-    )
+    numericaliser = preparation.numericaliser(vocabularies) if vocabularies else None
+    return partial(_inspect, corpora=corpora, limit=limit, preparation=preparation, numericaliser=numericaliser)
 
 
 def _inspect(
-    item: tuple[int, Block], *, corpora: Sequence[Corpus], limit: int, tokenizers: Tokenizers | None
+    item: tuple[int, Block],
+    *,
+    corpora: Sequence[Corpus],
+    limit: int,
+    preparation: Preparation,
+    numericaliser: Numericaliser | None,
 ) -> tuple[int, _BlockStatistics]:
     number, block = item
-    parsed = parse(block, corpus=corpora[number], invalid="skip", limit=limit)
-    sources = [row.texts[0] for row in parsed.rows]
-    targets = [row.texts[1] for row in parsed.rows]
-    unknown: dict[str, Counter[str]] = {}
-    if tokenizers:
-        unknown["source"] = tokenizers.source.unknown_characters("\n".join(sources))
-        unknown["target"] = tokenizers.target.unknown_characters("\n".join(targets))
-        for counter in unknown.values():
-            del counter["\n"]
+    corpus = corpora[number]
+    parsed = parse(block, corpus=corpus, invalid="skip", limit=limit)
+    places = [gives(corpus).index(name) for name in preparation.reads]
+    rows = [tuple(row.texts[place] for place in places) for row in parsed.rows]
     return number, _BlockStatistics(
         tally=parsed.tally,
         invalid=parsed.invalid[:_SHOWN],
-        malformed=(parsed.malformed + link_problems(corpora[number], parsed.rows))[:_SHOWN],
+        malformed=(parsed.malformed + link_problems(corpus, parsed.rows))[:_SHOWN],
         lines=np.array([row.line for row in parsed.rows], dtype=np.int64),
-        source_lengths=np.array([min(len(text), _CAP) for text in sources], dtype=np.int64),
-        target_lengths=np.array([min(len(text), _CAP) for text in targets], dtype=np.int64),
-        sources=text_hashes(sources),
-        pairs=text_hashes([f"{source}\0{target}" for source, target in zip(sources, targets, strict=True)]),
-        unknown=unknown,
+        lengths={
+            name: np.minimum(np.array(lengths, dtype=np.int64), _CAP)
+            for name, lengths in preparation.lengths(rows).items()
+        },
+        counts=preparation.counts(rows),
+        firsts=text_hashes([row[0] for row in rows]),
+        rows=text_hashes(["\0".join(row) for row in rows]),
+        unknown=numericaliser.unknown(rows) if numericaliser else {},
     )
 
 
@@ -191,66 +206,69 @@ def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Bl
 class _Summary:
     """The accumulated statistics of a corpus."""
 
-    def __init__(self, role: str, corpus: Corpus, *, shifted: Shifted) -> None:
+    def __init__(self, role: str, corpus: Corpus, *, shifted: Shifted, lines_up: bool) -> None:
         self.role, self.corpus = role, corpus
         self.is_whole = True
-        self.pairs = 0
+        self.rows = 0
         self.tally = Tally()
         self.invalid: list[str] = []
         self.problems: list[str] = []
-        self._by_line, self._shifted = LineLengths(), shifted
-        self._source, self._target, self._ratios = LengthCount(), LengthCount(), RatioCount()
+        self._lines_up, self._shifted = lines_up, shifted
+        self._by_line, self._ratios = LineLengths(), RatioCount()
+        self._lengths: dict[str, LengthCount] = {}
+        self._counts: dict[str, Counter[str]] = {}
 
     def add(self, statistics: _BlockStatistics) -> None:
-        self._by_line.add(
-            by_line(
-                statistics.source_lengths,
-                target=statistics.target_lengths,
-                lines=statistics.lines,
-                first=self.tally.lines + 1,
-                count=statistics.tally.lines,
-            )
-        )
-        self.pairs += len(statistics.lines)
+        if self._lines_up:
+            self._compare_sides(statistics)
+        self.rows += len(statistics.lines)
         self.tally += statistics.tally
         self.invalid += statistics.invalid[: max(0, _SHOWN - len(self.invalid))]
         self.problems += statistics.malformed[: max(0, _SHOWN - len(self.problems))]
-        self._source.add(statistics.source_lengths)
-        self._target.add(statistics.target_lengths)
-        self._ratios.add(statistics.source_lengths, target=statistics.target_lengths, lines=statistics.lines)
+        for name, lengths in statistics.lengths.items():
+            self._lengths.setdefault(name, LengthCount()).add(lengths)
+        for name, counter in statistics.counts.items():
+            self._counts.setdefault(name, Counter()).update(counter)
+
+    def _compare_sides(self, statistics: _BlockStatistics) -> None:
+        source, target = statistics.lengths.values()
+        self._ratios.add(source, target=target, lines=statistics.lines)
+        first, count = self.tally.lines + 1, statistics.tally.lines
+        self._by_line.add(by_line(source, target=target, lines=statistics.lines, first=first, count=count))
 
     def report(self) -> CorpusReport:
-        doubts = self._by_line.doubts(self.corpus, shifted=self._shifted) if self.is_whole else Doubts([], [])
+        is_compared = self.is_whole and self._lines_up
+        doubts = self._by_line.doubts(self.corpus, shifted=self._shifted) if is_compared else Doubts([], [])
         return CorpusReport(
             role=self.role,
             name=" + ".join(str(path) for path in paths(self.corpus).values()),
-            pairs=self.pairs,
+            rows=self.rows,
             tally=self.tally,
             invalid=self.invalid,
             problems=[*doubts.problems, *self.problems],
             warnings=doubts.warnings,
-            source=self._source.summary(),
-            target=self._target.summary(),
-            ratios=self._ratios.summary(),
+            lengths={name: lengths.summary() for name, lengths in self._lengths.items()},
+            counts=self._counts,
+            ratios=self._ratios.summary() if self._lines_up else None,
         )
 
 
 class _RoleHashes:
-    """The hashes of all sources and pairs of a role."""
+    """The hashes of all rows of a role, and of their first columns."""
 
     def __init__(self, folder: Path, *, role: str) -> None:
         self.role = role
-        self.sources = HashFile(folder / f"{role}.sources")
-        self.pairs = HashFile(folder / f"{role}.pairs")
+        self.firsts = HashFile(folder / f"{role}.firsts")
+        self.rows = HashFile(folder / f"{role}.rows")
 
     def add(self, statistics: _BlockStatistics) -> None:
-        self.sources.add(statistics.sources)
-        self.pairs.add(statistics.pairs)
+        self.firsts.add(statistics.firsts)
+        self.rows.add(statistics.rows)
 
     def overlap(self, train: "_RoleHashes") -> Overlap:
         return Overlap(
             role=self.role,
-            pairs=len(self.pairs),
-            sources=self.sources.within(train.sources),
-            both=self.pairs.within(train.pairs),
+            rows=len(self.rows),
+            first=self.firsts.within(train.firsts),
+            whole=self.rows.within(train.rows),
         )

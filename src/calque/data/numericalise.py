@@ -5,6 +5,7 @@ vocabularies are learnt from it and it is numericalised from there.
 """
 
 import json
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -44,9 +45,18 @@ class Numericaliser(Protocol):
 
     def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised: ...
 
+    def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        """What of the rows is outside the vocabularies, by a name such as "source characters"."""
+        ...
+
 
 class Preparation(Protocol):
     """What a task makes of text: which columns it reads, what it learns from them, and what it stores."""
+
+    @property
+    def unit(self) -> str:
+        """What a row is called, in the plural."""
+        ...
 
     @property
     def reads(self) -> tuple[str, ...]:
@@ -61,6 +71,14 @@ class Preparation(Protocol):
     @property
     def lines_up(self) -> bool:
         """Whether the lengths of the first two columns should fit each other line by line."""
+        ...
+
+    def lengths(self, rows: Sequence[Texts]) -> dict[str, list[int]]:
+        """The lengths of rows that a check reports, by a name such as "source characters"."""
+        ...
+
+    def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        """The values that a check counts, by the name of their column, such as labels."""
         ...
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:

@@ -1,5 +1,6 @@
 """Sentence pairs as columns of a store: source and target ids, and the links of their words where there are some."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,10 @@ class PairPreparation(NamedTuple):
     """Whether some corpus has word alignments."""
 
     @property
+    def unit(self) -> str:
+        return "pairs"
+
+    @property
     def reads(self) -> tuple[str, ...]:
         return ("source", "target")
 
@@ -38,6 +43,12 @@ class PairPreparation(NamedTuple):
     @property
     def lines_up(self) -> bool:
         return True
+
+    def lengths(self, rows: Sequence[Texts]) -> dict[str, list[int]]:
+        return {f"{side} characters": [len(row[place]) for row in rows] for place, side in enumerate(self.reads)}
+
+    def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        return {}
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
         tokenizers = train_tokenizers(
@@ -86,6 +97,12 @@ class PairNumericaliser(NamedTuple):
             texts = [rows[place] for place in kept]
             columns[LINKS] = pack([self._links(row) for row in texts])
         return Numericalised(columns, kept, empty, long)
+
+    def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        return {
+            f"{side} characters": tokenizer.unknown_characters("".join(row[place] for row in rows))
+            for place, (side, tokenizer) in enumerate(self.tokenizers._asdict().items())
+        }
 
     def _links(self, row: Texts) -> list[int]:
         return piece_links(row, tokenizers=self.tokenizers) if len(row) > 2 else []

@@ -1,5 +1,6 @@
 """Sentences of words and labels as columns of a store, for taggers."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -8,7 +9,7 @@ from typing import NamedTuple
 from calque.data.fingerprint import text_settings
 from calque.data.numericalise import Numericalised, Texts
 from calque.data.store import ColumnKind, pack, smallest_unsigned
-from calque.text import FormsConfig, TaggerVocabularies, learn_vocabularies
+from calque.text import UNK, FormsConfig, TaggerVocabularies, learn_vocabularies
 from calque.text.forms import CHARACTERS, LABELS, WORDS, EncodedWords
 
 WORD_LENGTHS = "word_lengths"
@@ -27,6 +28,10 @@ class TaggingPreparation(NamedTuple):
     maximum_length: int = 256
 
     @property
+    def unit(self) -> str:
+        return "sentences"
+
+    @property
     def reads(self) -> tuple[str, ...]:
         return (self.words, self.labels, *self.inputs)
 
@@ -43,6 +48,12 @@ class TaggingPreparation(NamedTuple):
     @property
     def lines_up(self) -> bool:
         return False
+
+    def lengths(self, rows: Sequence[Texts]) -> dict[str, list[int]]:
+        return {"words per sentence": [row[0].count("\t") + 1 for row in rows]}
+
+    def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        return {self.labels: Counter(label for row in rows for label in row[1].split("\t"))}
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
         def values(column: str) -> Iterator[list[str]]:
@@ -98,3 +109,9 @@ class TaggingNumericaliser(NamedTuple):
             stored[CHARACTERS] = pack([list(chain.from_iterable(sentence.characters)) for sentence in sentences])
             stored[WORD_LENGTHS] = pack([list(map(len, sentence.characters)) for sentence in sentences])
         return Numericalised(stored, kept, long=len(rows) - len(kept))
+
+    def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        vocabularies = self.vocabularies
+        forms = Counter(form for row in rows for form in row[0].split("\t"))
+        ids = vocabularies.words.ids(map(vocabularies.config.word, forms))
+        return {"words": Counter({form: forms[form] for form, id in zip(forms, ids, strict=True) if id == UNK})}

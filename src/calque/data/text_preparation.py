@@ -1,5 +1,6 @@
 """Text alone as a column of a store, for language models: lines, or running text with its end marks in it."""
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
@@ -19,6 +20,10 @@ class TextPreparation(NamedTuple):
     """Whether lines follow each other: then every line is stored with its end mark, and none is too long."""
 
     @property
+    def unit(self) -> str:
+        return "lines"
+
+    @property
     def reads(self) -> tuple[str, ...]:
         return ("text",)
 
@@ -29,6 +34,12 @@ class TextPreparation(NamedTuple):
     @property
     def lines_up(self) -> bool:
         return False
+
+    def lengths(self, rows: Sequence[Texts]) -> dict[str, list[int]]:
+        return {"text characters": [len(text) for (text,) in rows]}
+
+    def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        return {}
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
         save_columns({"text": train_tokenizer(self.text, lines=lambda: texts("text"), count=rows)}, folder)
@@ -61,3 +72,6 @@ class TextNumericaliser(NamedTuple):
                 kept.append(place)
                 lines.append([*ids, EOS] if self.running else ids)
         return Numericalised({"text": pack(lines)}, kept, empty, long)
+
+    def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
+        return {"text characters": self.tokenizer.unknown_characters("".join(text for (text,) in rows))}

@@ -12,8 +12,8 @@ from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from calque.config import Config, refuse_unused
+from calque.layers.attention_scores import ScoreName, build_score
 from calque.layers.bounds import Places, Width
-from calque.layers.scores import ScoreName, build_score
 
 
 class AttentionConfig(Config):

@@ -1,7 +1,9 @@
 """The check: every statistic against a plain count, and the text report."""
 
 import random
+import re
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
@@ -10,14 +12,32 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.data.check import check
-from calque.data.corpora import DataConfig, FilesConfig, TsvConfig
+from calque.data import check as checking
+from calque.data.batching import Bucketed
+from calque.data.check import CheckReport
+from calque.data.corpora import ColumnFileConfig, DataConfig, FilesConfig, TextFileConfig, TsvConfig
 from calque.data.holdout import HashFile
 from calque.data.length_statistics import LengthCount, RatioCount
 from calque.data.pair_preparation import PairPreparation
 from calque.data.prepare import prepare
 from calque.data.report import bar, report_lines
-from calque.text import CharactersConfig
+from calque.data.tagging_preparation import TaggingPreparation
+from calque.data.text_preparation import TextPreparation
+from calque.errors import DataError
+from calque.text import CharactersConfig, FormsConfig
+
+PAIRS = PairPreparation(CharactersConfig())
+
+
+def check(data: DataConfig, *, test=(), prepared=None) -> CheckReport:
+    """The check of pairs."""
+    order = None
+    if prepared:
+        widths = [prepared.train.widths(side, marks=1) for side in PAIRS.reads]
+        order = partial(Bucketed, widths, spans=prepared.train.spans, seed=0)
+    return checking.check(
+        data, preparation=PAIRS, test=test, prepared=prepared, order=order and (lambda config: order(config=config))
+    )
 
 
 def corpus(folder: Path, pairs, *, name: str = "a") -> FilesConfig:
@@ -33,12 +53,12 @@ def test_counts_duplicates_and_overlap(tmp_path):
         train=(corpus(tmp_path, train),), valid=(corpus(tmp_path, [("a", "x"), ("a", "q"), ("c", "x")], name="v"),)
     )
     report = check(data, test=[corpus(tmp_path, [("d", "x")], name="t")])
-    assert [(corpus.role, corpus.pairs, corpus.tally.empty) for corpus in report.corpora] == [
+    assert [(corpus.role, corpus.rows, corpus.tally.empty) for corpus in report.corpora] == [
         ("train", 4, 1),
         ("valid", 3, 0),
         ("test", 1, 0),
     ]
-    assert (report.duplicate_pairs, report.duplicate_sources) == (1, 2)
+    assert (report.duplicates, report.duplicates_of_first) == (1, 2)
     assert [tuple(overlap) for overlap in report.overlaps] == [("valid", 3, 2, 1), ("test", 1, 0, 0)]
     assert report.unknown is report.padding is None
 
@@ -60,8 +80,9 @@ def test_all_problems_are_reported_at_once(tmp_path):
 def test_lengths_and_ratios(tmp_path):
     pairs = [("x" * 20, "y" * 20)] * 99 + [("x" * 20, "y" * 100)]
     (report,) = check(DataConfig(train=(corpus(tmp_path, pairs),))).corpora
-    assert (report.target.shortest, report.target.median, report.target.longest) == (20, 20, 100)
-    assert report.target.mean == pytest.approx(20.8)
+    target = report.lengths["target characters"]
+    assert (target.shortest, target.median, target.longest) == (20, 20, 100)
+    assert target.mean == pytest.approx(20.8)
     assert report.ratios.usual == pytest.approx(1, rel=0.02)
     assert report.ratios.suspicious == 1
     assert report.ratios.examples == [(100, pytest.approx(5))]
@@ -114,9 +135,9 @@ def test_hash_files_longer_than_a_chunk(tmp_path, monkeypatch):
 
 def test_a_store_adds_unknown_characters_and_padding(tmp_path):
     data = DataConfig(train=(corpus(tmp_path, [(f"abc {n}", f"xyz {n}") for n in range(80)]),))
-    prepared = prepare(data, preparation=PairPreparation(CharactersConfig()), folder=tmp_path / "store")
+    prepared = prepare(data, preparation=PAIRS, folder=tmp_path / "store")
     report = check(data, test=[corpus(tmp_path, [("añb", "xññ")], name="t")], prepared=prepared)
-    assert report.unknown == {"source": Counter("ñ"), "target": Counter("ññ")}
+    assert report.unknown == {"source characters": Counter("ñ"), "target characters": Counter("ññ")}
     assert report.padding is not None
     assert set(report.padding) == {"exact", "static"}
     text = "\n".join(report_lines(report))
@@ -128,3 +149,50 @@ def test_bars_grow_by_eighths():
     assert bar(1, width=4) == "████"
     assert bar(0, width=4) == ""
     assert bar(0.5 + 1 / 32, width=4) == "██▏"
+
+
+def test_text_alone_has_lines_and_no_sides(tmp_path):
+    path, other = tmp_path / "text", tmp_path / "other"
+    path.write_text("a b\n" * 60 + "\nc\n", encoding="utf-8")
+    other.write_text("a b\nñ\n", encoding="utf-8")
+    data = DataConfig(train=(TextFileConfig(path=path),))
+    preparation = TextPreparation(CharactersConfig())
+    prepared = prepare(data, preparation=preparation, folder=tmp_path / "store")
+    report = checking.check(data, preparation=preparation, test=[TextFileConfig(path=other)], prepared=prepared)
+    assert [(corpus.rows, corpus.tally.empty, corpus.ratios) for corpus in report.corpora] == [
+        (61, 1, None),
+        (2, 0, None),
+    ]
+    assert (report.duplicates, report.overlaps[0].whole) == (59, 1)
+    text = "\n".join(report_lines(report))
+    assert "duplicates in train: 59 lines\n" in text and "test in train: 1 of 2 lines\n" in text
+    assert re.search("text characters outside the vocabulary: .*ñ U\\+00F1 ×1", text)
+    assert "pairs" not in text and "sides" not in text
+
+
+def test_labels_are_counted_and_those_that_training_lacks_named(tmp_path):
+    train, valid = tmp_path / "train.txt", tmp_path / "valid.txt"
+    train.write_text("the D\ndog N\n\n" * 3 + "a D\ndog N\nbarks V\n", encoding="utf-8")
+    valid.write_text("the D\ncat N\n\nnow R\n\nthe D\ndog N\n", encoding="utf-8")
+    columns = ("form", "pos")
+    data = DataConfig(
+        train=(ColumnFileConfig(path=train, columns=columns),), valid=(ColumnFileConfig(path=valid, columns=columns),)
+    )
+    preparation = TaggingPreparation(FormsConfig(), words="form", labels="pos")
+    prepared = prepare(data, preparation=preparation, folder=tmp_path / "store")
+    report = checking.check(data, preparation=preparation, prepared=prepared)
+    assert [corpus.rows for corpus in report.corpora] == [4, 3]
+    assert report.corpora[0].counts == {"pos": Counter(D=4, N=4, V=1)}
+    lengths = report.corpora[0].lengths["words per sentence"]
+    assert (lengths.shortest, lengths.longest) == (2, 3)
+    assert (report.duplicates, tuple(report.overlaps[0])) == (2, ("valid", 3, 1, 1))
+    assert report.unknown == {"words": Counter(cat=1, now=1)}
+    text = "\n".join(report_lines(report))
+    assert "pos of valid that train has not: R ×1" in text
+    assert "words outside the vocabulary: 2 (2 different): cat ×1, now ×1" in text
+
+
+def test_a_corpus_without_the_columns_of_the_task_is_rejected(tmp_path):
+    data = DataConfig(train=(corpus(tmp_path, [("a", "x")]),))
+    with pytest.raises(DataError, match="gives source and target, but this task reads text"):
+        checking.check(data, preparation=TextPreparation(CharactersConfig()))

@@ -165,7 +165,7 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str) -> None:
         make(tmp_path, links=links)
     assert f"{tmp_path / 'links'}: line 13: {WRONG[line]}" in str(caught.value)
     assert not (tmp_path / "s").exists()
-    (report,) = look_over(write(tmp_path, links=links), workers=1).corpora
+    (report,) = look_over(write(tmp_path, links=links), preparation=PairPreparation(WordsConfig()), workers=1).corpora
     assert any(f"line 13: {WRONG[line]}" in problem for problem in report.problems)
 
 

@@ -14,6 +14,7 @@ from torch.autograd.gradcheck import GradcheckError
 from calque import layers
 from calque.layers.adaptive import AdaptiveOutput, AdaptiveOutputConfig
 from calque.layers.attention import Attention, AttentionConfig, PositionPredictor, masked_softmax
+from calque.layers.attention_scores import Score, build_score
 from calque.layers.connections import Connection
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, normalised
 from calque.layers.copying import CopyGate
@@ -28,7 +29,6 @@ from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoi
 from calque.layers.recurrent import Recurrence, state_parts
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
-from calque.layers.scores import Score, build_score
 from calque.layers.stack import RecurrentStack, StackConfig, apart
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, Residual
 from calque.tensors import at_last, reverse_within, running_sum, select_rows

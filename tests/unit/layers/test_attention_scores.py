@@ -7,7 +7,7 @@ import torch
 from tests.laws.models import loud
 from torch import Tensor
 
-from calque.layers.scores import AdditiveScore, Score, ScoreName, build_score
+from calque.layers.attention_scores import AdditiveScore, Score, ScoreName, build_score
 
 SENTENCES, QUERIES, SOURCE, WIDTH, MEMORY, ALIGNMENT, LONGEST = 3, 5, 7, 6, 8, 4, 5
 SCORES: list[ScoreName] = ["dot", "scaled_dot", "general", "concat", "additive", "location"]
