@@ -58,9 +58,9 @@ def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
 
 def test_strangers_are_refused(runs: dict[str, Path]) -> None:
     one, stranger = calque.load(runs["one"]), calque.load(runs["stranger"])
-    with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
+    with pytest.raises(calque.FolderError, match="ensemble: its pieces differ from those"):
         one.with_ensemble([stranger])
-    with pytest.raises(calque.FolderError, match="language model: its pieces are not those"):
+    with pytest.raises(calque.FolderError, match="language model: its pieces differ from those"):
         one.with_ensemble(language=calque.load(runs["strange language"]))
     half = calque.Translator(
         one.model,
@@ -68,7 +68,7 @@ def test_strangers_are_refused(runs: dict[str, Path]) -> None:
         config=one.config,
         search=one.search,
     )
-    with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
+    with pytest.raises(calque.FolderError, match="ensemble: its pieces differ from those"):
         one.with_ensemble([half])
 
 
@@ -162,7 +162,7 @@ def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
     assert [each.candidates[0].score for each in chained.stream(LINES)] == [
         each.candidates[0].score for each in at_once.stream(LINES)
     ]
-    with pytest.raises(calque.ConfigError, match="a language model beside this translator already"):
+    with pytest.raises(calque.ConfigError, match="this translator has a language model already"):
         at_once.with_ensemble(language=language)
     with pytest.raises(calque.ConfigError, match="name all members at once"):
         one.with_ensemble([two.with_ensemble([one])])
@@ -253,7 +253,7 @@ def shouting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     return found
 
 
-DOUBT = "--reverse: this model seems to translate as the first one does, not back"
+WRONG_DIRECTION = "--reverse: this model seems to translate in the same direction as the first one"
 
 
 TALK = "".join(f"{' '.join(random.Random(number).choices('abcdefgh', k=5))}\n" for number in range(40)).encode()
@@ -268,13 +268,13 @@ def test_a_reverse_model_of_the_same_direction_is_told(
     answer = command("translate", shouting["forth"], *options, stdin=TALK)
     assert answer.code == 0, answer.err
     assert len(answer.out.splitlines()) == 40
-    assert answer.err.count(DOUBT) == (given == "forth")
+    assert answer.err.count(WRONG_DIRECTION) == (given == "forth")
 
 
 def test_who_translates_both_ways_is_not_doubted(trained: Path, command: Callable[..., Answer]) -> None:
     """A copy's copy is the text."""
     answer = command("translate", trained, "--reverse", trained, stdin=TALK)
-    assert (answer.code, DOUBT in answer.err) == (0, False)
+    assert (answer.code, WRONG_DIRECTION in answer.err) == (0, False)
 
 
 def test_a_language_model_is_trained_from_text_alone(command, tmp_path: Path) -> None:

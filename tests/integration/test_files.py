@@ -16,7 +16,7 @@ import calque
 from calque.commands.output import Part
 from calque.data.lines import Line
 from calque.engine import OutputOptions
-from calque.engine.constraint_files import Requests
+from calque.engine.constraint_files import RequestBuilder
 from calque.engine.pipeline import Pipeline
 from calque.experiment import train
 from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
@@ -183,14 +183,14 @@ def test_what_is_drawn_for_a_line_does_not_depend_on_the_window(trained: Path) -
     translator = calque.load(trained)
     changes = {"method": "sample", "temperature": 2.0, "source_limit": 4}
     search = translator.search.model_copy(update=changes)
-    requests = Requests("in", prefixes=None, terms=None, inline=False)
+    requests = RequestBuilder("in", prefixes=None, terms=None, inline=False)
     pipeline = Pipeline(translator, search, requests, OutputOptions(), nbest=1, splits=True)
     texts = ["a b c d e f g h a b", "c d e f", "h g f e d c", "b b a c"]
     lines = [Line(text, number, cut=False, invalid=None) for number, text in enumerate(texts, start=1)]
-    whole = [each.translation.text for each in pipeline.answers(lines)]
+    whole = [each.translation.text for each in pipeline.translate(lines)]
     for cut in (1, 2, 3):
         windows = (lines[:cut], lines[cut:])
-        assert [each.translation.text for window in windows for each in pipeline.answers(window)] == whole
+        assert [each.translation.text for window in windows for each in pipeline.translate(window)] == whole
     alone = translator.stream([texts[1]], search=search, first=1)
     assert next(alone).text == whole[1]
 

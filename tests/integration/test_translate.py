@@ -302,7 +302,7 @@ def test_a_word_that_must_be_said_and_must_not_is_refused(command: Command, trai
     options = ("--forbid", tmp_path / "forbid", "--terms", tmp_path / "terms")
     answer = command("translate", trained, *options, stdin=b"a b c\n")
     assert (answer.code, answer.out) == (2, "")
-    assert "'g h' must be said and 'h' must not" in answer.err
+    assert "'g h' is required but 'h' is forbidden" in answer.err
     assert command("translate", trained, *options, stdin=b"a c\n").code == 0, "where the term is not, nothing is asked"
 
 

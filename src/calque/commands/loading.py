@@ -11,7 +11,7 @@ from calque.config import check, override, to_values
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName
 from calque.engine import OutputOptions, TextGenerator, Translator, load, load_translator
 from calque.engine.constraint_files import read_pairs, read_whole_lines
-from calque.engine.noisy_channel import Direction
+from calque.engine.noisy_channel import DirectionCheck
 from calque.engine.pipeline import Channel
 from calque.errors import ConfigError, DataError
 from calque.search.settings import SearchConfig
@@ -58,7 +58,9 @@ class ModelPaths(NamedTuple):
         prior = self._language_model(self.language) if self.language else None
         if self.reverse is not None:
             back = self._translator(self.reverse)
-            return translator.with_ensemble(others) if others else translator, Channel(back, prior, Direction(back))
+            return translator.with_ensemble(others) if others else translator, Channel(
+                back, prior, DirectionCheck(back)
+            )
         return translator.with_ensemble(others, language=prior) if others or prior else translator, None
 
     def _translator(self, path: Path) -> Translator:

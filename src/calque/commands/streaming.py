@@ -96,7 +96,7 @@ def stream(
             typer.echo(f"{sink.path}: made from a pipe; cut off, it would begin anew (files are resumed)", err=True)
         warnings = LineWarnings(pipeline.requests.name)
         for window in windows(lines, live=live, skip=done):
-            for answered in pipeline.answers(window):
+            for answered in pipeline.translate(window):
                 _report(answered, pipeline, warnings)
                 sink.write(render(answered, rendering=rendering))
             sink.flush()
@@ -104,7 +104,7 @@ def stream(
             done = window[-1].number
             sink.reached(done)
         warnings.end()
-        pipeline.requests.end(done)
+        pipeline.requests.check_line_count(done)
 
 
 def converse(pipeline: Pipeline, *, rendering: Rendering | None) -> None:
@@ -116,7 +116,7 @@ def converse(pipeline: Pipeline, *, rendering: Rendering | None) -> None:
         try:
             text = input(prompt)
             text.encode()  # a terminal's bytes that are no text come as lone surrogates
-            (answered,) = pipeline.answers([Line(text, number, cut=False, invalid=None)])
+            (answered,) = pipeline.translate([Line(text, number, cut=False, invalid=None)])
         except EOFError:
             return
         except UnicodeError:

@@ -77,7 +77,7 @@ def translate(
     from calque.commands.output import fingerprint, refuse_output, sink
     from calque.commands.rendering import Rendering
     from calque.commands.streaming import converse, stream
-    from calque.engine.constraint_files import Requests
+    from calque.engine.constraint_files import RequestBuilder
     from calque.engine.pipeline import Pipeline
     from calque.engine.translator import WINDOW
 
@@ -91,7 +91,7 @@ def translate(
     translator, channel = paths.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
     refuse_idle_settings(settings or [], search=search, paths=paths)
-    requests = Requests(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
+    requests = RequestBuilder(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
     options = output_options(
         forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator
     )

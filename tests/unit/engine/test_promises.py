@@ -85,7 +85,7 @@ def test_what_the_vocabulary_cannot_say_is_refused_and_named(kind: str, unknown:
     translator = garbage(TOKENIZERS[kind](), copies=copies, beam=2)
     where = "neither in the model's vocabulary nor in the source" if copies else "not in the model's vocabulary"
     for request in (Request("a cat", required=("the cat", f"the {unknown}")), Request("a cat", prefix=unknown)):
-        with pytest.raises(TextError, match=rf"must be said and '{unknown}' is {where}.*'a cat'"):
+        with pytest.raises(TextError, match=rf"is required but '{unknown}' is {where}.*'a cat'"):
             list(translator.stream([Request("the house"), request]))
 
 

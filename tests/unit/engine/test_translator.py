@@ -437,7 +437,7 @@ def test_a_folder_that_is_not_there_or_has_no_model_is_refused(tmp_path: Path) -
     (tmp_path / "config.toml").touch()
     with pytest.raises(FolderError, match=r"no model here yet; .*--resume"):
         load(tmp_path)
-    with pytest.raises(FolderError, match="is a file, and no run or model folder"):
+    with pytest.raises(FolderError, match="is a file, not a run or model folder"):
         load(tmp_path / "config.toml")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FolderError, match=r"manifest\.json"):
