@@ -127,7 +127,7 @@ def test_a_system_can_be_made_small(command: Command, corpus: dict[str, Path], t
     assert done.code == 0, done.err
     assert read_toml(tmp_path / "run" / "config.toml")["model"]["decoder"]["width"] == 8
     refused(command("systems", "tiny", "--scale", 0), "scale is 0.0")
-    refused(command("systems", "--scale", 0.25), "--scale is for one system")
+    refused(command("systems", "--scale", 0.25), "--scale needs the name of a system")
     config = tmp_path / "config.toml"
     command("init", config, *sides(corpus), "--scale", 0.5)
     assert read_toml(config)["model"]["decoder"]["width"] == 64
@@ -149,7 +149,7 @@ def test_init_writes_a_config_that_reads_back_and_trains(
     experiment = check(Experiment, read_toml(file), origin="test")
     assert check(Experiment, tomllib.loads(to_toml(experiment)), origin="test") == experiment
     assert to_values(experiment)["data"]["train"][0]["source"] == str(corpus["source"])
-    refused(command("init", file), "is there already")
+    refused(command("init", file), "exists already")
     monkeypatch.chdir(tmp_path)
     done = command("train", "--config", file, *SHORT)
     assert done.code == 0, done.err
@@ -162,8 +162,8 @@ def test_a_system_beside_a_config_is_said_to_stand_in_its_models_place(
     command("init", tmp_path / "a.toml", *sides(corpus), "--system", "fast")
     missing = f"training.warm_start={tmp_path / 'nothing'}"  # so that nothing is trained
     options = ("--config", tmp_path / "a.toml", missing, "--run", tmp_path / "run")
-    refused(command("train", *options, "--system", "tiny"), "--system tiny stands in place of the model")
-    assert "stands in place" not in command("train", *options).err
+    refused(command("train", *options, "--system", "tiny"), "--system tiny replaces the model")
+    assert "replaces the model" not in command("train", *options).err
 
 
 def test_init_explains_the_kinds_it_is_given(command: Command, tmp_path: Path) -> None:
@@ -430,7 +430,7 @@ def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path,
     file = tmp_path / "file"
     file.touch()
     refused(command("translate", file), f"{file}: is a file, not a run or model folder")
-    refused(command("runs", file), f"{file}: is a file, and no folder")
+    refused(command("runs", file), f"{file}: is a file, not a folder")
     refused(command("translate", tmp_path), "manifest.json")
     (tmp_path / "unfinished").mkdir()
     (tmp_path / "unfinished" / "config.toml").touch()
@@ -443,10 +443,10 @@ def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path,
     refused(command("translate", trained, "--beam", 0), "--beam")
     refused(
         command("translate", trained, "--output", nowhere / "below", stdin=b"a\n"),
-        f"{nowhere}: there is no such folder",
+        f"{nowhere}: no such folder",
     )
     evaluated = ("evaluate", trained, "--source", file, "--reference", file, "--output", nowhere / "below")
-    refused(command(*evaluated), f"{nowhere / 'below'}: cannot be written: {nowhere}: there is no such folder")
+    refused(command(*evaluated), f"{nowhere / 'below'}: cannot be written: {nowhere}: no such folder")
     refused(command("translate"), "Missing argument")
     broken = tmp_path / "broken.gz"
     broken.write_bytes(gzip.compress(b"a b\n" * 9999)[:-20])
@@ -458,7 +458,7 @@ def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path,
 def test_the_input_is_not_overwritten(command: Command, trained: Path, tmp_path: Path) -> None:
     file = tmp_path / "file"
     file.write_text("a b\n", encoding="utf-8")
-    refused(command("translate", trained, "--input", file, "--output", file), "is an input too")
+    refused(command("translate", trained, "--input", file, "--output", file), "is also an input")
     assert file.read_text(encoding="utf-8") == "a b\n"
 
 
@@ -484,7 +484,7 @@ def test_a_line_without_an_answer_is_told(command: Command, trained: Path, tmp_p
     given = ["--prefixes", tmp_path / "prefixes", "no_repeat=2"]
     answer = command("translate", trained, *given, stdin=b"a b\nc d\n")
     assert answer.code == 0
-    assert "line 1: there is no translation: after every beginning, no word may follow" in answer.err
+    assert "line 1: no translation: the constraints allow no next word for any hypothesis" in answer.err
     assert len(answer.err.splitlines()) == 1, "neither empty nor as long as it may be, and line 2 is well"
     assert answer.out.splitlines()[0] == "" != answer.out.splitlines()[1]
 
@@ -543,7 +543,7 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
     bad = command("data", "check", *sides(corpus), "text.kind=words")
     assert bad.code == 2
     assert f"{corpus['source']}: line 1, byte 1" in bad.out
-    assert "1 problem that training would not begin with" in bad.err
+    assert "training would stop at 1 problem" in bad.err
     with corpus["source"].open("ab") as file:
         file.write(b"one more\n")
     worse = command("data", "check", *sides(corpus), "text.kind=words")
@@ -553,9 +553,9 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
     assert "2 problems" in worse.err
     refused(command("data", "check", "--source", corpus["source"]), "give --source and --target")
     explained = " ".join(command("data", "check", "--help").out.split())
-    assert "of the vocabulary that training would make of these corpora" in explained
+    assert "outside the vocabulary that training would build from these corpora" in explained
     assert "With exact shapes" in explained
-    assert "static ones (training.batch.shapes)" in explained
+    assert "static shapes (training.batch.shapes)" in explained
     refused(command("data", "check", *sides(corpus), "--test-source", corpus["source"]), "--test-target")
 
 
@@ -580,7 +580,7 @@ def test_lines_that_are_shifted_are_refused_unless_told_otherwise(command: Comma
     checked = command("data", "check", *sides(corpus), "text.kind=words")
     assert checked.code == 2
     assert said.search(checked.out)
-    assert "1 problem that training would not begin with" in checked.err
+    assert "training would stop at 1 problem" in checked.err
     for answer in (
         command("data", "prepare", *sides(corpus), "--out", tmp_path / "store", *QUICK[:2]),
         command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"),

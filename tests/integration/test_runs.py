@@ -115,7 +115,7 @@ SOUND = {
     CHECKPOINT: '{"step":14,"since_best":0,"best_steps":[]}',
 }
 ODD: dict[str, tuple[str, str | None, str]] = {  # None: a folder of that name
-    "text as steps": ("config.toml", "[training]\nsteps = 'x'", "config.toml: steps is 'x', and no whole number"),
+    "text as steps": ("config.toml", "[training]\nsteps = 'x'", "config.toml: steps is 'x', not an integer"),
     "text as average": ("config.toml", "[training]\naverage = 'x'", "average is 'x'"),
     "patience with a point": ("config.toml", "[training]\npatience = 1.5", "patience is 1.5"),
     "text as model": ("config.toml", "model = 'gpt'", "config.toml: model: expected a section, not 'gpt'"),
@@ -126,7 +126,7 @@ ODD: dict[str, tuple[str, str | None, str]] = {  # None: a folder of that name
     "brackets": ("config.toml", f"a = {'[' * 100_000}", "config.toml"),
     "a folder of metrics": ("metrics.jsonl", None, "metrics.jsonl could not be read: Is a directory"),
     "metrics without a step": ("metrics.jsonl", "{}\n", "line 1: it does not say 'step'"),
-    "text as a score": ("metrics.jsonl", '{"step":1,"best":1,"bleu":"x"}\n', "bleu of step 1 is 'x', and no number"),
+    "text as a score": ("metrics.jsonl", '{"step":1,"best":1,"bleu":"x"}\n', "bleu of step 1 is 'x', not a number"),
     "text since the best": (CHECKPOINT, '{"step":14,"since_best":"x"}', "state.json: since_best is 'x'"),
     "a number as best steps": (CHECKPOINT, '{"step":14,"best_steps":7}', "state.json: best_steps is 7"),
     "text as a step": (CHECKPOINT, '{"step":"14"}', "state.json: step is '14'"),

@@ -112,7 +112,7 @@ def test_other_commands_say_what_a_tagger_is_for(runs, command: Command) -> None
     for arguments in (["translate", runs["upos"]], ["score", runs["upos"], "--target", __file__]):
         answer = command(*arguments, stdin=b"x\n")
         assert answer.code == 2 and "is a tagger" in answer.err
-    assert "is no tagger" not in command("tag", runs["upos"], stdin=b"x\n").err
+    assert "is not a tagger" not in command("tag", runs["upos"], stdin=b"x\n").err
 
 
 def test_training_from_the_command_line(tmp_path, command: Command, monkeypatch) -> None:
@@ -123,7 +123,7 @@ def test_training_from_the_command_line(tmp_path, command: Command, monkeypatch)
     answer = command("train", "--conll", path, "--columns", "form,pos,chunk", 'task.inputs=["pos"]', *settings)
     assert answer.code == 0 and f"next: calque tag {tmp_path / 'run'} --input FILE" in answer.err, answer.err
     for arguments, message in (
-        (["--valid-conll", path], "--valid-conll goes with --conll"),
+        (["--valid-conll", path], "--valid-conll needs --conll"),
         (["--conll", path, "--text", path], "--conll is for a tagger"),
         (["--conll", path, "--system", "tiny"], "--conll is for a tagger"),
         (["--source", path, "--target", path, "--system", "huang2015"], "a tagger reads words and labels"),

@@ -105,11 +105,11 @@ def test_a_phrase_that_is_not_there_is_told(command: Command, trained: Path, tmp
     answer = command("translate", trained, *options, "--format", "jsonl", "--nbest", 2)
     found = [{each["missing_phrase"] for each in row["candidates"]} for row in rows(answer)]
     assert found == [{True}, {False}, {False}, {True}, {True}]
-    told = [f"{source}: line {line}: the translation lacks a phrase that must appear in it" for line in (1, 4)]
+    told = [f"{source}: line {line}: the translation lacks a required phrase" for line in (1, 4)]
     for format in ("jsonl", "tsv", "text"):
         err = command("translate", trained, *options, "--format", format).err
-        assert [line for line in err.splitlines() if "lacks a phrase" in line] == told
-        assert "line 5: there is no translation" in err
+        assert [line for line in err.splitlines() if "lacks a required phrase" in line] == told
+        assert "line 5: no translation" in err
 
 
 def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: Path) -> None:
@@ -200,7 +200,7 @@ def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_
         plain = train(toy_values(corpus, "plain"), run=tmp_path / "plain", quiet=True).folder
     answer = command("translate", plain, "--format", "jsonl", "--attention", stdin=b"a b\n")
     assert answer.code == 0
-    assert answer.err.splitlines()[0].startswith("--attention: changes nothing here")
+    assert answer.err.splitlines()[0].startswith("--attention has no effect")
     links = tmp_path / "links"
     links.write_text("0-0\n" * 150, encoding="utf-8")
     files = ["--source", corpus["source"], "--target", corpus["target"], "--alignments", links]
@@ -317,7 +317,7 @@ def test_diverse_answers_are_different_ones(trained: Path) -> None:
 def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
     for options, message in (
         (["--output", tmp_path], "is a folder"),
-        (["--language", trained], "is no language model"),
+        (["--language", trained], "is not a language model"),
         (["coverage"], "is not a setting: write KEY=VALUE"),
         (["minimum=9", "maximum=3"], "minimum 9 is more than maximum 3"),
         (["beam=100000"], "less than or equal to 1000"),

@@ -135,7 +135,7 @@ class TextGenerator:
         nbest: int = 1,
         first: int = 0,
     ) -> list[list[Candidate]]:
-        """The texts found or sampled for each prompt, at least one; sampling depends on a prompt's number, `first` on."""
+        """The texts found or sampled for each prompt, at least one; `first` numbers the prompts for sampling."""
         search = search or self.search
         results = []
         for number, prompt in enumerate(prompts, start=first):  # prompts differ in length

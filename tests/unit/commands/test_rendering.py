@@ -52,10 +52,10 @@ def test_an_answer_is_one_line_for_every_reader_and_has_no_controls(format: str)
 
 
 def test_a_format_is_chosen_and_attention_needs_jsonl() -> None:
-    assert Rendering.chosen(None, nbest=1, attention=False).format == "text"
-    assert Rendering.chosen(None, nbest=2, attention=False).format == "tsv"
-    assert Rendering.chosen("jsonl", nbest=2, attention=True).attention
+    assert Rendering.from_options(None, nbest=1, attention=False).format == "text"
+    assert Rendering.from_options(None, nbest=2, attention=False).format == "tsv"
+    assert Rendering.from_options("jsonl", nbest=2, attention=True).attention
     with pytest.raises(DataError, match="--format jsonl"):
-        Rendering.chosen("tsv", nbest=2, attention=True)
+        Rendering.from_options("tsv", nbest=2, attention=True)
     with pytest.raises(ConfigError, match="not one of text, tsv, jsonl"):
-        Rendering.chosen("xml", nbest=1, attention=False)
+        Rendering.from_options("xml", nbest=1, attention=False)
