@@ -68,7 +68,7 @@ def test_help_has_an_example(path: tuple[str, ...], command: Command) -> None:
 
 
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_no_word_of_a_help_is_taken_for_markup(path: tuple[str, ...]) -> None:
+def test_no_word_of_a_help_text_is_markup(path: tuple[str, ...]) -> None:
     """`[model]` would be: typer shows helps by rich."""
     found: Any = typer.main.get_command(app)
     for name in path:
@@ -87,13 +87,13 @@ def test_version(command: Command) -> None:
     assert command("--version") == (0, f"calque {calque.__version__}\n", "")
 
 
-def test_doctor_tells_versions_and_is_content(command: Command) -> None:
+def test_doctor_shows_versions_and_succeeds(command: Command) -> None:
     answer = command("doctor")
     assert (answer.code, answer.err) == (0, "")
     assert all(name in answer.out for name in ("torch", "sacrebleu", "extras:", "cpu", "cuda"))
 
 
-def test_doctor_says_what_is_missing(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_shows_missing_packages(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     from calque.commands import doctor
 
     monkeypatch.setattr(doctor, "CORE", (*doctor.CORE, "no-such-package"))
@@ -116,7 +116,7 @@ def test_a_system_is_printed_as_toml_that_reads_back(name: str, command: Command
     assert check(type(model), tomllib.loads(answer.out)["model"], origin=name) == model
 
 
-def test_a_system_can_be_made_small(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_a_system_can_be_scaled(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
     answer = command("systems", "gnmt2016", "--scale", 0.25)
     assert tomllib.loads(answer.out)["model"] == to_values(system_model("gnmt2016", scale=0.25))
     assert "# gnmt2016, scaled by 0.25" in answer.out
@@ -156,7 +156,7 @@ def test_init_writes_a_config_that_reads_back_and_trains(
     assert done.out == "runs/1\n"
 
 
-def test_a_system_beside_a_config_is_said_to_stand_in_its_models_place(
+def test_a_system_that_replaces_the_model_of_a_config_is_reported(
     command: Command, tmp_path: Path, corpus: dict[str, Path]
 ) -> None:
     command("init", tmp_path / "a.toml", *sides(corpus), "--system", "fast")
@@ -257,7 +257,7 @@ def test_validation_files_are_used(command: Command, corpus: dict[str, Path], tm
     assert "150 pairs to train on, 7 to validate" in answer.err
 
 
-def test_mistakes_in_what_is_given_to_train(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_mistakes_in_the_options_of_train(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
     source, target = corpus["source"], corpus["target"]
     nowhere = tmp_path / "nowhere"
     refused(command("train"), "nothing to train on")
@@ -396,7 +396,7 @@ def test_nbest_is_numbered_and_scored(command: Command, trained: Path) -> None:
     assert len(wide.out.splitlines()) == 7
 
 
-def test_what_is_too_long_is_cut_and_reported(command: Command, trained: Path) -> None:
+def test_a_line_that_is_too_long_is_cut_and_reported(command: Command, trained: Path) -> None:
     answer = command("translate", trained, stdin=b"a b\n" + b"a " * 2000 + b"\n" + b"b" * 300_000 + b"\nc\n")
     assert len(answer.out.splitlines()) == 4
     assert "standard input: line 2: too long; only its beginning (512 pieces) was read" in answer.err
@@ -424,7 +424,7 @@ def test_options_change_the_search_and_not_the_count(command: Command, trained: 
     assert len(command("translate", trained, "--beam", 1, stdin=b"a b c\nd\n").out.splitlines()) == 2
 
 
-def test_mistakes_in_what_is_given_to_translate(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_mistakes_in_the_options_of_translate(command: Command, trained: Path, tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     refused(command("translate", nowhere), f"{nowhere}: no such run or model folder")
     file = tmp_path / "file"
@@ -470,7 +470,7 @@ def test_a_damaged_model_is_refused(command: Command, trained: Path, tmp_path: P
     refused(command("translate", model, stdin=b"a\n"), "weights.safetensors: changed since it was written")
 
 
-def test_a_model_of_no_numbers_is_refused(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_model_with_nan_weights_is_rejected(command: Command, trained: Path, tmp_path: Path) -> None:
     translator = load(trained)
     with torch.no_grad():
         next(iter(translator.model.decoder.parameters()))[0] = float("nan")
@@ -478,7 +478,7 @@ def test_a_model_of_no_numbers_is_refused(command: Command, trained: Path, tmp_p
     refused(command("translate", tmp_path / "model", stdin=b"a\n"), "not all are finite numbers in\n  decoder.")
 
 
-def test_a_line_without_an_answer_is_told(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_line_without_a_translation_is_reported(command: Command, trained: Path, tmp_path: Path) -> None:
     """What must come first breaks a rule already, so nothing can follow."""
     (tmp_path / "prefixes").write_text("a b a b\n\n", encoding="utf-8")
     given = ["--prefixes", tmp_path / "prefixes", "no_repeat=2"]
@@ -512,7 +512,7 @@ def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path,
     assert scores["perplexity"] >= 1
 
 
-def test_mistakes_in_what_is_given_to_evaluate(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_mistakes_in_the_options_of_evaluate(command: Command, trained: Path, tmp_path: Path) -> None:
     files = toy_corpus(tmp_path / "test", pairs=20)
     short = tmp_path / "short"
     short.write_text("a\n" * 19, encoding="utf-8")
@@ -611,7 +611,7 @@ def test_a_config_is_used_by_every_command_that_takes_one(
     assert answer.code == 0, answer.err
 
 
-def test_a_phrasebook_does_not_mix_with_what_is_there(command: Callable[..., Answer], tmp_path: Path) -> None:
+def test_a_phrasebook_is_not_written_to_a_used_folder(command: Callable[..., Answer], tmp_path: Path) -> None:
     assert command("data", "phrasebook", "--from", "de", "--pairs", 50, "--out", tmp_path / "book").code == 0
     refused(command("data", "phrasebook", "--pairs", 50, "--out", tmp_path / "book"), "not an empty folder")
     assert not (tmp_path / "book" / "train.zh").exists()

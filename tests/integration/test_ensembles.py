@@ -56,7 +56,7 @@ def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
     assert len(list(both.stream(LINES, search=geometric))) == len(LINES)
 
 
-def test_strangers_are_refused(runs: dict[str, Path]) -> None:
+def test_models_of_other_vocabularies_are_rejected(runs: dict[str, Path]) -> None:
     one, stranger = calque.load(runs["one"]), calque.load(runs["stranger"])
     with pytest.raises(calque.FolderError, match="ensemble: its pieces differ from those"):
         one.with_ensemble([stranger])
@@ -72,7 +72,7 @@ def test_strangers_are_refused(runs: dict[str, Path]) -> None:
         one.with_ensemble([half])
 
 
-def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None:
+def test_a_language_model_counts_by_its_weight(runs: dict[str, Path]) -> None:
     one, language = calque.load(runs["one"]), calque.load(runs["language"])
     fused = one.with_ensemble(language=language)
     nothing = one.search.model_copy(update={"language_weight": 0.0})
@@ -85,7 +85,7 @@ def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None
 
 
 @pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
-def test_pieces_cost_what_all_models_together_say(runs: dict[str, Path], mean: str) -> None:
+def test_pieces_are_scored_by_all_models_together(runs: dict[str, Path], mean: str) -> None:
     """Scoring agrees with search, and the log-probabilities of pieces with the whole's."""
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     for joined in (one.with_ensemble([two]), one.with_ensemble([two], language=language)):
@@ -122,7 +122,7 @@ def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
             assert each.score == pytest.approx(each.log_prob + 0.7 * back.log_prob + 0.3 * prior.log_prob, abs=1e-4)
 
 
-def test_the_empty_candidate_pays_as_every_other(runs: dict[str, Path]) -> None:
+def test_the_empty_candidate_is_scored_like_any_other(runs: dict[str, Path]) -> None:
     one, reverse, language = (calque.load(runs[name]) for name in ("one", "reverse", "language"))
     search = one.search.model_copy(update={"channel_weight": 1.0, "prior_weight": 0.5})
     listed = [Translation([Candidate("g f e d c", -4.0, -4.0, cut=False), Candidate("", -5.0, -5.0, cut=False)])]
@@ -134,7 +134,7 @@ def test_the_empty_candidate_pays_as_every_other(runs: dict[str, Path]) -> None:
         assert back.log_prob < -1
 
 
-def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) -> None:
+def test_the_channel_ranks_cut_and_incomplete_candidates_last(runs: dict[str, Path]) -> None:
     one, reverse = calque.load(runs["one"]), calque.load(runs["reverse"])
     search = one.search.model_copy(update={"beam": 8, "channel_weight": 3.0, "maximum": 4})
     requests = [Request("a b c d e"), Request("d a e g", required=("h", "e")), Request("c d", required=("a b c d",))]
@@ -152,7 +152,7 @@ def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) ->
     assert changed, "by their scores alone some would have come first"
 
 
-def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
+def test_members_of_an_ensemble_stay(runs: dict[str, Path]) -> None:
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     at_once, chained = (
         one.with_ensemble([two], language=language),
@@ -168,7 +168,7 @@ def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
         one.with_ensemble([two.with_ensemble([one])])
 
 
-def test_the_loss_is_what_all_models_together_say(runs: dict[str, Path]) -> None:
+def test_the_loss_is_that_of_all_models_together(runs: dict[str, Path]) -> None:
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     sources, targets = ["a b c", "d e"], ["c b a", "e d e"]
     for joined in (one.with_ensemble([two]), one.with_ensemble([two], language=language)):
@@ -179,7 +179,7 @@ def test_the_loss_is_what_all_models_together_say(runs: dict[str, Path]) -> None
     assert one.with_ensemble([one]).loss(sources, targets) == pytest.approx(one.loss(sources, targets), rel=1e-5)
 
 
-def test_confidence_is_of_the_models_own_probabilities(runs: dict[str, Path]) -> None:
+def test_confidence_uses_the_models_own_probabilities(runs: dict[str, Path]) -> None:
     """A language model beside it changes what is found and what that is worth, not what the model thinks of it."""
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
@@ -195,7 +195,7 @@ def test_confidence_is_of_the_models_own_probabilities(runs: dict[str, Path]) ->
 
 
 @pytest.mark.parametrize("method", ["sample", "risk"])
-def test_what_is_drawn_has_no_confidence(runs: dict[str, Path], method: str) -> None:
+def test_samples_have_no_confidence(runs: dict[str, Path], method: str) -> None:
     """It is measured on the likeliest translations; of others with the same probability it knows nothing."""
     one = calque.load(runs["one"])
     one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
@@ -261,7 +261,7 @@ TALK = "".join(f"{' '.join(random.Random(number).choices('abcdefgh', k=5))}\n" f
 
 @pytest.mark.parametrize("given", ["forth", "back"])
 @pytest.mark.parametrize("format", ["text", "jsonl"])
-def test_a_reverse_model_of_the_same_direction_is_told(
+def test_a_reverse_model_of_the_same_direction_is_reported(
     shouting: dict[str, Path], command: Callable[..., Answer], given: str, format: str
 ) -> None:
     options = ("--reverse", shouting[given], "--format", format)
@@ -271,7 +271,7 @@ def test_a_reverse_model_of_the_same_direction_is_told(
     assert answer.err.count(WRONG_DIRECTION) == (given == "forth")
 
 
-def test_who_translates_both_ways_is_not_doubted(trained: Path, command: Callable[..., Answer]) -> None:
+def test_a_model_of_both_directions_is_not_reported(trained: Path, command: Callable[..., Answer]) -> None:
     """A copy's copy is the text."""
     answer = command("translate", trained, "--reverse", trained, stdin=TALK)
     assert (answer.code, WRONG_DIRECTION in answer.err) == (0, False)

@@ -59,9 +59,7 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
 # --- Pipes ---
 
 
-def test_what_comes_through_pipes_counts_as_if_from_files(
-    command: Command, trained: Path, sentences: Path, tmp_path: Path
-) -> None:
+def test_pipes_are_read_like_files(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
     files = {"prefixes": "\n\ng\n\n\n", "terms": "b c\th a\n", "forbid": "d\n", "dictionary": "x\ty\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -128,7 +126,7 @@ def test_a_shells_pipes(trained: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("work", ["translate", "score"])
-def test_what_is_no_plain_file_is_written_through(
+def test_pipes_and_links_are_written_directly(
     command: Command, trained: Path, sentences: Path, tmp_path: Path, work: str
 ) -> None:
     given = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
@@ -178,7 +176,7 @@ def test_scores_come_window_by_window_and_a_failure_keeps_the_old_file(
 # --- Draws, seeds and beams ---
 
 
-def test_what_is_drawn_for_a_line_does_not_depend_on_the_window(trained: Path) -> None:
+def test_samples_of_a_line_do_not_depend_on_the_window(trained: Path) -> None:
     """A line before it that is translated in parts changes nothing, nor where the window begins."""
     translator = calque.load(trained)
     changes = {"method": "sample", "temperature": 2.0, "source_limit": 4}
@@ -195,7 +193,7 @@ def test_what_is_drawn_for_a_line_does_not_depend_on_the_window(trained: Path) -
     assert next(alone).text == whole[1]
 
 
-def test_large_seeds_draw_too(command: Command, trained: Path, sentences: Path) -> None:
+def test_large_seeds_are_accepted(command: Command, trained: Path, sentences: Path) -> None:
     found = {}
     for seed in (1, 2**32 + 1, 3_000_000_000, 2**63 - 1):
         answer = command("translate", trained, "method=sample", "temperature=3", f"seed={seed}", "--input", sentences)
@@ -208,7 +206,7 @@ def test_large_seeds_draw_too(command: Command, trained: Path, sentences: Path) 
     assert "Traceback" not in refused.err
 
 
-def test_a_beam_that_nobody_set_is_not_what_is_refused(command: Command, trained: Path) -> None:
+def test_a_beam_that_is_not_set_is_not_rejected(command: Command, trained: Path) -> None:
     drawn = command("translate", trained, "method=sample", "--nbest", 1200, "--format", "text", stdin=b"a b\n")
     assert (drawn.code, len(drawn.out.splitlines())) == (0, 1200)
     diverse = command("translate", trained, "groups=2", "--nbest", 3, stdin=b"a b c\n")
@@ -249,7 +247,7 @@ def test_every_line_has_the_same_fields(command: Command, trained: Path) -> None
     )
 
 
-def test_as_text_each_line_has_as_many_answers(command: Command, trained: Path) -> None:
+def test_as_text_every_line_has_nbest_translations(command: Command, trained: Path) -> None:
     given = b"a b\n\nc b a b c d e f g h\nb a\n"
     options = ["source_limit=5", "--long", "split", "--nbest", 2]
     found = command("translate", trained, *options, "--format", "text", stdin=given).out.split("\n")[:-1]
@@ -260,7 +258,7 @@ def test_as_text_each_line_has_as_many_answers(command: Command, trained: Path) 
 
 
 @pytest.mark.parametrize("long", ["cut", "split"])
-def test_a_line_of_too_many_bytes_is_said_to_be_that(command: Command, trained: Path, long: str) -> None:
+def test_a_line_of_too_many_bytes_is_reported(command: Command, trained: Path, long: str) -> None:
     answer = command("translate", trained, "--long", long, stdin=b"a b c" + b" " * 70_000 + b"d\n")
     assert (answer.code, answer.out) == (0, "a b c\n")
     assert "line 1: too long; only its beginning (65,536 bytes) was read" in answer.err
@@ -280,7 +278,7 @@ def incapable(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         }
 
 
-def test_replacing_where_nothing_can_be_unknown_is_said_to_be_idle(
+def test_replacing_unknown_words_without_effect_is_reported(
     command: Command, trained: Path, incapable: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "dictionary").write_text("x\ty\n", encoding="utf-8")
@@ -296,7 +294,7 @@ def test_replacing_where_nothing_can_be_unknown_is_said_to_be_idle(
 # --- Lines ---
 
 
-def test_what_is_drawn_in_bytes_is_one_line_for_every_reader(
+def test_sampled_bytes_are_one_line_for_every_reader(
     command: Command, incapable: dict[str, Path], tmp_path: Path
 ) -> None:
     source, output = tmp_path / "source", tmp_path / "output"

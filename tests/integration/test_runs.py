@@ -174,7 +174,7 @@ def test_whole_numbers_are_taken_as_training_takes_them(
     assert (row[4], row[8]) == ("14", "done")
 
 
-def test_at_a_terminal_a_run_is_one_line_and_what_is_damaged_is_said_below(
+def test_at_a_terminal_a_run_is_one_line_and_damage_is_reported_below(
     tmp_path: Path, trained: Path, command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "good").symlink_to(trained)

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "calque", "translate"]
 
 
-def test_answers_come_before_standard_input_closes(trained: Path) -> None:
+def test_translations_come_before_standard_input_closes(trained: Path) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([*COMMAND, str(trained)], env=environment(), **pipes) as process:
         assert process.stdin is not None
@@ -102,7 +102,7 @@ def test_at_a_terminal_it_is_a_conversation(trained: Path) -> None:
         os.close(terminal)
 
 
-def test_a_conversation_heeds_what_was_asked_for(trained: Path, tmp_path: Path) -> None:
+def test_a_conversation_follows_all_options(trained: Path, tmp_path: Path) -> None:
     """Terms, marks, forbidden words and formats hold at a terminal as they do for a file."""
     (tmp_path / "terms").write_text("a\th h\n", encoding="utf-8")
     (tmp_path / "forbid").write_text("c\n", encoding="utf-8")
@@ -174,9 +174,7 @@ def test_training_at_a_terminal_shows_a_bar_and_piped_does_not(trained: Path) ->
 
 
 @pytest.mark.parametrize("ends", [os.pipe, pty.openpty], ids=["pipe", "terminal"])
-def test_training_goes_on_to_its_end_when_nobody_reads_any_more(
-    ends: Callable[[], tuple[int, int]], tmp_path: Path
-) -> None:
+def test_training_continues_to_its_end_without_a_reader(ends: Callable[[], tuple[int, int]], tmp_path: Path) -> None:
     """As with `calque train ... 2>&1 | head -1`, or where the connection to a terminal is lost."""
     corpus, run = toy_corpus(tmp_path), tmp_path / "run"
     (tmp_path / "toy.toml").write_text(values_to_toml(toy_values(corpus, "plain")), encoding="utf-8")

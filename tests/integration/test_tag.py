@@ -108,7 +108,7 @@ def test_bad_input_is_named(runs, command: Command, arguments, message) -> None:
     assert answer.code == 2 and message in answer.err
 
 
-def test_other_commands_say_what_a_tagger_is_for(runs, command: Command) -> None:
+def test_other_commands_name_the_command_for_a_tagger(runs, command: Command) -> None:
     for arguments in (["translate", runs["upos"]], ["score", runs["upos"], "--target", __file__]):
         answer = command(*arguments, stdin=b"x\n")
         assert answer.code == 2 and "is a tagger" in answer.err

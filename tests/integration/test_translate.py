@@ -29,7 +29,7 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.out.splitlines()]
 
 
-def test_jsonl_says_all_there_is_to_know(command: Command, trained: Path, sentences: Path) -> None:
+def test_jsonl_has_all_details(command: Command, trained: Path, sentences: Path) -> None:
     plain = command("translate", trained, "--input", sentences).out.splitlines()
     found = rows(command("translate", trained, "--input", sentences, "--nbest", 2, "--format", "jsonl", "--attention"))
     assert [row["line"] for row in found] == [1, 2, 3, 4, 5]
@@ -92,7 +92,7 @@ def test_prefixes_terms_and_forbidden_words(command: Command, trained: Path, sen
     assert not {"c", "d"} & set(" ".join(found).split())
 
 
-def test_a_phrase_that_is_not_there_is_told(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_missing_phrase_is_reported(command: Command, trained: Path, tmp_path: Path) -> None:
     """Line 1 has no room for it, line 4 nothing to translate, and behind the prefix of line 5 there is no way to go."""
     source, prefixes = tmp_path / "source", tmp_path / "prefixes"
     source.write_text(
@@ -140,7 +140,7 @@ def test_a_line_in_parts_has_parts_as_long_as_the_lines_of_training(command: Com
     assert told["text"].startswith(f"{alone} ")
 
 
-def test_translations_that_look_wrong_are_told_and_counted(command: Command, trained: Path) -> None:
+def test_degenerate_translations_are_reported_and_counted(command: Command, trained: Path) -> None:
     """Such a score makes the empty translation best, wherever it is in the beam."""
     empty = ("length_penalty=0", "end_normalisation=1000", "beam=12")
     answer = command("translate", trained, *empty, stdin=b"a b c\n\n" + b"a b c d e f g h a b c d\n" * 12)
@@ -155,7 +155,7 @@ def test_translations_that_look_wrong_are_told_and_counted(command: Command, tra
     assert "line 1: the translation is far longer than its source" in long.err
 
 
-def test_what_is_true_of_many_lines_is_told_of_ten_and_counted(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_frequent_warning_is_given_for_ten_lines_and_counted(command: Command, trained: Path, tmp_path: Path) -> None:
     """Lines that are cut, translations that are, bytes that are no text, and what is too long to be scored."""
 
     def told(message: str, answer: Answer) -> list[str]:
@@ -191,7 +191,7 @@ def test_what_is_true_of_many_lines_is_told_of_ten_and_counted(command: Command,
     assert (len(scored), scored[-1]) == (11, f"{source}: 12 lines in all: too long; only its beginning was read")
 
 
-def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_options_without_effect_are_reported(command: Command, trained: Path, tmp_path: Path) -> None:
     refused = command("translate", trained, "temperature=0.5", stdin=b"a b\n")
     assert (refused.code, refused.out) == (2, "")
     assert "method=sample" in refused.err
@@ -209,7 +209,7 @@ def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_
     assert "training.objective.guidance.weight=0.1" in unread.err
 
 
-def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -> None:
+def test_a_line_whose_constraints_allow_nothing_is_empty(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"no_repeat": 1, "minimum": 40})
     for method in ("beam", "sample"):
@@ -242,7 +242,7 @@ def test_prefixes_line_up_with_their_sentences(
         assert said is None or said in answer.err
 
 
-def test_marks_ask_for_phrases_and_are_not_read(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_marks_require_phrases_and_are_not_translated(command: Command, trained: Path, tmp_path: Path) -> None:
     source, plain, terms = (tmp_path / name for name in ("source", "plain", "terms"))
     marked = ['a <term target="h h">b</term> c', "", "\\<term > d", 'e <term target="g">f</term>']
     source.write_text("".join(f"{line}\n" for line in marked), encoding="utf-8")
@@ -263,14 +263,14 @@ def test_marks_ask_for_phrases_and_are_not_read(command: Command, trained: Path,
     assert unread.code == 0, "without --inline marks are text"
 
 
-def test_a_wrong_mark_is_one_message(command: Command, trained: Path) -> None:
+def test_a_malformed_mark_is_one_message(command: Command, trained: Path) -> None:
     answer = command("translate", trained, "--inline", stdin=b'a\n<term target="b">c\n')
     assert answer.code == 2
     assert "standard input: line 2: no </term> follows" in answer.err
     assert "Traceback" not in answer.err
 
 
-def test_in_a_long_line_a_phrase_is_said_with_its_words(command: Command, trained: Path) -> None:
+def test_in_a_long_line_a_phrase_belongs_to_the_part_with_its_words(command: Command, trained: Path) -> None:
     line = b'c b a b c <term target="h h">d</term> e f g b\n'
     answer = command("translate", trained, "source_limit=5", "--long", "split", "--inline", stdin=line)
     assert answer.code == 0, answer.err
@@ -279,7 +279,7 @@ def test_in_a_long_line_a_phrase_is_said_with_its_words(command: Command, traine
 
 
 @pytest.mark.parametrize("setting", [["method=sample"], ["method=risk"], ["groups=2", "beam=4"]])
-def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
+def test_phrases_are_rejected_with_searches_that_cannot_place_them(
     command: Command, trained: Path, setting: list[str]
 ) -> None:
     answer = command("translate", trained, *setting, "--inline", stdin=b'<term target="b">c</term>\n')
@@ -287,7 +287,7 @@ def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
     assert "cannot be combined with" in answer.err
 
 
-def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:
+def test_a_forbidden_word_is_not_the_last_word_of_a_cut_translation(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"maximum": 4, "minimum": 4})
     for required in ((), ("g",)):
@@ -296,7 +296,7 @@ def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:
         assert all(not {"h", "d"} & set(each.text.split()) for each in found.candidates)
 
 
-def test_a_word_that_must_be_said_and_must_not_is_refused(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_word_that_is_required_and_forbidden_is_rejected(command: Command, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "forbid").write_text("d\nh\n", encoding="utf-8")
     (tmp_path / "terms").write_text("b\tg h\n", encoding="utf-8")
     options = ("--forbid", tmp_path / "forbid", "--terms", tmp_path / "terms")
@@ -306,7 +306,7 @@ def test_a_word_that_must_be_said_and_must_not_is_refused(command: Command, trai
     assert command("translate", trained, *options, stdin=b"a c\n").code == 0, "where the term is not, nothing is asked"
 
 
-def test_diverse_answers_are_different_ones(trained: Path) -> None:
+def test_diverse_translations_are_distinct(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"beam": 6, "groups": 3, "diversity": 0.0})
     for found in translator.stream(["a b c", "h g f e"], search=search, nbest=6):
@@ -330,7 +330,7 @@ def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["input"]
 
 
-def test_what_is_drawn_depends_on_seed_and_line_alone(trained: Path) -> None:
+def test_samples_depend_on_seed_and_line_alone(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"method": "sample", "temperature": 2.0, "batch_tokens": 30})
     lines = [line for line in LINES if line] * 5
@@ -346,7 +346,7 @@ def test_what_is_drawn_depends_on_seed_and_line_alone(trained: Path) -> None:
     assert alone == drawn()
 
 
-def test_minimum_risk_gives_the_most_typical(trained: Path) -> None:
+def test_minimum_risk_ranks_by_utility(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"method": "risk", "samples": 16})
     (found,) = translator.stream(["a b c d"], search=search, nbest=3)
@@ -376,7 +376,7 @@ def test_score_agrees_with_search(command: Command, trained: Path, sentences: Pa
     assert command("score", trained, "--source", tmp_path / "s", "--target", tmp_path / "t").code == 2
 
 
-def test_an_output_that_is_whole_is_made_anew(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
+def test_a_complete_output_is_replaced(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     output.write_text("old\n", encoding="utf-8")
     assert command("translate", trained, "--input", sentences, "--output", output).code == 0
@@ -385,7 +385,7 @@ def test_an_output_that_is_whole_is_made_anew(command: Command, trained: Path, s
 
 
 @pytest.mark.slow
-def test_a_killed_translation_is_finished_to_the_same_bytes(trained: Path, tmp_path: Path, seed: int) -> None:
+def test_a_killed_translation_is_resumed_to_the_same_bytes(trained: Path, tmp_path: Path, seed: int) -> None:
     """kill -9 at any moment, several times; another input begins anew."""
     generator = random.Random(seed)
     lines = [" ".join(generator.choices("abcdefgh", k=generator.randint(1, 6))) for _ in range(9000)]
