@@ -53,7 +53,7 @@ def refused(answer: Answer, *expected: str) -> None:
 
 def _commands(group: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     children = getattr(group, "commands", {})
-    return [found for name, child in children.items() for found in _commands(child, (*path, name))] or [path]
+    return [command for name, child in children.items() for command in _commands(child, (*path, name))] or [path]
 
 
 COMMANDS = _commands(typer.main.get_command(app))
@@ -70,10 +70,10 @@ def test_help_has_an_example(path: tuple[str, ...], command: Command) -> None:
 @pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
 def test_no_word_of_a_help_text_is_markup(path: tuple[str, ...]) -> None:
     """`[model]` would be: typer shows helps by rich."""
-    found: Any = typer.main.get_command(app)
+    command: Any = typer.main.get_command(app)
     for name in path:
-        found = found.commands[name]
-    for text in (found.help, *(each.help for each in found.params)):
+        command = command.commands[name]
+    for text in (command.help, *(parameter.help for parameter in command.params)):
         assert Text.from_markup(text or "").plain == (text or "")
 
 
@@ -206,10 +206,10 @@ def test_training_from_two_files(
     monkeypatch.chdir(tmp_path)
     answer = command("train", *sides(corpus), *QUICK, "seed=7")
     assert answer.code == 0, answer.err
-    assert answer.out == "runs/1\n"  # the result; everything else is told on standard error
+    assert answer.out == "runs/1\n"  # the result; everything else goes to standard error
     assert "chosen for 100 pairs" in answer.err
     assert "next: calque translate runs/1" in answer.err
-    assert "\x1b" not in answer.err  # no bars or colours where nobody watches
+    assert "\x1b" not in answer.err  # no bars or colours without a terminal
     assert tomllib.loads(Path("runs/1/config.toml").read_text(encoding="utf-8"))["seed"] == 7
     assert command("train", *sides(corpus), *QUICK).out == "runs/2\n"
     again = command("train", "--resume", "runs/1")
@@ -251,8 +251,8 @@ def test_how_a_file_was_saved_does_not_matter(
 
 def test_validation_files_are_used(command: Command, corpus: dict[str, Path], tmp_path: Path) -> None:
     valid = toy_corpus(tmp_path / "valid", pairs=7, seed=9)
-    given = ["--valid-source", valid["source"], "--valid-target", valid["target"]]
-    answer = command("train", *sides(corpus), *given, *QUICK, "--run", tmp_path / "run")
+    options = ["--valid-source", valid["source"], "--valid-target", valid["target"]]
+    answer = command("train", *sides(corpus), *options, *QUICK, "--run", tmp_path / "run")
     assert answer.code == 0, answer.err
     assert "150 pairs to train on, 7 to validate" in answer.err
 
@@ -314,7 +314,7 @@ def test_bad_utf8_is_refused_with_file_line_and_byte(command: Command, corpus: d
 
 
 @pytest.mark.parametrize(
-    ("source", "target", "said"),
+    ("source", "target", "message"),
     [
         ("\n" * 9, "\n" * 9, "not one with text in source and target"),
         ("", "", "not one with text in source and target"),
@@ -324,18 +324,18 @@ def test_bad_utf8_is_refused_with_file_line_and_byte(command: Command, corpus: d
     ],
 )
 def test_corpora_with_nothing_to_learn_from(
-    source: str, target: str, said: str, command: Command, tmp_path: Path
+    source: str, target: str, message: str, command: Command, tmp_path: Path
 ) -> None:
     corpus = {"source": tmp_path / "s", "target": tmp_path / "t"}
     corpus["source"].write_text(source, encoding="utf-8")
     corpus["target"].write_text(target, encoding="utf-8")
-    refused(command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"), said)
+    refused(command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"), message)
 
 
 def test_one_pair_is_enough_with_a_validation_corpus(command: Command, tmp_path: Path) -> None:
-    one = toy_corpus(tmp_path / "one", pairs=1)
-    valid = ["--valid-source", one["source"], "--valid-target", one["target"]]
-    answer = command("train", *sides(one), *valid, *QUICK, "--run", tmp_path / "run")
+    pair = toy_corpus(tmp_path / "one", pairs=1)
+    valid = ["--valid-source", pair["source"], "--valid-target", pair["target"]]
+    answer = command("train", *sides(pair), *valid, *QUICK, "--run", tmp_path / "run")
     assert answer.code == 0, answer.err
 
 
@@ -479,13 +479,13 @@ def test_a_model_with_nan_weights_is_rejected(command: Command, trained: Path, t
 
 
 def test_a_line_without_a_translation_is_reported(command: Command, trained: Path, tmp_path: Path) -> None:
-    """What must come first breaks a rule already, so nothing can follow."""
+    """The prefix violates a constraint already, so no token may follow."""
     (tmp_path / "prefixes").write_text("a b a b\n\n", encoding="utf-8")
-    given = ["--prefixes", tmp_path / "prefixes", "no_repeat=2"]
-    answer = command("translate", trained, *given, stdin=b"a b\nc d\n")
+    options = ["--prefixes", tmp_path / "prefixes", "no_repeat=2"]
+    answer = command("translate", trained, *options, stdin=b"a b\nc d\n")
     assert answer.code == 0
     assert "line 1: no translation: the constraints allow no next word for any hypothesis" in answer.err
-    assert len(answer.err.splitlines()) == 1, "neither empty nor as long as it may be, and line 2 is well"
+    assert len(answer.err.splitlines()) == 1, "neither empty nor at its maximum length, and no warning for line 2"
     assert answer.out.splitlines()[0] == "" != answer.out.splitlines()[1]
 
 
@@ -494,19 +494,19 @@ def test_a_line_without_a_translation_is_reported(command: Command, trained: Pat
 
 def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path, tmp_path: Path) -> None:
     files = toy_corpus(tmp_path / "test", pairs=20, change=list, seed=77)
-    given = [trained, "--source", files["source"], "--reference", files["target"]]
-    answer = command("evaluate", *given, "--output", tmp_path / "kept")
+    options = [trained, "--source", files["source"], "--reference", files["target"]]
+    answer = command("evaluate", *options, "--output", tmp_path / "kept")
     assert (answer.code, answer.err) == (0, "")
     for name in ("bleu", "bleu lowercased", "chrf", "ter", "exact match", "perplexity"):
         assert re.search(rf"^{name} +\d", answer.out, re.MULTILINE)
     assert "nrefs:1|case:mixed" in answer.out
-    kept = (tmp_path / "kept").read_text(encoding="utf-8").splitlines()
-    assert kept == command("translate", trained, "--input", files["source"]).out.splitlines()
-    refused(command("evaluate", *given, "covarage=1"), "did you mean 'coverage'")
-    refused(command("evaluate", *given, "temperature=0.5"), "method=sample")
-    scarce = json.loads(command("evaluate", *given, "--json", "maximum=1").out)
-    assert scarce["exact_match"]["value"] == 0, "the setting was heard"
-    scores = json.loads(command("evaluate", *given, "--json", "--beam", 2).out)
+    translations = (tmp_path / "kept").read_text(encoding="utf-8").splitlines()
+    assert translations == command("translate", trained, "--input", files["source"]).out.splitlines()
+    refused(command("evaluate", *options, "covarage=1"), "did you mean 'coverage'")
+    refused(command("evaluate", *options, "temperature=0.5"), "method=sample")
+    scarce = json.loads(command("evaluate", *options, "--json", "maximum=1").out)
+    assert scarce["exact_match"]["value"] == 0, "the setting was applied"
+    scores = json.loads(command("evaluate", *options, "--json", "--beam", 2).out)
     assert scores["beam"] == 2
     assert scores["bleu"]["value"] > 50
     assert scores["perplexity"] >= 1
@@ -548,7 +548,7 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
         file.write(b"one more\n")
     worse = command("data", "check", *sides(corpus), "text.kind=words")
     assert "150 lines, 149 pairs" in worse.out
-    assert f"{corpus['source']}: line 1, byte 1" in worse.out, "told beside the other"
+    assert f"{corpus['source']}: line 1, byte 1" in worse.out, "reported with the other problem"
     assert worse.out.count("has 151 lines") == 1
     assert "2 problems" in worse.err
     refused(command("data", "check", "--source", corpus["source"]), "give --source and --target")
@@ -567,8 +567,8 @@ def test_data_prepare_makes_a_store_that_training_uses(
     assert "100 pairs to train on, 50 to validate" in answer.err
     store = f"data.store={tmp_path / 'store'}"
     assert command("train", *sides(corpus), *QUICK, store, "--run", tmp_path / "run").code == 0
-    other = command("train", *sides(corpus), *QUICK, store, "text.kind=characters", "--run", tmp_path / "other")
-    refused(other, "made from something else", "text.kind")
+    changed = command("train", *sides(corpus), *QUICK, store, "text.kind=characters", "--run", tmp_path / "other")
+    refused(changed, "made from something else", "text.kind")
 
 
 def test_lines_that_are_shifted_are_refused_unless_told_otherwise(command: Command, tmp_path: Path) -> None:
@@ -576,28 +576,28 @@ def test_lines_that_are_shifted_are_refused_unless_told_otherwise(command: Comma
     lines = corpus["target"].read_text(encoding="utf-8").splitlines()
     lines = [*lines[:500], *lines[501:1000], "a b", *lines[1000:]]
     corpus["target"].write_text("\n".join(lines) + "\n", encoding="utf-8")
-    said = re.compile(r"from about line 50\d to about line (99\d|1,00\d) targets come 1 line too early")
+    pattern = re.compile(r"from about line 50\d to about line (99\d|1,00\d) targets come 1 line too early")
     checked = command("data", "check", *sides(corpus), "text.kind=words")
     assert checked.code == 2
-    assert said.search(checked.out)
+    assert pattern.search(checked.out)
     assert "training would stop at 1 problem" in checked.err
     for answer in (
         command("data", "prepare", *sides(corpus), "--out", tmp_path / "store", *QUICK[:2]),
         command("train", *sides(corpus), *QUICK, "--run", tmp_path / "run"),
     ):
         refused(answer, str(corpus["target"]), "data.shifted=warn")
-        assert said.search(answer.err)
+        assert pattern.search(answer.err)
     assert not (tmp_path / "store").exists()
     assert not (tmp_path / "run").exists()
-    assert said.search(command("data", "check", *sides(corpus), "text.kind=words", "data.shifted=warn").out)
-    made = command("data", "prepare", *sides(corpus), "--out", tmp_path / "store", *QUICK[:2], "data.shifted=warn")
-    assert made.code == 0
-    assert "warning: " in made.err
-    assert said.search(made.err)
+    assert pattern.search(command("data", "check", *sides(corpus), "text.kind=words", "data.shifted=warn").out)
+    prepared = command("data", "prepare", *sides(corpus), "--out", tmp_path / "store", *QUICK[:2], "data.shifted=warn")
+    assert prepared.code == 0
+    assert "warning: " in prepared.err
+    assert pattern.search(prepared.err)
     store = f"data.store={tmp_path / 'store'}"
     trained = command("train", *sides(corpus), *QUICK, store, "--run", tmp_path / "run")
     assert trained.code == 0, "the store was made with them"
-    assert said.search((tmp_path / "run" / "log.txt").read_text(encoding="utf-8"))
+    assert pattern.search((tmp_path / "run" / "log.txt").read_text(encoding="utf-8"))
 
 
 def test_a_config_is_used_by_every_command_that_takes_one(
@@ -619,8 +619,8 @@ def test_a_phrasebook_is_not_written_to_a_used_folder(command: Callable[..., Ans
 
 def test_a_phrasebook_is_written_with_alignments_to_learn_from(command: Callable[..., Answer], tmp_path: Path) -> None:
     book = tmp_path / "book"
-    made = command("data", "phrasebook", "--pairs", 60, "--segment", "--alignments", "--out", book)
-    assert made.code == 0, made.err
+    written = command("data", "phrasebook", "--pairs", 60, "--segment", "--alignments", "--out", book)
+    assert written.code == 0, written.err
     assert {f"{part}.{suffix}" for part in ("train", "valid", "test") for suffix in ("zh", "en", "align")} == {
         file.name for file in book.iterdir()
     }

@@ -68,10 +68,10 @@ def test_pipes_are_read_like_files(command: Command, trained: Path, sentences: P
     plain = command("translate", trained, "--input", sentences)
     assert expected.code == 0, expected.err
     assert expected.out != plain.out
-    with piped(sentences.read_bytes(), *(text.encode() for text in files.values())) as (source, *others):
-        given = [part for name, pipe in zip(files, others, strict=True) for part in (f"--{name}", pipe)]
-        found = command("translate", trained, "--input", source, *given)
-    assert (found.code, found.out) == (0, expected.out)
+    with piped(sentences.read_bytes(), *(text.encode() for text in files.values())) as (source, *pipes):
+        piped_options = [part for name, pipe in zip(files, pipes, strict=True) for part in (f"--{name}", pipe)]
+        answer = command("translate", trained, "--input", source, *piped_options)
+    assert (answer.code, answer.out) == (0, expected.out)
 
 
 def test_a_pipe_into_a_file_loses_no_line_and_is_not_resumed(
@@ -93,9 +93,9 @@ def test_score_reads_pipes(command: Command, trained: Path, sentences: Path) -> 
     expected = command("score", trained, "--source", sentences, "--target", sentences)
     text = sentences.read_bytes()
     with piped(text, text) as (source, target):
-        found = command("score", trained, "--source", source, "--target", target)
-    assert found == expected
-    assert "5 pairs" in found.err
+        answer = command("score", trained, "--source", source, "--target", target)
+    assert answer == expected
+    assert "5 pairs" in answer.err
     with piped(text, text[:-10]) as (source, target):
         refused = command("score", trained, "--source", source, "--target", target)
     assert refused.code == 2
@@ -129,17 +129,17 @@ def test_a_shells_pipes(trained: Path, tmp_path: Path) -> None:
 def test_pipes_and_links_are_written_directly(
     command: Command, trained: Path, sentences: Path, tmp_path: Path, work: str
 ) -> None:
-    given = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
-    expected = command(work, trained, *given).out.encode()
+    inputs = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
+    expected = command(work, trained, *inputs).out.encode()
     pipe, target, link = (tmp_path / name for name in ("pipe", "target", "link"))
     target.write_bytes(b"old\n")
     link.symlink_to(target)
     os.mkfifo(pipe)
     with reading(pipe) as got:
-        assert command(work, trained, *given, "--output", pipe).code == 0
+        assert command(work, trained, *inputs, "--output", pipe).code == 0
     assert got == [expected]
     assert pipe.is_fifo()
-    assert command(work, trained, *given, "--output", link).code == 0
+    assert command(work, trained, *inputs, "--output", link).code == 0
     assert link.is_symlink()
     assert target.read_bytes() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "link", "pipe", "target"]
@@ -149,10 +149,10 @@ def test_pipes_and_links_are_written_directly(
 def test_an_output_that_another_process_writes_is_refused(
     command: Command, trained: Path, sentences: Path, tmp_path: Path, work: str
 ) -> None:
-    given = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
-    with ResumableFile(tmp_path / "output") as other:
-        other.write(b"other\n")
-        answer = command(work, trained, *given, "--output", tmp_path / "output")
+    inputs = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
+    with ResumableFile(tmp_path / "output") as writer:
+        writer.write(b"other\n")
+        answer = command(work, trained, *inputs, "--output", tmp_path / "output")
     assert answer.code == 2
     assert "another process is writing it" in answer.err
     assert (tmp_path / "output").read_bytes() == b"other\n"
@@ -177,7 +177,7 @@ def test_scores_come_window_by_window_and_a_failure_keeps_the_old_file(
 
 
 def test_samples_of_a_line_do_not_depend_on_the_window(trained: Path) -> None:
-    """A line before it that is translated in parts changes nothing, nor where the window begins."""
+    """Neither a split line before it nor the start of the window changes a sample."""
     translator = calque.load(trained)
     changes = {"method": "sample", "temperature": 2.0, "source_limit": 4}
     search = translator.search.model_copy(update=changes)
@@ -185,21 +185,21 @@ def test_samples_of_a_line_do_not_depend_on_the_window(trained: Path) -> None:
     pipeline = Pipeline(translator, search, requests, OutputOptions(), nbest=1, splits=True)
     texts = ["a b c d e f g h a b", "c d e f", "h g f e d c", "b b a c"]
     lines = [Line(text, number, cut=False, invalid=None) for number, text in enumerate(texts, start=1)]
-    whole = [each.translation.text for each in pipeline.translate(lines)]
+    whole = [translated.translation.text for translated in pipeline.translate(lines)]
     for cut in (1, 2, 3):
         windows = (lines[:cut], lines[cut:])
-        assert [each.translation.text for window in windows for each in pipeline.translate(window)] == whole
+        assert [translated.translation.text for window in windows for translated in pipeline.translate(window)] == whole
     alone = translator.stream([texts[1]], search=search, first=1)
     assert next(alone).text == whole[1]
 
 
 def test_large_seeds_are_accepted(command: Command, trained: Path, sentences: Path) -> None:
-    found = {}
+    outputs = {}
     for seed in (1, 2**32 + 1, 3_000_000_000, 2**63 - 1):
         answer = command("translate", trained, "method=sample", "temperature=3", f"seed={seed}", "--input", sentences)
         assert answer.code == 0, answer.err
-        found[seed] = answer.out
-    assert len(set(found.values())) == 4
+        outputs[seed] = answer.out
+    assert len(set(outputs.values())) == 4
     refused = command("translate", trained, "method=sample", f"seed={2**63}", "--input", sentences)
     assert refused.code == 2
     assert "seed" in refused.err
@@ -216,45 +216,51 @@ def test_a_beam_that_is_not_set_is_not_rejected(command: Command, trained: Path)
     assert "--nbest and groups need a beam of 1200" in wide.err
 
 
-# --- What is told ---
+# --- Output formats ---
 
 
 def test_every_line_has_the_same_fields(command: Command, trained: Path) -> None:
     """Empty ones, and those that are translated in parts."""
-    given = b"a b\n\nc b a b c d e f g h\n \t\n"
+    text = b"a b\n\nc b a b c d e f g h\n \t\n"
     options = ["source_limit=5", "--long", "split", "--format", "jsonl", "--attention"]
-    one, empty, split, blank = (
-        row["candidates"][0] for row in rows(command("translate", trained, *options, stdin=given))
+    short, empty, split, blank = (
+        row["candidates"][0] for row in rows(command("translate", trained, *options, stdin=text))
     )
-    assert one.keys() == empty.keys() == split.keys() == blank.keys()
-    for each in (empty, blank):
-        assert (each["text"], each["pieces"], each["log_probs"], each["alignment"], each["attention"]) == (
+    assert short.keys() == empty.keys() == split.keys() == blank.keys()
+    for candidate in (empty, blank):
+        assert (
+            candidate["text"],
+            candidate["pieces"],
+            candidate["log_probs"],
+            candidate["alignment"],
+            candidate["attention"],
+        ) == (
             "",
             [],
             [],
             "",
             [],
         )
-    for each in (one, split):
-        assert sum(each["log_probs"]) == pytest.approx(each["log_prob"], abs=1e-4)
-        assert len(each["log_probs"]) == len(each["pieces"]) + 1
-        assert {len(row) for row in each["attention"]} == {len(each["source_pieces"]) + 1}
+    for candidate in (short, split):
+        assert sum(candidate["log_probs"]) == pytest.approx(candidate["log_prob"], abs=1e-4)
+        assert len(candidate["log_probs"]) == len(candidate["pieces"]) + 1
+        assert {len(row) for row in candidate["attention"]} == {len(candidate["source_pieces"]) + 1}
     assert " ".join(piece for piece in split["pieces"] if piece != "</s>") == split["text"]
     links = [tuple(map(int, link.split("-"))) for link in split["alignment"].split()]
-    assert {other for _, other in links} == set(range(len(split["text"].split())))
-    assert all((one < 5) == (other < split["pieces"].index("</s>")) for one, other in links), (
-        "each part looks at itself"
-    )
+    assert {target_word for _, target_word in links} == set(range(len(split["text"].split())))
+    assert all(
+        (source_word < 5) == (target_word < split["pieces"].index("</s>")) for source_word, target_word in links
+    ), "each part attends to itself"
 
 
 def test_as_text_every_line_has_nbest_translations(command: Command, trained: Path) -> None:
-    given = b"a b\n\nc b a b c d e f g h\nb a\n"
+    text = b"a b\n\nc b a b c d e f g h\nb a\n"
     options = ["source_limit=5", "--long", "split", "--nbest", 2]
-    found = command("translate", trained, *options, "--format", "text", stdin=given).out.split("\n")[:-1]
-    assert len(found) == 8
-    best = command("translate", trained, "source_limit=5", "--long", "split", stdin=given).out.split("\n")[:-1]
-    assert found[::2] == best
-    assert (found[3], found[5]) == ("", "")
+    translations = command("translate", trained, *options, "--format", "text", stdin=text).out.split("\n")[:-1]
+    assert len(translations) == 8
+    best = command("translate", trained, "source_limit=5", "--long", "split", stdin=text).out.split("\n")[:-1]
+    assert translations[::2] == best
+    assert (translations[3], translations[5]) == ("", "")
 
 
 @pytest.mark.parametrize("long", ["cut", "split"])
@@ -268,7 +274,7 @@ def test_a_line_of_too_many_bytes_is_reported(command: Command, trained: Path, l
 
 @pytest.fixture(scope="module")
 def incapable(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs of models that cannot have unknown words, or do not know where those come from."""
+    """Runs of models that have no unknown words, or no attention to find their sources."""
     folder = tmp_path_factory.mktemp("incapable")
     corpus = toy_corpus(folder / "corpus")
     with without_plots():
@@ -302,8 +308,8 @@ def test_sampled_bytes_are_one_line_for_every_reader(
     drawn = ["method=sample", "temperature=3", "maximum=40", "--input", source, "--output", output]
     translator = calque.load(incapable["spelling"])
     search = translator.search.model_copy(update={"method": "sample", "temperature": 3.0, "maximum": 40})
-    texts = [each.text for each in translator.stream(["a b c"] * 40, search=search)]
-    assert len("\n".join(texts).splitlines()) > 40, "there is something to see to"
+    texts = [translation.text for translation in translator.stream(["a b c"] * 40, search=search)]
+    assert len("\n".join(texts).splitlines()) > 40, "some samples have line breaks"
     for format in ("text", "tsv", "jsonl"):
         assert command("translate", incapable["spelling"], *drawn, "--format", format).code == 0
         written = output.read_bytes().decode()

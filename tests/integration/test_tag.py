@@ -55,8 +55,8 @@ def test_conllu_comes_back_with_upos_replaced(runs, tmp_path, command: Command) 
     by_name = command("tag", runs["upos"], "--input", path).out
     assert out == by_name
     for before, after in zip(path.read_text().splitlines(), out.splitlines(), strict=True):
-        cells, others = before.split("\t"), after.split("\t")
-        assert cells[:3] == others[:3] and cells[4:] == others[4:]
+        cells, tagged_cells = before.split("\t"), after.split("\t")
+        assert cells[:3] == tagged_cells[:3] and cells[4:] == tagged_cells[4:]
     marked = tmp_path / "marked.conllu"
     assert command("tag", runs["upos"], "--input", path, "--output", marked, "--marginals").code == 0
     (first, *_) = file_sentences(marked, format="conllu")
@@ -85,7 +85,7 @@ def test_a_tagger_is_evaluated(runs, tmp_path, command: Command) -> None:
     values = json.loads(command("evaluate", runs["chunks"], "--conll", path, "--json").out)
     tagged = command("tag", runs["chunks"], "--input", path, "--format", "columns").out
     gold, predicted = ([line.split()[2] for line in text.splitlines() if line] for text in (path.read_text(), tagged))
-    right = sum(one == other for one, other in zip(gold, predicted, strict=True))
+    right = sum(label == prediction for label, prediction in zip(gold, predicted, strict=True))
     assert values["accuracy"] == pytest.approx(100 * right / len(gold)) and set(values["types"]) == {"NP", "NEW"}
     plain = json.loads(
         command("evaluate", runs["upos"], "--json", "--conll", write_conllu(tmp_path / "a.conllu", sentences=9)).out
