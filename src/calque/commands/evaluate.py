@@ -14,7 +14,6 @@ from calque.errors import ConfigError
 
 if TYPE_CHECKING:
     from calque.engine import Translator
-    from calque.evaluation.metrics import Scores
     from calque.search.settings import SearchConfig
 
 
@@ -134,7 +133,7 @@ def _print_scores(
 ) -> None:
     from calque.evaluation.metrics import score_translations
 
-    scores: Scores = score_translations(translations, test.references)
+    scores = score_translations(translations, test.references)
     perplexity = math.exp(min(translator.loss(test.sources, test.references), 700.0))
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -76,7 +76,9 @@ def tag(
         out.flush()
 
 
-def _input_format(format: str, path: Path | None, *, columns: str | None, append: bool) -> Any:
+def _input_format(
+    format: "ColumnFormat | Literal['auto', 'text']", path: Path | None, *, columns: str | None, append: bool
+) -> "ColumnFormat | Literal['text']":
     """The format, with auto resolved by the file's name; options for column files are rejected with other formats."""
     from calque.engine.tag_files import file_format
 

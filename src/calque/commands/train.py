@@ -128,10 +128,8 @@ class _CorpusFiles(NamedTuple):
                 "--conll is for a tagger and cannot be combined with --source, --target or --text, which are for other "
                 "tasks"
             )
-        words_and_text = (self.text, self.valid_text, self.conll, self.valid_conll)
-        refuse_unreadable(
-            *words_and_text, self.source, self.target, self.alignments, self.valid_source, self.valid_target
-        )
+        corpora = (self.text, self.valid_text, self.conll, self.valid_conll, self.source, self.target)
+        refuse_unreadable(*corpora, self.alignments, self.valid_source, self.valid_target)
 
     def corpora(self) -> dict[str, list[dict[str, Any]]]:
         """The values of the config's data section."""
