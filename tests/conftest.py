@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from calque.commands.main import app, told
+from calque.commands.main import app, report_errors
 from calque.config import override
 from calque.experiment import Run, train
 
@@ -125,7 +125,7 @@ def command(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) 
         monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(stdin), encoding="utf-8"))
         capfd.readouterr()
         try:
-            told(app)
+            report_errors(app)
             code: Any = 0
         except SystemExit as end:
             code = end.code

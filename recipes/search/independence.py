@@ -27,7 +27,7 @@ from torch import Tensor
 
 from calque.engine import DEVICES, MARKS, PRECISIONS, Translator, load_translator, pad_source
 from calque.engine.ensemble import start_decoding
-from calque.engine.forced_decoding import Answer, read_back
+from calque.engine.forced_decoding import TargetTokens, force_decode
 from calque.search.beam import BestK, Expansion, Extended, Goal, Live, beam_search
 from calque.search.decode import limits_of, scoring_of
 from calque.search.settings import SearchConfig
@@ -190,8 +190,8 @@ def log_probs(translator: Translator, source: Ids, hypotheses: frozenset[Tokens]
     """The log-probabilities of unfinished hypotheses by forced decoding, each alone."""
     values = {}
     for tokens in hypotheses:
-        ((reading,),) = read_back(translator.model, [source], [[Answer(tokens, cut=True)]])
-        values[tokens] = sum(reading.log_probs)
+        ((scores,),) = force_decode(translator.model, [source], [[TargetTokens(tokens, cut=True)]])
+        values[tokens] = sum(scores.log_probs)
     return values
 
 

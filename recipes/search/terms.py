@@ -23,7 +23,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from calque.engine import OutputOptions, Request, Translator
-from calque.engine.forced_decoding import Answer, read_back
+from calque.engine.forced_decoding import TargetTokens, force_decode
 from calque.evaluation.alignment import Link, align, words_of
 from recipes.runner.files import read_lines, write_json
 from recipes.search.common import TEST, Pairs, parse_arguments, provenance, read_pairs, score
@@ -94,13 +94,13 @@ def reference_terms(translator: Translator, pairs: Pairs) -> list[list[Term]]:
     results = []
     for text, reference in zip(*pairs, strict=True):
         source_pieces, target_pieces = source.tokenise(text), target.tokenise(reference)
-        answer = Answer(target.vocabulary.ids(target_pieces))
-        ((reading,),) = read_back(translator.model, [source.vocabulary.ids(source_pieces)], [[answer]])
-        if reading.attention is None:
+        tokens = TargetTokens(target.vocabulary.ids(target_pieces))
+        ((scores,),) = force_decode(translator.model, [source.vocabulary.ids(source_pieces)], [[tokens]])
+        if scores.attention is None:
             raise ValueError("the model has no attention to align words by")
         source_words = words_of([source.starts_word(piece) for piece in source_pieces])
         target_words = words_of([target.starts_word(piece) for piece in target_pieces])
-        links = align(reading.attention, source_words=source_words, target_words=target_words)
+        links = align(scores.attention, source_words=source_words, target_words=target_words)
         results.append(terms_of(text.split(), reference.split(), _within(links, text, reference)))
     return results
 

@@ -94,7 +94,7 @@ def test_a_second_ctrl_c_is_out_at_once_without_damage(
     assert "Traceback" not in ended.err
     assert litter(run) == []
     assert "saved at step" not in ended.err
-    assert "stopped at once" in ended.err
+    assert "stopped immediately" in ended.err
     assert list(sound_steps(run))[-1] in (2, 3)
     wrong = fate(warm, run, one.whole, history=False)
     tally("a second Ctrl-C in the middle of a save", family, tried=1, wrong=wrong)

@@ -1,4 +1,4 @@
-"""`calque average`: the mean of a run's checkpoints as a model of its own."""
+"""`calque average`: the average of a run's checkpoints as a new model."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,20 +18,20 @@ from tests.conftest import Answer, toy_corpus, toy_values
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run that leaves the checkpoints of steps 4, 8, 12 and 14, all but one of them validated; do not change it."""
+    """A run with the checkpoints of steps 4, 8, 12 and 14, all but one of them validated; tests must not change it."""
     folder = tmp_path_factory.mktemp("run")
     settings = ("training.average=0", "training.keep=4", "training.validate_every=4", "training.metric=loss")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("calque.experiment.running.draw_curves", lambda _folder: True)
-        made = train(toy_values(toy_corpus(folder), "luong", *settings), run=folder / "run", quiet=True).folder
-    assert scheduled_steps(made / "checkpoints") == [4, 8, 12, 14]
-    return made
+        finished = train(toy_values(toy_corpus(folder), "luong", *settings), run=folder / "run", quiet=True).folder
+    assert scheduled_steps(finished / "checkpoints") == [4, 8, 12, 14]
+    return finished
 
 
 def expected(run: Path, *steps: int) -> dict[str, torch.Tensor]:
-    """The mean, one number after the other."""
+    """The mean of each weight, computed in float64."""
     weights = [load_file(run / "checkpoints" / f"step-{step}" / "weights.safetensors") for step in steps]
-    return {name: sum(one[name].double() for one in weights).float() / len(steps) for name in weights[0]}
+    return {name: sum(checkpoint[name].double() for checkpoint in weights).float() / len(steps) for name in weights[0]}
 
 
 def best(run: Path, count: int) -> list[int]:
@@ -44,21 +44,20 @@ def best(run: Path, count: int) -> list[int]:
     [([], [4, 8, 12, 14]), (["-n", 2], [12, 14]), (["--of", "last", "--count", 1], [14])],
     ids=["all", "last two", "last"],
 )
-def test_the_last_ones(
+def test_the_last_checkpoints_are_averaged(
     run: Path, tmp_path: Path, options: list[object], steps: list[int], command: Callable[..., Answer]
 ) -> None:
     answer = command("average", run, *options, "--output", tmp_path / "mean")
     assert (answer.code, answer.out) == (0, f"{tmp_path / 'mean'}\n")
-    several = f"the mean of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}"
-    assert (
-        several if len(steps) > 1 else f"there is one checkpoint to take the mean of: it is that of step {steps[0]}"
-    ) in (answer.err)
-    found = load_file(tmp_path / "mean" / "weights.safetensors")
+    several = f"the average of {len(steps)} checkpoints: steps {', '.join(map(str, steps))}"
+    single = f"only one checkpoint to average: the model is that of step {steps[0]}"
+    assert (several if len(steps) > 1 else single) in answer.err
+    averaged = load_file(tmp_path / "mean" / "weights.safetensors")
     for name, value in expected(run, *steps).items():
-        torch.testing.assert_close(found[name], value, rtol=0, atol=1e-7)
+        torch.testing.assert_close(averaged[name], value, rtol=0, atol=1e-7)
 
 
-def test_the_best_ones_make_a_model_that_translates(run: Path, command: Callable[..., Answer]) -> None:
+def test_the_average_of_the_best_checkpoints_translates(run: Path, command: Callable[..., Answer]) -> None:
     before = (run / "model" / "weights.safetensors").read_bytes()
     answer = command("average", run, "--of", "best", "-n", 2)
     assert answer.out == f"{run / 'averaged'}\n"
@@ -68,7 +67,7 @@ def test_the_best_ones_make_a_model_that_translates(run: Path, command: Callable
     assert isinstance(translator.translate("a b c"), str)
     assert "the mean of the checkpoints of steps" in (run / "averaged" / "README.md").read_text(encoding="utf-8")
     assert (run / "model" / "weights.safetensors").read_bytes() == before
-    assert command("average", run, "--of", "best", "-n", 2).code == 0  # the one before is replaced
+    assert command("average", run, "--of", "best", "-n", 2).code == 0  # the earlier average is replaced
 
 
 def test_best_means_the_runs_metric(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -89,19 +88,19 @@ def test_best_means_the_runs_metric(run: Path, monkeypatch: pytest.MonkeyPatch) 
         assert averaging._best_first(run, steps=[4, 8, 12, 14]) == order
 
 
-def test_mistakes_are_told(run: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:
+def test_mistakes_are_reported(run: Path, tmp_path: Path, command: Callable[..., Answer]) -> None:
     (tmp_path / "there").mkdir()
-    for arguments, said in (
+    for arguments, message in (
         ([run, "-n", 5], "it has 4 checkpoints, of steps 4, 8, 12, 14; 5 are needed"),
         ([run, "--of", "worst"], "--of: 'worst' is not one of last, best"),
         ([run, "--of", "best", "-n", 5], "4 validated checkpoints"),
         ([tmp_path / "nothing"], "not a run folder"),
         ([run / "model"], "not a run folder"),
-        ([run, "--output", tmp_path / "there"], "there is something already"),
+        ([run, "--output", tmp_path / "there"], "exists already"),
     ):
         answer = command("average", *arguments)
         assert answer.code == 2
-        assert said in " ".join(answer.err.split())
+        assert message in " ".join(answer.err.split())
         assert "Traceback" not in answer.err
     with run_lock(run):
         assert "is being trained" in command("average", run).err

@@ -16,14 +16,14 @@ from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values, 
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Two translators and a reverse one with one vocabulary, a language model of their target, and a stranger."""
-    folder = tmp_path_factory.mktemp("company")
+    """Two translators and a reverse one with one vocabulary, a language model of their target, and others."""
+    folder = tmp_path_factory.mktemp("ensembles")
     corpus = toy_corpus(folder / "corpus", pairs=400)
     turned = {"source": corpus["target"], "target": corpus["source"]}
     alone = {"source": corpus["target"], "target": corpus["target"]}
     strange = toy_corpus(folder / "strange", pairs=100, letters="uvwxyz")
     settings = [*learning(steps=60, rate=0.01), *still_and(width=16), "text.joint=true"]
-    found = {}
+    folders = {}
     with without_plots():
         for name, files, family, more in (
             ("one", corpus, "luong", ["seed=1"]),
@@ -31,15 +31,15 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
             ("reverse", turned, "luong", []),
             ("stranger", strange, "luong", []),
         ):
-            found[name] = train(toy_values(files, family, *settings, *more), run=folder / name, quiet=True).folder
+            folders[name] = train(toy_values(files, family, *settings, *more), run=folder / name, quiet=True).folder
         for name, vocabulary in (("language", "one"), ("strange language", "stranger")):
             values = toy_values(alone, "plain", *learning(steps=60, rate=0.01))
             values["data"] = {"train": [{"kind": "text", "path": str(alone["target"])}]}
-            values["text"] = {"kind": "given", "path": str(found[vocabulary])}
+            values["text"] = {"kind": "given", "path": str(folders[vocabulary])}
             values["model"] = {"network": {"kind": "recurrent", "layers": 1, "width": 16, "embedding": 12}}
             values["task"] = {"kind": "language-modelling"}
-            found[name] = train(values, run=folder / name, quiet=True).folder
-    return found
+            folders[name] = train(values, run=folder / name, quiet=True).folder
+    return folders
 
 
 LINES = ["a b c", "h g f e", "", "b b a"]
@@ -48,19 +48,19 @@ LINES = ["a b c", "h g f e", "", "b b a"]
 def test_an_ensemble_of_different_architectures(runs: dict[str, Path]) -> None:
     one, two = calque.load(runs["one"]), calque.load(runs["two"])
     both = one.with_ensemble([two])
-    found = both.translate(LINES)
-    assert len(found) == len(LINES)
-    assert one.with_ensemble([one]).translate(LINES) == one.translate(LINES), "with itself it is itself"
-    assert found == two.with_ensemble([one]).translate(LINES), "the order does not matter"
+    translations = both.translate(LINES)
+    assert len(translations) == len(LINES)
+    assert one.with_ensemble([one]).translate(LINES) == one.translate(LINES), "an ensemble with itself changes nothing"
+    assert translations == two.with_ensemble([one]).translate(LINES), "the order does not matter"
     geometric = one.search.model_copy(update={"ensemble": "log-probabilities"})
     assert len(list(both.stream(LINES, search=geometric))) == len(LINES)
 
 
-def test_strangers_are_refused(runs: dict[str, Path]) -> None:
+def test_models_of_other_vocabularies_are_rejected(runs: dict[str, Path]) -> None:
     one, stranger = calque.load(runs["one"]), calque.load(runs["stranger"])
-    with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
+    with pytest.raises(calque.FolderError, match="ensemble: its pieces differ from those"):
         one.with_ensemble([stranger])
-    with pytest.raises(calque.FolderError, match="language model: its pieces are not those"):
+    with pytest.raises(calque.FolderError, match="language model: its pieces differ from those"):
         one.with_ensemble(language=calque.load(runs["strange language"]))
     half = calque.Translator(
         one.model,
@@ -68,36 +68,38 @@ def test_strangers_are_refused(runs: dict[str, Path]) -> None:
         config=one.config,
         search=one.search,
     )
-    with pytest.raises(calque.FolderError, match="ensemble: its pieces are not those"):
+    with pytest.raises(calque.FolderError, match="ensemble: its pieces differ from those"):
         one.with_ensemble([half])
 
 
-def test_a_language_model_counts_as_much_as_asked(runs: dict[str, Path]) -> None:
+def test_a_language_model_counts_by_its_weight(runs: dict[str, Path]) -> None:
     one, language = calque.load(runs["one"]), calque.load(runs["language"])
     fused = one.with_ensemble(language=language)
     nothing = one.search.model_copy(update={"language_weight": 0.0})
-    assert [each.text for each in fused.stream(LINES, search=nothing)] == one.translate(LINES)
+    assert [translation.text for translation in fused.stream(LINES, search=nothing)] == one.translate(LINES)
     search = one.search.model_copy(update={"language_weight": 0.5, "length_penalty": 0.0, "beam": 3})
-    (found,) = fused.stream(["a b c"], search=search)
-    best = found.candidates[0]
+    (translation,) = fused.stream(["a b c"], search=search)
+    best = translation.candidates[0]
     (own,), (prior,) = one.score(["a b c"], [best.text]), language.score([best.text])
     assert best.log_prob == pytest.approx(own.log_prob + 0.5 * prior.log_prob, abs=1e-3)
 
 
 @pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
-def test_pieces_cost_what_all_models_together_say(runs: dict[str, Path], mean: str) -> None:
+def test_pieces_are_scored_by_all_models_together(runs: dict[str, Path], mean: str) -> None:
     """Scoring agrees with search, and the log-probabilities of pieces with the whole's."""
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     for joined in (one.with_ensemble([two]), one.with_ensemble([two], language=language)):
         joined.search = one.search.model_copy(update={"ensemble": mean, "language_weight": 0.4})
-        for line, found in zip(LINES, joined.stream(LINES, nbest=2, options=OutputOptions(detail=True)), strict=True):
-            for each in found.candidates if line else []:
-                assert each.detail is not None
-                assert sum(each.detail.log_probs) == pytest.approx(each.log_prob, abs=1e-4)
-                assert each.detail.attention is not None
-                (scored,) = joined.score([line], [each.text])
-                if not each.cut:
-                    assert scored.log_prob == pytest.approx(each.log_prob, abs=1e-4)
+        for line, translation in zip(
+            LINES, joined.stream(LINES, nbest=2, options=OutputOptions(detail=True)), strict=True
+        ):
+            for candidate in translation.candidates if line else []:
+                assert candidate.detail is not None
+                assert sum(candidate.detail.log_probs) == pytest.approx(candidate.log_prob, abs=1e-4)
+                assert candidate.detail.attention is not None
+                (scored,) = joined.score([line], [candidate.text])
+                if not candidate.cut:
+                    assert scored.log_prob == pytest.approx(candidate.log_prob, abs=1e-4)
 
 
 def test_a_language_model_prefers_what_it_has_seen(runs: dict[str, Path]) -> None:
@@ -114,94 +116,100 @@ def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
     listed = list(one.stream(sources, search=search, nbest=4))
     again = list(rerank(listed, sources, reverse=reverse, language=language, search=search))
     for source, translation, before in zip(sources, again, listed, strict=True):
-        order = [(each.cut, -each.score) for each in translation.candidates]
+        order = [(candidate.cut, -candidate.score) for candidate in translation.candidates]
         assert order == sorted(order)
-        assert {each.text for each in translation.candidates} == {each.text for each in before.candidates}
-        for each in translation.candidates if source else []:
-            (back,), (prior,) = reverse.score([each.text], [source]), language.score([each.text])
-            assert each.score == pytest.approx(each.log_prob + 0.7 * back.log_prob + 0.3 * prior.log_prob, abs=1e-4)
+        assert {candidate.text for candidate in translation.candidates} == {
+            candidate.text for candidate in before.candidates
+        }
+        for candidate in translation.candidates if source else []:
+            (back,), (prior,) = reverse.score([candidate.text], [source]), language.score([candidate.text])
+            assert candidate.score == pytest.approx(
+                candidate.log_prob + 0.7 * back.log_prob + 0.3 * prior.log_prob, abs=1e-4
+            )
 
 
-def test_the_empty_candidate_pays_as_every_other(runs: dict[str, Path]) -> None:
+def test_the_empty_candidate_is_scored_like_any_other(runs: dict[str, Path]) -> None:
     one, reverse, language = (calque.load(runs[name]) for name in ("one", "reverse", "language"))
     search = one.search.model_copy(update={"channel_weight": 1.0, "prior_weight": 0.5})
     listed = [Translation([Candidate("g f e d c", -4.0, -4.0, cut=False), Candidate("", -5.0, -5.0, cut=False)])]
     (again,) = rerank(listed, ["c d e f g"], reverse=reverse, language=language, search=search)
-    for each in again.candidates:
-        (back,), (prior,) = reverse.score([each.text], ["c d e f g"]), language.score([each.text])
-        expected = each.log_prob + back.log_prob + 0.5 * prior.log_prob
-        assert each.score == pytest.approx(expected, abs=1e-4)
+    for candidate in again.candidates:
+        (back,), (prior,) = reverse.score([candidate.text], ["c d e f g"]), language.score([candidate.text])
+        expected = candidate.log_prob + back.log_prob + 0.5 * prior.log_prob
+        assert candidate.score == pytest.approx(expected, abs=1e-4)
         assert back.log_prob < -1
 
 
-def test_the_channel_puts_nothing_cut_or_lacking_first(runs: dict[str, Path]) -> None:
+def test_the_channel_ranks_cut_and_incomplete_candidates_last(runs: dict[str, Path]) -> None:
     one, reverse = calque.load(runs["one"]), calque.load(runs["reverse"])
     search = one.search.model_copy(update={"beam": 8, "channel_weight": 3.0, "maximum": 4})
     requests = [Request("a b c d e"), Request("d a e g", required=("h", "e")), Request("c d", required=("a b c d",))]
-    sources = [each.text for each in requests]
+    sources = [request.text for request in requests]
     listed = list(one.stream(requests, search=search, nbest=8))
     again = list(rerank(listed, sources, reverse=reverse, language=None, search=search))
     changed = 0
     for before, after in zip(listed, again, strict=True):
-        marks = [(each.cut, each.missing_phrase) for each in after.candidates]
+        marks = [(candidate.cut, candidate.missing_phrase) for candidate in after.candidates]
         assert marks == sorted(marks)
-        changed += [each.score for each in after.candidates] != sorted(
-            (each.score for each in after.candidates), reverse=True
+        changed += [candidate.score for candidate in after.candidates] != sorted(
+            (candidate.score for candidate in after.candidates), reverse=True
         )
-        assert sorted(each.text for each in before.candidates) == sorted(each.text for each in after.candidates)
-    assert changed, "by their scores alone some would have come first"
+        assert sorted(candidate.text for candidate in before.candidates) == sorted(
+            candidate.text for candidate in after.candidates
+        )
+    assert changed, "by score alone some would have ranked first"
 
 
-def test_who_is_beside_a_translator_stays_there(runs: dict[str, Path]) -> None:
+def test_members_of_an_ensemble_stay(runs: dict[str, Path]) -> None:
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     at_once, chained = (
         one.with_ensemble([two], language=language),
         one.with_ensemble([two]).with_ensemble(language=language),
     )
     assert chained.ensemble == at_once.ensemble == one.with_ensemble(language=language).with_ensemble([two]).ensemble
-    assert [each.candidates[0].score for each in chained.stream(LINES)] == [
-        each.candidates[0].score for each in at_once.stream(LINES)
+    assert [translation.candidates[0].score for translation in chained.stream(LINES)] == [
+        translation.candidates[0].score for translation in at_once.stream(LINES)
     ]
-    with pytest.raises(calque.ConfigError, match="a language model beside this translator already"):
+    with pytest.raises(calque.ConfigError, match="this translator has a language model already"):
         at_once.with_ensemble(language=language)
     with pytest.raises(calque.ConfigError, match="name all members at once"):
         one.with_ensemble([two.with_ensemble([one])])
 
 
-def test_the_loss_is_what_all_models_together_say(runs: dict[str, Path]) -> None:
+def test_the_loss_is_that_of_all_models_together(runs: dict[str, Path]) -> None:
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     sources, targets = ["a b c", "d e"], ["c b a", "e d e"]
     for joined in (one.with_ensemble([two]), one.with_ensemble([two], language=language)):
         scored = list(joined.score(sources, targets))
-        total, pieces = sum(each.log_prob for each in scored), sum(len(each.log_probs) for each in scored)
+        total, pieces = sum(pair.log_prob for pair in scored), sum(len(pair.log_probs) for pair in scored)
         assert joined.loss(sources, targets) == pytest.approx(-total / pieces, rel=1e-6)
         assert abs(joined.loss(sources, targets) - one.loss(sources, targets)) > 1e-3
     assert one.with_ensemble([one]).loss(sources, targets) == pytest.approx(one.loss(sources, targets), rel=1e-5)
 
 
-def test_confidence_is_of_the_models_own_probabilities(runs: dict[str, Path]) -> None:
-    """A language model beside it changes what is found and what that is worth, not what the model thinks of it."""
+def test_confidence_uses_the_models_own_probabilities(runs: dict[str, Path]) -> None:
+    """A language model changes the translations and their scores, but not the model's own probabilities."""
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
     search = one.search.model_copy(update={"language_weight": 1.0})
-    found = list(one.with_ensemble(language=language).stream(LINES, search=search, nbest=2))
-    for line, translation in zip(LINES, found, strict=True):
-        for each in translation.candidates if line else []:
-            (own,) = one.score([line], [each.text])
+    translations = list(one.with_ensemble(language=language).stream(LINES, search=search, nbest=2))
+    for line, translation in zip(LINES, translations, strict=True):
+        for candidate in translation.candidates if line else []:
+            (own,) = one.score([line], [candidate.text])
             mean = own.log_prob / len(own.log_probs)
-            assert each.cut or each.confidence == pytest.approx(1 + mean / 20, abs=1e-4)
-            assert each.log_prob < own.log_prob - 0.1
+            assert candidate.cut or candidate.confidence == pytest.approx(1 + mean / 20, abs=1e-4)
+            assert candidate.log_prob < own.log_prob - 0.1
     assert one.with_ensemble([two]).with_ensemble(language=language).confidence is None
 
 
 @pytest.mark.parametrize("method", ["sample", "risk"])
-def test_what_is_drawn_has_no_confidence(runs: dict[str, Path], method: str) -> None:
-    """It is measured on the likeliest translations; of others with the same probability it knows nothing."""
+def test_samples_have_no_confidence(runs: dict[str, Path], method: str) -> None:
+    """Confidence is calibrated on the most probable translations, not on samples."""
     one = calque.load(runs["one"])
     one.confidence = Confidence(((-20.0, 0.0), (0.0, 1.0)))
     search = one.search.model_copy(update={"method": method, "samples": 4})
-    (found,) = one.stream(["a b c"], search=search)
-    assert found.candidates[0].confidence is None
+    (translation,) = one.stream(["a b c"], search=search)
+    assert translation.candidates[0].confidence is None
     assert next(iter(one.stream(["a b c"]))).candidates[0].confidence is not None
 
 
@@ -221,60 +229,60 @@ def test_the_commands(runs: dict[str, Path], command, tmp_path: Path) -> None:
 
 
 def test_the_channel_ranks_the_parts_of_a_long_line(runs: dict[str, Path], command, tmp_path: Path) -> None:
-    """They are what the reverse model can read; the line is put together of each part's best."""
+    """The parts fit the reverse model; the line joins the best translation of each part."""
     parts = ["a b c", "h g f", "b b a", "c d e", "d d d", "a g e"]
     files = {"whole": [" ".join(parts[:3]), " ".join(parts[3:])], "parts": parts}
     for name, lines in files.items():
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     options = ["source_limit=3", "beam=6", "--long", "split"]
 
-    def found(name: str, *more: object) -> list[str]:
+    def translate(name: str, *more: object) -> list[str]:
         answer: Answer = command("translate", runs["one"], "--input", tmp_path / name, *options, *more)
         assert answer.code == 0, answer.err
         return answer.out.splitlines()
 
     channel = ["channel_weight=5.0", "--reverse", runs["reverse"]]
-    ranked = found("parts", *channel)
-    assert ranked != found("parts")
-    assert found("whole", *channel) == [" ".join(ranked[:3]), " ".join(ranked[3:])]
+    ranked = translate("parts", *channel)
+    assert ranked != translate("parts")
+    assert translate("whole", *channel) == [" ".join(ranked[:3]), " ".join(ranked[3:])]
 
 
 @pytest.fixture(scope="module")
 def shouting(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A model that has learnt to say letters larger, and one that says them smaller."""
+    """A model that has learnt to write letters in upper case, and one that writes them in lower case."""
     folder = tmp_path_factory.mktemp("shouting")
     corpus = toy_corpus(folder / "corpus", pairs=600, change=lambda words: [word.upper() for word in words])
     turned = {"source": corpus["target"], "target": corpus["source"]}
     settings = [*learning(steps=300, rate=0.01), *still_and(width=32)]
-    found = {}
+    folders = {}
     with without_plots():
         for name, files in (("forth", corpus), ("back", turned)):
-            found[name] = train(toy_values(files, "luong", *settings), run=folder / name, quiet=True).folder
-    return found
+            folders[name] = train(toy_values(files, "luong", *settings), run=folder / name, quiet=True).folder
+    return folders
 
 
-DOUBT = "--reverse: this model seems to translate as the first one does, not back"
+WRONG_DIRECTION = "--reverse: this model seems to translate in the same direction as the first one"
 
 
 TALK = "".join(f"{' '.join(random.Random(number).choices('abcdefgh', k=5))}\n" for number in range(40)).encode()
 
 
-@pytest.mark.parametrize("given", ["forth", "back"])
+@pytest.mark.parametrize("reverse", ["forth", "back"])
 @pytest.mark.parametrize("format", ["text", "jsonl"])
-def test_a_reverse_model_of_the_same_direction_is_told(
-    shouting: dict[str, Path], command: Callable[..., Answer], given: str, format: str
+def test_a_reverse_model_of_the_same_direction_is_reported(
+    shouting: dict[str, Path], command: Callable[..., Answer], reverse: str, format: str
 ) -> None:
-    options = ("--reverse", shouting[given], "--format", format)
+    options = ("--reverse", shouting[reverse], "--format", format)
     answer = command("translate", shouting["forth"], *options, stdin=TALK)
     assert answer.code == 0, answer.err
     assert len(answer.out.splitlines()) == 40
-    assert answer.err.count(DOUBT) == (given == "forth")
+    assert answer.err.count(WRONG_DIRECTION) == (reverse == "forth")
 
 
-def test_who_translates_both_ways_is_not_doubted(trained: Path, command: Callable[..., Answer]) -> None:
-    """A copy's copy is the text."""
+def test_a_model_of_both_directions_is_not_reported(trained: Path, command: Callable[..., Answer]) -> None:
+    """The trained model copies, so it is its own reverse."""
     answer = command("translate", trained, "--reverse", trained, stdin=TALK)
-    assert (answer.code, DOUBT in answer.err) == (0, False)
+    assert (answer.code, WRONG_DIRECTION in answer.err) == (0, False)
 
 
 def test_a_language_model_is_trained_from_text_alone(command, tmp_path: Path) -> None:
@@ -297,7 +305,7 @@ def test_a_language_model_scores_text_and_translates_nothing(
     lm = runs["language"]
     scored = command("score", lm, "--target", text)
     assert scored.code == 0, scored.err
-    expected = [found.log_prob for found in calque.load(lm).score(["a b c", "h g f e"])]
+    expected = [scored_text.log_prob for scored_text in calque.load(lm).score(["a b c", "h g f e"])]
     assert [float(line.split("\t")[0]) for line in scored.out.splitlines()] == pytest.approx(expected, abs=1e-4)
     assert "2 lines" in scored.err
     for arguments in (

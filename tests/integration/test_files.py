@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 
 import calque
-from calque.commands.output import Part
+from calque.commands.output import ResumableFile
 from calque.data.lines import Line
 from calque.engine import OutputOptions
-from calque.engine.constraint_files import Requests
+from calque.engine.constraint_files import RequestBuilder
 from calque.engine.pipeline import Pipeline
 from calque.experiment import train
 from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
@@ -59,9 +59,7 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
 # --- Pipes ---
 
 
-def test_what_comes_through_pipes_counts_as_if_from_files(
-    command: Command, trained: Path, sentences: Path, tmp_path: Path
-) -> None:
+def test_pipes_are_read_like_files(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
     files = {"prefixes": "\n\ng\n\n\n", "terms": "b c\th a\n", "forbid": "d\n", "dictionary": "x\ty\n"}
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -70,10 +68,10 @@ def test_what_comes_through_pipes_counts_as_if_from_files(
     plain = command("translate", trained, "--input", sentences)
     assert expected.code == 0, expected.err
     assert expected.out != plain.out
-    with piped(sentences.read_bytes(), *(text.encode() for text in files.values())) as (source, *others):
-        given = [part for name, pipe in zip(files, others, strict=True) for part in (f"--{name}", pipe)]
-        found = command("translate", trained, "--input", source, *given)
-    assert (found.code, found.out) == (0, expected.out)
+    with piped(sentences.read_bytes(), *(text.encode() for text in files.values())) as (source, *pipes):
+        piped_options = [part for name, pipe in zip(files, pipes, strict=True) for part in (f"--{name}", pipe)]
+        answer = command("translate", trained, "--input", source, *piped_options)
+    assert (answer.code, answer.out) == (0, expected.out)
 
 
 def test_a_pipe_into_a_file_loses_no_line_and_is_not_resumed(
@@ -86,7 +84,7 @@ def test_a_pipe_into_a_file_loses_no_line_and_is_not_resumed(
     answer = command("translate", trained, "--input", pipe, "--output", output)
     feeding.join()
     assert answer.code == 0, answer.err
-    assert "made from a pipe; cut off, it would begin anew" in answer.err
+    assert "the input is a pipe, so an interrupted output cannot be resumed" in answer.err
     assert output.read_text(encoding="utf-8") == command("translate", trained, "--input", sentences).out
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "output", "pipe"]
 
@@ -95,9 +93,9 @@ def test_score_reads_pipes(command: Command, trained: Path, sentences: Path) -> 
     expected = command("score", trained, "--source", sentences, "--target", sentences)
     text = sentences.read_bytes()
     with piped(text, text) as (source, target):
-        found = command("score", trained, "--source", source, "--target", target)
-    assert found == expected
-    assert "5 pairs" in found.err
+        answer = command("score", trained, "--source", source, "--target", target)
+    assert answer == expected
+    assert "5 pairs" in answer.err
     with piped(text, text[:-10]) as (source, target):
         refused = command("score", trained, "--source", source, "--target", target)
     assert refused.code == 2
@@ -128,20 +126,20 @@ def test_a_shells_pipes(trained: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("work", ["translate", "score"])
-def test_what_is_no_plain_file_is_written_through(
+def test_pipes_and_links_are_written_directly(
     command: Command, trained: Path, sentences: Path, tmp_path: Path, work: str
 ) -> None:
-    given = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
-    expected = command(work, trained, *given).out.encode()
+    inputs = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
+    expected = command(work, trained, *inputs).out.encode()
     pipe, target, link = (tmp_path / name for name in ("pipe", "target", "link"))
     target.write_bytes(b"old\n")
     link.symlink_to(target)
     os.mkfifo(pipe)
     with reading(pipe) as got:
-        assert command(work, trained, *given, "--output", pipe).code == 0
+        assert command(work, trained, *inputs, "--output", pipe).code == 0
     assert got == [expected]
     assert pipe.is_fifo()
-    assert command(work, trained, *given, "--output", link).code == 0
+    assert command(work, trained, *inputs, "--output", link).code == 0
     assert link.is_symlink()
     assert target.read_bytes() == expected
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "link", "pipe", "target"]
@@ -151,10 +149,10 @@ def test_what_is_no_plain_file_is_written_through(
 def test_an_output_that_another_process_writes_is_refused(
     command: Command, trained: Path, sentences: Path, tmp_path: Path, work: str
 ) -> None:
-    given = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
-    with Part(tmp_path / "output") as other:
-        other.write(b"other\n")
-        answer = command(work, trained, *given, "--output", tmp_path / "output")
+    inputs = ["--input", sentences] if work == "translate" else ["--source", sentences, "--target", sentences]
+    with ResumableFile(tmp_path / "output") as writer:
+        writer.write(b"other\n")
+        answer = command(work, trained, *inputs, "--output", tmp_path / "output")
     assert answer.code == 2
     assert "another process is writing it" in answer.err
     assert (tmp_path / "output").read_bytes() == b"other\n"
@@ -178,89 +176,95 @@ def test_scores_come_window_by_window_and_a_failure_keeps_the_old_file(
 # --- Draws, seeds and beams ---
 
 
-def test_what_is_drawn_for_a_line_does_not_depend_on_the_window(trained: Path) -> None:
-    """A line before it that is translated in parts changes nothing, nor where the window begins."""
+def test_samples_of_a_line_do_not_depend_on_the_window(trained: Path) -> None:
+    """Neither a split line before it nor the start of the window changes a sample."""
     translator = calque.load(trained)
     changes = {"method": "sample", "temperature": 2.0, "source_limit": 4}
     search = translator.search.model_copy(update=changes)
-    requests = Requests("in", prefixes=None, terms=None, inline=False)
+    requests = RequestBuilder("in", prefixes=None, terms=None, inline=False)
     pipeline = Pipeline(translator, search, requests, OutputOptions(), nbest=1, splits=True)
     texts = ["a b c d e f g h a b", "c d e f", "h g f e d c", "b b a c"]
     lines = [Line(text, number, cut=False, invalid=None) for number, text in enumerate(texts, start=1)]
-    whole = [each.translation.text for each in pipeline.answers(lines)]
+    whole = [translated.translation.text for translated in pipeline.translate(lines)]
     for cut in (1, 2, 3):
         windows = (lines[:cut], lines[cut:])
-        assert [each.translation.text for window in windows for each in pipeline.answers(window)] == whole
+        assert [translated.translation.text for window in windows for translated in pipeline.translate(window)] == whole
     alone = translator.stream([texts[1]], search=search, first=1)
     assert next(alone).text == whole[1]
 
 
-def test_large_seeds_draw_too(command: Command, trained: Path, sentences: Path) -> None:
-    found = {}
+def test_large_seeds_are_accepted(command: Command, trained: Path, sentences: Path) -> None:
+    outputs = {}
     for seed in (1, 2**32 + 1, 3_000_000_000, 2**63 - 1):
         answer = command("translate", trained, "method=sample", "temperature=3", f"seed={seed}", "--input", sentences)
         assert answer.code == 0, answer.err
-        found[seed] = answer.out
-    assert len(set(found.values())) == 4
+        outputs[seed] = answer.out
+    assert len(set(outputs.values())) == 4
     refused = command("translate", trained, "method=sample", f"seed={2**63}", "--input", sentences)
     assert refused.code == 2
     assert "seed" in refused.err
     assert "Traceback" not in refused.err
 
 
-def test_a_beam_that_nobody_set_is_not_what_is_refused(command: Command, trained: Path) -> None:
+def test_a_beam_that_is_not_set_is_not_rejected(command: Command, trained: Path) -> None:
     drawn = command("translate", trained, "method=sample", "--nbest", 1200, "--format", "text", stdin=b"a b\n")
     assert (drawn.code, len(drawn.out.splitlines())) == (0, 1200)
     diverse = command("translate", trained, "groups=2", "--nbest", 3, stdin=b"a b c\n")
     assert (diverse.code, len(diverse.out.splitlines())) == (0, 3)
     wide = command("translate", trained, "--nbest", 1200, stdin=b"a b c\n")
     assert wide.code == 2
-    assert "is what --nbest and groups need" in wide.err
+    assert "--nbest and groups need a beam of 1200" in wide.err
 
 
-# --- What is told ---
+# --- Output formats ---
 
 
 def test_every_line_has_the_same_fields(command: Command, trained: Path) -> None:
     """Empty ones, and those that are translated in parts."""
-    given = b"a b\n\nc b a b c d e f g h\n \t\n"
+    text = b"a b\n\nc b a b c d e f g h\n \t\n"
     options = ["source_limit=5", "--long", "split", "--format", "jsonl", "--attention"]
-    one, empty, split, blank = (
-        row["candidates"][0] for row in rows(command("translate", trained, *options, stdin=given))
+    short, empty, split, blank = (
+        row["candidates"][0] for row in rows(command("translate", trained, *options, stdin=text))
     )
-    assert one.keys() == empty.keys() == split.keys() == blank.keys()
-    for each in (empty, blank):
-        assert (each["text"], each["pieces"], each["log_probs"], each["alignment"], each["attention"]) == (
+    assert short.keys() == empty.keys() == split.keys() == blank.keys()
+    for candidate in (empty, blank):
+        assert (
+            candidate["text"],
+            candidate["pieces"],
+            candidate["log_probs"],
+            candidate["alignment"],
+            candidate["attention"],
+        ) == (
             "",
             [],
             [],
             "",
             [],
         )
-    for each in (one, split):
-        assert sum(each["log_probs"]) == pytest.approx(each["log_prob"], abs=1e-4)
-        assert len(each["log_probs"]) == len(each["pieces"]) + 1
-        assert {len(row) for row in each["attention"]} == {len(each["source_pieces"]) + 1}
+    for candidate in (short, split):
+        assert sum(candidate["log_probs"]) == pytest.approx(candidate["log_prob"], abs=1e-4)
+        assert len(candidate["log_probs"]) == len(candidate["pieces"]) + 1
+        assert {len(row) for row in candidate["attention"]} == {len(candidate["source_pieces"]) + 1}
     assert " ".join(piece for piece in split["pieces"] if piece != "</s>") == split["text"]
     links = [tuple(map(int, link.split("-"))) for link in split["alignment"].split()]
-    assert {other for _, other in links} == set(range(len(split["text"].split())))
-    assert all((one < 5) == (other < split["pieces"].index("</s>")) for one, other in links), (
-        "each part looks at itself"
-    )
+    assert {target_word for _, target_word in links} == set(range(len(split["text"].split())))
+    assert all(
+        (source_word < 5) == (target_word < split["pieces"].index("</s>")) for source_word, target_word in links
+    ), "each part attends to itself"
 
 
-def test_as_text_each_line_has_as_many_answers(command: Command, trained: Path) -> None:
-    given = b"a b\n\nc b a b c d e f g h\nb a\n"
+def test_as_text_every_line_has_nbest_translations(command: Command, trained: Path) -> None:
+    text = b"a b\n\nc b a b c d e f g h\nb a\n"
     options = ["source_limit=5", "--long", "split", "--nbest", 2]
-    found = command("translate", trained, *options, "--format", "text", stdin=given).out.split("\n")[:-1]
-    assert len(found) == 8
-    best = command("translate", trained, "source_limit=5", "--long", "split", stdin=given).out.split("\n")[:-1]
-    assert found[::2] == best
-    assert (found[3], found[5]) == ("", "")
+    translations = command("translate", trained, *options, "--format", "text", stdin=text).out.split("\n")[:-1]
+    assert len(translations) == 8
+    best = command("translate", trained, "source_limit=5", "--long", "split", stdin=text).out.split("\n")[:-1]
+    assert translations[::2] == best
+    assert (translations[3], translations[5]) == ("", "")
 
 
 @pytest.mark.parametrize("long", ["cut", "split"])
-def test_a_line_of_too_many_bytes_is_said_to_be_that(command: Command, trained: Path, long: str) -> None:
+def test_a_line_of_too_many_bytes_is_reported(command: Command, trained: Path, long: str) -> None:
     answer = command("translate", trained, "--long", long, stdin=b"a b c" + b" " * 70_000 + b"d\n")
     assert (answer.code, answer.out) == (0, "a b c\n")
     assert "line 1: too long; only its beginning (65,536 bytes) was read" in answer.err
@@ -270,7 +274,7 @@ def test_a_line_of_too_many_bytes_is_said_to_be_that(command: Command, trained: 
 
 @pytest.fixture(scope="module")
 def incapable(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Runs of models that cannot have unknown words, or do not know where those come from."""
+    """Runs of models that have no unknown words, or no attention to find their sources."""
     folder = tmp_path_factory.mktemp("incapable")
     corpus = toy_corpus(folder / "corpus")
     with without_plots():
@@ -280,7 +284,7 @@ def incapable(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         }
 
 
-def test_replacing_where_nothing_can_be_unknown_is_said_to_be_idle(
+def test_replacing_unknown_words_without_effect_is_reported(
     command: Command, trained: Path, incapable: dict[str, Path], tmp_path: Path
 ) -> None:
     (tmp_path / "dictionary").write_text("x\ty\n", encoding="utf-8")
@@ -288,7 +292,7 @@ def test_replacing_where_nothing_can_be_unknown_is_said_to_be_idle(
         for name, why in (("spelling", "none is unknown"), ("blind", "no attention")):
             answer = command("translate", incapable[name], *option, stdin=b"a\nb\n")
             assert (answer.code, len(answer.out.splitlines())) == (0, 2)
-            assert answer.err.count(f"{option[0]}: changes nothing here: ") == 1
+            assert answer.err.count(f"{option[0]} has no effect: ") == 1
             assert why in answer.err
         assert command("translate", trained, *option, stdin=b"a\nb\n").err == ""
 
@@ -296,7 +300,7 @@ def test_replacing_where_nothing_can_be_unknown_is_said_to_be_idle(
 # --- Lines ---
 
 
-def test_what_is_drawn_in_bytes_is_one_line_for_every_reader(
+def test_sampled_bytes_are_one_line_for_every_reader(
     command: Command, incapable: dict[str, Path], tmp_path: Path
 ) -> None:
     source, output = tmp_path / "source", tmp_path / "output"
@@ -304,8 +308,8 @@ def test_what_is_drawn_in_bytes_is_one_line_for_every_reader(
     drawn = ["method=sample", "temperature=3", "maximum=40", "--input", source, "--output", output]
     translator = calque.load(incapable["spelling"])
     search = translator.search.model_copy(update={"method": "sample", "temperature": 3.0, "maximum": 40})
-    texts = [each.text for each in translator.stream(["a b c"] * 40, search=search)]
-    assert len("\n".join(texts).splitlines()) > 40, "there is something to see to"
+    texts = [translation.text for translation in translator.stream(["a b c"] * 40, search=search)]
+    assert len("\n".join(texts).splitlines()) > 40, "some samples have line breaks"
     for format in ("text", "tsv", "jsonl"):
         assert command("translate", incapable["spelling"], *drawn, "--format", format).code == 0
         written = output.read_bytes().decode()

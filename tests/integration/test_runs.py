@@ -49,15 +49,15 @@ def test_runs_are_listed_with_their_best_score_and_state(tmp_path: Path, command
     head = ["run", "model", "pairs", "step", "steps", "metric", "best", "at_step", "state", "changed"]
     assert rows[0] == head
     assert [Path(row[0]).name for row in rows[1:]] == ["2", "10", "stopped"]
-    kept = read_journal(tmp_path / "runs" / "2" / "metrics.jsonl")[-1]
+    last = read_journal(tmp_path / "runs" / "2" / "metrics.jsonl")[-1]
     model = "recurrent 1×16 → luong 1×16"
-    assert rows[1][1:9] == [model, "100", "14", "14", "bleu", f"{kept['bleu']:.4f}", "14", "done"]
+    assert rows[1][1:9] == [model, "100", "14", "14", "bleu", f"{last['bleu']:.4f}", "14", "done"]
     assert rows[3][3:6] == ["6", "14", "loss"]
     assert rows[3][8] == "stopped"
     by_best = sorted(rows[1:], key=lambda row: -float(row[head.index("best")]))
-    asked = "sort -t$'\\t' -k7,7rn"  # as the help says
-    assert f"| {asked}" in command("runs", "--help").out
-    done = subprocess.run(["bash", "-c", asked], input=answer.out, capture_output=True, text=True, check=True)
+    sort = "sort -t$'\\t' -k7,7rn"  # as the help says
+    assert f"| {sort}" in command("runs", "--help").out
+    done = subprocess.run(["bash", "-c", sort], input=answer.out, capture_output=True, text=True, check=True)
     assert [line.split("\t")[6] for line in done.stdout.splitlines()] == [*(row[6] for row in by_best), "best"]
 
 
@@ -102,10 +102,10 @@ def test_a_damaged_run_is_a_row_and_no_run_a_message(tmp_path: Path, command: Ca
     (tmp_path / "runs" / "bad" / "config.toml").write_text("not = [toml", encoding="utf-8")
     assert "damaged" in command("runs", tmp_path / "runs").out
     (tmp_path / "empty").mkdir()
-    for folder, said in (("empty", "no run here"), ("missing", "no such folder")):
+    for folder, message in (("empty", "no run here"), ("missing", "no such folder")):
         answer = command("runs", tmp_path / folder)
         assert answer.code == 2
-        assert said in answer.err
+        assert message in answer.err
 
 
 CHECKPOINT = "checkpoints/step-14/state.json"
@@ -115,7 +115,7 @@ SOUND = {
     CHECKPOINT: '{"step":14,"since_best":0,"best_steps":[]}',
 }
 ODD: dict[str, tuple[str, str | None, str]] = {  # None: a folder of that name
-    "text as steps": ("config.toml", "[training]\nsteps = 'x'", "config.toml: steps is 'x', and no whole number"),
+    "text as steps": ("config.toml", "[training]\nsteps = 'x'", "config.toml: steps is 'x', not an integer"),
     "text as average": ("config.toml", "[training]\naverage = 'x'", "average is 'x'"),
     "patience with a point": ("config.toml", "[training]\npatience = 1.5", "patience is 1.5"),
     "text as model": ("config.toml", "model = 'gpt'", "config.toml: model: expected a section, not 'gpt'"),
@@ -126,7 +126,7 @@ ODD: dict[str, tuple[str, str | None, str]] = {  # None: a folder of that name
     "brackets": ("config.toml", f"a = {'[' * 100_000}", "config.toml"),
     "a folder of metrics": ("metrics.jsonl", None, "metrics.jsonl could not be read: Is a directory"),
     "metrics without a step": ("metrics.jsonl", "{}\n", "line 1: it does not say 'step'"),
-    "text as a score": ("metrics.jsonl", '{"step":1,"best":1,"bleu":"x"}\n', "bleu of step 1 is 'x', and no number"),
+    "text as a score": ("metrics.jsonl", '{"step":1,"best":1,"bleu":"x"}\n', "bleu of step 1 is 'x', not a number"),
     "text since the best": (CHECKPOINT, '{"step":14,"since_best":"x"}', "state.json: since_best is 'x'"),
     "a number as best steps": (CHECKPOINT, '{"step":14,"best_steps":7}', "state.json: best_steps is 7"),
     "text as a step": (CHECKPOINT, '{"step":"14"}', "state.json: step is '14'"),
@@ -146,7 +146,7 @@ def write_run(folder: Path, files: dict[str, str | None]) -> None:
 def test_an_odd_run_is_a_row_and_hides_no_other(
     odd: str, terminal: bool, tmp_path: Path, command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    name, text, said = ODD[odd]
+    name, text, message = ODD[odd]
     write_run(tmp_path / "odd", {**SOUND, name: text})
     write_run(tmp_path / "sound", dict(SOUND))
     monkeypatch.setattr("sys.stdout.isatty", lambda: terminal)
@@ -155,9 +155,9 @@ def test_an_odd_run_is_a_row_and_hides_no_other(
     assert answer.code == 0, answer.err
     _, first, second, *below = answer.out.splitlines()
     assert "damaged" in first and "done" in second
-    told = below[0] if terminal else first.split("\t")[8]
-    assert told.startswith(f"damaged: {tmp_path / 'odd'}")
-    assert said in told
+    state = below[0] if terminal else first.split("\t")[8]
+    assert state.startswith(f"damaged: {tmp_path / 'odd'}")
+    assert message in state
 
 
 def test_a_score_has_few_digits(tmp_path: Path, command: Callable[..., Answer]) -> None:
@@ -174,7 +174,7 @@ def test_whole_numbers_are_taken_as_training_takes_them(
     assert (row[4], row[8]) == ("14", "done")
 
 
-def test_at_a_terminal_a_run_is_one_line_and_what_is_damaged_is_said_below(
+def test_at_a_terminal_a_run_is_one_line_and_damage_is_reported_below(
     tmp_path: Path, trained: Path, command: Callable[..., Answer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "good").symlink_to(trained)
@@ -213,7 +213,7 @@ def test_tensorboard_sees_every_line_once_after_a_resume(tmp_path: Path, monkeyp
     resume(tmp_path / "run", quiet=True)
     seen = EventAccumulator(str(tmp_path / "run" / "tensorboard"))
     seen.Reload()
-    assert [each.step for each in seen.Scalars("train/loss")] == list(range(1, 15))
+    assert [scalar.step for scalar in seen.Scalars("train/loss")] == list(range(1, 15))
     lines = [line for line in read_journal(tmp_path / "run" / "metrics.jsonl") if line["kind"] == "train"]
-    assert [each.value for each in seen.Scalars("train/loss")] == pytest.approx([line["loss"] for line in lines])
-    assert [each.step for each in seen.Scalars("valid/bleu")] == [5, 10, 14]
+    assert [scalar.value for scalar in seen.Scalars("train/loss")] == pytest.approx([line["loss"] for line in lines])
+    assert [scalar.step for scalar in seen.Scalars("valid/bleu")] == [5, 10, 14]

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 COMMAND = [sys.executable, "-m", "calque", "translate"]
 
 
-def test_answers_come_before_standard_input_closes(trained: Path) -> None:
+def test_translations_come_before_standard_input_closes(trained: Path) -> None:
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
     with subprocess.Popen([*COMMAND, str(trained)], env=environment(), **pipes) as process:
         assert process.stdin is not None
@@ -39,11 +39,11 @@ def test_answers_come_before_standard_input_closes(trained: Path) -> None:
 def test_a_reader_that_leaves_is_not_a_crash(trained: Path, tmp_path: Path) -> None:
     """`calque translate … | head -1`, from a file and from a pipe that is still open."""
     (tmp_path / "many").write_text("a b c\n" * 5000, encoding="utf-8")
-    for given in (["--input", str(tmp_path / "many")], []):
+    for options in (["--input", str(tmp_path / "many")], []):
         reading, writing = os.pipe()
         source, feed = os.pipe()
         process = subprocess.Popen(
-            [*COMMAND, str(trained), "--beam", "1", *given],
+            [*COMMAND, str(trained), "--beam", "1", *options],
             stdin=source,
             stdout=writing,
             stderr=subprocess.PIPE,
@@ -54,7 +54,7 @@ def test_a_reader_that_leaves_is_not_a_crash(trained: Path, tmp_path: Path) -> N
         os.write(feed, b"a b c\n")
         assert os.read(reading, 6) == b"a b c\n"
         os.close(reading)
-        if not given:
+        if not options:
             os.write(feed, b"a b c\n" * 10)
         _, err = process.communicate(timeout=120)
         os.close(feed)
@@ -90,7 +90,7 @@ def test_at_a_terminal_it_is_a_conversation(trained: Path) -> None:
         _read_until(terminal, b"> ")
         os.write(terminal, b"a b c\n")
         assert b"\na b c\r\n" in _read_until(terminal, b"\na b c\r\n> ")
-        os.write(terminal, b"\xff\xfe\n")  # no text: said so, and the conversation goes on
+        os.write(terminal, b"\xff\xfe\n")  # not UTF-8: reported, and the conversation goes on
         _read_until(terminal, b"> ")
         os.write(terminal, b"h g\n")
         _read_until(terminal, b"\nh g\r\n> ")
@@ -102,20 +102,28 @@ def test_at_a_terminal_it_is_a_conversation(trained: Path) -> None:
         os.close(terminal)
 
 
-def test_a_conversation_heeds_what_was_asked_for(trained: Path, tmp_path: Path) -> None:
+def test_a_conversation_follows_all_options(trained: Path, tmp_path: Path) -> None:
     """Terms, marks, forbidden words and formats hold at a terminal as they do for a file."""
     (tmp_path / "terms").write_text("a\th h\n", encoding="utf-8")
     (tmp_path / "forbid").write_text("c\n", encoding="utf-8")
-    asked = ["--terms", str(tmp_path / "terms"), "--forbid", str(tmp_path / "forbid"), "--inline", "--format", "jsonl"]
+    options = [
+        "--terms",
+        str(tmp_path / "terms"),
+        "--forbid",
+        str(tmp_path / "forbid"),
+        "--inline",
+        "--format",
+        "jsonl",
+    ]
     terminal, inside = pty.openpty()
     with (tmp_path / "out").open("wb") as out:
-        command = [*COMMAND, str(trained), *asked]
+        command = [*COMMAND, str(trained), *options]
         process = subprocess.Popen(command, stdin=inside, stdout=out, stderr=inside, env=environment())
     os.close(inside)
     try:
         _read_until(terminal, b"Ctrl-D ends.")
         os.write(terminal, b'</term>\na <term target="g g">b</term> c\n\x04')
-        _read_until(terminal, b"line 1: </term> without")  # said so, and the conversation goes on
+        _read_until(terminal, b"line 1: </term> without")  # reported, and the conversation goes on
         assert process.wait(timeout=60) == 0
         (row,) = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").splitlines()]
         best = row["candidates"][0]["text"]
@@ -133,7 +141,7 @@ def test_a_conversation_heeds_what_was_asked_for(trained: Path, tmp_path: Path) 
 def test_typed_at_a_terminal_but_written_to_a_file_only_results_are_written(
     trained: Path, tmp_path: Path, option: bool
 ) -> None:
-    """Redirected, or with --output: who types is told so, and no bar is in the way."""
+    """Redirected, or with --output: an invitation is printed, and no bar."""
     terminal, inside = pty.openpty()
     more = ["--output", str(tmp_path / "out")] if option else []
     with (tmp_path / ("other" if option else "out")).open("wb") as out:
@@ -174,9 +182,7 @@ def test_training_at_a_terminal_shows_a_bar_and_piped_does_not(trained: Path) ->
 
 
 @pytest.mark.parametrize("ends", [os.pipe, pty.openpty], ids=["pipe", "terminal"])
-def test_training_goes_on_to_its_end_when_nobody_reads_any_more(
-    ends: Callable[[], tuple[int, int]], tmp_path: Path
-) -> None:
+def test_training_continues_to_its_end_without_a_reader(ends: Callable[[], tuple[int, int]], tmp_path: Path) -> None:
     """As with `calque train ... 2>&1 | head -1`, or where the connection to a terminal is lost."""
     corpus, run = toy_corpus(tmp_path), tmp_path / "run"
     (tmp_path / "toy.toml").write_text(values_to_toml(toy_values(corpus, "plain")), encoding="utf-8")

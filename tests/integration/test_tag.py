@@ -55,8 +55,8 @@ def test_conllu_comes_back_with_upos_replaced(runs, tmp_path, command: Command) 
     by_name = command("tag", runs["upos"], "--input", path).out
     assert out == by_name
     for before, after in zip(path.read_text().splitlines(), out.splitlines(), strict=True):
-        cells, others = before.split("\t"), after.split("\t")
-        assert cells[:3] == others[:3] and cells[4:] == others[4:]
+        cells, tagged_cells = before.split("\t"), after.split("\t")
+        assert cells[:3] == tagged_cells[:3] and cells[4:] == tagged_cells[4:]
     marked = tmp_path / "marked.conllu"
     assert command("tag", runs["upos"], "--input", path, "--output", marked, "--marginals").code == 0
     (first, *_) = file_sentences(marked, format="conllu")
@@ -85,7 +85,7 @@ def test_a_tagger_is_evaluated(runs, tmp_path, command: Command) -> None:
     values = json.loads(command("evaluate", runs["chunks"], "--conll", path, "--json").out)
     tagged = command("tag", runs["chunks"], "--input", path, "--format", "columns").out
     gold, predicted = ([line.split()[2] for line in text.splitlines() if line] for text in (path.read_text(), tagged))
-    right = sum(one == other for one, other in zip(gold, predicted, strict=True))
+    right = sum(label == prediction for label, prediction in zip(gold, predicted, strict=True))
     assert values["accuracy"] == pytest.approx(100 * right / len(gold)) and set(values["types"]) == {"NP", "NEW"}
     plain = json.loads(
         command("evaluate", runs["upos"], "--json", "--conll", write_conllu(tmp_path / "a.conllu", sentences=9)).out
@@ -108,11 +108,11 @@ def test_bad_input_is_named(runs, command: Command, arguments, message) -> None:
     assert answer.code == 2 and message in answer.err
 
 
-def test_other_commands_say_what_a_tagger_is_for(runs, command: Command) -> None:
+def test_other_commands_name_the_command_for_a_tagger(runs, command: Command) -> None:
     for arguments in (["translate", runs["upos"]], ["score", runs["upos"], "--target", __file__]):
         answer = command(*arguments, stdin=b"x\n")
         assert answer.code == 2 and "is a tagger" in answer.err
-    assert "is no tagger" not in command("tag", runs["upos"], stdin=b"x\n").err
+    assert "is not a tagger" not in command("tag", runs["upos"], stdin=b"x\n").err
 
 
 def test_training_from_the_command_line(tmp_path, command: Command, monkeypatch) -> None:
@@ -123,7 +123,7 @@ def test_training_from_the_command_line(tmp_path, command: Command, monkeypatch)
     answer = command("train", "--conll", path, "--columns", "form,pos,chunk", 'task.inputs=["pos"]', *settings)
     assert answer.code == 0 and f"next: calque tag {tmp_path / 'run'} --input FILE" in answer.err, answer.err
     for arguments, message in (
-        (["--valid-conll", path], "--valid-conll goes with --conll"),
+        (["--valid-conll", path], "--valid-conll needs --conll"),
         (["--conll", path, "--text", path], "--conll is for a tagger"),
         (["--conll", path, "--system", "tiny"], "--conll is for a tagger"),
         (["--source", path, "--target", path, "--system", "huang2015"], "a tagger reads words and labels"),

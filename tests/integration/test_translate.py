@@ -1,4 +1,4 @@
-"""`calque translate` and `calque score`: formats, options, sampling, and files that are finished after a kill."""
+"""`calque translate` and `calque score`: formats, options, sampling, and files that are resumed after a kill."""
 
 import json
 import math
@@ -29,30 +29,30 @@ def rows(answer: Answer) -> list[dict[str, Any]]:
     return [json.loads(line) for line in answer.out.splitlines()]
 
 
-def test_jsonl_says_all_there_is_to_know(command: Command, trained: Path, sentences: Path) -> None:
+def test_jsonl_has_all_details(command: Command, trained: Path, sentences: Path) -> None:
     plain = command("translate", trained, "--input", sentences).out.splitlines()
-    found = rows(command("translate", trained, "--input", sentences, "--nbest", 2, "--format", "jsonl", "--attention"))
-    assert [row["line"] for row in found] == [1, 2, 3, 4, 5]
-    assert [row["source"] for row in found] == LINES
-    assert [row["candidates"][0]["text"] for row in found] == plain
-    for row in found:
-        for each in row["candidates"] if row["source"] else []:
-            assert sum(each["log_probs"]) == pytest.approx(each["log_prob"], abs=1e-4)
-            assert len(each["log_probs"]) == len(each["pieces"]) + (not each["cut"])
-            assert len(each["attention"]) == len(each["log_probs"])
-            links = [tuple(map(int, link.split("-"))) for link in each["alignment"].split()]
-            assert all(0 <= one < len(row["source"].split()) for one, _ in links)
+    lines = rows(command("translate", trained, "--input", sentences, "--nbest", 2, "--format", "jsonl", "--attention"))
+    assert [row["line"] for row in lines] == [1, 2, 3, 4, 5]
+    assert [row["source"] for row in lines] == LINES
+    assert [row["candidates"][0]["text"] for row in lines] == plain
+    for row in lines:
+        for candidate in row["candidates"] if row["source"] else []:
+            assert sum(candidate["log_probs"]) == pytest.approx(candidate["log_prob"], abs=1e-4)
+            assert len(candidate["log_probs"]) == len(candidate["pieces"]) + (not candidate["cut"])
+            assert len(candidate["attention"]) == len(candidate["log_probs"])
+            links = [tuple(map(int, link.split("-"))) for link in candidate["alignment"].split()]
+            assert all(0 <= source_word < len(row["source"].split()) for source_word, _ in links)
 
 
 def test_a_copying_model_is_aligned_with_itself(command: Command, trained: Path, sentences: Path) -> None:
-    """The trained model has learnt to copy: most words come from their own place."""
-    found = rows(command("translate", trained, "--input", sentences, "--format", "jsonl"))
+    """The trained model has learnt to copy: most words are aligned with themselves."""
+    lines = rows(command("translate", trained, "--input", sentences, "--format", "jsonl"))
     right = total = 0
-    for row in found:
+    for row in lines:
         best = row["candidates"][0]
         if row["source"] and best["text"] == row["source"]:
             links = best["alignment"].split()
-            right += sum(one == other for one, other in (link.split("-") for link in links))
+            right += sum(source_word == target_word for source_word, target_word in (link.split("-") for link in links))
             total += len(links)
     assert total > 0
     assert right / total > 0.7
@@ -82,18 +82,18 @@ def test_prefixes_terms_and_forbidden_words(command: Command, trained: Path, sen
     for name, text in files.items():
         (tmp_path / name).write_text(text, encoding="utf-8")
     options = [part for name in files for part in (f"--{name}", tmp_path / name)]
-    found = command("translate", trained, "--input", sentences, *options).out.splitlines()
-    assert len(found) == len(LINES)
-    assert found[0].startswith("h h")
-    assert found[2].startswith("g")
-    assert " h a" in f" {found[0]}"
-    assert " b b" in f" {found[2]}"
-    assert " b b" in f" {found[4]}"
-    assert not {"c", "d"} & set(" ".join(found).split())
+    translations = command("translate", trained, "--input", sentences, *options).out.splitlines()
+    assert len(translations) == len(LINES)
+    assert translations[0].startswith("h h")
+    assert translations[2].startswith("g")
+    assert " h a" in f" {translations[0]}"
+    assert " b b" in f" {translations[2]}"
+    assert " b b" in f" {translations[4]}"
+    assert not {"c", "d"} & set(" ".join(translations).split())
 
 
-def test_a_phrase_that_is_not_there_is_told(command: Command, trained: Path, tmp_path: Path) -> None:
-    """Line 1 has no room for it, line 4 nothing to translate, and behind the prefix of line 5 there is no way to go."""
+def test_a_missing_phrase_is_reported(command: Command, trained: Path, tmp_path: Path) -> None:
+    """Line 1 has no room for it, line 4 is empty, and no token may follow the prefix of line 5."""
     source, prefixes = tmp_path / "source", tmp_path / "prefixes"
     source.write_text(
         '<term target="a b c d">e</term> f\ne <term target="a">f</term>\ne f\n'
@@ -103,13 +103,13 @@ def test_a_phrase_that_is_not_there_is_told(command: Command, trained: Path, tmp
     prefixes.write_text("\n\n\n\nh h h\n", encoding="utf-8")
     options = ["--input", source, "--inline", "--prefixes", prefixes, "maximum=3", "no_repeat=1"]
     answer = command("translate", trained, *options, "--format", "jsonl", "--nbest", 2)
-    found = [{each["missing_phrase"] for each in row["candidates"]} for row in rows(answer)]
-    assert found == [{True}, {False}, {False}, {True}, {True}]
-    told = [f"{source}: line {line}: the translation lacks a phrase that must appear in it" for line in (1, 4)]
+    missing = [{candidate["missing_phrase"] for candidate in row["candidates"]} for row in rows(answer)]
+    assert missing == [{True}, {False}, {False}, {True}, {True}]
+    warnings = [f"{source}: line {line}: the translation lacks a required phrase" for line in (1, 4)]
     for format in ("jsonl", "tsv", "text"):
         err = command("translate", trained, *options, "--format", format).err
-        assert [line for line in err.splitlines() if "lacks a phrase" in line] == told
-        assert "line 5: there is no translation" in err
+        assert [line for line in err.splitlines() if "lacks a required phrase" in line] == warnings
+        assert "line 5: no translation" in err
 
 
 def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: Path) -> None:
@@ -122,31 +122,31 @@ def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: 
     first, second, third = whole.out.splitlines()
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"source_limit": 5})
-    parts = [one.text for one in translator.stream(["c b a b c", "d e f g h"], search=search)]
+    parts = [translation.text for translation in translator.stream(["c b a b c", "d e f g h"], search=search)]
     assert second == " ".join(parts)
     assert first == cut.out.splitlines()[0]
     assert third == ""
 
 
 def test_a_line_in_parts_has_parts_as_long_as_the_lines_of_training(command: Command, trained: Path) -> None:
-    """Far below source_limit; the model has seen 6 letters a line at the most."""
+    """Far below source_limit; the training lines have at most 6 letters."""
     assert calque.load(trained).length_profile == (6, 1)
     line, part = " ".join("abcdefgh" * 9), " ".join("abcdefgh" * 9)[: 2 * 6 - 1]
     whole = command("translate", trained, "--long", "split", "--format", "jsonl", stdin=f"{line}\n".encode())
     assert (whole.code, whole.err) == (0, "")
-    told = json.loads(whole.out)["candidates"][0]
-    assert told["pieces"].count("</s>") == 11
+    best = json.loads(whole.out)["candidates"][0]
+    assert best["pieces"].count("</s>") == 11
     alone = command("translate", trained, stdin=f"{part}\n".encode()).out.strip()
-    assert told["text"].startswith(f"{alone} ")
+    assert best["text"].startswith(f"{alone} ")
 
 
-def test_translations_that_look_wrong_are_told_and_counted(command: Command, trained: Path) -> None:
-    """Such a score makes the empty translation best, wherever it is in the beam."""
+def test_degenerate_translations_are_reported_and_counted(command: Command, trained: Path) -> None:
+    """With these settings the empty translation has the best score wherever it is in the beam."""
     empty = ("length_penalty=0", "end_normalisation=1000", "beam=12")
     answer = command("translate", trained, *empty, stdin=b"a b c\n\n" + b"a b c d e f g h a b c d\n" * 12)
     assert (answer.code, answer.out) == (0, "\n" * 14)
-    told = [f"standard input: line {line}: the translation is empty" for line in (1, *range(3, 12))]
-    assert answer.err.splitlines() == [*told, "standard input: 13 lines in all: the translation is empty"]
+    warnings = [f"standard input: line {line}: the translation is empty" for line in (1, *range(3, 12))]
+    assert answer.err.splitlines() == [*warnings, "standard input: 13 lines in all: the translation is empty"]
     short = command(
         "translate", trained, *empty, "beam=100", "minimum=1", stdin=b"a b c\n" + b"a b c d e f g h a b c d\n"
     )
@@ -155,43 +155,43 @@ def test_translations_that_look_wrong_are_told_and_counted(command: Command, tra
     assert "line 1: the translation is far longer than its source" in long.err
 
 
-def test_what_is_true_of_many_lines_is_told_of_ten_and_counted(command: Command, trained: Path, tmp_path: Path) -> None:
-    """Lines that are cut, translations that are, bytes that are no text, and what is too long to be scored."""
+def test_a_frequent_warning_is_given_for_ten_lines_and_counted(command: Command, trained: Path, tmp_path: Path) -> None:
+    """Lines that are cut, translations that are cut, invalid UTF-8, and lines that are too long to be scored."""
 
-    def told(message: str, answer: Answer) -> list[str]:
+    def warnings(message: str, answer: Answer) -> list[str]:
         assert answer.code == 0, answer.err
         return [line for line in answer.err.splitlines() if message in line]
 
     many = b"a b c d\n" * 12
     drawn = ["translate", trained, "method=sample", "temperature=9", "maximum=2"]
-    found = rows(command(*drawn, "--format", "jsonl", stdin=many * 2))
-    number = [row["line"] for row in found if row["candidates"][0]["cut"]]
-    assert len(number) > 10
-    limited = told("maximum length", command(*drawn, stdin=many * 2))
+    lines = rows(command(*drawn, "--format", "jsonl", stdin=many * 2))
+    numbers = [row["line"] for row in lines if row["candidates"][0]["cut"]]
+    assert len(numbers) > 10
+    limited = warnings("maximum length", command(*drawn, stdin=many * 2))
     assert limited == [
-        *(f"standard input: line {line}: the translation reached its maximum length" for line in number[:10]),
-        f"standard input: {len(number)} lines in all: the translation reached its maximum length",
+        *(f"standard input: line {number}: the translation reached its maximum length" for number in numbers[:10]),
+        f"standard input: {len(numbers)} lines in all: the translation reached its maximum length",
     ]
-    cut = told("too long", command("translate", trained, "source_limit=2", stdin=many))
+    cut = warnings("too long", command("translate", trained, "source_limit=2", stdin=many))
     assert (len(cut), cut[-1]) == (
         11,
         "standard input: 12 lines in all: too long; only its beginning (2 pieces) was read",
     )
-    invalid = told("UTF-8", command("translate", trained, "--invalid", "replace", stdin=b"a\xff\na b\xff\n" * 6))
+    invalid = warnings("UTF-8", command("translate", trained, "--invalid", "replace", stdin=b"a\xff\na b\xff\n" * 6))
     assert (len(invalid), invalid[1], invalid[-1]) == (
         11,
         "standard input: line 2: byte 4 is not UTF-8",
         "standard input: 12 lines in all: not UTF-8",
     )
-    few = told("too long", command("translate", trained, "source_limit=2", stdin=b"a b c d\n" * 10))
+    few = warnings("too long", command("translate", trained, "source_limit=2", stdin=b"a b c d\n" * 10))
     assert len(few) == 10
     source = tmp_path / "source"
     source.write_text(("a " * 600 + "\n") * 12, encoding="utf-8")
-    scored = told("too long", command("score", trained, "--source", source, "--target", source))
+    scored = warnings("too long", command("score", trained, "--source", source, "--target", source))
     assert (len(scored), scored[-1]) == (11, f"{source}: 12 lines in all: too long; only its beginning was read")
 
 
-def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_options_without_effect_are_reported(command: Command, trained: Path, tmp_path: Path) -> None:
     refused = command("translate", trained, "temperature=0.5", stdin=b"a b\n")
     assert (refused.code, refused.out) == (2, "")
     assert "method=sample" in refused.err
@@ -200,7 +200,7 @@ def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_
         plain = train(toy_values(corpus, "plain"), run=tmp_path / "plain", quiet=True).folder
     answer = command("translate", plain, "--format", "jsonl", "--attention", stdin=b"a b\n")
     assert answer.code == 0
-    assert answer.err.splitlines()[0].startswith("--attention: changes nothing here")
+    assert answer.err.splitlines()[0].startswith("--attention has no effect")
     links = tmp_path / "links"
     links.write_text("0-0\n" * 150, encoding="utf-8")
     files = ["--source", corpus["source"], "--target", corpus["target"], "--alignments", links]
@@ -209,20 +209,22 @@ def test_what_would_change_nothing_is_said(command: Command, trained: Path, tmp_
     assert "training.objective.guidance.weight=0.1" in unread.err
 
 
-def test_where_the_rules_leave_nothing_to_say_the_line_is_empty(trained: Path) -> None:
+def test_a_line_whose_constraints_allow_nothing_is_empty(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"no_repeat": 1, "minimum": 40})
     for method in ("beam", "sample"):
         changed = search.model_copy(update={"method": method})
-        (found,) = translator.stream(["a b c"], search=changed, options=OutputOptions(forbidden=tuple("abcdefgh")))
-        assert found.candidates[0].cut
-        assert not set(found.text.split()) & set("abcdefgh")
+        (translation,) = translator.stream(
+            ["a b c"], search=changed, options=OutputOptions(forbidden=tuple("abcdefgh"))
+        )
+        assert translation.candidates[0].cut
+        assert not set(translation.text.split()) & set("abcdefgh")
 
 
 def test_a_terms_file_that_is_not_pairs_is_refused(
     command: Command, trained: Path, sentences: Path, tmp_path: Path
 ) -> None:
-    """Every mistake is told."""
+    """All malformed lines are reported."""
     (tmp_path / "terms").write_text("a\tb\nno tab\n\na\tb\tc\n", encoding="utf-8")
     answer = command("translate", trained, "--input", sentences, "--terms", tmp_path / "terms")
     assert answer.code == 2
@@ -234,27 +236,27 @@ def test_prefixes_line_up_with_their_sentences(
 ) -> None:
     count = len(sentences.read_text(encoding="utf-8").splitlines())
     prefixes, output = tmp_path / "prefixes", tmp_path / "output"
-    for lines, said in ((1, "ends at line 1"), (count + 1, f"has {count + 1} lines"), (count, None)):
+    for lines, message in ((1, "ends at line 1"), (count + 1, f"has {count + 1} lines"), (count, None)):
         prefixes.write_text("a\n" * lines, encoding="utf-8")
         answer = command("translate", trained, "--input", sentences, "--prefixes", prefixes, "--output", output)
-        assert answer.code == (2 if said else 0)
-        assert output.exists() is not bool(said)
-        assert said is None or said in answer.err
+        assert answer.code == (2 if message else 0)
+        assert output.exists() is not bool(message)
+        assert message is None or message in answer.err
 
 
-def test_marks_ask_for_phrases_and_are_not_read(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_marks_require_phrases_and_are_not_translated(command: Command, trained: Path, tmp_path: Path) -> None:
     source, plain, terms = (tmp_path / name for name in ("source", "plain", "terms"))
     marked = ['a <term target="h h">b</term> c', "", "\\<term > d", 'e <term target="g">f</term>']
     source.write_text("".join(f"{line}\n" for line in marked), encoding="utf-8")
     plain.write_text("a b c\n\n<term > d\ne f\n", encoding="utf-8")
     terms.write_text("f\tg\ne\tb b\n", encoding="utf-8")
     options = ["--inline", "--terms", terms, "--format", "jsonl"]
-    found = rows(command("translate", trained, "--input", source, *options))
-    assert [row["source"] for row in found] == plain.read_text(encoding="utf-8").splitlines()
-    first, second, third, fourth = (row["candidates"][0]["text"] for row in found)
+    lines = rows(command("translate", trained, "--input", source, *options))
+    assert [row["source"] for row in lines] == plain.read_text(encoding="utf-8").splitlines()
+    first, second, third, fourth = (row["candidates"][0]["text"] for row in lines)
     assert " h h" in f" {first}"
     assert second == ""
-    assert fourth.split().count("g") == 1, "asked for by a mark and by a term, it is said once"
+    assert fourth.split().count("g") == 1, "required by a mark and by a term, it occurs once"
     assert "b b" in fourth
     assert third == command("translate", trained, "--input", plain).out.splitlines()[2]
     (same,) = calque.load(trained).stream([calque.Request.inline(marked[0])])
@@ -263,14 +265,14 @@ def test_marks_ask_for_phrases_and_are_not_read(command: Command, trained: Path,
     assert unread.code == 0, "without --inline marks are text"
 
 
-def test_a_wrong_mark_is_one_message(command: Command, trained: Path) -> None:
+def test_a_malformed_mark_is_one_message(command: Command, trained: Path) -> None:
     answer = command("translate", trained, "--inline", stdin=b'a\n<term target="b">c\n')
     assert answer.code == 2
     assert "standard input: line 2: no </term> follows" in answer.err
     assert "Traceback" not in answer.err
 
 
-def test_in_a_long_line_a_phrase_is_said_with_its_words(command: Command, trained: Path) -> None:
+def test_in_a_long_line_a_phrase_belongs_to_the_part_with_its_words(command: Command, trained: Path) -> None:
     line = b'c b a b c <term target="h h">d</term> e f g b\n'
     answer = command("translate", trained, "source_limit=5", "--long", "split", "--inline", stdin=line)
     assert answer.code == 0, answer.err
@@ -279,7 +281,7 @@ def test_in_a_long_line_a_phrase_is_said_with_its_words(command: Command, traine
 
 
 @pytest.mark.parametrize("setting", [["method=sample"], ["method=risk"], ["groups=2", "beam=4"]])
-def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
+def test_phrases_are_rejected_with_searches_that_cannot_place_them(
     command: Command, trained: Path, setting: list[str]
 ) -> None:
     answer = command("translate", trained, *setting, "--inline", stdin=b'<term target="b">c</term>\n')
@@ -287,37 +289,39 @@ def test_phrases_do_not_vanish_where_search_could_not_see_to_them(
     assert "cannot be combined with" in answer.err
 
 
-def test_a_forbidden_word_is_not_the_last_of_what_is_cut(trained: Path) -> None:
+def test_a_forbidden_word_is_not_the_last_word_of_a_cut_translation(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"maximum": 4, "minimum": 4})
     for required in ((), ("g",)):
         request = calque.Request("a b c h g f", required=required)
-        (found,) = translator.stream([request], search=search, nbest=3, options=OutputOptions(forbidden=("h", "d")))
-        assert all(not {"h", "d"} & set(each.text.split()) for each in found.candidates)
+        (translation,) = translator.stream(
+            [request], search=search, nbest=3, options=OutputOptions(forbidden=("h", "d"))
+        )
+        assert all(not {"h", "d"} & set(candidate.text.split()) for candidate in translation.candidates)
 
 
-def test_a_word_that_must_be_said_and_must_not_is_refused(command: Command, trained: Path, tmp_path: Path) -> None:
+def test_a_word_that_is_required_and_forbidden_is_rejected(command: Command, trained: Path, tmp_path: Path) -> None:
     (tmp_path / "forbid").write_text("d\nh\n", encoding="utf-8")
     (tmp_path / "terms").write_text("b\tg h\n", encoding="utf-8")
     options = ("--forbid", tmp_path / "forbid", "--terms", tmp_path / "terms")
     answer = command("translate", trained, *options, stdin=b"a b c\n")
     assert (answer.code, answer.out) == (2, "")
-    assert "'g h' must be said and 'h' must not" in answer.err
-    assert command("translate", trained, *options, stdin=b"a c\n").code == 0, "where the term is not, nothing is asked"
+    assert "'g h' is required but 'h' is forbidden" in answer.err
+    assert command("translate", trained, *options, stdin=b"a c\n").code == 0, "without the term, nothing is required"
 
 
-def test_diverse_answers_are_different_ones(trained: Path) -> None:
+def test_diverse_translations_are_distinct(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"beam": 6, "groups": 3, "diversity": 0.0})
-    for found in translator.stream(["a b c", "h g f e"], search=search, nbest=6):
-        whole = [each.text for each in found.candidates if not each.cut]
+    for translation in translator.stream(["a b c", "h g f e"], search=search, nbest=6):
+        whole = [candidate.text for candidate in translation.candidates if not candidate.cut]
         assert len(set(whole)) == len(whole) > 1
 
 
 def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
     for options, message in (
         (["--output", tmp_path], "is a folder"),
-        (["--language", trained], "is no language model"),
+        (["--language", trained], "is not a language model"),
         (["coverage"], "is not a setting: write KEY=VALUE"),
         (["minimum=9", "maximum=3"], "minimum 9 is more than maximum 3"),
         (["beam=100000"], "less than or equal to 1000"),
@@ -330,44 +334,48 @@ def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Pa
     assert [path.name for path in tmp_path.iterdir()] == ["input"]
 
 
-def test_what_is_drawn_depends_on_seed_and_line_alone(trained: Path) -> None:
+def test_samples_depend_on_seed_and_line_alone(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"method": "sample", "temperature": 2.0, "batch_tokens": 30})
     lines = [line for line in LINES if line] * 5
 
-    def drawn(**changes: Any) -> list[str]:
-        return [one.text for one in translator.stream(lines, search=search.model_copy(update=changes))]
+    def samples(**changes: Any) -> list[str]:
+        return [translation.text for translation in translator.stream(lines, search=search.model_copy(update=changes))]
 
-    assert drawn() == drawn(batch_tokens=4000)
-    assert drawn() != drawn(seed=2)
+    assert samples() == samples(batch_tokens=4000)
+    assert samples() != samples(seed=2)
     alone = [
         next(iter(translator.stream([line], search=search, first=number))).text for number, line in enumerate(lines)
     ]
-    assert alone == drawn()
+    assert alone == samples()
 
 
-def test_minimum_risk_gives_the_most_typical(trained: Path) -> None:
+def test_minimum_risk_ranks_by_utility(trained: Path) -> None:
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"method": "risk", "samples": 16})
-    (found,) = translator.stream(["a b c d"], search=search, nbest=3)
-    utilities = [each.score for each in found.candidates]
+    (translation,) = translator.stream(["a b c d"], search=search, nbest=3)
+    utilities = [candidate.score for candidate in translation.candidates]
     assert utilities == sorted(utilities, reverse=True)
-    assert all(0 <= each <= 1 for each in utilities)
-    assert len({each.text for each in found.candidates}) == len(found.candidates)
+    assert all(0 <= utility <= 1 for utility in utilities)
+    assert len({candidate.text for candidate in translation.candidates}) == len(translation.candidates)
 
 
 def test_score_agrees_with_search(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
-    found = rows(command("translate", trained, "--input", sentences, "--format", "jsonl"))
-    kept = [(row["source"], row["candidates"][0]) for row in found if row["source"] and not row["candidates"][0]["cut"]]
-    for name, lines in (("s", [one for one, _ in kept]), ("t", [best["text"] for _, best in kept])):
+    translations = rows(command("translate", trained, "--input", sentences, "--format", "jsonl"))
+    finished = [
+        (row["source"], row["candidates"][0])
+        for row in translations
+        if row["source"] and not row["candidates"][0]["cut"]
+    ]
+    for name, lines in (("s", [source for source, _ in finished]), ("t", [best["text"] for _, best in finished])):
         (tmp_path / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     answer = command("score", trained, "--source", tmp_path / "s", "--target", tmp_path / "t")
     assert answer.code == 0, answer.err
     assert "perplexity" in answer.err
-    for line, (_, best) in zip(answer.out.splitlines(), kept, strict=True):
-        log_prob, each = map(float, line.split("\t"))
+    for line, (_, best) in zip(answer.out.splitlines(), finished, strict=True):
+        log_prob, per_piece = map(float, line.split("\t"))
         assert log_prob == pytest.approx(best["log_prob"], abs=2e-3)
-        assert each == pytest.approx(log_prob / len(best["log_probs"]), abs=1e-3)
+        assert per_piece == pytest.approx(log_prob / len(best["log_probs"]), abs=1e-3)
     detailed = rows(
         command("score", trained, "--source", tmp_path / "s", "--target", tmp_path / "t", "--format", "jsonl")
     )
@@ -376,7 +384,7 @@ def test_score_agrees_with_search(command: Command, trained: Path, sentences: Pa
     assert command("score", trained, "--source", tmp_path / "s", "--target", tmp_path / "t").code == 2
 
 
-def test_an_output_that_is_whole_is_made_anew(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
+def test_a_complete_output_is_replaced(command: Command, trained: Path, sentences: Path, tmp_path: Path) -> None:
     output = tmp_path / "output"
     output.write_text("old\n", encoding="utf-8")
     assert command("translate", trained, "--input", sentences, "--output", output).code == 0
@@ -385,8 +393,8 @@ def test_an_output_that_is_whole_is_made_anew(command: Command, trained: Path, s
 
 
 @pytest.mark.slow
-def test_a_killed_translation_is_finished_to_the_same_bytes(trained: Path, tmp_path: Path, seed: int) -> None:
-    """kill -9 at any moment, several times; another input begins anew."""
+def test_a_killed_translation_is_resumed_to_the_same_bytes(trained: Path, tmp_path: Path, seed: int) -> None:
+    """kill -9 at any moment, several times."""
     generator = random.Random(seed)
     lines = [" ".join(generator.choices("abcdefgh", k=generator.randint(1, 6))) for _ in range(9000)]
     source = tmp_path / "input"

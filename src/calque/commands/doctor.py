@@ -13,7 +13,7 @@ EXTRAS = {"plots": ("matplotlib",), "tensorboard": ("tensorboard",)}
 
 
 def doctor() -> None:
-    """Tell versions, devices, threads, and what is missing. Exit code 1 when a core part is missing.
+    """Show versions, devices, threads and missing packages. Exit code 1 if a core package is missing.
 
     Example:
 
@@ -29,11 +29,11 @@ def doctor() -> None:
         state = f"missing: pip install {' '.join(absent)}" if absent else "installed"
         typer.echo(f"  {extra:15} {state}")
     if "torch" not in missing:
-        _devices()
+        _show_devices()
     raise typer.Exit(code=1 if missing else 0)
 
 
-def _devices() -> None:
+def _show_devices() -> None:
     import torch
 
     typer.echo("devices:")

@@ -3,14 +3,18 @@
 import json
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, NamedTuple
 
 import typer
 
-from calque.commands.inputs import choice, input_lines, refuse_unreadable
+from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
 from calque.commands.rendering import one_line
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError
+
+if TYPE_CHECKING:
+    from calque.engine import Translator
+    from calque.search.settings import SearchConfig
 
 
 def evaluate(
@@ -24,18 +28,18 @@ def evaluate(
     text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     columns: Annotated[str | None, typer.Option(help="With --conll: the names of its columns.")] = None,
-    confusion: Annotated[Path | None, typer.Option(help="With --conll: draw which labels are confused (PNG).")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Keep the translations here.")] = None,
+    confusion: Annotated[Path | None, typer.Option(help="With --conll: plot the confusion matrix (PNG).")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
+    output: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
     """Score a model on a test set.
 
-    A translation model by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; a language model
-    by its perplexity per piece, word and byte; a tagger by its accuracy and, where labels describe spans, by precision,
-    recall and F1 of each type.
+    Translation models are scored by BLEU, chrF, TER (sacreBLEU, with signatures), exact match and perplexity; language
+    models by perplexity per piece, word and byte; taggers by accuracy and, if the labels describe spans, by the
+    precision, recall and F1 of each type.
 
     Examples:
 
@@ -47,84 +51,119 @@ def evaluate(
 
         calque evaluate runs/upos --conll test.conllu --confusion confusion.png
     """
+    is_translation = bool(source or reference or settings or beam or output)
     if conll is not None:
-        if source or reference or settings or beam or output or text:
-            raise ConfigError("--conll is for a tagger, and stands alone with --columns and --confusion")
+        if is_translation or text:
+            raise ConfigError("--conll is for a tagger and can only be combined with --columns and --confusion")
         evaluate_tagger(
             model, conll, columns=columns, confusion=confusion, as_json=as_json, device=device, precision=precision
         )
         return
     if columns or confusion:
-        raise ConfigError("--columns and --confusion go with --conll")
+        raise ConfigError("--columns and --confusion need --conll")
     if text is not None:
-        if source or reference or settings or beam or output:
-            raise ConfigError("--text is for a language model, and stands alone")
+        if is_translation:
+            raise ConfigError("--text is for a language model and cannot be combined with options for translation")
         _evaluate_text(model, text, as_json=as_json, device=device, precision=precision)
         return
     if source is None or reference is None:
-        raise ConfigError("give --source and --reference, or, for a language model, --text, or, for a tagger, --conll")
-    from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
-    from calque.commands.output import refuse_output, sink
-    from calque.commands.progress import counting
+        raise ConfigError(
+            "give --source and --reference for translation, --text for a language model, or --conll for a tagger"
+        )
+    test = _read_test_set(source, reference, output=output)
+    translator, search = _load_translator(model, settings or [], beam=beam, device=device, precision=precision)
+    translations = _translate(translator, test, search=search, output=output)
+    _print_scores(translator, translations, test, search=search, as_json=as_json)
+
+
+class _TestSet(NamedTuple):
+    """The source file of a test set, and the lines of both files."""
+
+    path: Path
+    sources: list[str]
+    references: list[str]
+
+
+def _read_test_set(source: Path, reference: Path, *, output: Path | None) -> _TestSet:
+    from calque.commands.output import refuse_output
     from calque.data.line_counts import refuse_misaligned
-    from calque.evaluation.metrics import score_translations
 
     refuse_unreadable(source, reference)
     refuse_output(output, source, reference)
     sources, references = _lines(source), _lines(reference)
     if len(sources) != len(references):
         refuse_misaligned(source, target=reference)
-    paths = ModelPaths.chosen(model, (), None, None, device=device, precision=precision)
+    return _TestSet(source, sources, references)
+
+
+def _load_translator(
+    model: Path, settings: list[str], *, beam: int | None, device: str, precision: str
+) -> "tuple[Translator, SearchConfig]":
+    from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
+
+    paths = ModelPaths.from_options(model, (), None, None, device=device, precision=precision)
     translator, _ = paths.load()
-    search = search_of(translator.search, settings or [], beam=beam, nbest=1, batch_tokens=None)
-    refuse_idle_settings(settings or [], search=search, paths=paths)
+    search = search_of(translator.search, settings, beam=beam, nbest=1, batch_tokens=None)
+    refuse_idle_settings(settings, search=search, paths=paths)
+    return translator, search
+
+
+def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfig", output: Path | None) -> list[str]:
+    """The translations of the test set, written to `output` if it is given."""
+    from calque.commands.output import sink
+    from calque.commands.progress import counting
+
     translations, cut = [], 0
-    with counting("translating", total=len(sources)) as more:
-        for translation in translator.stream(sources, search=search):
+    with counting("translating", total=len(test.sources)) as advance:
+        for translation in translator.stream(test.sources, search=search):
             translations.append(translation.text)
             cut += translation.source_cut
-            more(1)
+            advance(1)
     if output is not None:
         with sink(output) as out:
             out.write("".join(f"{one_line(text)}\n" for text in translations).encode())
     if cut:
-        typer.echo(
-            f"{source}: {cut:,} lines are too long; only {search.source_limit} pieces of each were read", err=True
-        )
-    scores = score_translations(translations, references)
-    perplexity = math.exp(min(translator.loss(sources, references), 700.0))
+        limit = search.source_limit
+        typer.echo(f"{test.path}: {cut:,} lines are too long; only {limit} pieces of each were read", err=True)
+    return translations
+
+
+def _print_scores(
+    translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
+) -> None:
+    from calque.evaluation.metrics import score_translations
+
+    scores = score_translations(translations, test.references)
+    perplexity = math.exp(min(translator.loss(test.sources, test.references), 700.0))
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}
         typer.echo(json.dumps({**values, "perplexity": perplexity, "beam": search.beam}, indent=1))
         return
     for name, metric in scores._asdict().items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
-    typer.echo(f"{'perplexity':16} {perplexity:7.2f}   per piece, beam {search.beam} for the rest")
+    typer.echo(f"{'perplexity':16} {perplexity:7.2f}   per piece; beam {search.beam} for the other scores")
 
 
 def _lines(path: Path) -> list[str]:
-    """Every line of a file, up to 1 MiB of each: far more than a model reads."""
+    """Every line of a file, up to 1 MiB per line: far more than a model reads."""
     return [line.text for line in input_lines(path, limit=1 << 20, invalid="fail")]
 
 
 def _evaluate_text(model: Path, text: Path, *, as_json: bool, device: str, precision: str) -> None:
-    from calque.devices import DEVICES, PRECISIONS
     from calque.engine import TextGenerator, load
 
-    where = choice(device, DEVICES, option="--device")
-    fine = choice(precision, PRECISIONS, option="--precision")
+    device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(text)
-    generator = load(model, device=where, precision=fine)
+    generator = load(model, device=device_name, precision=precision_name)
     if not isinstance(generator, TextGenerator):
-        raise ConfigError(f"--text: {model} is no language model; give --source and --reference")
-    found = generator.perplexity(_lines(text))
-    values = {"per piece": found.per_token, "per word": found.per_word, "per byte": found.per_byte}
-    counts = {"per piece": found.tokens, "per word": found.words, "per byte": found.bytes}
+        raise ConfigError(f"--text: {model} is not a language model; give --source and --reference")
+    result = generator.perplexity(_lines(text))
+    values = {"per piece": result.per_token, "per word": result.per_word, "per byte": result.per_byte}
+    counts = {"per piece": result.tokens, "per word": result.words, "per byte": result.bytes}
     if as_json:
         perplexities = {name.replace("per ", "perplexity_"): value for name, value in values.items()}
-        typer.echo(json.dumps({**perplexities, "nats": found.nats, **found._asdict()}, indent=1))
+        typer.echo(json.dumps({**perplexities, "nats": result.nats, **result._asdict()}, indent=1))
         return
     for name, value in values.items():
-        typer.echo(
-            f"perplexity {name:10} {value:9.3f}   {counts[name]:,} {name.removeprefix('per ')}s, ends of lines counted"
-        )
+        unit = name.removeprefix("per ")
+        typer.echo(f"perplexity {name:10} {value:9.3f}   {counts[name]:,} {unit}s, line ends counted")

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from calque.commands.inputs import choice, input_lines, refuse_unreadable
+from calque.commands.inputs import choice, device_and_precision, input_lines, refuse_unreadable
 from calque.commands.rendering import json_line, one_line
 from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
+    from calque.devices import DeviceName, PrecisionName
     from calque.engine import Candidate, TextGenerator
     from calque.search.settings import SearchConfig
 
@@ -24,13 +25,13 @@ def generate(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. temperature=0.7 top_p=0.9 seed=3"),
     ] = None,
-    prompt: Annotated[str | None, typer.Option(help="How the text begins; else each line of standard input.")] = None,
-    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or .gz).")] = None,
-    maximum: Annotated[int, typer.Option(min=1, help="Pieces to write at most, the prompt not counted.")] = 100,
-    nbest: Annotated[int, typer.Option(min=1, help="Give N texts for each prompt.")] = 1,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="Beam search with so many hypotheses, instead of drawing.")
+    prompt: Annotated[
+        str | None, typer.Option(help="The beginning of the text; each line of standard input by default.")
     ] = None,
+    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or .gz).")] = None,
+    maximum: Annotated[int, typer.Option(min=1, help="The maximum number of pieces after the prompt.")] = 100,
+    nbest: Annotated[int, typer.Option(min=1, help="Generate N texts per prompt.")] = 1,
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam search of this size instead of sampling.")] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="End the text before this string; may be given several times.")
     ] = None,
@@ -38,10 +39,10 @@ def generate(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
-    """Write text with a language model: drawn at random, or the likeliest by beam search.
+    """Generate text with a language model, by sampling or by beam search.
 
-    Text appears as it is written where one text is drawn. Without a prompt the text begins as a line does. Settings
-    are those of the config's search section; the same seed and prompt number give the same text.
+    A single sampled text is printed as it is generated. Without a prompt, the text starts as a new line. Settings are
+    those of the config's search section; the same seed and prompt number generate the same text.
 
     Examples:
 
@@ -52,32 +53,36 @@ def generate(
         calque generate runs/english --beam 5 --maximum 30 --stop "." < prompts.txt
     """
     from calque.commands.loading import search_of
-    from calque.devices import DEVICES, PRECISIONS
-    from calque.engine import TextGenerator, load
 
-    chosen = choice(format, FORMATS, option="--format")
-    where = choice(device, DEVICES, option="--device")
-    fine = choice(precision, PRECISIONS, option="--precision")
+    format_name = choice(format, FORMATS, option="--format")
+    device_name, precision_name = device_and_precision(device, precision)
     if prompt is not None and input is not None:
-        raise ConfigError("--prompt and --input are both prompts: give one of them")
+        raise ConfigError("--prompt and --input both give prompts: use one of them")
     if any(not string for string in stop or []):
         raise ConfigError("--stop: an empty string would end every text before it begins")
     refuse_unreadable(input)
-    generator = load(model, device=where, precision=fine)
-    if not isinstance(generator, TextGenerator):
-        raise DataError(f"{model}: is no language model; `calque translate {model}` translates with it")
-    is_drawn = beam is None and not any(
+    generator = _load_generator(model, device=device_name, precision=precision_name)
+    is_sampled = beam is None and not any(
         text.replace(" ", "").startswith(("beam=", "method=")) for text in settings or []
     )
-    asked = [*(["method=sample"] if is_drawn else []), *(settings or [])]
-    search = search_of(generator.search, asked, beam=beam, nbest=nbest, batch_tokens=None)
+    all_settings = [*(["method=sample"] if is_sampled else []), *(settings or [])]
+    search = search_of(generator.search, all_settings, beam=beam, nbest=nbest, batch_tokens=None)
     prompts = iter([prompt]) if prompt is not None else _prompts(input)
     for number, text in enumerate(prompts):
-        if nbest == 1 and chosen == "text" and (search.method == "sample" or search.is_greedy):
+        if nbest == 1 and format_name == "text" and (search.method == "sample" or search.is_greedy):
             _stream(generator, text, search=search, maximum=maximum, stops=stop or [], number=number)
             continue
-        found = generator.candidates([text], maximum=maximum, search=search, nbest=nbest, first=number)[0]
-        _write(found, prompt=text, stops=stop or [], format=chosen)
+        (candidates,) = generator.candidates([text], maximum=maximum, search=search, nbest=nbest, first=number)
+        _write(candidates, prompt=text, stops=stop or [], format=format_name)
+
+
+def _load_generator(model: Path, *, device: "DeviceName", precision: "PrecisionName") -> "TextGenerator":
+    from calque.engine import TextGenerator, load
+
+    generator = load(model, device=device, precision=precision)
+    if not isinstance(generator, TextGenerator):
+        raise DataError(f"{model}: is not a language model; `calque translate {model}` translates with it")
+    return generator
 
 
 def _prompts(path: Path | None) -> Iterator[str]:
@@ -96,7 +101,7 @@ def _stream(
     stops: Sequence[str],
     number: int,
 ) -> None:
-    """Writes pieces as they come; as much as might begin a stop string waits until it is known not to."""
+    """Prints pieces as they are generated; a possible beginning of a stop string is held back."""
     text, shown = "", 0
     longest = max(map(len, stops), default=1) - 1
     for piece in generator.stream(prompt, maximum=maximum, search=search, number=number):
@@ -126,6 +131,6 @@ def _write(candidates: Sequence["Candidate"], *, prompt: str, stops: Sequence[st
 
 
 def cut(text: str, stops: Sequence[str], *, behind: int) -> int:
-    """Where a text ends: before the first stop string behind the prompt, else at its end."""
+    """The end of a text: before the first stop string after the prompt, or at its last character."""
     places = [place for string in stops if (place := text.find(string, behind)) >= 0]
     return min(places, default=len(text))

@@ -1,4 +1,4 @@
-"""Text that commands are given: a file, plain or gzip, or standard input."""
+"""Input text of commands: a file, plain or gzip, or standard input."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -10,14 +10,15 @@ from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.data.lines import Invalid, Line
+    from calque.devices import DeviceName, PrecisionName
 
 
 def refuse_unreadable(*paths: Path | None) -> None:
-    """Raises a DataError that names every file that cannot be opened, before any work is done."""
+    """Raises a DataError that names all files that cannot be opened, before any work is done."""
     problems = []
     for path in paths:
         try:
-            if path is not None and not is_pipe(path):  # a pipe that is opened and closed again has lost its writer
+            if path is not None and not is_pipe(path):  # opening and closing a pipe disconnects its writer
                 path.open("rb").close()
         except OSError as error:
             problems.append(f"{path}: {error.strerror or error}")
@@ -26,12 +27,12 @@ def refuse_unreadable(*paths: Path | None) -> None:
 
 
 def is_pipe(path: Path) -> bool:
-    """Whether a path is there and is no file that can be read again: a pipe, a terminal or another device."""
+    """Whether a path exists but cannot be read twice: a pipe, a terminal or another device."""
     return path.exists() and not path.is_file() and not path.is_dir()
 
 
 def input_lines(path: Path | None, *, limit: int | None = None, invalid: "Invalid") -> Iterator["Line"]:
-    """The lines of a file, or of standard input, as soon as they are there; what cannot be read is a DataError."""
+    """The lines of a file, or of standard input as they arrive; raises a DataError for what cannot be read."""
     from calque.data.lines import LINE_LIMIT, path_lines, read_lines, readable
 
     limit = LINE_LIMIT if limit is None else limit
@@ -58,19 +59,26 @@ def raw_input_lines(path: Path | None, *, limit: int) -> Iterator[bytes]:
 
 
 def input_name(path: Path | None) -> str:
-    """What messages call it."""
+    """The input's name in messages."""
     return str(path) if path else "standard input"
 
 
 def _standard_input() -> AbstractContextManager[BinaryIO]:
-    try:  # a reader of its own: one thread may wait for input while another ends the program
+    try:  # a separate reader: one thread may wait for input while another exits
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    except OSError:  # standard input is no file, as in tests
+    except OSError:  # standard input is not a file, as in tests
         return closing(sys.stdin.buffer)
 
 
+def device_and_precision(device: str, precision: str) -> "tuple[DeviceName, PrecisionName]":
+    """The values of --device and --precision, checked."""
+    from calque.devices import DEVICES, PRECISIONS
+
+    return choice(device, DEVICES, option="--device"), choice(precision, PRECISIONS, option="--precision")
+
+
 def choice(value: str, choices: Sequence[str], *, option: str) -> Any:
-    """`value`, if it is one of `choices`."""
+    """`value` if it is one of `choices`; raises a ConfigError otherwise."""
     if value not in choices:
         raise ConfigError(f"{option}: {value!r} is not one of {', '.join(choices)}")
     return value

@@ -1,4 +1,4 @@
-"""The models that a command translates with, and how they search."""
+"""Loads the models that a command translates with, and builds their search settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import typer
 
-from calque.commands.inputs import choice
+from calque.commands.inputs import device_and_precision
 from calque.config import check, override, to_values
-from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName
+from calque.devices import DeviceName, PrecisionName
 from calque.engine import OutputOptions, TextGenerator, Translator, load, load_translator
 from calque.engine.constraint_files import read_pairs, read_whole_lines
-from calque.engine.noisy_channel import Direction
+from calque.engine.noisy_channel import DirectionCheck
 from calque.engine.pipeline import Channel
 from calque.errors import ConfigError, DataError
 from calque.search.settings import SearchConfig
@@ -28,7 +28,7 @@ class ModelPaths(NamedTuple):
     precision: PrecisionName
 
     @classmethod
-    def chosen(
+    def from_options(
         cls,
         model: Path,
         ensemble: Sequence[Path],
@@ -38,28 +38,29 @@ class ModelPaths(NamedTuple):
         device: str,
         precision: str,
     ) -> "ModelPaths":
-        """The paths, if there are such a device and such a precision."""
-        where = choice(device, DEVICES, option="--device")
-        fine = choice(precision, PRECISIONS, option="--precision")
-        return cls(model, tuple(ensemble), language, reverse, where, fine)
+        """The paths with device and precision checked."""
+        return cls(model, tuple(ensemble), language, reverse, *device_and_precision(device, precision))
 
     @property
     def folders(self) -> list[Path]:
-        return [self.model, *self.ensemble, *(each for each in (self.language, self.reverse) if each)]
+        return [self.model, *self.ensemble, *(path for path in (self.language, self.reverse) if path)]
 
-    def ways(self, translator: Translator) -> list[Any]:
-        """Which of the folders is what, and how the translator computes."""
-        shape = [len(self.ensemble), bool(self.language), bool(self.reverse)]
-        return [self.precision, translator.device.type, *shape]
+    def fingerprint_parts(self, translator: Translator) -> list[Any]:
+        """The precision, the device and the roles of the folders, on which an output depends beside the models."""
+        roles = [len(self.ensemble), bool(self.language), bool(self.reverse)]
+        return [self.precision, translator.device.type, *roles]
 
     def load(self) -> tuple[Translator, Channel | None]:
-        """One translator of all, and what ranks its beam again where that was asked for."""
-        translator, *others = (self._translator(path) for path in (self.model, *self.ensemble))
-        prior = self._language_model(self.language) if self.language else None
+        """The translator with its ensemble, and the channel that reranks its beam if there is a reverse model."""
+        translator, *members = (self._translator(path) for path in (self.model, *self.ensemble))
+        language = self._language_model(self.language) if self.language else None
         if self.reverse is not None:
-            back = self._translator(self.reverse)
-            return translator.with_ensemble(others) if others else translator, Channel(back, prior, Direction(back))
-        return translator.with_ensemble(others, language=prior) if others or prior else translator, None
+            reverse = self._translator(self.reverse)
+            channel = Channel(reverse, language, DirectionCheck(reverse))
+            return translator.with_ensemble(members) if members else translator, channel
+        if members or language:
+            translator = translator.with_ensemble(members, language=language)
+        return translator, None
 
     def _translator(self, path: Path) -> Translator:
         return load_translator(path, device=self.device, precision=self.precision)
@@ -67,16 +68,16 @@ class ModelPaths(NamedTuple):
     def _language_model(self, path: Path) -> TextGenerator:
         loaded = load(path, device=self.device, precision=self.precision)
         if not isinstance(loaded, TextGenerator):
-            raise DataError(f"{path}: reads a source, so it is no language model; train one with --text FILE")
+            raise DataError(f"{path}: is not a language model; train one with `calque train --text FILE`")
         return loaded
 
 
 def search_of(
     own: SearchConfig, settings: list[str], *, beam: int | None, nbest: int, batch_tokens: int | None
 ) -> SearchConfig:
-    """A model's own search with what was asked for laid over it.
+    """A model's own search settings, overridden by those of a command line.
 
-    A beam that nobody asked for grows to what `nbest` and groups need, where there is a beam.
+    A beam that the command line does not set grows to the size that `nbest` and groups need.
     """
     for text in settings:
         if "=" not in text:
@@ -88,58 +89,58 @@ def search_of(
     values, origin = override(values, [text.removeprefix("search.") for text in settings]), "search settings"
     if "beam" not in values:
         least, groups = max(own.beam, nbest if values["method"] == "beam" else 1), values["groups"]
-        is_number = isinstance(groups, int) and groups > 0  # else it is refused below
+        is_number = isinstance(groups, int) and groups > 0  # otherwise the check below rejects it
         values["beam"] = -(-least // groups) * groups if is_number else least
         if values["beam"] > own.beam:
-            origin = f"search settings (beam {values['beam']} is what --nbest and groups need)"
+            origin = f"search settings (--nbest and groups need a beam of {values['beam']})"
     return check(SearchConfig, values, origin=origin)
 
 
 def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths: ModelPaths) -> None:
-    """Raises a ConfigError that names every such setting of a command line with what it is read with.
+    """Raises a ConfigError for settings without effect, with the options that each of them needs.
 
-    What is at its default passes, as it asks for nothing.
+    A setting at its default value passes.
     """
-    draws = (search.method != "beam", "method=sample or method=risk")
-    risks = (search.method == "risk", "method=risk")
+    samples = (search.method != "beam", "method=sample or method=risk")
+    minimises_risk = (search.method == "risk", "method=risk")
     language, reverse = paths.language is not None, paths.reverse is not None
-    uses = {
-        **dict.fromkeys(("temperature", "top_k", "top_p", "min_p", "seed"), draws),
-        **dict.fromkeys(("samples", "utility"), risks),
+    needs = {
+        **dict.fromkeys(("temperature", "top_k", "top_p", "min_p", "seed"), samples),
+        **dict.fromkeys(("samples", "utility"), minimises_risk),
         "groups": (search.method == "beam", "method=beam"),
         "diversity": (search.method == "beam" and search.groups > 1, "groups=2 or more"),
         "patience": (search.method == "beam" and search.stopping == "patience", "stopping=patience"),
         "ensemble": (bool(paths.ensemble), "--ensemble"),
-        "language_weight": (language and not reverse, "--language, and without --reverse"),
+        "language_weight": (language and not reverse, "--language and without --reverse"),
         "prior_weight": (language and reverse, "--language and --reverse"),
         "channel_weight": (reverse, "--reverse"),
     }
-    given = dict.fromkeys(text.partition("=")[0].strip().removeprefix("search.") for text in settings)
-    idle = [
-        f"{key}={getattr(search, key)} changes nothing: it is read only with {uses[key][1]}"
-        for key in given
-        if key in uses and not uses[key][0] and getattr(search, key) != SearchConfig.model_fields[key].default
+    keys = dict.fromkeys(text.partition("=")[0].strip().removeprefix("search.") for text in settings)
+    problems = [
+        f"{key}={getattr(search, key)} has no effect: it is used only with {needs[key][1]}"
+        for key in keys
+        if key in needs and not needs[key][0] and getattr(search, key) != SearchConfig.model_fields[key].default
     ]
-    if idle:
-        raise ConfigError("\n".join(idle))
+    if problems:
+        raise ConfigError("\n".join(problems))
 
 
 def output_options(
     forbid: Path | None, replace_unknown: bool, dictionary: Path | None, *, detail: bool, translator: Translator
 ) -> OutputOptions:
-    """What holds for all lines; where it can change nothing with this translator, standard error says so."""
+    """Options that apply to all lines; warns on standard error if one has no effect with this translator."""
     words = [line.text.strip() for line in read_whole_lines(forbid)] if forbid else []
-    replacing = dict(read_pairs(dictionary)) if dictionary else {} if replace_unknown else None
-    if replacing is not None and (why := _no_replacing(translator)):
-        typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'}: changes nothing here: {why}", err=True)
-        replacing = None
-    return OutputOptions(tuple(word for word in words if word), replacing, detail)
+    replacements = dict(read_pairs(dictionary)) if dictionary else {} if replace_unknown else None
+    if replacements is not None and (reason := _why_nothing_is_replaced(translator)):
+        typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'} has no effect: {reason}", err=True)
+        replacements = None
+    return OutputOptions(tuple(word for word in words if word), replacements, detail)
 
 
-def _no_replacing(translator: Translator) -> str | None:
-    """Why unknown words cannot be replaced, where they cannot."""
+def _why_nothing_is_replaced(translator: Translator) -> str | None:
+    """Why the translator cannot replace unknown words; None if it can."""
     if translator.tokenizers.target.is_closed:
         return "this model can spell every word, so none is unknown"
     if not translator.attends:
-        return "this model has no attention, so nobody knows which source word an unknown one comes from"
+        return "this model has no attention, so the source of an unknown word cannot be determined"
     return None

@@ -1,7 +1,7 @@
-"""The command line: what `calque` runs.
+"""The command line `calque`.
 
-Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved, 130 stopped at once, 141 the reader of a
-pipe left (the last two as for any program that SIGINT or SIGPIPE ends).
+Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved, 130 stopped immediately, 141 the output
+pipe was closed (the last two as for any program that SIGINT or SIGPIPE ends).
 """
 
 import os
@@ -31,9 +31,9 @@ from calque.commands import (
 from calque.errors import CalqueError, ReportedByPeer, exit_code
 from calque.training.reporting import outliving
 
-READER_LEFT = 128 + 13  # SIGPIPE
-AT_ONCE = 128 + 2  # SIGINT
-SHOWING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
+PIPE_CLOSED = 128 + 13  # SIGPIPE
+STOPPED = 128 + 2  # SIGINT
+PRINTING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
 
 app = typer.Typer(
     name="calque",
@@ -59,8 +59,8 @@ app.command()(systems.systems)
 app.command()(doctor.doctor)
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _version(is_requested: bool) -> None:
+    if is_requested:
         typer.echo(f"calque {__version__}")
         raise typer.Exit
 
@@ -73,13 +73,13 @@ def main(
 
 
 def run(work: Callable[[], object] = app) -> None:
-    """All that a process of its own does: runs a command.
+    """The entry point of a process: runs a command.
 
-    One of several that torchrun started ends at once where that fails: a thread of the connection, which nobody closes
-    then, may still hold what the ranks sent each other, and aborts an interpreter that ends before it lets go.
+    A process that torchrun started exits immediately if the command fails: a thread of the connection to other ranks,
+    which is not closed then, may still hold their messages and abort an interpreter that shuts down before it.
     """
     try:
-        told(work)
+        report_errors(work)
     except SystemExit as end:
         if "RANK" in os.environ and isinstance(end.code, int) and end.code:
             _flush()
@@ -87,36 +87,36 @@ def run(work: Callable[[], object] = app) -> None:
         raise
 
 
-def told(work: Callable[[], object]) -> None:
-    """Does the work; a mistake of the user's is one message, never a traceback."""
+def report_errors(work: Callable[[], object]) -> None:
+    """Runs `work`; a user's mistake is reported as one message, never as a traceback."""
     try:
         work()
     except SystemExit as end:
-        if isinstance(end.__context__, BrokenPipeError):  # click would call it a failure
-            sys.exit(READER_LEFT)
-        if end.code == AT_ONCE:
-            _say("stopped at once; what was saved before is intact", code=AT_ONCE)
+        if isinstance(end.__context__, BrokenPipeError):  # click would exit with 1
+            sys.exit(PIPE_CLOSED)
+        if end.code == STOPPED:
+            _fail("stopped immediately; what was saved before is intact", code=STOPPED)
         raise
     except ReportedByPeer as error:
         sys.exit(error.code)
     except CalqueError as error:
-        _say(str(error), code=error.code)
+        _fail(str(error), code=error.code)
     except OSError as error:
-        why = error.strerror or error
+        reason = error.strerror or error
         if error.filename is not None:
-            _say(f"{error.filename}: {why}", code=exit_code(error))
-        if _is_of_showing(error):
-            _say(f"standard output: {why}", code=exit_code(error))
-        _say(f"cannot go on: {why}; what was saved before is intact", code=exit_code(error))
+            _fail(f"{error.filename}: {reason}", code=exit_code(error))
+        if _is_from_printing(error):
+            _fail(f"standard output: {reason}", code=exit_code(error))
+        _fail(f"cannot continue: {reason}; what was saved before is intact", code=exit_code(error))
 
 
-def _is_of_showing(error: OSError) -> bool:
-    """Whether standard output could not be written to."""
+def _is_from_printing(error: OSError) -> bool:
+    """Whether the error arose in writing to standard output."""
     *_, (frame, _) = traceback.walk_tb(error.__traceback__)
-    return str(frame.f_globals["__name__"]).partition(".")[0] in SHOWING
+    return str(frame.f_globals["__name__"]).partition(".")[0] in PRINTING
 
 
-def _say(message: str, *, code: int) -> NoReturn:
+def _fail(message: str, *, code: int) -> NoReturn:
     _flush()
     rank = os.environ.get("RANK", "0")  # of several processes that torchrun started
     with outliving(sys.stderr):

@@ -1,4 +1,4 @@
-"""Output files that are whole or not there, and that the same command finishes when they were cut off."""
+"""Output files that appear only when complete, and that the same command resumes after an interruption."""
 
 import hashlib
 import json
@@ -17,28 +17,28 @@ from calque.folders import MANIFEST, sha256_of, sync
 from calque.folders.stale import held_lock
 
 
-class Part:
-    """FILE.part and FILE.part.json while FILE is being written; a context whose `write` goes to the part.
+class ResumableFile:
+    """A context that writes FILE.part, with its progress in FILE.part.json, and renames it to FILE at the end.
 
-    After each window the JSON says how many lines and bytes are whole. A part that was made by the same command from
-    the same files (`made_from` says so; None: of nothing that could be read again) is gone on with from there, any
-    other is begun anew; FILE appears when all is there, or not at all. Where FILE is a link, it is what the link names.
+    After each window the JSON records the number of complete lines and bytes. A part that the same command wrote from
+    the same files (by the fingerprint `made_from`; None if an input cannot be read again) is resumed from there; any
+    other is discarded. If FILE is a link, its target is written.
     """
 
     def __init__(self, path: Path, *, made_from: str | None = None) -> None:
-        self.given, self.path = path, Path(os.path.realpath(path))
+        self.requested, self.path = path, Path(os.path.realpath(path))
         self.part, self.note = (self.path.with_name(f"{self.path.name}.{end}") for end in ("part", "part.json"))
         self.made_from = made_from
         self.lines = 0
-        """How many were kept of an earlier part; known once the part is open."""
+        """The number of lines kept from an earlier part; known once the part is open."""
         self.discarded = 0
-        """How many of another command's part were not."""
+        """The number of lines discarded from a part of another command."""
 
-    def __enter__(self) -> "Part":
+    def __enter__(self) -> "ResumableFile":
         with ExitStack() as stack:
-            stack.enter_context(_held(self.part, of=self.given))
-            self.lines, size = self._found()
-            if not self.lines:  # gone for good before what it tells of is: it must not speak for another's bytes
+            stack.enter_context(_locked(self.part, output=self.requested))
+            self.lines, size = self._resume_point()
+            if not self.lines:  # removed for good before the part is truncated, so that it never describes other bytes
                 self.note.unlink(missing_ok=True)
                 sync(self.part.parent)
             self._file: BinaryIO = stack.enter_context(self.part.open("r+b"))
@@ -47,8 +47,8 @@ class Part:
             self._open = stack.pop_all()
         return self
 
-    def _found(self) -> tuple[int, int]:
-        """How many lines and bytes of an earlier part can be kept."""
+    def _resume_point(self) -> tuple[int, int]:
+        """The number of lines and bytes of an earlier part that can be kept."""
         try:
             note = json.loads(self.note.read_text(encoding="utf-8"))
             is_same = self.made_from is not None and note["made_from"] == self.made_from
@@ -60,18 +60,18 @@ class Part:
         return 0, 0
 
     def write(self, data: bytes) -> None:
-        with self._telling():
+        with self._named_errors():
             self._file.write(data)
 
     def flush(self) -> None:
-        with self._telling():
+        with self._named_errors():
             self._file.flush()
 
-    def reached(self, lines: int) -> None:
-        """All lines up to this one are written."""
+    def checkpoint(self, lines: int) -> None:
+        """Records that all lines up to this one are written."""
         if self.made_from is None:
             return
-        with self._telling():
+        with self._named_errors():
             self._file.flush()
             os.fsync(self._file.fileno())
             note = {"made_from": self.made_from, "lines": lines, "bytes": self._file.tell()}
@@ -80,13 +80,13 @@ class Part:
             sync(temporary)
             temporary.replace(self.note)
 
-    def _telling(self) -> AbstractContextManager[None]:
-        return _named(self.given, kept=self.note)
+    def _named_errors(self) -> AbstractContextManager[None]:
+        return _named_errors(self.requested, note=self.note)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        with self._telling(), self._open:
+        with self._named_errors(), self._open:
             self._file.flush()
             os.fsync(self._file.fileno())
             if kind is None:
@@ -97,106 +97,107 @@ class Part:
                 self.part.unlink(missing_ok=True)
 
 
-class Through:
-    """Standard output, or what is no plain file (a pipe, a device): written as it comes, never replaced."""
+class DirectOutput:
+    """Standard output, a pipe or a device: written directly, never replaced."""
 
     lines = 0
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.name = path, str(path or "standard output")
 
-    def __enter__(self) -> "Through":
+    def __enter__(self) -> "DirectOutput":
         self._file: BinaryIO = sys.stdout.buffer if self.path is None else self.path.open("ab")
         return self
 
     def write(self, data: bytes) -> None:
-        with _named(self.name):
+        with _named_errors(self.name):
             self._file.write(data)
 
     def flush(self) -> None:
-        with _named(self.name):
+        with _named_errors(self.name):
             self._file.flush()
 
-    def reached(self, lines: int) -> None:
-        """Nothing to note: what is written is gone."""
+    def checkpoint(self, lines: int) -> None:
+        """Does nothing: such an output cannot be resumed."""
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self.path is not None:
-            with _named(self.name):
+            with _named_errors(self.name):
                 self._file.close()
 
 
-def sink(path: Path | None, *, made_from: str | None = None) -> Part | Through:
-    """Where the answers of a command go."""
-    return Part(path, made_from=made_from) if path is not None and is_replaceable(path) else Through(path)
+def sink(path: Path | None, *, made_from: str | None = None) -> ResumableFile | DirectOutput:
+    """The output of a command: a resumable file for a plain file, direct output otherwise."""
+    return ResumableFile(path, made_from=made_from) if path is not None and is_replaceable(path) else DirectOutput(path)
 
 
 def refuse_output(output: Path | None, *inputs: Path | None) -> None:
-    """Raises a DataError where an output is a folder, has none to be in, or is one of the files it is made from."""
+    """Raises a DataError if an output is a folder, is in a missing folder, or is one of the inputs."""
     if output and output.is_dir():
         raise DataError(f"{output}: is a folder; name a file for --output")
     if output and output.is_file() and any(path and path.exists() and output.samefile(path) for path in inputs):
-        raise DataError(f"{output}: is an input too, and would be lost; choose another --output")
+        raise DataError(f"{output}: is also an input and would be overwritten; choose another --output")
     if output and is_replaceable(output):
         folder = (Path(os.path.realpath(output)) if output.is_symlink() else output).parent
         if not folder.is_dir():
-            found = "is a file, and no folder" if folder.exists() else "there is no such folder; make it first"
-            raise DataError(f"{output}: cannot be written: {folder}: {found}")
+            problem = "is a file, not a folder" if folder.exists() else "no such folder; create it first"
+            raise DataError(f"{output}: cannot be written: {folder}: {problem}")
 
 
 def is_replaceable(path: Path) -> bool:
-    """Whether a new file may stand in its place: it is a plain file or nothing yet, and no open file's other name."""
-    home = os.path.realpath(path.parent)
-    return not (is_pipe(path) or home in ("/dev", "/dev/fd") or home.startswith("/proc/"))
+    """Whether a new file may replace the path: it is a plain file or missing, and not the name of an open file."""
+    folder = os.path.realpath(path.parent)
+    return not (is_pipe(path) or folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"))
 
 
 def fingerprint(
     *, models: Sequence[Path], input: Path | None, files: Sequence[Path | None], settings: list[Any]
 ) -> str | None:
-    """A SHA-256 of everything an output depends on; None where some of it comes through a pipe, which is read once."""
-    given = [input, *files]
-    if input is None or any(path is not None and is_pipe(path) for path in given):
+    """A SHA-256 of everything an output depends on; None if an input is a pipe, which can be read only once."""
+    inputs = [input, *files]
+    if input is None or any(path is not None and is_pipe(path) for path in inputs):
         return None
     folders = [model / "model" if (model / "model").is_dir() else model for model in models]
     parts: list[Any] = [__version__, settings, [sha256_of(folder / MANIFEST) for folder in folders]]
-    parts += [None if path is None else sha256_of(path) for path in given]
+    parts += [None if path is None else sha256_of(path) for path in inputs]
     return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
 
 @contextmanager
-def _named(name: Path | str, *, kept: Path | None = None) -> Iterator[None]:
-    """What cannot be written is told by its name, and where there is a note of what is `kept`, that too.
+def _named_errors(name: Path | str, *, note: Path | None = None) -> Iterator[None]:
+    """Errors in writing name the output, and say that it can be resumed if there is a `note` of its progress.
 
-    A pipe whose reader has left is none of its business.
+    A closed pipe is left to the caller.
     """
     try:
         yield
     except BrokenPipeError:
         raise
     except OSError as error:
-        more = "; what was written before is intact, and the same command goes on from there"
-        raise CalqueError(f"{name}: {error.strerror or error}{more if kept and kept.exists() else ''}") from None
+        resumable = "; what was written before is intact, and the same command resumes from there"
+        suffix = resumable if note and note.exists() else ""
+        raise CalqueError(f"{name}: {error.strerror or error}{suffix}") from None
 
 
 @contextmanager
-def _held(part: Path, *, of: Path) -> Iterator[None]:
-    """Makes the part where there is none, and holds it for this process; a DataError where another one does."""
+def _locked(part: Path, *, output: Path) -> Iterator[None]:
+    """Creates the part if it is missing and locks it; raises a DataError if another process holds the lock."""
     while True:
         try:
             part.open("ab").close()
         except OSError as error:
-            raise DataError(f"{of}: cannot be written: {part.name} beside it: {error.strerror}") from None
+            raise DataError(f"{output}: cannot be written: its temporary file {part.name}: {error.strerror}") from None
         with ExitStack() as stack:
             try:
                 before = part.stat()
-                held = stack.enter_context(held_lock(part))
+                is_locked = stack.enter_context(held_lock(part))
                 is_still_there = os.path.samestat(before, part.stat())
-            except FileNotFoundError:  # another process has just put it in place
+            except FileNotFoundError:  # another process has just renamed it
                 continue
-            if held is False:
-                raise DataError(f"{of}: another process is writing it; wait for that one, or choose another --output")
+            if is_locked is False:
+                raise DataError(f"{output}: another process is writing it; wait for it, or choose another --output")
             if is_still_there:
                 yield
                 return

@@ -1,4 +1,4 @@
-"""Progress on standard error for the slow parts of commands; nothing when piped."""
+"""Progress bars on standard error; none if it is not a terminal."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -10,26 +10,26 @@ from calque.training.reporting import terminal
 
 @contextmanager
 def preparing() -> Iterator[Callable[[str, int, int], None]]:
-    """A bar for work of several phases: call it with (what, done, of how much; 0 when nobody knows)."""
+    """A bar for work in several phases: call it with (phase, done, total), total 0 if unknown."""
     with _bar(transient=True) as bar:
         tasks: dict[str, TaskID] = {}
 
-        def report(what: str, done: int, total: int) -> None:
-            if what not in tasks:
-                for other in tasks.values():
-                    bar.update(other, visible=False)
-                tasks[what] = bar.add_task(what, total=total or None)
-            bar.update(tasks[what], completed=done, visible=not total or done < total)
+        def report(phase: str, done: int, total: int) -> None:
+            if phase not in tasks:
+                for earlier in tasks.values():
+                    bar.update(earlier, visible=False)
+                tasks[phase] = bar.add_task(phase, total=total or None)
+            bar.update(tasks[phase], completed=done, visible=not total or done < total)
 
         yield report
 
 
 @contextmanager
 def counting(what: str, *, total: int | None, quiet: bool = False) -> Iterator[Callable[[int], None]]:
-    """A bar that counts to `total`: call it with how many more are done."""
+    """A bar that counts to `total`: call it with the number of items just done."""
     with _bar(transient=False, quiet=quiet) as bar:
         task = bar.add_task(what, total=total)
-        yield lambda more: bar.update(task, advance=more)
+        yield lambda count: bar.update(task, advance=count)
 
 
 def _bar(*, transient: bool, quiet: bool = False) -> Progress:

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from calque.evaluation.metrics import Scores
     from calque_phrasebook import Phrasebook
 
-# Found by trying: a peak rate that a model this small stands, falling to zero at the last of few steps. One thread:
-# two would be quicker on a quiet machine and half as quick on a busy one (docs/decisions/0008).
+# Found by experiment: a peak learning rate that a model this small tolerates, decaying to zero over few steps. One
+# thread: two would be faster on an idle machine and half as fast on a busy one (docs/decisions/0008).
 SETTINGS = (
     "text.vocabulary_size=2000",
     "training.batch.tokens=2048",
@@ -33,7 +33,7 @@ NAMES = {"model": "this model", "dictionary": "word by word", "nearest": "neares
 
 
 def quickstart(
-    out: Annotated[Path, typer.Option(help="The folder for everything that is made.")] = Path("quickstart"),
+    out: Annotated[Path, typer.Option(help="The folder for all outputs.")] = Path("quickstart"),
     source: Annotated[str, typer.Option("--from", help="zh, en or de.")] = "zh",
     target: Annotated[str, typer.Option("--to", help="zh, en or de.")] = "en",
     pairs: Annotated[int, typer.Option(min=500, help="Training pairs.")] = 20_000,
@@ -43,8 +43,8 @@ def quickstart(
 ) -> None:
     """Train a small translator on the built-in phrasebook, try it and score it: a few minutes on two cores, offline.
 
-    Test sentences hold combinations of words and clauses that training never had. Two baselines stand beside the
-    score: a word-by-word dictionary, and the translation of the nearest training sentence.
+    Test sentences have combinations of words and clauses that do not occur in training. The scores are compared with
+    two baselines: a word-by-word dictionary, and the translation of the nearest training sentence.
 
     Examples:
 
@@ -58,35 +58,38 @@ def quickstart(
     from calque.evaluation.plots import draw_scores
     from calque_phrasebook import baselines, phrasebook, write_phrasebook
 
-    began = time.monotonic()
-    one, other = choice(source, LANGUAGES, option="--from"), choice(target, LANGUAGES, option="--to")
-    if one == other:
-        raise ConfigError("--from and --to must be two different languages")
-    _say(f"1/4  A phrasebook: {pairs:,} sentence pairs, {one} → {other}")
-    book = phrasebook(source=one, target=other, pairs=pairs)
-    write_phrasebook(book, out / "data", languages=(one, other))
-    _say("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves)")
-    _interruptible(lambda: _train(out, languages=(one, other), overrides=overrides or []), out=out)
-    _say("3/4  Translating sentences it has not seen")
+    start = time.monotonic()
+    source_language = choice(source, LANGUAGES, option="--from")
+    target_language = choice(target, LANGUAGES, option="--to")
+    languages = source_language, target_language
+    if source_language == target_language:
+        raise ConfigError("--from and --to must be different languages")
+    _print_step(f"1/4  A phrasebook: {pairs:,} sentence pairs, {source_language} → {target_language}")
+    book = phrasebook(source=source_language, target=target_language, pairs=pairs)
+    write_phrasebook(book, out / "data", languages=languages)
+    _print_step("2/4  Training a Transformer with 2+2 layers (Ctrl-C saves)")
+    _interruptible(lambda: _train(out, languages=languages, overrides=overrides or []), out=out)
+    _print_step("3/4  Translating unseen sentences")
     translator = load_translator(out / "run")
     sources, references = [pair.source for pair in book.test], [pair.target for pair in book.test]
     systems = {
-        "model": [found.text for found in translator.stream(sources)],
-        **baselines(book, source=one, target=other),
+        "model": [translation.text for translation in translator.stream(sources)],
+        **baselines(book, source=source_language, target=target_language),
     }
-    (out / f"test.hypothesis.{other}").write_text("".join(f"{line}\n" for line in systems["model"]), encoding="utf-8")
+    hypotheses = out / f"test.hypothesis.{target_language}"
+    hypotheses.write_text("".join(f"{line}\n" for line in systems["model"]), encoding="utf-8")
     scores = {NAMES[name]: score_translations(lines, references) for name, lines in systems.items()}
-    _show(book, systems["model"])
-    _say("4/4  Pictures")
-    pictures = [out / "run" / "plots" / "training.png"]
+    _print_examples(book, systems["model"])
+    _print_step("4/4  Plots")
+    plots = [out / "run" / "plots" / "training.png"]
     if draw_scores(out / "scores.png", scores):
-        pictures.append(out / "scores.png")
-    _summary(scores, translator=translator, seconds=time.monotonic() - began)
-    _next(out, pictures=[path for path in pictures if path.exists()], example=book.test[0].source)
+        plots.append(out / "scores.png")
+    _print_summary(scores, translator=translator, seconds=time.monotonic() - start)
+    _print_next_steps(out, plots=[path for path in plots if path.exists()], example=book.test[0].source)
 
 
 def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> None:
-    """Trains in OUT/run, or goes on with the run that is there, if it is this one."""
+    """Trains in OUT/run, or resumes the run there if it has the same settings."""
     from calque import experiment
     from calque.commands.progress import preparing
     from calque.training.runs import CONFIG
@@ -98,18 +101,20 @@ def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> No
     if not (run / CONFIG).exists():
         experiment.train(values, run=run, preparing=preparing, origin="quickstart")
         return
-    if other := experiment.differences(values, run=run):
-        listed = "\n  ".join(other)
-        raise ConfigError(f"{out}: holds another quickstart; choose another --out, or remove it:\n  {listed}")
+    if differences := experiment.differences(values, run=run):
+        listed = "\n  ".join(differences)
+        raise ConfigError(
+            f"{out}: has a quickstart with other settings; choose another --out, or remove it:\n  {listed}"
+        )
     experiment.resume(run, preparing=preparing)
 
 
 def _interruptible(training: Callable[[], None], *, out: Path) -> None:
-    """Training, with a word for who stops it that leads back here and not to `calque train`."""
+    """Trains; the message after an interruption names this command instead of `calque train`."""
     try:
         training()
     except Interrupted:
-        raise Interrupted(f"saved in {out}/run; the same command goes on") from None
+        raise Interrupted(f"saved in {out}/run; the same command resumes training") from None
 
 
 def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:
@@ -127,37 +132,37 @@ def _corpora(folder: Path, languages: tuple[str, str]) -> dict[str, Any]:
     }
 
 
-def _show(book: "Phrasebook", translations: list[str]) -> None:
-    """Some translations, with the reference where they are wrong."""
-    for pair, found in list(zip(book.test, translations, strict=True))[:6]:
-        typer.echo(f"  {pair.source}\n    {one_line(found)}")
-        if found != pair.target:
+def _print_examples(book: "Phrasebook", translations: list[str]) -> None:
+    """Prints some translations, with the reference if they differ from it."""
+    for pair, translation in list(zip(book.test, translations, strict=True))[:6]:
+        typer.echo(f"  {pair.source}\n    {one_line(translation)}")
+        if translation != pair.target:
             typer.echo(f"    (expected: {pair.target})")
 
 
-def _summary(scores: dict[str, "Scores"], *, translator: "Translator", seconds: float) -> None:
+def _print_summary(scores: dict[str, "Scores"], *, translator: "Translator", seconds: float) -> None:
     width = max(map(len, scores))
     typer.echo("")
     typer.echo(f"{'held-out test':{width}}   BLEU   chrF   exact match")
-    for name, found in scores.items():
+    for name, score in scores.items():
         typer.echo(
-            f"{name:{width}}  {found.bleu.value:5.1f}  {found.chrf.value:5.1f}  {found.exact_match.value:9.1f} %"
+            f"{name:{width}}  {score.bleu.value:5.1f}  {score.chrf.value:5.1f}  {score.exact_match.value:9.1f} %"
         )
     signature = next(iter(scores.values())).bleu.signature
-    parameters = sum(one.numel() for one in translator.model.parameters() if one.requires_grad)
-    typer.echo(f"BLEU {signature}; {parameters:,} parameters; {seconds:.0f} s in all")
+    size = sum(parameter.numel() for parameter in translator.model.parameters() if parameter.requires_grad)
+    typer.echo(f"BLEU {signature}; {size:,} parameters; {seconds:.0f} s in total")
 
 
-def _next(out: Path, *, pictures: list[Path], example: str) -> None:
+def _print_next_steps(out: Path, *, plots: list[Path], example: str) -> None:
     typer.echo("")
-    typer.echo(f"made     {out}/data (text files), {out}/run (the run; the model is in {out}/run/model)")
-    if pictures:
-        typer.echo(f"pictures {', '.join(map(str, pictures))}")
+    typer.echo(f"output   {out}/data (text files), {out}/run (the run; the model is in {out}/run/model)")
+    if plots:
+        typer.echo(f"plots    {', '.join(map(str, plots))}")
     typer.echo("try next")
     typer.echo(f"  echo '{example}' | calque translate {out}/run")
     typer.echo(f"  calque translate {out}/run                 # type sentences")
     typer.echo("  calque train --source YOUR.source --target YOUR.target")
 
 
-def _say(text: str) -> None:
+def _print_step(text: str) -> None:
     typer.echo(text, err=True)

@@ -22,31 +22,36 @@ class Rendering(NamedTuple):
     attention: bool
 
     @classmethod
-    def chosen(cls, format: str | None, *, nbest: int, attention: bool) -> "Rendering":
-        """How it was asked for: as text, unless more than one answer a line has to be told apart."""
-        chosen = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
-        if attention and chosen != "jsonl":
-            raise DataError("--attention goes with --format jsonl")
-        return cls(chosen, nbest, attention)
+    def from_options(cls, format: str | None, *, nbest: int, attention: bool) -> "Rendering":
+        """The requested format; by default text, or TSV if there are several translations per line."""
+        format_name = choice(format or ("text" if nbest == 1 else "tsv"), FORMATS, option="--format")
+        if attention and format_name != "jsonl":
+            raise DataError("--attention needs --format jsonl")
+        return cls(format_name, nbest, attention)
 
 
-def render(answered: "TranslatedLine", *, rendering: Rendering) -> bytes:
-    """What is written for one line, its end included; as text, always `nbest` lines, so that answers can be counted."""
-    line, source, translation = answered
+def render(translated: "TranslatedLine", *, rendering: Rendering) -> bytes:
+    """The output for one line, its end included; as text, always `nbest` lines, so that lines can be counted."""
+    line, source, translation = translated
     match rendering.format:
         case "text":
-            texts = [one_line(each.text) for each in translation.candidates[: rendering.nbest]]
+            texts = [one_line(candidate.text) for candidate in translation.candidates[: rendering.nbest]]
             texts += [""] * (rendering.nbest - len(texts))
             return "".join(f"{text}\n" for text in texts).encode()
         case "tsv":
-            rows = ((line.number, f"{each.score:.4f}", one_field(each.text)) for each in translation.candidates)
-            return "".join("\t".join(map(str, row)) + "\n" for row in rows).encode()
+            rows = (
+                f"{line.number}\t{candidate.score:.4f}\t{one_field(candidate.text)}\n"
+                for candidate in translation.candidates
+            )
+            return "".join(rows).encode()
         case _:
             values = {
                 "line": line.number,
                 "source": source,
                 "source_cut": translation.source_cut or line.cut,
-                "candidates": [_values(each, attention=rendering.attention) for each in translation.candidates],
+                "candidates": [
+                    _values(candidate, attention=rendering.attention) for candidate in translation.candidates
+                ],
             }
             return json_line(values)
 
@@ -88,15 +93,15 @@ _AS_JSON = {code: f"\\u{code:04x}" for code in _AS_FIELD if code >= 0x7F}  # the
 
 
 def one_line(text: str) -> str:
-    """Control characters but the tab, U+2028 and U+2029 become spaces."""
+    """Replaces control characters except the tab, U+2028 and U+2029 by spaces."""
     return text.translate(_AS_LINE)
 
 
 def one_field(text: str) -> str:
-    """The same, and the tab too."""
+    """Replaces control characters including the tab, U+2028 and U+2029 by spaces."""
     return text.translate(_AS_FIELD)
 
 
 def json_line(values: dict[str, Any]) -> bytes:
-    """The values exactly, as one line of JSON with its end; the same characters are escaped."""
+    """The values as one line of JSON with its end; control characters, U+2028 and U+2029 are escaped."""
     return f"{json.dumps(values, ensure_ascii=False).translate(_AS_JSON)}\n".encode()

@@ -18,7 +18,7 @@ from calque.errors import FolderError, UserError
 
 
 class Row(NamedTuple):
-    """What there is to say about a run; None where nobody knows."""
+    """The row of a run in the table; None for unknown values."""
 
     run: str
     model: str = ""
@@ -32,13 +32,13 @@ class Row(NamedTuple):
     changed: str = ""
 
     def plain(self) -> list[str]:
-        """Fields for programs: a number is nothing but a number, without an exponent, which `sort -n` cannot read."""
-        return ["" if value is None else one_field(_written(value)) for value in self]
+        """Fields for programs: plain numbers without exponents, which `sort -n` cannot read."""
+        return ["" if value is None else one_field(_format_value(value)) for value in self]
 
-    def told(self) -> dict[str, str]:
-        """Fields for people by the names of COLUMNS, and what is shown of some where there is little room."""
+    def formatted(self) -> dict[str, str]:
+        """Fields for people by the names of COLUMNS, and the short forms of BRIEFLY for narrow terminals."""
         step, steps, pairs, at_step = (
-            "" if each is None else f"{each:,}" for each in (self.step, self.steps, self.pairs, self.at_step)
+            "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )
         return {
             "run": self.run,
@@ -58,12 +58,12 @@ class Row(NamedTuple):
 COLUMNS = ("run", "state", "steps", "best", "changed", "model", "best at", "pairs")  # the most important first
 BRIEFLY = {"changed": "day", "steps": "step", "run": "name"}  # in this order
 DAMAGED, GAP = "damaged", "  "
-DIGITS = 4  # of a score for programs: losses differ by little
-NEEDED = 5  # columns that are shown briefly before they are left out
+DIGITS = 4  # of a score for programs: losses differ little
+NEEDED = 5  # columns that are shortened before they are left out
 
 
-class Saved(NamedTuple):
-    """What a checkpoint says of itself."""
+class CheckpointState(NamedTuple):
+    """The progress that a checkpoint records."""
 
     step: int
     since_best: int
@@ -72,13 +72,13 @@ class Saved(NamedTuple):
 
 def runs(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Runs, or folders of runs; runs/ unless said.")
+        list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Runs, or folders of runs; runs/ by default.")
     ] = None,
 ) -> None:
-    """List training runs with their best validation score: a table on a terminal, tab-separated when piped.
+    """List training runs with their best validation scores: as a table on a terminal, tab-separated when piped.
 
-    Steps of a run that is not running are those that are saved; one that is stopped goes on with `calque train
-    --resume RUN`. A model is told by its kind, its layers and its width. A narrow terminal shows fewer columns.
+    The steps of a run that is not running are those of its last checkpoint; `calque train --resume RUN` resumes a
+    stopped run. A model is described by its kind, layers and width. A narrow terminal shows fewer columns.
 
     Examples:
 
@@ -86,11 +86,11 @@ def runs(
 
         calque runs runs/first experiments/ | sort -t$'\\t' -k7,7rn
     """
-    found = [run for folder in folders or [Path("runs")] for run in _runs_in(folder)]
-    if not found:
+    paths = [run for folder in folders or [Path("runs")] for run in _runs_in(folder)]
+    if not paths:
         where = ", ".join(map(str, folders)) if folders else "runs"
-        raise FolderError(f"{where}: no run here; `calque train` makes one")
-    rows = [_row(run) for run in found]
+        raise FolderError(f"{where}: no run here; `calque train` creates one")
+    rows = [_row(run) for run in paths]
     if not sys.stdout.isatty():
         for fields in (Row._fields, *(row.plain() for row in rows)):
             typer.echo("\t".join(fields))
@@ -101,35 +101,36 @@ def runs(
 
 
 def table(rows: Sequence[Row], *, width: int) -> list[str]:
-    """A head and one line a run, with as many columns as there is room for; at the least, whose and in what state."""
-    told = [row.told() for row in rows]
-    for columns in _choices(names_tell=len({row["name"] for row in told}) == len(told)):
-        fields = [[head, *(one_field(row[key]) for row in told)] for key, head in columns.items()]
+    """A header and one line per run, with as many columns as fit in the width; at least run and state."""
+    formatted = [row.formatted() for row in rows]
+    are_names_unique = len({row["name"] for row in formatted}) == len(formatted)
+    for columns in _column_choices(are_names_unique=are_names_unique):
+        fields = [[header, *(one_field(row[key]) for row in formatted)] for key, header in columns.items()]
         widths = [max(map(cell_len, column)) for column in fields]
         if sum(widths) + len(GAP) * (len(widths) - 1) <= width:
             break
-    padded = ([set_cell_size(each, size) for each in column] for column, size in zip(fields, widths, strict=True))
+    padded = ([set_cell_size(cell, size) for cell in column] for column, size in zip(fields, widths, strict=True))
     return [GAP.join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
-def _choices(*, names_tell: bool) -> Iterator[dict[str, str]]:
-    """Keys and heads of ever fewer and shorter columns; a run's name alone only where it tells which run it is."""
+def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
+    """Keys and headers of ever fewer and shorter columns; paths are shortened to names only if these are unique."""
     for count in range(len(COLUMNS), NEEDED, -1):
         yield {name: name for name in COLUMNS[:count]}
     columns = {name: name for name in COLUMNS[:NEEDED]}
     yield columns
     for name, brief in BRIEFLY.items():
-        if brief != "name" or names_tell:
-            columns = {brief if key == name else key: head for key, head in columns.items()}
+        if brief != "name" or are_names_unique:
+            columns = {brief if key == name else key: header for key, header in columns.items()}
             yield columns
     for count in range(NEEDED - 1, 1, -1):
         yield dict(list(columns.items())[:count])
 
 
 def _runs_in(folder: Path) -> list[Path]:
-    """The folder itself where it is a run, or the runs in it, by name (numbers as numbers)."""
+    """The folder itself if it is a run, or else the runs in it, sorted by name (numbers numerically)."""
     if not folder.is_dir():
-        raise FolderError(f"{folder}: {'is a file, and no folder' if folder.exists() else 'no such folder'}")
+        raise FolderError(f"{folder}: {'is a file, not a folder' if folder.exists() else 'no such folder'}")
     if _is_run(folder):
         return [folder]
     inside = [path for path in folder.iterdir() if path.is_dir() and _is_run(path)]
@@ -140,12 +141,12 @@ def _is_run(folder: Path) -> bool:
     return (folder / "config.toml").is_file() and not (folder / "manifest.json").exists()
 
 
-def _written(value: str | float) -> str:
+def _format_value(value: str | float) -> str:
     return f"{value:.{DIGITS}f}" if isinstance(value, float) else f"{value}"
 
 
 def _row(run: Path) -> Row:
-    """What there is to say about a run; of one that cannot be read, why not."""
+    """The row of a run; for a damaged run, the problem."""
     try:
         return _read(run)
     except UserError as error:
@@ -153,7 +154,7 @@ def _row(run: Path) -> Row:
     except OSError as error:
         problem = f"{error.filename or run}: cannot be read: {error.strerror}"
     except RecursionError:
-        problem = f"{run / 'config.toml'}: cannot be read: brackets within brackets, too deep"
+        problem = f"{run / 'config.toml'}: cannot be read: brackets are nested too deeply"
     return Row(str(run), state=f"{DAMAGED}: {problem}")
 
 
@@ -171,16 +172,17 @@ def _read(run: Path) -> Row:
     metric, _ = selection_metric(run)
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
     if not isinstance(best.get(metric), float | int | None):
-        raise FolderError(f"{metrics}: {metric} of step {best['step']} is {best[metric]!r}, and no number")
-    saved = _saved(run)
-    is_mean = any("averaged" in line for line in lines)
-    step, state = saved[-1].step if saved else 0, _state(saved, training=training, is_mean=is_mean, origin=origin)
+        raise FolderError(f"{metrics}: {metric} of step {best['step']} is {best[metric]!r}, not a number")
+    checkpoints = _checkpoints(run)
+    is_averaged = any("averaged" in line for line in lines)
+    step = checkpoints[-1].step if checkpoints else 0
+    state = _state(checkpoints, training=training, is_averaged=is_averaged, origin=origin)
     if owner(run) is not None:
         step, state = max((line["step"] for line in lines), default=0), "running"
     changed = metrics if metrics.exists() else origin
     return Row(
         str(run),
-        _described(sides),
+        _describe_model(sides),
         _pairs(run),
         step,
         _count(training, "steps", origin=origin),
@@ -193,7 +195,7 @@ def _read(run: Path) -> Row:
 
 
 def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
-    """A whole number as a config or a checkpoint has it, in any form that training takes too; None where none is."""
+    """An integer of a config or a checkpoint, in any form that training accepts; None if it is missing."""
     match values.get(key):
         case None:
             return None
@@ -203,58 +205,58 @@ def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
             return int(number)
         case str(number) if number.isdecimal():
             return int(number)
-    raise FolderError(f"{origin}: {key} is {values[key]!r}, and no whole number")
+    raise FolderError(f"{origin}: {key} is {values[key]!r}, not an integer")
 
 
-def _described(sides: Sequence[dict[str, Any]]) -> str:
-    """The kinds of encoder and decoder with their layers and widths, once where they are the same."""
-    told = []
+def _describe_model(sides: Sequence[dict[str, Any]]) -> str:
+    """The kinds of encoder and decoder with their layers and widths, once if they are the same."""
+    descriptions = []
     for side in sides:
         sizes = "×".join(str(side[key]) for key in ("layers", "width") if key in side)
-        told.append(f"{side.get('kind', '?')} {sizes}".strip() if side.get("kind") != "none" else "none")
-    return " → ".join(dict.fromkeys(told))
+        descriptions.append(f"{side.get('kind', '?')} {sizes}".strip() if side.get("kind") != "none" else "none")
+    return " → ".join(dict.fromkeys(descriptions))
 
 
 def _pairs(run: Path) -> int | None:
-    """How many pairs it learns from, as its log says."""
+    """The number of training pairs, from the log."""
     log = run / "log.txt"
     if not log.exists():
         return None
     with log.open(encoding="utf-8", errors="replace") as lines:
-        told = next((line.split(" data: ", 1)[1] for line in lines if " data: " in line), "")
-    number = told.split(" pairs", 1)[0].replace(",", "")
+        message = next((line.split(" data: ", 1)[1] for line in lines if " data: " in line), "")
+    number = message.split(" pairs", 1)[0].replace(",", "")
     return int(number) if number.isdecimal() else None
 
 
-def _saved(run: Path) -> list[Saved]:
-    """What the checkpoints say of themselves, oldest first."""
-    found = []
+def _checkpoints(run: Path) -> list[CheckpointState]:
+    """The states of the checkpoints, oldest first."""
+    states = []
     for path in (run / "checkpoints").glob("step-*/state.json"):
         with suppress(OSError, ValueError, RecursionError):
-            state = json.loads(path.read_bytes())
-            if isinstance(state, dict) and path.parent.name == f"step-{state.get('step')}":
-                found.append(_told(state, origin=path))
-    return sorted(found)
+            values = json.loads(path.read_bytes())
+            if isinstance(values, dict) and path.parent.name == f"step-{values.get('step')}":
+                states.append(_checkpoint_state(values, origin=path))
+    return sorted(states)
 
 
-def _told(state: dict[str, Any], *, origin: Path) -> Saved:
-    step, since_best, best = state["step"], _count(state, "since_best", origin=origin), state.get("best_steps", [])
+def _checkpoint_state(values: dict[str, Any], *, origin: Path) -> CheckpointState:
+    step, since_best, best = values["step"], _count(values, "since_best", origin=origin), values.get("best_steps", [])
     if not isinstance(step, int):
-        raise FolderError(f"{origin}: step is {step!r}, and no whole number")
+        raise FolderError(f"{origin}: step is {step!r}, not an integer")
     if not isinstance(best, list):
-        raise FolderError(f"{origin}: best_steps is {best!r}, and no list")
-    return Saved(step, since_best or 0, len(best))
+        raise FolderError(f"{origin}: best_steps is {best!r}, not a list")
+    return CheckpointState(step, since_best or 0, len(best))
 
 
-def _state(saved: Sequence[Saved], *, training: dict[str, Any], is_mean: bool, origin: Path) -> str:
-    """What `--resume` would find: a run is over once its last step is saved, and the mean that it ends with is made."""
+def _state(checkpoints: Sequence[CheckpointState], *, training: dict[str, Any], is_averaged: bool, origin: Path) -> str:
+    """The state that `--resume` would find: a run is done once its last step is saved and its average is computed."""
     patience, average, steps = (_count(training, key, origin=origin) for key in ("patience", "average", "steps"))
-    if not saved:
+    if not checkpoints:
         return "stopped"
-    last = saved[-1]
+    last = checkpoints[-1]
     is_early = 0 < (patience or 0) <= last.since_best
-    among = last.best_steps if training.get("average_of") == "best" else len(saved)
-    waits_for_mean = min(average or 0, among) > 1 and not is_mean
-    if waits_for_mean or not (is_early or last.step >= (math.inf if steps is None else steps)):
+    candidates = last.best_steps if training.get("average_of") == "best" else len(checkpoints)
+    lacks_average = min(average or 0, candidates) > 1 and not is_averaged
+    if lacks_average or not (is_early or last.step >= (math.inf if steps is None else steps)):
         return "stopped"
     return "done, stopped early" if is_early else "done"

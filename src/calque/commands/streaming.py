@@ -1,4 +1,4 @@
-"""Answers to the lines of a file or a pipe, and to what is typed, as soon as they are there."""
+"""Translates the lines of a file, a pipe or a terminal as soon as they arrive."""
 
 import queue
 import sys
@@ -10,7 +10,7 @@ from math import inf
 
 import typer
 
-from calque.commands.output import Part, Through
+from calque.commands.output import DirectOutput, ResumableFile
 from calque.commands.progress import counting
 from calque.commands.rendering import Rendering, one_line, render
 from calque.data.lines import LINE_LIMIT, Line
@@ -19,52 +19,38 @@ from calque.engine.translator import WINDOW
 from calque.errors import DataError, TextError
 
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
-
-
 INVALID = "not UTF-8"
-
-
 CUT = "the translation reached its maximum length"
-
-
 EMPTY = "the translation is empty"
-
-
-MISSING_PHRASE = "the translation lacks a phrase that must appear in it"
-
-
-NONE = (
-    "there is no translation: after every beginning, no word may follow by the rules that were given, or the model's "
-    "probabilities are no numbers (with --precision float32 they may be)"
+MISSING_PHRASE = "the translation lacks a required phrase"
+NO_TRANSLATION = (
+    "no translation: the constraints allow no next word for any hypothesis, or the model's probabilities are not "
+    "numbers (try --precision float32)"
 )
-
-
 ODD = {
     "loop": "the translation repeats itself",
     "short": "the translation is far shorter than its source",
     "long": "the translation is far longer than its source",
 }
-
-
-SHOWN = 10  # lines that are told of each kind, before they are counted
+SHOWN = 10  # lines reported per kind of warning before they are only counted
 
 
 class LineWarnings:
-    """Says of the lines of a file what is to be said: of each kind the first few, and at the end how many there are."""
+    """Warns about lines of a file: the first few of each kind one by one, the others by their number at the end."""
 
     def __init__(self, name: str, *, shown: float = SHOWN) -> None:
         self.name, self.shown = name, shown
         self.counts: Counter[str] = Counter()
 
-    def say(self, message: str, *, line: int, kind: str | None = None) -> None:
-        """Says it of a line, unless as much was said of its kind (the message itself, where none is given)."""
+    def warn(self, message: str, *, line: int, kind: str | None = None) -> None:
+        """Warns about a line, unless enough lines of its kind (by default the message) were reported."""
         kind = kind or message
         self.counts[kind] += 1
         if self.counts[kind] <= self.shown:
             typer.echo(f"{self.name}: line {line}: {message}", err=True)
 
-    def end(self) -> None:
-        """Says how many lines there were of each kind that was not told in full."""
+    def summarise(self) -> None:
+        """Reports the number of lines of each kind that was not reported in full."""
         for kind, count in self.counts.items():
             if count > self.shown:
                 typer.echo(f"{self.name}: {count:,} lines in all: {kind}", err=True)
@@ -77,95 +63,100 @@ def stream(
     live: bool,
     typed: bool = False,
     rendering: Rendering,
-    sink: Part | Through,
+    sink: ResumableFile | DirectOutput,
 ) -> None:
-    """Writes the answers to lines, behind what a cut file holds already; where they are `live`, nobody waits.
+    """Writes the translations of lines, after those of an interrupted file; `live` lines are translated on arrival.
 
-    Who types them is told so, and sees no bar.
+    For `typed` lines, an invitation is printed and no progress bar.
     """
     if typed:
         typer.echo(INVITATION, err=True)
-    with sink, counting("translating", total=None, quiet=typed) as more:
+    with sink, counting("translating", total=None, quiet=typed) as advance:
+        _report_resumption(sink)
         done = sink.lines
-        if done:
-            typer.echo(f"{sink.path}: going on behind line {done:,}", err=True)
-        elif isinstance(sink, Part) and sink.discarded:
-            left = f"{sink.discarded:,} lines that another command, or other files, had made of it are gone"
-            typer.echo(f"{sink.path}: begun anew; {left}", err=True)
-        elif isinstance(sink, Part) and sink.made_from is None:
-            typer.echo(f"{sink.path}: made from a pipe; cut off, it would begin anew (files are resumed)", err=True)
         warnings = LineWarnings(pipeline.requests.name)
         for window in windows(lines, live=live, skip=done):
-            for answered in pipeline.answers(window):
-                _report(answered, pipeline, warnings)
-                sink.write(render(answered, rendering=rendering))
+            for translated in pipeline.translate(window):
+                _report(translated, pipeline, warnings)
+                sink.write(render(translated, rendering=rendering))
             sink.flush()
-            more(len(window))
+            advance(len(window))
             done = window[-1].number
-            sink.reached(done)
-        warnings.end()
-        pipeline.requests.end(done)
+            sink.checkpoint(done)
+        warnings.summarise()
+        pipeline.requests.check_line_count(done)
+
+
+def _report_resumption(sink: ResumableFile | DirectOutput) -> None:
+    """Reports whether an interrupted file is resumed, discarded, or could not be resumed."""
+    if sink.lines:
+        typer.echo(f"{sink.path}: resuming after line {sink.lines:,}", err=True)
+    elif isinstance(sink, ResumableFile) and sink.discarded:
+        discarded = f"{sink.discarded:,} lines from another command or other files were discarded"
+        typer.echo(f"{sink.path}: starting again; {discarded}", err=True)
+    elif isinstance(sink, ResumableFile) and sink.made_from is None:
+        typer.echo(f"{sink.path}: the input is a pipe, so an interrupted output cannot be resumed", err=True)
 
 
 def converse(pipeline: Pipeline, *, rendering: Rendering | None) -> None:
-    """Answers what is typed, line by line; as a file's lines would be where a format was asked for."""
+    """Translates typed lines one by one, in the format of files if `rendering` is given."""
     typer.echo(INVITATION, err=True)
-    prompt = "> " if sys.stdout.isatty() else ""  # results alone go into a file
-    number, warnings = 1, LineWarnings(pipeline.requests.name, shown=inf)  # each answer is read by itself
+    prompt = "> " if sys.stdout.isatty() else ""  # a file gets results only
+    number, warnings = 1, LineWarnings(pipeline.requests.name, shown=inf)
     while True:
         try:
             text = input(prompt)
-            text.encode()  # a terminal's bytes that are no text come as lone surrogates
-            (answered,) = pipeline.answers([Line(text, number, cut=False, invalid=None)])
+            text.encode()  # invalid bytes of a terminal come as lone surrogates
+            (translated,) = pipeline.translate([Line(text, number, cut=False, invalid=None)])
         except EOFError:
             return
         except UnicodeError:
-            typer.echo("that line is not UTF-8", err=True)
+            typer.echo("this line is not UTF-8", err=True)
             continue
         except (TextError, DataError) as error:
             typer.echo(str(error), err=True)
             continue
         number += 1
-        _report(answered, pipeline, warnings)
+        _report(translated, pipeline, warnings)
         if rendering is not None:
-            typer.echo(render(answered, rendering=rendering), nl=False)
+            typer.echo(render(translated, rendering=rendering), nl=False)
             continue
-        for each in answered.translation.candidates:
-            text = one_line(each.text)
-            typer.echo(text if pipeline.nbest == 1 else f"{each.score:8.3f}  {text}")
+        for candidate in translated.translation.candidates:
+            text = one_line(candidate.text)
+            typer.echo(text if pipeline.nbest == 1 else f"{candidate.score:8.3f}  {text}")
 
 
-def _report(answered: TranslatedLine, pipeline: Pipeline, warnings: LineWarnings) -> None:
-    """Says on standard error what of a line was not translated, or looks wrong."""
-    line, translation = answered.line, answered.translation
+def _report(translated: TranslatedLine, pipeline: Pipeline, warnings: LineWarnings) -> None:
+    """Warns about a line that was not read in full, or whose translation looks wrong."""
+    line, translation = translated.line, translated.translation
     best = translation.candidates[0]
-    is_there = best.log_prob > -inf
+    has_translation = best.log_prob > -inf
     if line.invalid is not None:
-        warnings.say(f"byte {line.invalid} is not UTF-8", line=line.number, kind=INVALID)
-    said = []
+        warnings.warn(f"byte {line.invalid} is not UTF-8", line=line.number, kind=INVALID)
+    messages = []
     if translation.source_cut:
-        said.append(f"too long; only its beginning ({pipeline.search.source_limit} pieces) was read")
+        messages.append(f"too long; only its beginning ({pipeline.search.source_limit} pieces) was read")
     elif line.cut:
-        said.append(f"too long; only its beginning ({LINE_LIMIT:,} bytes) was read")
-    elif best.cut and is_there:
-        said.append(CUT)
-    if answered.source.strip() and not best.text.strip():
-        said.append(EMPTY if is_there else NONE)
+        messages.append(f"too long; only its beginning ({LINE_LIMIT:,} bytes) was read")
+    elif best.cut and has_translation:
+        messages.append(CUT)
+    if translated.source.strip() and not best.text.strip():
+        messages.append(EMPTY if has_translation else NO_TRANSLATION)
     else:
-        said += [*([MISSING_PHRASE] if best.missing_phrase else []), *(ODD[sign] for sign in best.oddities)]
-    for message in said:
-        warnings.say(message, line=line.number)
+        messages += [*([MISSING_PHRASE] if best.missing_phrase else []), *(ODD[sign] for sign in best.oddities)]
+    for message in messages:
+        warnings.warn(message, line=line.number)
 
 
 def windows(lines: Iterator[Line], *, live: bool, skip: int = 0) -> Iterator[list[Line]]:
-    """Lines from the `skip`-th on: WINDOW of them from a file; from a pipe whatever is there, so nobody waits."""
+    """Windows of lines after the first `skip`: WINDOW lines each, or of a `live` pipe the lines that have arrived."""
     ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
 
     def read() -> None:
         try:
             for line in islice(lines, skip, None):
                 ready.put(line)
-        except Exception as error:  # raised again by who reads the queue
+        except Exception as error:  # raised again by the reader of the queue
             ready.put(error)
         ready.put(None)
 

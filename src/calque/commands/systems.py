@@ -9,7 +9,7 @@ from calque.errors import ConfigError
 
 def systems(
     name: Annotated[
-        str | None, typer.Argument(help="Print this system's model, as the model section of a config.")
+        str | None, typer.Argument(help="Print this system's model as the model section of a config.")
     ] = None,
     scale: Annotated[float, typer.Option(help="Multiply its widths, heads and layers, e.g. by 0.25.")] = 1.0,
 ) -> None:
@@ -28,20 +28,20 @@ def systems(
 
     if name is None:
         if scale != 1:
-            raise ConfigError("--scale is for one system: name it, e.g. calque systems luong2015 --scale 0.25")
+            raise ConfigError("--scale needs the name of a system, e.g. calque systems luong2015 --scale 0.25")
         width = max(map(len, SYSTEMS))
         for key, system in SYSTEMS.items():
             typer.echo(f"{key:{width}}  {system.summary}")
-            typer.echo(f"{'':{width}}  {system.paper}; departs: {system.departures or 'nowhere'}")
+            typer.echo(f"{'':{width}}  {system.paper}; departures from it: {system.departures or 'none'}")
         return
     model = system_model(name, scale=scale)
     system = SYSTEMS[name]
     if scale == 1:
         typer.echo(f"# {name}: {system.summary}")
     else:
-        typer.echo(f"# {name}, scaled by {scale}; its widths, heads and layers are now (and at full size):")
+        typer.echo(f"# {name}, scaled by {scale}; widths, heads and layers, with those at full size in parentheses:")
         for line in changed_sizes(name, scale=scale):
             typer.echo(f"#   {line}")
         typer.echo(f"# At full size: {system.summary}")
-    typer.echo(f"# {system.paper}; departs: {system.departures or 'nowhere'}")
+    typer.echo(f"# {system.paper}; departures from it: {system.departures or 'none'}")
     typer.echo(to_toml(model, section="model", comments=True), nl=False)

@@ -3,16 +3,24 @@
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from calque.commands.inputs import choice, input_lines, input_name, raw_input_lines, refuse_unreadable
+from calque.commands.inputs import (
+    choice,
+    device_and_precision,
+    input_lines,
+    input_name,
+    raw_input_lines,
+    refuse_unreadable,
+)
 from calque.commands.rendering import json_line, one_field
 from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.data.column_files import ColumnFormat
+    from calque.devices import DeviceName, PrecisionName
     from calque.engine import TaggedSentence, Tagger
 
 FORMATS = ("auto", "text", "conllu", "columns")
@@ -21,25 +29,25 @@ FORMATS = ("auto", "text", "conllu", "columns")
 def tag(
     model: Annotated[Path, typer.Argument(help="A run or model folder of a tagger.")],
     *,
-    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or .gz); else standard input.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Where the labels go; else standard output.")] = None,
+    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or .gz); stdin by default.")] = None,
+    output: Annotated[Path | None, typer.Option(help="The file for the labels; stdout by default.")] = None,
     format: Annotated[
-        str, typer.Option(help="text (words between spaces), conllu or columns; auto goes by the file's name.")
+        str, typer.Option(help="text (words separated by spaces), conllu or columns; auto: by the file's name.")
     ] = "auto",
     columns: Annotated[
-        str | None, typer.Option(help="Names of the columns, e.g. form,pos,chunk; else those of the training files.")
+        str | None, typer.Option(help="Names of the columns, e.g. form,pos,chunk; those of training by default.")
     ] = None,
-    append: Annotated[bool, typer.Option("--append", help="Write labels to a new last column.")] = False,
-    marginals: Annotated[bool, typer.Option("--marginals", help="Give probabilities of labels, too.")] = False,
+    append: Annotated[bool, typer.Option("--append", help="Write the labels to a new last column.")] = False,
+    marginals: Annotated[bool, typer.Option("--marginals", help="Also write the probabilities of labels.")] = False,
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
     """Label the words of a CoNLL-U file, a column file or raw text.
 
-    A CoNLL-U or column file comes back byte for byte, with the predicted column replaced, or appended where there is
-    none. Of text, every line is a sentence with words between white space, and gives one line: its labels, with spaces
-    between them. With --marginals, column files have the probability of each label in a further column, CoNLL-U has it
-    in MISC, and text becomes JSON lines with the probabilities of all labels.
+    A CoNLL-U or column file is copied byte for byte, with the predicted column replaced, or appended if it is missing.
+    In text, every line is a sentence of words separated by white space; the output has its labels on one line,
+    separated by spaces. With --marginals, the probability of each label is written to a further column, in CoNLL-U to
+    MISC, and text becomes JSON lines with the probabilities of all labels.
 
     Examples:
 
@@ -50,45 +58,52 @@ def tag(
         echo "The dog barks ." | calque tag runs/upos
     """
     from calque.commands.output import refuse_output, sink
-    from calque.devices import DEVICES, PRECISIONS
-    from calque.engine.tag_files import file_format
 
-    chosen = choice(format, FORMATS, option="--format")
-    where = choice(device, DEVICES, option="--device")
-    fine = choice(precision, PRECISIONS, option="--precision")
+    format_name = choice(format, FORMATS, option="--format")
+    device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(input)
     refuse_output(output, input)
-    if chosen == "auto":
-        named = file_format(input) if input is not None else None
-        chosen = named or ("columns" if columns or append else "text")
-    if chosen != "columns" and columns:
-        raise ConfigError(f"--columns is for column files; {input_name(input)} is read as {chosen} (--format columns)")
-    if chosen != "columns" and append:
-        raise ConfigError(f"--append is for column files; {input_name(input)} is read as {chosen}")
-    tagger = load_tagger(model, device=where, precision=fine)
-    written = (
+    format_name = _input_format(format_name, input, columns=columns, append=append)
+    tagger = load_tagger(model, device=device_name, precision=precision_name)
+    rows = (
         _tagged_text(tagger, input, marginals=marginals)
-        if chosen == "text"
-        else _tagged_columns(tagger, input, format=chosen, columns=columns, append=append, marginals=marginals)
+        if format_name == "text"
+        else _tagged_columns(tagger, input, format=format_name, columns=columns, append=append, marginals=marginals)
     )
     with sink(output) as out:
-        for data in written:
-            out.write(data)
+        for row in rows:
+            out.write(row)
         out.flush()
 
 
-def load_tagger(model: Path, *, device: str, precision: str) -> "Tagger":
-    """The tagger in a folder; any other model is refused."""
+def _input_format(
+    format: "ColumnFormat | Literal['auto', 'text']", path: Path | None, *, columns: str | None, append: bool
+) -> "ColumnFormat | Literal['text']":
+    """The format, with auto resolved by the file's name; options for column files are rejected with other formats."""
+    from calque.engine.tag_files import file_format
+
+    if format == "auto":
+        by_name = file_format(path) if path is not None else None
+        format = by_name or ("columns" if columns or append else "text")
+    if format != "columns" and columns:
+        raise ConfigError(f"--columns is for column files; {input_name(path)} is read as {format} (--format columns)")
+    if format != "columns" and append:
+        raise ConfigError(f"--append is for column files; {input_name(path)} is read as {format}")
+    return format
+
+
+def load_tagger(model: Path, *, device: "DeviceName", precision: "PrecisionName") -> "Tagger":
+    """The tagger in a folder; any other model is rejected."""
     from calque.engine import Tagger, load
 
-    tagger = load(model, device=device, precision=precision)  # type: ignore[arg-type]
+    tagger = load(model, device=device, precision=precision)
     if not isinstance(tagger, Tagger):
-        raise DataError(f"{model}: is no tagger; train one with `calque train --conll FILE`")
+        raise DataError(f"{model}: is not a tagger; train one with `calque train --conll FILE`")
     return tagger
 
 
 def names_of(columns: str | None) -> tuple[str, ...]:
-    """The names of columns that an option lists."""
+    """The column names in a comma-separated list."""
     return tuple(name.strip() for name in columns.split(",")) if columns else ()
 
 
@@ -105,9 +120,9 @@ def _tagged_columns(
     from calque.engine.tag_files import ColumnLayout, tag_columns
 
     layout = ColumnLayout.of(tagger, format=format, names=names_of(columns))
-    least = layout.least(tagger.task.words, *tagger.task.inputs)
+    minimum = layout.least(tagger.task.words, *tagger.task.inputs)
     lines = raw_input_lines(path, limit=LINE_BYTES)
-    sentences = read_sentences(lines, name=input_name(path), format=format, columns=least)
+    sentences = read_sentences(lines, name=input_name(path), format=format, columns=minimum)
     yield from tag_columns(sentences, tagger=tagger, layout=layout, append=append, marginals=marginals)
 
 
@@ -117,8 +132,8 @@ def _tagged_text(tagger: "Tagger", path: Path | None, *, marginals: bool) -> Ite
 
     if tagger.task.inputs:
         raise DataError(
-            f"this model also reads the column {', '.join(tagger.task.inputs)}, which text has not: give it a column "
-            "file (--format columns)"
+            f"this model also reads the column {', '.join(tagger.task.inputs)}, which text does not have: give it a "
+            "column file (--format columns)"
         )
     cut: list[int] = []
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from calque.commands.inputs import choice, refuse_unreadable
+from calque.commands.inputs import device_and_precision, refuse_unreadable
 from calque.commands.tag import load_tagger, names_of
 from calque.commands.train import is_conllu
 from calque.errors import DataError
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from calque.evaluation.spans import SpanScores
 
 
-class Labelled(NamedTuple):
-    """The labels of a file's sentences."""
+class Labels(NamedTuple):
+    """The gold and predicted labels of each sentence of a file."""
 
     gold: list[list[str]]
     predicted: list[list[str]]
@@ -34,25 +34,26 @@ def evaluate_tagger(
     device: str,
     precision: str,
 ) -> None:
-    """Prints accuracy and span scores on a file, and draws the confusions where that was asked for."""
+    """Prints accuracy and span scores on a file, and plots the confusion matrix to `confusion` if it is given."""
     from calque.commands.output import refuse_output
-    from calque.devices import DEVICES, PRECISIONS
     from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
     from calque.evaluation.spans import score_spans
 
-    where = choice(device, DEVICES, option="--device")
-    fine = choice(precision, PRECISIONS, option="--precision")
+    device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(conll)
     refuse_output(confusion, conll)
-    tagger = load_tagger(model, device=where, precision=fine)
-    labelled = _label(tagger, conll, columns=columns)
-    confusions = count_confusions(labelled.predicted, gold=labelled.gold)
-    spans = score_spans(labelled.predicted, gold=labelled.gold) if _has_spans(tagger) else None
-    _say_unseen(tagger, labelled.gold, path=conll)
-    words, sentences = sum(map(len, labelled.gold)), len(labelled.gold)
-    accuracy = 100 * token_accuracy(confusions)
+    tagger = load_tagger(model, device=device_name, precision=precision_name)
+    labels = _label(tagger, conll, columns=columns)
+    confusions = count_confusions(labels.predicted, gold=labels.gold)
+    spans = score_spans(labels.predicted, gold=labels.gold) if _has_spans(tagger) else None
+    _warn_unseen(tagger, labels.gold, path=conll)
     if confusion is not None and not draw_confusion(confusion, confusions):
-        typer.echo("--confusion: no picture: matplotlib is not installed (pip install matplotlib)", err=True)
+        typer.echo("--confusion: no plot: matplotlib is not installed (pip install matplotlib)", err=True)
+    _print_scores(100 * token_accuracy(confusions), spans, gold=labels.gold, as_json=as_json)
+
+
+def _print_scores(accuracy: float, spans: "SpanScores | None", *, gold: list[list[str]], as_json: bool) -> None:
+    words, sentences = sum(map(len, gold)), len(gold)
     if as_json:
         values = {"accuracy": accuracy, "words": words, "sentences": sentences}
         typer.echo(json.dumps({**values, **(_span_values(spans) if spans else {})}, indent=1))
@@ -65,19 +66,19 @@ def evaluate_tagger(
             typer.echo(f"{name:16} {shares}  {score.support:7,}")
 
 
-def _label(tagger: "Tagger", path: Path, *, columns: str | None) -> Labelled:
+def _label(tagger: "Tagger", path: Path, *, columns: str | None) -> Labels:
     from calque.data.column_files import file_sentences
     from calque.engine.tag_files import ColumnLayout
 
     layout = ColumnLayout.of(tagger, format="conllu" if is_conllu(path) else "columns", names=names_of(columns))
     task = tagger.task
-    least = layout.least(task.words, task.labels, *task.inputs)
-    sentences = [rows for rows in file_sentences(path, format=layout.format, columns=least) if rows.cells]
+    minimum = layout.least(task.words, task.labels, *task.inputs)
+    sentences = [rows for rows in file_sentences(path, format=layout.format, columns=minimum) if rows.cells]
     if not sentences:
-        raise DataError(f"{path}: no sentence with words in it")
+        raise DataError(f"{path}: no sentence with words")
     gold = [rows.column(layout.number(task.labels)) for rows in sentences]
     tagged = tagger.stream(layout.sentence(rows, tagger=tagger) for rows in sentences)
-    return Labelled(gold, [sentence.labels for sentence in tagged])
+    return Labels(gold, [sentence.labels for sentence in tagged])
 
 
 def _has_spans(tagger: "Tagger") -> bool:
@@ -87,15 +88,15 @@ def _has_spans(tagger: "Tagger") -> bool:
     return score == "spans" or (score == "auto" and has_spans(tagger.vocabularies.labels))
 
 
-def _say_unseen(tagger: "Tagger", gold: list[list[str]], *, path: Path) -> None:
-    """Says on standard error which labels cannot be predicted, as no training sentence had them."""
+def _warn_unseen(tagger: "Tagger", gold: list[list[str]], *, path: Path) -> None:
+    """Warns about labels that cannot be predicted, as they do not occur in training."""
     counts = Counter(label for labels in gold for label in labels)
     unseen = {
         label: count for label, count in counts.most_common() if label not in tagger.vocabularies.predicted_labels
     }
     if unseen:
         listed = ", ".join(f"{label} ({count:,})" for label, count in list(unseen.items())[:10])
-        typer.echo(f"{path}: labels that no training sentence had, and which count as wrong: {listed}", err=True)
+        typer.echo(f"{path}: labels that do not occur in training and count as errors: {listed}", err=True)
 
 
 def _span_values(spans: "SpanScores") -> dict[str, object]:

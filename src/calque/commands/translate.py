@@ -2,11 +2,15 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from calque.commands.inputs import choice, input_lines, input_name, is_pipe, refuse_unreadable
+
+if TYPE_CHECKING:
+    from calque.engine import Translator
+    from calque.search.settings import SearchConfig
 
 
 def translate(
@@ -15,49 +19,51 @@ def translate(
         list[str] | None,
         typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. coverage=0.2 method=sample"),
     ] = None,
-    input: Annotated[Path | None, typer.Option(help="Sentences, one a line (plain or .gz); else stdin.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Where translations go; else stdout.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Hypotheses kept a step; fewer is quicker.")] = None,
-    nbest: Annotated[int, typer.Option(min=1, help="Give the N best of each line.")] = 1,
-    format: Annotated[
-        str | None, typer.Option(help="text, tsv (line, score, text) or jsonl (all there is to know).")
+    input: Annotated[
+        Path | None, typer.Option(help="Sentences, one per line (plain or .gz); stdin by default.")
     ] = None,
-    attention: Annotated[bool, typer.Option("--attention", help="Attention weights too, in jsonl.")] = False,
+    output: Annotated[Path | None, typer.Option(help="The file for translations; stdout by default.")] = None,
+    beam: Annotated[int | None, typer.Option(min=1, help="Beam size; smaller is faster.")] = None,
+    nbest: Annotated[int, typer.Option(min=1, help="Write the N best translations of each line.")] = 1,
+    format: Annotated[str | None, typer.Option(help="text, tsv (line, score, text) or jsonl (all details).")] = None,
+    attention: Annotated[bool, typer.Option("--attention", help="With jsonl: also write attention weights.")] = False,
     ensemble: Annotated[
-        list[Path] | None, typer.Option(help="Another run whose probabilities are averaged with the first's.")
+        list[Path] | None, typer.Option(help="Another run whose probabilities are averaged with those of the first.")
     ] = None,
     language: Annotated[
-        Path | None, typer.Option(help="A language model that counts at each step; see language_weight.")
+        Path | None, typer.Option(help="A language model that is added at each step; see language_weight.")
     ] = None,
     reverse: Annotated[
-        Path | None, typer.Option(help="A model of the other direction that ranks the beam again (noisy channel).")
+        Path | None, typer.Option(help="A model of the reverse direction that reranks the beam (noisy channel).")
     ] = None,
-    prefixes: Annotated[Path | None, typer.Option(help="How each translation begins, line by line.")] = None,
+    prefixes: Annotated[Path | None, typer.Option(help="The beginning of each translation, line by line.")] = None,
     terms: Annotated[
-        Path | None, typer.Option(help="Source term, tab, phrase that must appear when the term does.")
+        Path | None, typer.Option(help="Source term, tab, phrase that is required if the term occurs.")
     ] = None,
     inline: Annotated[
-        bool, typer.Option("--inline", help='Lines have marks: <term target="what must appear">words</term>.')
+        bool, typer.Option("--inline", help='Lines have marks: <term target="required phrase">words</term>.')
     ] = False,
-    forbid: Annotated[Path | None, typer.Option(help="Words that must not appear, one a line.")] = None,
+    forbid: Annotated[Path | None, typer.Option(help="Words that must not occur, one per line.")] = None,
     replace_unknown: Annotated[
-        bool, typer.Option("--replace-unknown", help="Unknown words become the source words they come from.")
+        bool, typer.Option("--replace-unknown", help="Replace unknown words by the source words they attend to.")
     ] = False,
-    dictionary: Annotated[Path | None, typer.Option(help="Source word, tab, what replaces it when unknown.")] = None,
+    dictionary: Annotated[
+        Path | None, typer.Option(help="Source word, tab, its replacement in place of an unknown word.")
+    ] = None,
     long: Annotated[
-        str, typer.Option(help="A long line: cut it at what the model reads, or split it into parts it is used to.")
+        str, typer.Option(help="Long lines: cut at the model's limit, or split into parts of usual length.")
     ] = "cut",
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions decoded together.")] = None,
-    invalid: Annotated[str, typer.Option(help="A line that is not UTF-8: fail, skip (empty) or replace.")] = "fail",
+    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions per batch.")] = None,
+    invalid: Annotated[str, typer.Option(help="Lines that are not UTF-8: fail, skip (empty) or replace.")] = "fail",
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[
         str, typer.Option(help="float32, bfloat16 (half the memory, for GPUs) or float64.")
     ] = "float32",
 ) -> None:
-    """Translate a file, standard input, or what you type; one line out for each line in.
+    """Translate a file, standard input, or typed lines; one output line per input line.
 
-    An empty line stays empty; one that is too long is cut and reported on standard error. Settings are those of the
-    config's search section; `calque init` explains them. A file that was cut off is finished by the same command.
+    An empty line stays empty; a line that is too long is cut, with a warning on standard error. Settings are those of
+    the config's search section; `calque init` explains them. The same command resumes an interrupted output file.
 
     Examples:
 
@@ -77,38 +83,44 @@ def translate(
     from calque.commands.output import fingerprint, refuse_output, sink
     from calque.commands.rendering import Rendering
     from calque.commands.streaming import converse, stream
-    from calque.engine.constraint_files import Requests
+    from calque.engine.constraint_files import RequestBuilder
     from calque.engine.pipeline import Pipeline
     from calque.engine.translator import WINDOW
 
-    policy = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
+    invalid_lines = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
     splits = choice(long, ("cut", "split"), option="--long") == "split"
-    rendering = Rendering.chosen(format, nbest=nbest, attention=attention)
-    paths = ModelPaths.chosen(model, ensemble or (), language, reverse, device=device, precision=precision)
+    rendering = Rendering.from_options(format, nbest=nbest, attention=attention)
+    paths = ModelPaths.from_options(model, ensemble or (), language, reverse, device=device, precision=precision)
     files = (prefixes, terms, forbid, dictionary)
     refuse_unreadable(input, *files)
     refuse_output(output, input, *files)
     translator, channel = paths.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
     refuse_idle_settings(settings or [], search=search, paths=paths)
-    requests = Requests(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
+    requests = RequestBuilder(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
     options = output_options(
         forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator
     )
-    if (terms or inline) and search.beam == 1:
-        typer.echo(
-            "a beam of 1 puts required phrases where it must, not where they fit; a wider one does better", err=True
-        )
-    if attention and not translator.attends:
-        typer.echo("--attention: changes nothing here: this model has no attention, so its weights are null", err=True)
+    _warn(translator, search, requires_phrases=bool(terms or inline), attention=attention)
     pipeline = Pipeline(translator, search, requests, options, nbest, splits, channel)
-    if input is None and output is None and sys.stdin.isatty():
+    typed = input is None and sys.stdin.isatty()
+    if typed and output is None:
         converse(pipeline, rendering=rendering if format else None)
         return
-    ways = [search.model_dump(), rendering, policy, replace_unknown, splits, WINDOW, inline, paths.ways(translator)]
-    made_from = fingerprint(models=paths.folders, input=input, files=files, settings=ways) if output else None
-    lines = input_lines(input, invalid=policy)
+    parts = [search.model_dump(), rendering, invalid_lines, replace_unknown, splits, WINDOW, inline]
+    parts.append(paths.fingerprint_parts(translator))
+    made_from = fingerprint(models=paths.folders, input=input, files=files, settings=parts) if output else None
+    lines = input_lines(input, invalid=invalid_lines)
     is_live = input is None or is_pipe(input)
-    typed = input is None and sys.stdin.isatty()
-    out = sink(output, made_from=made_from)
-    stream(pipeline, lines, live=is_live, typed=typed, rendering=rendering, sink=out)
+    stream(pipeline, lines, live=is_live, typed=typed, rendering=rendering, sink=sink(output, made_from=made_from))
+
+
+def _warn(translator: "Translator", search: "SearchConfig", *, requires_phrases: bool, attention: bool) -> None:
+    """Warns about options that have little or no effect with this model and search."""
+    if requires_phrases and search.beam == 1:
+        typer.echo(
+            "with a beam of 1, required phrases are placed where they must be, not where they fit; use a larger beam",
+            err=True,
+        )
+    if attention and not translator.attends:
+        typer.echo("--attention has no effect: this model has no attention, so its weights are null", err=True)

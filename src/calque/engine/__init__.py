@@ -1,6 +1,6 @@
-"""Joins text, model and search: raw text in, raw text or labels out. What `calque.load` gives.
+"""Text, model and search joined: raw text in, raw text or labels out. `calque.load` returns these classes.
 
-Everything below may enter: models, search, text, the loss of a task, the utility of an evaluation.
+May import every room below: models, search, text, the losses of tasks, the utilities of evaluation.
 """
 
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device

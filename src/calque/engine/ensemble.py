@@ -1,4 +1,4 @@
-"""Models beside the translation model: an ensemble, a language model, and a reverse model for a noisy channel."""
+"""Models that decode together with the translation model: ensemble members and a language model."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -16,20 +16,20 @@ from calque.text import UNK, Tokenizer, Tokenizers
 
 
 class Ensemble(NamedTuple):
-    """Who else has a say in a step."""
+    """The other models that contribute to a decoding step."""
 
     models: tuple[Model, ...] = ()
     language: LanguageModel | None = None
 
-    def joined(self, other: "Ensemble") -> "Ensemble":
-        """Both; there is one language model at the most."""
-        if self.language is not None and other.language is not None:
-            raise ConfigError("there is a language model beside this translator already; one can count at each step")
-        return Ensemble(self.models + other.models, self.language or other.language)
+    def joined(self, added: "Ensemble") -> "Ensemble":
+        """The members of both ensembles; at most one language model."""
+        if self.language is not None and added.language is not None:
+            raise ConfigError("this translator has a language model already; only one can contribute to a step")
+        return Ensemble(self.models + added.models, self.language or added.language)
 
 
 class Decoding(NamedTuple):
-    """A step, and what it begins with."""
+    """A decoding step with its initial state and context."""
 
     step: Step
     state: Any
@@ -39,11 +39,11 @@ class Decoding(NamedTuple):
 def start_decoding(
     model: Model, source: Padded, *, ensemble: Ensemble, search: SearchConfig, attention: bool
 ) -> Decoding:
-    """The model's step, or that of all models together, for sources on the model's device."""
+    """The model's step, or the combined step of all models, for sources on the model's device."""
     members = (model, *ensemble.models)
-    contexts = tuple(each.prepare(source) for each in members)
-    states = tuple(each.start(context) for each, context in zip(members, contexts, strict=True))
-    steps = [decoding_step(each, attention=attention) for each in members]
+    contexts = tuple(member.prepare(source) for member in members)
+    states = tuple(member.start(context) for member, context in zip(members, contexts, strict=True))
+    steps = [decoding_step(member, attention=attention) for member in members]
     decoding = Decoding(steps[0], states[0], contexts[0])
     if ensemble.models:
         decoding = Decoding(ensemble_step(steps, mean=search.ensemble), states, contexts)
@@ -55,14 +55,14 @@ def start_decoding(
 
 
 def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers], language: Tokenizer | None) -> None:
-    """Raises a FolderError for a model whose pieces are not the model's own: of the target, or an ensemble's source."""
-    targets = [("a model of the ensemble", theirs.target) for theirs in ensemble]
+    """Raises a FolderError if a member's target vocabulary, or an ensemble model's source vocabulary, differs."""
+    targets = [("a model of the ensemble", tokenizers.target) for tokenizers in ensemble]
     targets += [("the language model", language)] if language else []
-    sources = [("a model of the ensemble", theirs.source) for theirs in ensemble]
-    for mine, others in ((own.target, targets), (own.source, sources)):
-        for name, theirs in others:
-            if theirs.to_bytes() != mine.to_bytes():
+    sources = [("a model of the ensemble", tokenizers.source) for tokenizers in ensemble]
+    for expected, members in ((own.target, targets), (own.source, sources)):
+        for name, tokenizer in members:
+            if tokenizer.to_bytes() != expected.to_bytes():
                 raise FolderError(
-                    f"{name}: its pieces are not those of the model beside it; train both with one vocabulary "
+                    f"{name}: its pieces differ from those of the translation model; train both with one vocabulary "
                     '(text.kind = "given", text.path = the other run)'
                 )

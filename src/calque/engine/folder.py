@@ -1,4 +1,4 @@
-"""Model folders: written whole or not at all, checked before anything in them is used."""
+"""Model folders: written atomically, verified before anything in them is used."""
 
 import json
 import math
@@ -39,7 +39,7 @@ PROFILE, EARLIER_PROFILE = "length_profile.json", "usual.json"
 
 
 class TranslationFolder(Config):
-    """What the folder of a translation model says of itself, in its config.toml."""
+    """The config.toml of a translation model's folder."""
 
     task: TranslationConfig
     vocabularies: dict[str, int]
@@ -51,7 +51,7 @@ class TranslationFolder(Config):
 
 
 class LanguageModelFolder(Config):
-    """What the folder of a language model says of itself."""
+    """The config.toml of a language model's folder."""
 
     task: LanguageModellingConfig
     vocabularies: dict[str, int]
@@ -61,7 +61,7 @@ class LanguageModelFolder(Config):
 
 
 class TaggerFolder(Config):
-    """What the folder of a tagger says of itself."""
+    """The config.toml of a tagger's folder."""
 
     task: TaggingConfig
     text: FormsConfig
@@ -73,17 +73,17 @@ class TaggerFolder(Config):
 
 
 Loaded = Translator | TextGenerator | Tagger
-"""What `calque.load` gives: by the task that the model was trained for."""
+"""What `calque.load` returns, depending on the task that the model was trained for."""
 
 
 def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
-    """Writes a model folder, whole or not at all: config, tokenizer, weights, manifest and a card for its readers.
+    """Writes a model folder atomically: config, tokenizer, weights, manifest and a model card.
 
-    `artefacts` are what a validation learnt about the model, such as its confidence, in place of what was known before.
+    `artefacts` are files that a validation produced, such as the model's confidence; they replace earlier ones.
     """
-    known = {} if translator.confidence is None else {CONFIDENCE: confidence_bytes(translator.confidence)}
+    confidence = {} if translator.confidence is None else {CONFIDENCE: confidence_bytes(translator.confidence)}
     tokenizers = translator.tokenizers
-    described = TranslationFolder(
+    folder_config = TranslationFolder(
         task=TranslationConfig(),
         vocabularies={name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()},
         joint=tokenizers.joint,
@@ -95,21 +95,23 @@ def save_model(path: Path, translator: Translator, *, card: str, artefacts: Mapp
         save_tokenizers(tokenizers, folder / "tokenizer")
         if translator.length_profile is not None:
             (folder / PROFILE).write_text(json.dumps(translator.length_profile._asdict()), encoding="ascii")
-        write_parts(folder, described, model=translator.model, card=card, artefacts={**known, **(artefacts or {})})
+        write_parts(
+            folder, folder_config, model=translator.model, card=card, artefacts={**confidence, **(artefacts or {})}
+        )
 
     write_model_folder(path, fill=fill)
 
 
 def confidence_bytes(confidence: Confidence) -> bytes:
-    """What a model folder says of confidence, in the file of that name."""
+    """The content of a model folder's confidence.json."""
     return json.dumps(confidence._asdict()).encode("ascii")
 
 
 def save_language_model(
     path: Path, generator: TextGenerator, *, card: str, artefacts: Mapping[str, bytes] | None = None
 ) -> None:
-    """Writes the folder of a language model, whole or not at all."""
-    described = LanguageModelFolder(
+    """Writes the folder of a language model atomically."""
+    folder_config = LanguageModelFolder(
         task=generator.task,
         vocabularies={"text": len(generator.tokenizer.vocabulary)},
         model=generator.config,
@@ -118,14 +120,14 @@ def save_language_model(
 
     def fill(folder: Path) -> None:
         save_columns({"text": generator.tokenizer}, folder / "tokenizer")
-        write_parts(folder, described, model=generator.model, card=card, artefacts=artefacts or {})
+        write_parts(folder, folder_config, model=generator.model, card=card, artefacts=artefacts or {})
 
     write_model_folder(path, fill=fill)
 
 
 def save_tagger(path: Path, tagger: Tagger, *, card: str, artefacts: Mapping[str, bytes] | None = None) -> None:
-    """Writes the folder of a tagger, whole or not at all."""
-    described = TaggerFolder(
+    """Writes the folder of a tagger atomically."""
+    folder_config = TaggerFolder(
         task=tagger.task,
         text=tagger.vocabularies.config,
         vocabularies=tagger.vocabularies.sizes(),
@@ -135,21 +137,21 @@ def save_tagger(path: Path, tagger: Tagger, *, card: str, artefacts: Mapping[str
 
     def fill(folder: Path) -> None:
         tagger.vocabularies.save(folder / "tokenizer")
-        write_parts(folder, described, model=tagger.model, card=card, artefacts=artefacts or {})
+        write_parts(folder, folder_config, model=tagger.model, card=card, artefacts=artefacts or {})
 
     write_model_folder(path, fill=fill)
 
 
 def write_model_folder(path: Path, *, fill: Callable[[Path], None], format: int = FORMAT) -> None:
-    """A model folder that `fill` writes, whole or not at all."""
+    """Writes a model folder with the files that `fill` writes, atomically."""
     write_folder(path, kind=KIND, format=format, fill=fill, replace=True)
 
 
 def write_parts(
-    folder: Path, described: Config, *, model: nn.Module, card: str, artefacts: Mapping[str, bytes]
+    folder: Path, folder_config: Config, *, model: nn.Module, card: str, artefacts: Mapping[str, bytes]
 ) -> None:
-    """What every model folder holds."""
-    (folder / "config.toml").write_text(to_toml(described), encoding="utf-8")
+    """Writes the files that every model folder has."""
+    (folder / "config.toml").write_text(to_toml(folder_config), encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
     save_file(weights_of(model), folder / WEIGHTS)
     for name, content in artefacts.items():
@@ -157,10 +159,10 @@ def write_parts(
 
 
 def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Loaded:
-    """The model in a run folder (its `model/`) or a model folder; checked before anything in it is used.
+    """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
-    A translator, a text generator or a tagger, by its task. `precision` is what its weights are kept and multiplied in;
-    probabilities are in float32 at least.
+    Returns a translator, a text generator or a tagger, depending on the task. Weights are stored and multiplied in
+    `precision`; probabilities are computed in at least float32.
     """
     folder = Path(path)
     for _ in range(5):
@@ -169,48 +171,48 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
             return _load(folder, device=device, precision=precision)
         except FolderError:
             if _identity(folder) == before:
-                raise  # otherwise a training run put a better model in its place while this one was read
+                raise  # otherwise a training run replaced the model while it was being read
     return _load(folder, device=device, precision=precision)
 
 
 def load_translator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
 ) -> Translator:
-    """`load` of a translation model; any other is refused with what it can do."""
+    """`load` for a translation model; any other model is rejected with the command that uses it."""
     loaded = load(path, device=device, precision=precision)
     if isinstance(loaded, Translator):
         return loaded
     if isinstance(loaded, Tagger):
-        raise FolderError(f"{path}: is a tagger, which translates nothing; `calque tag {path}` labels words with it")
+        raise FolderError(f"{path}: is a tagger and cannot translate; `calque tag {path}` labels words with it")
     raise FolderError(
-        f"{path}: is a language model, which translates nothing; `calque score {path} --target FILE` tells how "
-        f"likely a text is, `calque generate {path}` writes text, and `calque translate RUN --language {path}` lets it "
-        "help a translator"
+        f"{path}: is a language model and cannot translate; `calque score {path} --target FILE` scores text, "
+        f"`calque generate {path}` writes text, and `calque translate RUN --language {path}` combines it with a "
+        "translator"
     )
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
-    """Changes when another folder takes the place of a run's model."""
-    return tuple(one.stat().st_ino for one in (folder, folder / "model") if one.exists())
+    """Changes when another folder replaces a run's model."""
+    return tuple(path.stat().st_ino for path in (folder, folder / "model") if path.exists())
 
 
 def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Loaded:
     if (folder / "model").is_dir():
         folder = folder / "model"
     if not folder.is_dir():
-        found = "is a file, and no run or model folder" if folder.exists() else "no such run or model folder"
-        raise FolderError(f"{folder}: {found}")
+        problem = "is a file, not a run or model folder" if folder.exists() else "no such run or model folder"
+        raise FolderError(f"{folder}: {problem}")
     if (folder / "config.toml").is_file() and not any((folder / name).exists() for name in (MANIFEST, WEIGHTS)):
-        raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` goes on until there is one")
-    chosen = choose_device(device)
-    kind = choose_precision(precision, device=chosen)
+        raise FolderError(f"{folder}: no model here yet; `calque train --resume {folder}` trains until there is one")
+    chosen_device = choose_device(device)
+    dtype = choose_precision(precision, device=chosen_device)
     manifest = verify_folder(folder, kind=KIND, formats=FORMATS)
     try:
         values = upgrade_model(read_toml(folder / "config.toml"), format=manifest.format, origin=str(folder))
         loaded = _read_folder(folder, values, format=manifest.format)
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
-    loaded.model.to(device=chosen, dtype=kind).eval()
+    loaded.model.to(device=chosen_device, dtype=dtype).eval()
     return loaded
 
 
@@ -223,46 +225,50 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
         case "tagging":
             return _read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True))
         case _:
-            described = check(TranslationFolder, values, origin=origin, written=True)
-            return _read_translator(folder, described, format=format)
+            folder_config = check(TranslationFolder, values, origin=origin, written=True)
+            return _read_translator(folder, folder_config, format=format)
 
 
-def _read_translator(folder: Path, described: TranslationFolder, *, format: int) -> Translator:
+def _read_translator(folder: Path, folder_config: TranslationFolder, *, format: int) -> Translator:
     tokenizers = load_tokenizers(folder / "tokenizer")
     sizes = {name: len(tokenizer.vocabulary) for name, tokenizer in tokenizers._asdict().items()}
-    _refuse_other_pieces(folder, sizes, described.vocabularies, agree=tokenizers.joint == described.joint)
-    shape = Sizes(sizes["source"], sizes["target"], tokenizers.joint)
-    model = _filled(partial(Model, described.model, sizes=shape), folder=folder)
-    translator = Translator(model, tokenizers, config=described.model, search=described.search)
+    _refuse_other_pieces(folder, sizes, folder_config.vocabularies, agree=tokenizers.joint == folder_config.joint)
+    model_sizes = Sizes(sizes["source"], sizes["target"], tokenizers.joint)
+    model = _build_with_weights(partial(Model, folder_config.model, sizes=model_sizes), folder=folder)
+    translator = Translator(model, tokenizers, config=folder_config.model, search=folder_config.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
     translator.length_profile = _read_profile(folder / (PROFILE if format > 1 else EARLIER_PROFILE))
     return translator
 
 
-def _read_language_model(folder: Path, described: LanguageModelFolder) -> TextGenerator:
+def _read_language_model(folder: Path, folder_config: LanguageModelFolder) -> TextGenerator:
     tokenizer = load_tokenizer(folder / "tokenizer", column="text")
     size = len(tokenizer.vocabulary)
-    _refuse_other_pieces(folder, {"text": size}, described.vocabularies, agree=True)
-    model = _filled(partial(LanguageModel, described.model, vocabulary_size=size), folder=folder)
-    return TextGenerator(model, tokenizer, config=described.model, task=described.task, search=described.search)
+    _refuse_other_pieces(folder, {"text": size}, folder_config.vocabularies, agree=True)
+    model = _build_with_weights(partial(LanguageModel, folder_config.model, vocabulary_size=size), folder=folder)
+    return TextGenerator(
+        model, tokenizer, config=folder_config.model, task=folder_config.task, search=folder_config.search
+    )
 
 
-def _read_tagger(folder: Path, described: TaggerFolder) -> Tagger:
-    vocabularies = TaggerVocabularies.load(folder / "tokenizer", config=described.text)
-    is_same = set(vocabularies.columns) == set(described.task.inputs)
-    _refuse_other_pieces(folder, vocabularies.sizes(), described.vocabularies, agree=is_same)
-    sizes = tagger_sizes(vocabularies, inputs=described.task.inputs)
-    model = _filled(partial(TaggerModel, described.model, sizes=sizes), folder=folder)
-    return Tagger(model, vocabularies, config=described.model, task=described.task, columns=described.columns)
+def _read_tagger(folder: Path, folder_config: TaggerFolder) -> Tagger:
+    vocabularies = TaggerVocabularies.load(folder / "tokenizer", config=folder_config.text)
+    is_same = set(vocabularies.columns) == set(folder_config.task.inputs)
+    _refuse_other_pieces(folder, vocabularies.sizes(), folder_config.vocabularies, agree=is_same)
+    sizes = tagger_sizes(vocabularies, inputs=folder_config.task.inputs)
+    model = _build_with_weights(partial(TaggerModel, folder_config.model, sizes=sizes), folder=folder)
+    return Tagger(
+        model, vocabularies, config=folder_config.model, task=folder_config.task, columns=folder_config.columns
+    )
 
 
-def _refuse_other_pieces(folder: Path, found: dict[str, int], described: dict[str, int], *, agree: bool) -> None:
-    if found != described or not agree:
+def _refuse_other_pieces(folder: Path, sizes: dict[str, int], expected: dict[str, int], *, agree: bool) -> None:
+    if sizes != expected or not agree:
         raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
 
 
-def _filled(build: Callable[[], AnyModel], *, folder: Path) -> AnyModel:
-    """The model that a folder describes, with its weights; nothing is allocated before all sizes fit."""
+def _build_with_weights(build: Callable[[], AnyModel], *, folder: Path) -> AnyModel:
+    """Builds a model and loads the folder's weights; nothing is allocated before all sizes are known to fit."""
     origin = str(folder / WEIGHTS)
     weights = read_weights(folder / WEIGHTS)
     with weightless():
@@ -281,16 +287,16 @@ def _read_confidence(path: Path) -> Confidence | None:
             return Confidence(knots)
     except (ValueError, TypeError, KeyError, RecursionError):
         pass
-    raise FolderError(f"{path}: damaged: expected knots of growing numbers")
+    raise FolderError(f"{path}: damaged: expected knots of increasing numbers")
 
 
 def _read_profile(path: Path) -> LengthProfile | None:
     if not path.exists():
         return None
     try:
-        found = LengthProfile(**json.loads(path.read_text(encoding="ascii")))
-        if all(type(value) is int and value > 0 for value in found):
-            return found
+        profile = LengthProfile(**json.loads(path.read_text(encoding="ascii")))
+        if all(type(value) is int and value > 0 for value in profile):
+            return profile
     except (ValueError, TypeError, RecursionError):
         pass
     raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences")

@@ -1,6 +1,6 @@
-"""Reads given translations with every token known: what each piece cost, and where the model looked.
+"""Forced decoding: the log-probability and the attention of every token of given translations.
 
-Letters: B sentences, K answers each, N = B·K, S source, T target.
+Letters: B sentences, K translations per sentence, N = B·K, S source, T target.
 """
 
 from collections.abc import Sequence
@@ -17,78 +17,90 @@ from calque.tensors import select_rows
 from calque.text import BOS, EOS, PAD
 
 
-class Answer(NamedTuple):
-    """A translation in ids, without marks."""
+class TargetTokens(NamedTuple):
+    """A translation as ids, without marks."""
 
     tokens: Sequence[int]
     cut: bool = False  # it has no end
 
 
-class Reading(NamedTuple):
-    """What a model makes of an answer."""
+class TokenScores(NamedTuple):
+    """What a model computes for a given translation, token by token."""
 
-    log_probs: list[float]  # of each token, and of the end unless it was cut
-    attention: Tensor | None  # [T,S] on the CPU, T as many as log_probs; S counts the source's end
+    log_probs: list[float]  # of each token, and of the end unless the translation was cut
+    attention: Tensor | None  # [T,S] on the CPU, one row per log-probability; S counts the source's end
 
 
-class _Laid(NamedTuple):
-    """Answers as rows of a batch, K to a source; some of the rows may be there to fill it up."""
+class _PaddedTargets(NamedTuple):
+    """Translations as rows of a batch, K per source; sources with fewer translations have empty rows."""
 
-    said: list[list[int]]  # each row's tokens, with its end
-    targets: Tensor  # [N,T], padded
-    inputs: Tensor  # [N,T], what is read before each
+    tokens: list[list[int]]  # of each row, with its end
+    outputs: Tensor  # [N,T], padded
+    inputs: Tensor  # [N,T], the outputs shifted by one position
     sources: Tensor  # [N], the source of each row
 
 
 @torch.inference_mode()
-def read_back(
-    model: Model, sources: Sequence[Sequence[int]], answers: Sequence[Sequence[Answer]]
-) -> list[list[Reading]]:
-    """A reading of every answer to every source; the model is in evaluation mode.
+def force_decode(
+    model: Model, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[TargetTokens]]
+) -> list[list[TokenScores]]:
+    """The scores of each translation of each source, in parallel over tokens; the model is in evaluation mode.
 
-    Law: the sum of a reading's log-probabilities is the log-probability that search gave the answer.
+    Law: the log-probabilities of a translation sum to the log-probability that search computes for it.
     """
     device = next(model.parameters()).device
-    source, laid = pad_source(sources), _lay_out(answers, device=device)
+    source, padded = pad_source(sources), _pad_targets(targets, device=device)
     context = model.prepare(source.to(device))
-    state = select_rows(model.start(context), laid.sources)
-    output, _ = model.read(laid.inputs, state, context, attention=True)
-    log_probs = model.log_probs(output, context).gather(2, laid.targets[..., None]).squeeze(2)
-    return _readings(laid, answers, log_probs=log_probs, attention=output.attention, lengths=source.lengths)
+    state = select_rows(model.start(context), padded.sources)
+    output, _ = model.read(padded.inputs, state, context, attention=True)
+    log_probs = model.log_probs(output, context).gather(2, padded.outputs[..., None]).squeeze(2)
+    return _unpad_scores(padded, targets, log_probs=log_probs, attention=output.attention, lengths=source.lengths)
 
 
 @torch.inference_mode()
-def read_along(decoding: Decoding, answers: Sequence[Sequence[Answer]], *, lengths: Tensor) -> list[list[Reading]]:
-    """The same by a step, one token after the other: where several models have a say. `lengths` [B] is the sources'."""
-    laid = _lay_out(answers, device=lengths.device)
-    state, told, looked = select_rows(decoding.state, laid.sources), [], []
-    for place in range(laid.inputs.shape[1]):
-        output, state = decoding.step(laid.inputs[:, place], state, decoding.context)
-        told.append(output.log_probs.gather(1, laid.targets[:, place : place + 1]))
-        looked.append(output.attention)
-    seen = [each for each in looked if each is not None]
-    attention = torch.stack(seen, dim=1) if seen else None
-    return _readings(laid, answers, log_probs=torch.cat(told, dim=1), attention=attention, lengths=lengths)
+def force_decode_stepwise(
+    decoding: Decoding, targets: Sequence[Sequence[TargetTokens]], *, lengths: Tensor
+) -> list[list[TokenScores]]:
+    """The same with a decoding step, token by token, as ensembles need it. `lengths` [B] are those of the sources."""
+    padded = _pad_targets(targets, device=lengths.device)
+    state = select_rows(decoding.state, padded.sources)
+    log_probs, attention_rows = [], []
+    for position in range(padded.inputs.shape[1]):
+        output, state = decoding.step(padded.inputs[:, position], state, decoding.context)
+        log_probs.append(output.log_probs.gather(1, padded.outputs[:, position : position + 1]))
+        if output.attention is not None:
+            attention_rows.append(output.attention)
+    attention = torch.stack(attention_rows, dim=1) if attention_rows else None
+    return _unpad_scores(padded, targets, log_probs=torch.cat(log_probs, dim=1), attention=attention, lengths=lengths)
 
 
-def _lay_out(answers: Sequence[Sequence[Answer]], *, device: torch.device) -> _Laid:
-    most = max(map(len, answers))
-    rows = [row for given in answers for row in (*given, *[Answer(())] * (most - len(given)))]
-    said = [[*row.tokens, *([] if row.cut else [EOS])] for row in rows]
-    longest = max(1, *map(len, said))
-    targets = torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in said], device=device)
-    inputs = torch.cat([torch.full_like(targets[:, :1], BOS), targets[:, :-1]], dim=1)
-    return _Laid(said, targets, inputs, torch.arange(len(answers), device=device).repeat_interleave(most))
+def _pad_targets(targets: Sequence[Sequence[TargetTokens]], *, device: torch.device) -> _PaddedTargets:
+    per_source = max(map(len, targets))
+    rows = [row for group in targets for row in (*group, *[TargetTokens(())] * (per_source - len(group)))]
+    tokens = [[*row.tokens, *([] if row.cut else [EOS])] for row in rows]
+    longest = max(1, *map(len, tokens))
+    outputs = torch.tensor([[*row, *[PAD] * (longest - len(row))] for row in tokens], device=device)
+    inputs = torch.cat([torch.full_like(outputs[:, :1], BOS), outputs[:, :-1]], dim=1)
+    sources = torch.arange(len(targets), device=device).repeat_interleave(per_source)
+    return _PaddedTargets(tokens, outputs, inputs, sources)
 
 
-def _readings(
-    laid: _Laid, answers: Sequence[Sequence[Answer]], *, log_probs: Tensor, attention: Tensor | None, lengths: Tensor
-) -> list[list[Reading]]:
-    told, looked = log_probs.cpu(), None if attention is None else wide(attention).cpu()
-    sizes = lengths.cpu()[laid.sources.cpu()].tolist()
-    readings = [
-        Reading(told[row, : len(said)].tolist(), None if looked is None else looked[row, : len(said), :size])
-        for row, (said, size) in enumerate(zip(laid.said, sizes, strict=True))
+def _unpad_scores(
+    padded: _PaddedTargets,
+    targets: Sequence[Sequence[TargetTokens]],
+    *,
+    log_probs: Tensor,
+    attention: Tensor | None,
+    lengths: Tensor,
+) -> list[list[TokenScores]]:
+    log_probs, attention = log_probs.cpu(), None if attention is None else wide(attention).cpu()
+    source_lengths = lengths.cpu()[padded.sources.cpu()].tolist()
+    scores = [
+        TokenScores(
+            log_probs[row, : len(tokens)].tolist(),
+            None if attention is None else attention[row, : len(tokens), :source_length],
+        )
+        for row, (tokens, source_length) in enumerate(zip(padded.tokens, source_lengths, strict=True))
     ]
-    most = len(readings) // len(answers)
-    return [readings[place * most : place * most + len(given)] for place, given in enumerate(answers)]
+    per_source = len(scores) // len(targets)
+    return [scores[place * per_source : place * per_source + len(group)] for place, group in enumerate(targets)]

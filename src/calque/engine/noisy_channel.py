@@ -1,4 +1,4 @@
-"""The noisy channel: n-best lists ranked again by a reverse model and a language model (Yee et al. 2019)."""
+"""The noisy channel: n-best lists reranked by a reverse model and a language model (Yee et al. 2019)."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -8,9 +8,9 @@ from calque.engine.translator import Translator
 from calque.engine.types import Candidate, Translation
 from calque.search.settings import SearchConfig
 
-ENOUGH, MOST = 8, 32  # pairs that a direction is judged by
-LEARNT = 0.5  # nats a piece that a model gains in the direction that it has learnt, or it has learnt too little to tell
-LITTLE = 0.5  # of that gain, which no model falls short of in its own direction
+MINIMUM_PAIRS, MAXIMUM_PAIRS = 8, 32  # by which the direction of a reverse model is checked
+MINIMUM_GAIN = 0.5  # nats per piece from the right source; a model that gains less has learnt too little to be checked
+MINIMUM_SHARE = 0.5  # of that gain which a model reaches in its own direction
 
 
 def rerank(
@@ -21,10 +21,10 @@ def rerank(
     language: TextGenerator | None,
     search: SearchConfig,
 ) -> Iterator[Translation]:
-    """Each translation's candidates by log P(y|x) + λ log P(x|y) + μ log P(y), which is their new score.
+    """Each translation's candidates, sorted by their new score log P(y|x) + λ log P(x|y) + μ log P(y).
 
-    What was cut stays behind what was finished, and last what has not said all that it must. An empty source has one
-    translation, and nobody is asked about it; an empty translation pays as every other.
+    Candidates that were cut rank behind finished ones, and those that lack a required phrase last. The one translation
+    of an empty source keeps its score; an empty translation is scored like any other.
     """
     rows = [
         (source, candidate.text)
@@ -33,50 +33,52 @@ def rerank(
         if source.strip()
     ]
     texts = [text for _, text in rows]
-    channel = iter(reverse.score(texts, [source for source, _ in rows]))
-    prior = iter(language.score(texts)) if language is not None else None
+    channel_scores = iter(reverse.score(texts, [source for source, _ in rows]))
+    prior_scores = iter(language.score(texts)) if language is not None else None
     for translation, source in zip(translations, sources, strict=True):
-        scored: list[Candidate] = []
+        rescored: list[Candidate] = []
         for candidate in translation.candidates:
             score = candidate.log_prob
             if source.strip():
-                score += search.channel_weight * next(channel).log_prob
-                score += search.prior_weight * next(prior).log_prob if prior is not None else 0.0
-            scored.append(candidate._replace(score=score))
+                score += search.channel_weight * next(channel_scores).log_prob
+                score += search.prior_weight * next(prior_scores).log_prob if prior_scores is not None else 0.0
+            rescored.append(candidate._replace(score=score))
         yield translation._replace(
-            candidates=sorted(scored, key=lambda each: (each.cut, each.missing_phrase, -each.score))
+            candidates=sorted(
+                rescored, key=lambda candidate: (candidate.cut, candidate.missing_phrase, -candidate.score)
+            )
         )
 
 
-class Direction:
-    """Whether a reverse model translates back, by the first lines that it is asked about.
+class DirectionCheck:
+    """Checks on the first lines that a reverse model translates from target to source.
 
-    What a source tells of its translation is what the translation tells of the source,
+    The pointwise mutual information of a sentence and its translation is symmetric,
 
         log P(y|x) - log P(y) = log P(x|y) - log P(x),
 
-    so that a model that gains a lot by the right source, and little of that by the right translation, has learnt the
-    other direction than the one it is asked for. P(y) is taken to be P(y|x') with another line's source.
+    so a model that gains much from the right source, and little of that from the right translation, has learnt the
+    wrong direction. P(y) is approximated by P(y|x') with the source x' of another line.
     """
 
     def __init__(self, reverse: Translator) -> None:
         self.reverse = reverse
-        self._pairs: dict[tuple[str, str], None] = {}  # in their order, each once
-        self._is_judged = False
+        self._pairs: dict[tuple[str, str], None] = {}  # distinct, in their order
+        self._is_done = False
 
     def is_doubtful(self, translations: Sequence[Translation], sources: Sequence[str]) -> bool:
-        """Whether the model seems to translate as those who made the translations; said once, of enough lines."""
-        if self._is_judged:
+        """Whether the model seems to translate from source to target; True at most once, after enough lines."""
+        if self._is_done:
             return False
         for translation, source in zip(translations, sources, strict=True):
-            if len(self._pairs) < MOST and source.strip() and translation.text.strip():
+            if len(self._pairs) < MAXIMUM_PAIRS and source.strip() and translation.text.strip():
                 self._pairs[source, translation.text] = None
-        if len(self._pairs) < ENOUGH:
+        if len(self._pairs) < MINIMUM_PAIRS:
             return False
-        self._is_judged = True
-        texts, theirs = zip(*self._pairs, strict=True)
-        forth, back = _gain(self.reverse, texts, theirs), _gain(self.reverse, theirs, texts)
-        return forth.nats > LEARNT * forth.pieces and back.nats < LITTLE * forth.nats
+        self._is_done = True
+        lines, texts = zip(*self._pairs, strict=True)
+        forward, backward = _gain(self.reverse, lines, texts), _gain(self.reverse, texts, lines)
+        return forward.nats > MINIMUM_GAIN * forward.pieces and backward.nats < MINIMUM_SHARE * forward.nats
 
 
 class _Gain(NamedTuple):
@@ -85,7 +87,8 @@ class _Gain(NamedTuple):
 
 
 def _gain(model: Translator, sources: Sequence[str], targets: Sequence[str]) -> _Gain:
-    """By how much the targets are likelier with their own sources than with those of their neighbours."""
-    own, other = (list(model.score(given, targets)) for given in (sources, [*sources[1:], sources[0]]))
-    nats = sum(mine.log_prob - theirs.log_prob for mine, theirs in zip(own, other, strict=True))
-    return _Gain(nats, sum(len(each.log_probs) for each in own))
+    """The gain in log-probability of the targets with their own sources over the sources of the next line."""
+    shifted = [*sources[1:], sources[0]]
+    right, wrong = (list(model.score(lines, targets)) for lines in (sources, shifted))
+    nats = sum(score.log_prob - baseline.log_prob for score, baseline in zip(right, wrong, strict=True))
+    return _Gain(nats, sum(len(score.log_probs) for score in right))

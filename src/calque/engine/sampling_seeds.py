@@ -1,4 +1,4 @@
-"""Which random numbers a request is answered with: those of its own place, whoever stands beside it. Letter: B."""
+"""Random streams of requests: they depend on a request's line, not on its batch. Letter: B requests."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
@@ -11,14 +11,14 @@ from calque.search.sampling import mixed
 
 
 class NumberedRequest(NamedTuple):
-    """A request, and the number of the line that it is, or is a part of."""
+    """A request, and the number of the line that it is or belongs to."""
 
     request: Request
     line: int
 
 
-def placed(requests: Iterable[Request], *, first: int) -> Iterator[NumberedRequest]:
-    """The requests numbered by lines from `first` on; later parts of a line have its number."""
+def number_requests(requests: Iterable[Request], *, first: int) -> Iterator[NumberedRequest]:
+    """The requests numbered by line, starting at `first`; all parts of a line have its number."""
     line = first - 1
     for request in requests:
         line += request.part == 0
@@ -26,9 +26,10 @@ def placed(requests: Iterable[Request], *, first: int) -> Iterator[NumberedReque
 
 
 def streams(window: Sequence[NumberedRequest], *, seed: int) -> Tensor:
-    """[B] numbers of 64 bits, m(m(seed) + line) + part with m well mixed, from which each request's draws follow.
+    """[B] 64-bit numbers m(m(seed) + line) + part, with a mixing function m, that determine each request's draws.
 
-    Law: they depend on seed, line and part alone, so a window, a batch or a split line before it change nothing.
+    Law: they depend on seed, line and part alone, so that windows, batches and split lines before it change nothing.
     """
-    lines, parts = (torch.tensor(each) for each in zip(*((one.line, one.request.part) for one in window), strict=True))
+    numbers = ((numbered.line, numbered.request.part) for numbered in window)
+    lines, parts = (torch.tensor(column) for column in zip(*numbers, strict=True))
     return mixed(mixed(torch.tensor(seed)) + lines) + parts

@@ -1,4 +1,4 @@
-"""The translator: lines of text to translations, in batches, put back in order."""
+"""The translator: translates lines of text in batches sorted by length, and returns them in order."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -12,12 +12,12 @@ from calque.data.batching import BatchConfig
 from calque.data.store import store_of_pairs
 from calque.engine.constraints import forbidden_words, refuse_lengths, rules_of
 from calque.engine.ensemble import Ensemble, refuse_other_vocabularies, start_decoding
-from calque.engine.forced_decoding import Answer, Reading, read_along, read_back
+from calque.engine.forced_decoding import TargetTokens, TokenScores, force_decode, force_decode_stepwise
 from calque.engine.postprocessing import Postprocessor, pieces_of
-from calque.engine.sampling_seeds import NumberedRequest, placed, streams
+from calque.engine.sampling_seeds import NumberedRequest, number_requests, streams
 from calque.engine.text_generator import TextGenerator
 from calque.engine.truncation import Truncated, truncate
-from calque.engine.types import NOTHING, OutputOptions, Request, Scored, Translation, answer_to_nothing
+from calque.engine.types import DEFAULT_OPTIONS, OutputOptions, Request, Scored, Translation, empty_translation
 from calque.errors import ConfigError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.models.model import Model, ModelConfig
@@ -30,17 +30,17 @@ from calque.search.step import Hypothesis
 from calque.text import NumberedText, Tokenizer, Tokenizers, number_source, number_target
 from calque.text.splitting import LengthProfile
 
-WINDOW = 2048  # sentences that are sorted by length together
-SCORED = 64  # given translations that are read together
-USUAL = 5  # hypotheses a sentence for which a batch has all of its budget
+WINDOW = 2048  # sentences sorted by length together
+SCORED = 64  # given translations scored together
+FULL_BATCH_BEAM = 5  # hypotheses per sentence up to which a batch has all of its budget
 
 
-class Work(NamedTuple):
-    """What is to be done with every line."""
+class DecodingOptions(NamedTuple):
+    """Search and output options that apply to every line."""
 
     search: SearchConfig
     nbest: int
-    options: OutputOptions
+    output: OutputOptions
     forbidden: Forbidden | None
 
 
@@ -60,34 +60,34 @@ class Translator:
         self.ensemble = Ensemble()
         self.confidence: Confidence | None = None
         self.length_profile: LengthProfile | None = None
-        """How long the lines are that it has learnt from; not known of a model that was kept without it."""
+        """The lengths of its training lines; None for a model that was saved without them."""
 
     def with_ensemble(
         self, ensemble: Sequence["Translator"] = (), *, language: TextGenerator | None = None
     ) -> "Translator":
-        """The same translator in an ensemble: the models' probabilities are averaged, a language model's are added.
+        """This translator with further ensemble members, whose probabilities are averaged, or with a language model.
 
-        Members that it has already stay. All must have the same target pieces, and the translators the same source
-        pieces too.
+        Existing members stay. All members need the same target vocabulary, and the translators the same source
+        vocabulary.
         """
         if any(translator.ensemble != Ensemble() for translator in ensemble):
-            raise ConfigError("a model that is an ensemble already cannot join another; name all members at once")
+            raise ConfigError("a translator that is an ensemble already cannot join another; name all members at once")
         refuse_other_vocabularies(
             self.tokenizers,
             ensemble=[translator.tokenizers for translator in ensemble],
             language=language.tokenizer if language else None,
         )
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
-        more = Ensemble(tuple(translator.model for translator in ensemble), language.model if language else None)
-        joined.ensemble = self.ensemble.joined(more)
-        joined.confidence = self.confidence if not ensemble else None  # it is of this model's probabilities
+        added = Ensemble(tuple(translator.model for translator in ensemble), language.model if language else None)
+        joined.ensemble = self.ensemble.joined(added)
+        joined.confidence = self.confidence if not ensemble else None  # calibrated on this model's probabilities alone
         joined.length_profile = self.length_profile
         return joined
 
     @property
     def attends(self) -> bool:
-        """Whether it can say where it looked."""
-        return any(each.decoder.attends for each in (self.model, *self.ensemble.models))
+        """Whether any of the models has attention weights."""
+        return any(model.decoder.attends for model in (self.model, *self.ensemble.models))
 
     @property
     def device(self) -> torch.device:
@@ -104,14 +104,16 @@ class Translator:
     def translate(
         self, text: str | list[str], *, beam: int | None = None, nbest: int | None = None
     ) -> str | list[str] | list[list[str]]:
-        """The translation of a string, or of each string of a list; with `nbest` a list of the best for each."""
+        """The translation of a string, or of each string of a list; with `nbest`, the n best translations of each."""
         lines = list(text) if isinstance(text, Iterable) and not isinstance(text, str) else [text]
         for line in lines:
             if not isinstance(line, str):
-                raise TypeError(f"text must be a string or a list of strings; {line!r:.80} is none")
+                raise TypeError(f"text must be a string or a list of strings; found {line!r:.80}")
         search = self.search if beam is None else self.search.model_copy(update={"beam": beam})
-        found = list(self.stream(lines, search=search, nbest=1 if nbest is None else nbest))
-        results: list[Any] = [one.text if nbest is None else [each.text for each in one.candidates] for one in found]
+        results: list[Any] = [
+            translation.text if nbest is None else [candidate.text for candidate in translation.candidates]
+            for translation in self.stream(lines, search=search, nbest=1 if nbest is None else nbest)
+        ]
         return results[0] if isinstance(text, str) else results
 
     def stream(
@@ -120,97 +122,108 @@ class Translator:
         *,
         search: SearchConfig | None = None,
         nbest: int = 1,
-        options: OutputOptions = NOTHING,
+        options: OutputOptions = DEFAULT_OPTIONS,
         first: int = 0,
     ) -> Iterator[Translation]:
-        """One translation for each line, in order; reads ahead one window of lines at the most.
+        """One translation per line, in order; reads ahead by at most one window of lines.
 
-        `options` hold for all of them. `first` is the number of the first line, which random draws depend on;
-        parts of one line share its number.
+        `options` apply to all lines. `first` is the number of the first line, on which sampling depends; the parts of
+        a line share its number.
         """
         search = search or self.search
         _refuse_search(search, nbest=nbest, attends=self.model.decoder.attends)
-        banned = forbidden_words(options.forbidden, target=self.tokenizers.target)
-        requests = placed((Request(line) if isinstance(line, str) else line for line in lines), first=first)
+        forbidden = forbidden_words(options.forbidden, target=self.tokenizers.target)
+        requests = number_requests((Request(line) if isinstance(line, str) else line for line in lines), first=first)
         while window := list(islice(requests, WINDOW)):
-            yield from self._window(window, Work(search, nbest, options, banned))
+            yield from self._translate_window(window, DecodingOptions(search, nbest, options, forbidden))
 
     def loss(self, sources: Sequence[str], targets: Sequence[str]) -> float:
-        """The cross-entropy of given translations in nats a piece; its exponential is the perplexity.
+        """The cross-entropy of given translations in nats per piece; its exponential is the perplexity.
 
-        With others at its side it is what all say together, as in `score`.
+        An ensemble scores with the probabilities of all its models, as in `score`.
         """
         if not sources or len(sources) != len(targets):
-            raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs its one target")
+            raise TextError(f"{len(sources)} sources and {len(targets)} targets: each source needs one target")
         if self.ensemble != Ensemble():
             scored = list(self.score(sources, targets))
-            return -sum(each.log_prob for each in scored) / sum(len(each.log_probs) for each in scored)
-        opened = [each.opened for each in self._begin(sources, limit=self.search.source_limit)]
-        theirs = [each.opened for each in self._begin_targets(targets, opened)]
-        pairs = [(one.ids, other.ids) for one, other in zip(opened, theirs, strict=True)]
+            return -sum(pair.log_prob for pair in scored) / sum(len(pair.log_probs) for pair in scored)
+        numbered = [source.numbered for source in self._encode_sources(sources, limit=self.search.source_limit)]
+        encoded_targets = self._encode_targets(targets, numbered)
+        pairs = [(source.ids, target.numbered.ids) for source, target in zip(numbered, encoded_targets, strict=True)]
         return mean_loss(self.model, store_of_pairs(pairs), batch=BatchConfig())
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
-        """What the model makes of each given translation, in order; it agrees with what search would say of it.
+        """The scores of given translations, in order; they agree with the scores of search.
 
-        White space alone is nothing, on either side: a translation of no pieces, of which the end alone costs.
+        A line of white space counts as empty on either side: a translation without pieces, scored by its end alone.
         """
-        target = self.tokenizers.target
+        target_tokenizer = self.tokenizers.target
         for start in range(0, len(sources), SCORED):
-            decoding = self._begin(sources[start : start + SCORED], limit=self.search.source_limit)
-            opened = [each.opened for each in decoding]
-            theirs = self._begin_targets(targets[start : start + SCORED], opened)
-            lengths = [len(each.opened.ids) + 1 for each in theirs]
-            order = sorted(range(len(decoding)), key=lambda place: (-lengths[place], place))
+            encoded_sources = self._encode_sources(sources[start : start + SCORED], limit=self.search.source_limit)
+            numbered = [source.numbered for source in encoded_sources]
+            encoded_targets = self._encode_targets(targets[start : start + SCORED], numbered)
+            lengths = [len(target.numbered.ids) + 1 for target in encoded_targets]
+            order = sorted(range(len(numbered)), key=lambda place: (-lengths[place], place))
             results: dict[int, Scored] = {}
             for batch in _batches(order, lengths, budget=self.search.batch_tokens):
-                rows = [theirs[place].opened.ids for place in batch]
+                rows = [encoded_targets[place].numbered.ids for place in batch]
                 with self.model.evaluating():
-                    answers = [[Answer(row)] for row in rows]
-                    found = self._read([opened[place].ids for place in batch], answers, search=self.search)
-                for place, row, (reading,) in zip(batch, rows, found, strict=True):
-                    pieces = pieces_of(target, row, opened[place].unknown)
-                    results[place] = Scored(pieces, reading.log_probs, decoding[place].cut or theirs[place].cut)
-            yield from (results[place] for place in range(len(decoding)))
+                    scores = self._force_decode(
+                        [numbered[place].ids for place in batch],
+                        [[TargetTokens(row)] for row in rows],
+                        search=self.search,
+                    )
+                for place, row, (token_scores,) in zip(batch, rows, scores, strict=True):
+                    pieces = pieces_of(target_tokenizer, row, numbered[place].unknown)
+                    is_cut = encoded_sources[place].cut or encoded_targets[place].cut
+                    results[place] = Scored(pieces, token_scores.log_probs, is_cut)
+            yield from (results[place] for place in range(len(numbered)))
 
     @torch.inference_mode()
-    def _window(self, window: Sequence[NumberedRequest], work: Work) -> list[Translation]:
-        """Sorted by length, cut into batches, decoded, and put back in order; empty lines stay empty."""
-        search, requests = work.search, [each.request for each in window]
+    def _translate_window(self, window: Sequence[NumberedRequest], options: DecodingOptions) -> list[Translation]:
+        """Sorts by length, cuts into batches, decodes, and restores the order; empty lines stay empty."""
+        search, requests = options.search, [numbered.request for numbered in window]
         lines = [request.text for request in requests]
-        decoding = self._begin(lines, limit=search.source_limit)
-        opened = [each.opened for each in decoding]
-        encoded = [each.ids for each in opened]
-        nothing = partial(answer_to_nothing, detail=work.options.detail, attends=self.attends)
-        results = [nothing(missing_phrase=bool(request.required)) for request in requests]
-        filled = [place for place, line in enumerate(lines) if line.strip() and encoded[place]]
-        order = sorted(filled, key=lambda place: (-len(encoded[place]), place))
-        for place in filled:
-            refuse_lengths(requests[place], opened[place], search=search)
-        sure = self.confidence if search.method == "beam" else None  # what is drawn is not what it was measured on
-        own = partial(read_back, self.model) if self.ensemble.language is not None else None
-        postprocessor = Postprocessor(partial(self._read, search=search), self.tokenizers, work.forbidden, sure, own)
-        budget = budget_of(search, nbest=work.nbest)
+        truncated = self._encode_sources(lines, limit=search.source_limit)
+        encoded = [source.numbered for source in truncated]
+        empty = partial(empty_translation, detail=options.output.detail, attends=self.attends)
+        results = [empty(missing_phrase=bool(request.required)) for request in requests]
+        nonempty = [place for place, line in enumerate(lines) if line.strip() and encoded[place].ids]
+        order = sorted(nonempty, key=lambda place: (-len(encoded[place].ids), place))
+        for place in nonempty:
+            refuse_lengths(requests[place], encoded[place], search=search)
+        postprocessor = self._postprocessor(options)
+        budget = budget_of(search, nbest=options.nbest)
         with self.model.evaluating():
-            for batch in _batches(order, [len(ids) + 1 for ids in encoded], budget=budget):
-                sources = [opened[place] for place in batch]
-                numbers = streams([window[place] for place in batch], seed=search.seed)
+            for batch in _batches(order, [len(source.ids) + 1 for source in encoded], budget=budget):
+                sources = [encoded[place] for place in batch]
                 rules = rules_of(
                     [requests[place] for place in batch],
                     sources,
                     target=self.tokenizers.target,
                     copies=self.model.copies,
-                    forbidden=work.forbidden,
+                    forbidden=options.forbidden,
                 )
-                found = self._decode(
-                    [each.ids for each in sources], search=search, nbest=work.nbest, streams=numbers, rules=rules
+                hypotheses = self._decode(
+                    [source.ids for source in sources],
+                    search=search,
+                    nbest=options.nbest,
+                    streams=streams([window[place] for place in batch], seed=search.seed),
+                    rules=rules,
                 )
-                answers = postprocessor.candidates(
-                    sources, found, search=search, nbest=work.nbest, options=work.options
+                candidates = postprocessor.candidates(
+                    sources, hypotheses, search=search, nbest=options.nbest, options=options.output
                 )
-                for place, candidates in zip(batch, answers, strict=True):
-                    results[place] = Translation(candidates, decoding[place].cut)
+                for place, ranked in zip(batch, candidates, strict=True):
+                    results[place] = Translation(ranked, truncated[place].cut)
         return results
+
+    def _postprocessor(self, options: DecodingOptions) -> Postprocessor:
+        # confidence is calibrated on beam search, not on samples
+        confidence = self.confidence if options.search.method == "beam" else None
+        alone = partial(force_decode, self.model) if self.ensemble.language is not None else None
+        decoder = partial(self._force_decode, search=options.search)
+        return Postprocessor(decoder, self.tokenizers, options.forbidden, confidence, alone)
 
     def _decode(
         self, ids: list[list[int]], *, search: SearchConfig, nbest: int, streams: Tensor, rules: Rules
@@ -229,49 +242,52 @@ class Translator:
             streams=streams.to(self.device),
         )
 
-    def _read(
-        self, sources: Sequence[Sequence[int]], answers: Sequence[Sequence[Answer]], *, search: SearchConfig
-    ) -> list[list[Reading]]:
-        """What the model, or all models together, make of answers to each source."""
+    def _force_decode(
+        self, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[TargetTokens]], *, search: SearchConfig
+    ) -> list[list[TokenScores]]:
+        """Forced decoding with the model, or with all models of the ensemble."""
         if self.ensemble == Ensemble():
-            return read_back(self.model, sources, answers)
+            return force_decode(self.model, sources, targets)
         source = pad_source(sources).to(self.device)
         decoding = start_decoding(self.model, source, ensemble=self.ensemble, search=search, attention=True)
-        return read_along(decoding, answers, lengths=source.lengths.to(self.device))
+        return force_decode_stepwise(decoding, targets, lengths=source.lengths.to(self.device))
 
-    def _begin(self, texts: Sequence[str], *, limit: int) -> list[Truncated]:
-        """The first source ids; where the model can copy, words outside the vocabulary have numbers of their own."""
+    def _encode_sources(self, texts: Sequence[str], *, limit: int) -> list[Truncated]:
+        """The first `limit` source ids; if the model can copy, unknown words have ids beyond the vocabulary."""
         source, size = self.tokenizers.source, len(self.tokenizers.target.vocabulary)
-        read = partial(number_source, source) if self.model.copies else partial(_opened, source)
-        return truncate(_emptied(texts), limit=limit, size=size, read=read)
+        read = partial(number_source, source) if self.model.copies else partial(_encode, source)
+        return truncate(_without_blanks(texts), limit=limit, size=size, read=read)
 
-    def _begin_targets(self, texts: Sequence[str], sources: Sequence[NumberedText]) -> list[Truncated]:
-        """The first target ids, as many as search gives at the most; words that its source has can have numbers."""
+    def _encode_targets(self, texts: Sequence[str], sources: Sequence[NumberedText]) -> list[Truncated]:
+        """The first target ids, up to the maximum length of search; words that can be copied have their copy ids."""
         target, limit = self.tokenizers.target, max(self.search.most, 2 * self.search.source_limit)
-        decoding = truncate(_emptied(texts), limit=limit, size=len(target.vocabulary), read=partial(_opened, target))
+        size = len(target.vocabulary)
+        truncated = truncate(_without_blanks(texts), limit=limit, size=size, read=partial(_encode, target))
         if not self.model.copies:
-            return decoding
-        read = number_target(target, [each.opened.text for each in decoding], sources=sources)
-        return [each._replace(opened=NumberedText(ids[:limit], ())) for each, ids in zip(decoding, read, strict=True)]
+            return truncated
+        copy_ids = number_target(target, [text.numbered.text for text in truncated], sources=sources)
+        return [
+            text._replace(numbered=NumberedText(ids[:limit], ())) for text, ids in zip(truncated, copy_ids, strict=True)
+        ]
 
 
-def _emptied(texts: Sequence[str]) -> list[str]:
-    """The texts, those of white space alone as empty ones: training never learns from such, and nobody sees them."""
+def _without_blanks(texts: Sequence[str]) -> list[str]:
+    """The texts, with lines of white space emptied: they do not occur in training."""
     return ["" if text.isspace() else text for text in texts]
 
 
-def _opened(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NumberedText]:
+def _encode(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NumberedText]:
     return [NumberedText(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
 
 
 def budget_of(search: SearchConfig, *, nbest: int) -> int:
-    """How many padded source positions fit in a batch: memory grows with the hypotheses that a sentence has."""
+    """The number of padded source positions in a batch; memory grows with the hypotheses per sentence."""
     hypotheses = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
-    return search.batch_tokens * USUAL // max(USUAL, hypotheses)
+    return search.batch_tokens * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]:
-    """Places, longest first, cut so that a batch has at most so many padded positions."""
+    """Batches of places, longest first, each with at most `budget` padded positions."""
     start = 0
     while start < len(order):
         count = max(1, budget // lengths[order[start]])
@@ -280,12 +296,12 @@ def _batches(order: Sequence[int], lengths: Sequence[int], *, budget: int) -> It
 
 
 def _refuse_search(search: SearchConfig, *, nbest: int, attends: bool) -> None:
-    """Raises an error for what search cannot do: more answers than it will have, coverage where nothing looks."""
+    """Raises an error for settings that search cannot follow: nbest over the beam, coverage without attention."""
     if search.coverage > 0 and not attends:
         raise ConfigError(
-            "search.coverage needs a model with attention, and this one has none; set search.coverage = 0"
+            "search.coverage needs a model with attention, but this one has none; set search.coverage = 0"
         )
     most = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
     if not 1 <= nbest <= most:
         key = "samples" if search.method == "risk" else "beam"
-        raise TextError(f"nbest is {nbest} and {key} is {most}: nbest must be 1 or more, and {key} no less")
+        raise TextError(f"nbest is {nbest} and {key} is {most}: nbest must be between 1 and {key}")

@@ -1,4 +1,4 @@
-"""What is asked for, and what is answered."""
+"""The types of requests and translations."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -7,17 +7,17 @@ from calque.engine.inline import read_inline
 
 
 class Request(NamedTuple):
-    """A text to translate, and what its translation must say."""
+    """A text to translate, and the constraints on its translation."""
 
     text: str
-    prefix: str = ""  # what it begins with
-    required: tuple[str, ...] = ()  # phrases that appear in it
-    places: tuple[int, ...] = ()  # where in the text the words of each phrase begin; not known: at its beginning
-    part: int = 0  # of a long line that is translated in parts: which one; the parts follow each other
+    prefix: str = ""  # the beginning of the translation
+    required: tuple[str, ...] = ()  # phrases that the translation contains
+    places: tuple[int, ...] = ()  # where in the text the words of each phrase begin; empty if unknown
+    part: int = 0  # the index of this part of a long line that is translated in parts; parts are consecutive
 
     @classmethod
     def inline(cls, line: str, *, prefix: str = "") -> "Request":
-        """What a line with marks asks for.
+        """The request of a line with inline marks.
 
         >>> Request.inline('the <term target="Bahnhof">station</term> is closed')
         Request(text='the station is closed', prefix='', required=('Bahnhof',), places=(4,), part=0)
@@ -27,23 +27,23 @@ class Request(NamedTuple):
 
 
 class OutputOptions(NamedTuple):
-    """What holds for all lines of a text."""
+    """Options that apply to all lines of a text."""
 
-    forbidden: tuple[str, ...] = ()  # words that no translation has
-    replace_unknown: Mapping[str, str] | None = None  # unknown words become the source's, or what is said here for it
-    detail: bool = False  # say how each translation came about
+    forbidden: tuple[str, ...] = ()  # words that no translation contains
+    replace_unknown: Mapping[str, str] | None = None  # replace unknown words by source words, or by their entries here
+    detail: bool = False  # return the Detail of each translation
 
 
-NOTHING = OutputOptions()
+DEFAULT_OPTIONS = OutputOptions()
 
 
 class Detail(NamedTuple):
-    """How a translation came about."""
+    """The pieces, log-probabilities and attention behind a translation."""
 
-    source: list[str]  # its pieces
-    pieces: list[str]  # of the translation; of a line in parts, with the end mark of each but the last
-    log_probs: list[float]  # of each of them, and of the end unless the translation was cut
-    attention: list[list[float]] | None  # a row for each log-probability, a column for each source piece and the end
+    source: list[str]  # pieces of the source
+    pieces: list[str]  # of the translation; of a line in parts, with the end mark of each part but the last
+    log_probs: list[float]  # of each piece, and of the end unless the translation was cut
+    attention: list[list[float]] | None  # a row per log-probability, a column per source piece and one for the end
     alignment: list[tuple[int, int]] | None  # (source word, target word)
 
 
@@ -53,40 +53,40 @@ class Candidate(NamedTuple):
     text: str
     score: float
     log_prob: float
-    cut: bool  # search reached its maximum length, or what it must say leaves no way to go on
-    pieces: int = 0  # how many it has, the end counted
-    confidence: float | None = None  # between 0 and 1: the chrF that can be expected; None where that is not known
-    oddities: tuple[str, ...] = ()  # loop, short or long: signs that it went wrong
-    detail: Detail | None = None  # where it was asked for
-    missing_phrase: bool = False  # a phrase is missing that must appear: it was cut before, or there is nothing
+    cut: bool  # search reached its maximum length, or the constraints allowed no further token
+    pieces: int = 0  # their number, the end counted
+    confidence: float | None = None  # between 0 and 1: the expected chrF; None if unknown
+    oddities: tuple[str, ...] = ()  # loop, short or long: signs of a degenerate translation
+    detail: Detail | None = None  # if requested
+    missing_phrase: bool = False  # a required phrase is missing: the translation was cut before it, or is empty
 
 
 class Scored(NamedTuple):
-    """What a model makes of a translation that was given."""
+    """The score of a given translation."""
 
     pieces: list[str]
     log_probs: list[float]  # of each piece, and of the end
-    cut: bool = False  # source or translation are longer than what a model reads, and only their truncate were read
+    cut: bool = False  # source or translation are longer than the model reads, so only their beginnings were read
 
     @property
     def log_prob(self) -> float:
-        """Of all of it."""
+        """The log-probability of the whole translation."""
         return sum(self.log_probs)
 
 
 class Translation(NamedTuple):
-    """What became of one sentence: its candidates, best first, or in the order of drawing (at least one)."""
+    """The candidates for one sentence (at least one), best first, or in the order in which they were sampled."""
 
     candidates: list[Candidate]
-    source_cut: bool = False  # longer than the model reads
+    source_cut: bool = False  # the source is longer than the model reads
 
     @property
     def text(self) -> str:
         return self.candidates[0].text
 
 
-def answer_to_nothing(*, detail: bool, attends: bool, missing_phrase: bool) -> Translation:
-    """What an empty line becomes: nothing, at no cost, with the same fields as others."""
+def empty_translation(*, detail: bool, attends: bool, missing_phrase: bool) -> Translation:
+    """The translation of an empty line: empty, with score 0 and the same fields as any other."""
     empty = Detail([], [], [], *(([], []) if attends else (None, None)))
     return Translation(
         [Candidate("", 0.0, 0.0, cut=False, detail=empty if detail else None, missing_phrase=missing_phrase)]

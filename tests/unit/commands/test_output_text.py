@@ -1,4 +1,4 @@
-"""What commands tell a person, also when the terminal has gone."""
+"""Messages of commands, even when the terminal has gone."""
 
 import os
 import pty
@@ -10,36 +10,39 @@ from pathlib import Path
 import pytest
 import typer
 
-from calque.commands.main import told
+from calque.commands.main import report_errors
 from calque.commands.progress import counting, preparing
 from calque.errors import ConfigError
 
 
 @contextmanager
 def terminal() -> Iterator[Callable[[], None]]:
-    """Standard error is a terminal (no fixture: pytest sets its own anew for every test); closes it."""
+    """Makes standard error a terminal and yields a function that closes it.
+
+    Not a fixture, as pytest replaces standard error for every test.
+    """
     reader, number = pty.openpty()
     with os.fdopen(number, "w", buffering=1, encoding="utf-8") as stream, redirect_stderr(stream):
         yield lambda: os.close(reader)
 
 
-def test_a_bar_whose_terminal_goes_away_stops_no_work() -> None:
+def test_a_bar_whose_terminal_disappears_does_not_stop_the_work() -> None:
     with terminal() as close, counting("lines", total=3) as count, preparing() as report:
         count(1)
         report("reading", 0, 2)
         close()
         count(1)
         report("encoding", 1, 2)
-        print("what others still say", file=sys.stderr)
+        print("a message of other code", file=sys.stderr)
 
 
-def test_a_mistake_that_nobody_reads_has_its_exit_code() -> None:
+def test_a_mistake_has_its_exit_code_without_a_terminal() -> None:
     def work() -> None:
         raise ConfigError("no such key")
 
     with terminal() as close, pytest.raises(SystemExit) as end:
         close()
-        told(work)
+        report_errors(work)
     assert end.value.code == ConfigError("").code
 
 
@@ -49,30 +52,28 @@ def test_a_mistake_is_one_line(capsys: pytest.CaptureFixture[str], monkeypatch: 
 
     monkeypatch.setenv("RANK", "2")
     with pytest.raises(SystemExit):
-        told(work)
+        report_errors(work)
     assert capsys.readouterr().err == "calque, rank 2: no such key\n"
 
 
 @pytest.mark.parametrize("buffering", [-1, 1])
-def test_a_standard_output_that_is_full_is_called_so_and_fails_once(
-    capsys: pytest.CaptureFixture[str], buffering: int
-) -> None:
+def test_a_full_standard_output_is_named_and_fails_once(capsys: pytest.CaptureFixture[str], buffering: int) -> None:
     def show() -> None:
         typer.echo("a result")
 
     with Path("/dev/full").open("w", buffering=buffering) as full, redirect_stdout(full):
         with pytest.raises(SystemExit) as end:
-            told(show)
+            report_errors(show)
         full.flush()
     assert (end.value.code, capsys.readouterr().err) == (1, "calque: standard output: No space left on device\n")
 
 
-def test_a_disk_that_is_full_leaves_what_was_saved(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_full_disk_leaves_what_was_saved(capsys: pytest.CaptureFixture[str]) -> None:
     def save() -> None:
         with Path("/dev/full").open("wb", buffering=0) as full:
             full.write(b"weights")
 
     with pytest.raises(SystemExit) as end:
-        told(save)
-    said = "calque: cannot go on: No space left on device; what was saved before is intact\n"
-    assert (end.value.code, capsys.readouterr().err) == (1, said)
+        report_errors(save)
+    message = "calque: cannot continue: No space left on device; what was saved before is intact\n"
+    assert (end.value.code, capsys.readouterr().err) == (1, message)

@@ -1,4 +1,4 @@
-"""Answers as text: as many lines for each line, whatever search found."""
+"""Translations as text: the same number of lines per input line, however many search found."""
 
 import json
 import sys
@@ -19,12 +19,12 @@ def answered(*texts: str) -> TranslatedLine:
 
 
 @pytest.mark.parametrize("texts", [("",), ("b",), ("b", "c"), ("b", "c", "d"), ("b", "c", "d", "e")])
-def test_each_line_has_as_many_lines_of_text_as_were_asked_for(texts: tuple[str, ...]) -> None:
+def test_every_line_has_nbest_lines_of_text(texts: tuple[str, ...]) -> None:
     written = render(answered(*texts), rendering=Rendering("text", nbest=3, attention=False))
     assert written.decode().split("\n") == [*(*texts, "", "")[:3], ""]
 
 
-def test_tsv_says_whose_answers_they_are_and_has_no_empty_ones() -> None:
+def test_tsv_numbers_its_lines_and_has_no_empty_ones() -> None:
     written = render(answered("b"), rendering=Rendering("tsv", nbest=3, attention=False))
     assert written == b"7\t-1.0000\tb\n"
 
@@ -34,7 +34,7 @@ CONTROLS = {chr(code) for code in range(sys.maxunicode + 1) if unicodedata.categ
 
 
 @pytest.mark.parametrize("format", ["text", "tsv", "jsonl"])
-def test_an_answer_is_one_line_for_every_reader_and_has_no_controls(format: str) -> None:
+def test_a_translation_is_one_line_for_every_reader_and_has_no_control_characters(format: str) -> None:
     odd = sorted(BREAKS | CONTROLS)
     text = "".join(f"a{character}" for character in odd) + "\u00a0\u4e2d\U0001f600"
     written = render(answered(text, text), rendering=Rendering(format, nbest=2, attention=False)).decode()
@@ -43,19 +43,21 @@ def test_an_answer_is_one_line_for_every_reader_and_has_no_controls(format: str)
     assert written.splitlines() == lines
     assert not {*"".join(lines)} & (BREAKS | CONTROLS) - {"\t"}
     if format == "jsonl":
-        assert [each["text"] for each in json.loads(written)["candidates"]] == [text, text]
+        assert [candidate["text"] for candidate in json.loads(written)["candidates"]] == [text, text]
         return
     for line in lines:
-        said = line.split("\t", 2)[2] if format == "tsv" else line
-        kept = {"\t"} if format == "text" else set()
-        assert said == "".join(" " if each in (BREAKS | CONTROLS) - kept else each for each in text)
+        rendered = line.split("\t", 2)[2] if format == "tsv" else line
+        allowed = {"\t"} if format == "text" else set()
+        assert rendered == "".join(
+            " " if character in (BREAKS | CONTROLS) - allowed else character for character in text
+        )
 
 
 def test_a_format_is_chosen_and_attention_needs_jsonl() -> None:
-    assert Rendering.chosen(None, nbest=1, attention=False).format == "text"
-    assert Rendering.chosen(None, nbest=2, attention=False).format == "tsv"
-    assert Rendering.chosen("jsonl", nbest=2, attention=True).attention
+    assert Rendering.from_options(None, nbest=1, attention=False).format == "text"
+    assert Rendering.from_options(None, nbest=2, attention=False).format == "tsv"
+    assert Rendering.from_options("jsonl", nbest=2, attention=True).attention
     with pytest.raises(DataError, match="--format jsonl"):
-        Rendering.chosen("tsv", nbest=2, attention=True)
+        Rendering.from_options("tsv", nbest=2, attention=True)
     with pytest.raises(ConfigError, match="not one of text, tsv, jsonl"):
-        Rendering.chosen("xml", nbest=1, attention=False)
+        Rendering.from_options("xml", nbest=1, attention=False)

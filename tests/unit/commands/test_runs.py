@@ -1,4 +1,4 @@
-"""Runs in a table: one line each, with what matters most where there is little room."""
+"""The table of runs: one line per run, with the most important columns on narrow terminals."""
 
 import pytest
 from rich.cells import cell_len
@@ -38,20 +38,20 @@ STATES = ["state", "done", "running", "done", "stopped", "damaged"]
         ),
     ],
 )
-def test_a_run_is_one_line_with_what_there_is_room_for(width: int, second: str, third: str) -> None:
+def test_a_run_is_one_line_with_the_columns_that_fit(width: int, second: str, third: str) -> None:
     lines = table(ROWS, width=width)
     assert len(lines) == 1 + len(ROWS)
     assert max(map(cell_len, lines)) <= width or width < 30
     assert [" ".join(line.split()) for line in lines[2:4]] == [second, third]
     starts = {cell_len(line[: line.index(state)]) for line, state in zip(lines, STATES, strict=True)}
-    assert len(starts) == 1, "columns stand below each other"
+    assert len(starts) == 1, "columns are aligned"
 
 
-def test_runs_of_one_name_are_told_apart() -> None:
+def test_runs_of_the_same_name_are_distinguished() -> None:
     rows = [Row(f"{folder}/runs/1", state="done", changed=DAY) for folder in ("here", "there")]
     for width in (20, 40, 80):
         assert [line.split()[0] for line in table(rows, width=width)] == ["run", "here/runs/1", "there/runs/1"]
 
 
-def test_a_name_that_breaks_lines_does_not_break_the_table() -> None:
+def test_line_breaks_in_a_name_do_not_break_the_table() -> None:
     assert len("\n".join(table([Row("runs/a\nb\x1b[2J\u2028c")], width=80)).splitlines()) == 2

@@ -1,4 +1,4 @@
-"""What search becomes of a model's own settings and of those asked for: a beam nobody set follows the rest."""
+"""Search settings from a model's own and those of the command line; a beam that is not set follows from the others."""
 
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from calque.search.settings import SearchConfig
 OWN = SearchConfig(beam=5, length_penalty=0.3)
 
 
-def found(*settings: str, beam: int | None = None, nbest: int = 1, own: SearchConfig = OWN) -> SearchConfig:
+def search_with(*settings: str, beam: int | None = None, nbest: int = 1, own: SearchConfig = OWN) -> SearchConfig:
     return search_of(own, list(settings), beam=beam, nbest=nbest, batch_tokens=None)
 
 
@@ -28,44 +28,42 @@ def found(*settings: str, beam: int | None = None, nbest: int = 1, own: SearchCo
         (["beam=9", "groups=3"], 2, 9),
     ],
 )
-def test_a_beam_that_nobody_asked_for_is_as_wide_as_need_be(settings: list[str], nbest: int, beam: int) -> None:
-    assert found(*settings, nbest=nbest).beam == beam
+def test_a_beam_that_is_not_set_is_as_wide_as_needed(settings: list[str], nbest: int, beam: int) -> None:
+    assert search_with(*settings, nbest=nbest).beam == beam
 
 
-def test_a_beam_that_was_asked_for_stays() -> None:
-    assert found(beam=3).beam == 3
-    assert found("beam=4").beam == 4
+def test_a_beam_that_is_set_stays() -> None:
+    assert search_with(beam=3).beam == 3
+    assert search_with("beam=4").beam == 4
     with pytest.raises(ConfigError, match="beam is given twice"):
-        found("beam=4", beam=3)
-    assert found(beam=3, nbest=7).beam == 3, "the translator says that this is too few"
+        search_with("beam=4", beam=3)
+    assert search_with(beam=3, nbest=7).beam == 3, "the translator rejects it"
     with pytest.raises(ConfigError, match="beam 5 must be a multiple of groups 2"):
-        found("groups=2", beam=5)
+        search_with("groups=2", beam=5)
 
 
-def test_a_beam_that_would_be_too_wide_is_said_to_come_from_nbest() -> None:
-    with pytest.raises(
-        ConfigError, match=r"beam 1200 is what --nbest and groups need(.|\n)*less than or equal to 1000"
-    ):
-        found(nbest=1200)
+def test_a_beam_that_would_be_too_wide_is_attributed_to_nbest() -> None:
+    with pytest.raises(ConfigError, match=r"--nbest and groups need a beam of 1200(.|\n)*less than or equal to 1000"):
+        search_with(nbest=1200)
 
 
-@pytest.mark.parametrize(("setting", "said"), [("groups=x", "groups"), ("groups=0", "groups"), ("method=x", "method")])
-def test_what_is_wrong_is_said_of_its_own_key(setting: str, said: str) -> None:
-    with pytest.raises(ConfigError, match=rf"{said}: "):
-        found(setting)
+@pytest.mark.parametrize(("setting", "key"), [("groups=x", "groups"), ("groups=0", "groups"), ("method=x", "method")])
+def test_a_problem_is_reported_under_its_key(setting: str, key: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{key}: "):
+        search_with(setting)
 
 
-def test_the_rest_is_the_models_own() -> None:
-    assert found("coverage=0.2") == OWN.model_copy(update={"coverage": 0.2})
-    assert found("search.coverage=0.2") == found("coverage=0.2"), "as in a config"
+def test_other_settings_are_the_models_own() -> None:
+    assert search_with("coverage=0.2") == OWN.model_copy(update={"coverage": 0.2})
+    assert search_with("search.coverage=0.2") == search_with("coverage=0.2"), "as in a config"
     with pytest.raises(ConfigError, match="write KEY=VALUE"):
-        found("coverage")
+        search_with("coverage")
 
 
-def test_every_seed_that_a_config_can_hold_is_one() -> None:
-    assert found(f"seed={2**63 - 1}").seed == 2**63 - 1
+def test_every_64_bit_seed_is_accepted() -> None:
+    assert search_with(f"seed={2**63 - 1}").seed == 2**63 - 1
     with pytest.raises(ConfigError, match="seed: input should be less than 9223372036854775808"):
-        found(f"seed={2**63}")
+        search_with(f"seed={2**63}")
 
 
 ALONE = ModelPaths(Path("run"), (), None, None, "cpu", "float32")
@@ -86,11 +84,11 @@ ALONE = ModelPaths(Path("run"), (), None, None, "cpu", "float32")
         ("ensemble=log-probabilities", [], ALONE._replace(ensemble=(Path("other"),))),
     ],
 )
-def test_a_setting_that_nothing_reads_is_refused(setting: str, enough: list[str], paths: ModelPaths) -> None:
+def test_a_setting_without_effect_is_rejected(setting: str, enough: list[str], paths: ModelPaths) -> None:
     for settings in ([setting], [f"search.{setting}"]):
-        with pytest.raises(ConfigError, match=f"{setting} changes nothing: it is read only with "):
-            refuse_idle_settings(settings, search=found(*settings), paths=ALONE)
-    refuse_idle_settings([setting, *enough], search=found(setting, *enough), paths=paths)
+        with pytest.raises(ConfigError, match=f"{setting} has no effect: it is used only with "):
+            refuse_idle_settings(settings, search=search_with(*settings), paths=ALONE)
+    refuse_idle_settings([setting, *enough], search=search_with(setting, *enough), paths=paths)
     key = setting.split("=")[0]
     default = f"{key}={SearchConfig.model_fields[key].default}"
-    refuse_idle_settings([default], search=found(default), paths=ALONE)
+    refuse_idle_settings([default], search=search_with(default), paths=ALONE)

@@ -1,14 +1,14 @@
-"""What files ask of translations."""
+"""Constraints that are read from files."""
 
 from pathlib import Path
 
 from calque.data.lines import Line
-from calque.engine.constraint_files import Requests
+from calque.engine.constraint_files import RequestBuilder
 
 
 def test_spaces_around_a_prefix_do_not_count(tmp_path: Path) -> None:
-    """After "She " a model that cuts words into pieces would have to go on within a word."""
+    """After "She " a model with subword pieces would have to continue within a word."""
     (tmp_path / "prefixes").write_text("She \nPeter is\t\n  He  was\n \n", encoding="utf-8")
-    requests = Requests("input", prefixes=tmp_path / "prefixes", terms=None, inline=False)
+    requests = RequestBuilder("input", prefixes=tmp_path / "prefixes", terms=None, inline=False)
     lines = [Line("x", number, cut=False, invalid=None) for number in range(1, 5)]
-    assert [each.prefix for each in requests.of(lines)] == ["She", "Peter is", "He  was", ""]
+    assert [request.prefix for request in requests.build(lines)] == ["She", "Peter is", "He  was", ""]

@@ -1,4 +1,4 @@
-"""OutputOptions in ids: what a sentence may say does not depend on the wishes of its neighbours."""
+"""Constraints as ids: those of a sentence do not depend on its neighbours in the batch."""
 
 import pytest
 import torch
@@ -14,15 +14,15 @@ LINES = ["the stations are closed", "a station is open", "车站关了", "火车
 
 
 def test_what_may_follow_a_phrase_is_the_sentences_own() -> None:
-    """After a word of a script with spaces no piece may go on with it, whoever else is in the batch."""
+    """In a script with spaces no piece may continue the last word of a phrase, whatever else is in the batch."""
     tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
     requests = [Request("x", required=("station",)), Request("y"), Request("z", required=("车站",))]
 
-    def follows(asked: list[Request]) -> torch.Tensor:
-        sources = [NumberedText([5], (), "x")] * len(asked)
-        found = rules_of(asked, sources, target=tokenizer, copies=False, forbidden=None)
-        assert found.follows is not None
-        return found.follows
+    def follows(batch: list[Request]) -> torch.Tensor:
+        sources = [NumberedText([5], (), "x")] * len(batch)
+        rules = rules_of(batch, sources, target=tokenizer, copies=False, forbidden=None)
+        assert rules.follows is not None
+        return rules.follows
 
     together = follows(requests)
     assert torch.equal(together[0], follows(requests[:1])[0])
@@ -38,7 +38,7 @@ def test_no_words_are_no_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("request_", "refused"),
+    ("request_", "is_rejected"),
     [
         (Request("x", required=("open", "the station")), True),
         (Request("x", prefix="station is"), True),
@@ -46,17 +46,17 @@ def test_no_words_are_no_rule() -> None:
         (Request("x", required=("stations",), prefix="a stationary"), False),
     ],
 )
-def test_what_must_be_said_and_must_not_is_refused(request_: Request, refused: bool) -> None:
+def test_a_required_phrase_with_a_forbidden_word_is_rejected(request_: Request, is_rejected: bool) -> None:
     tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
     forbidden = forbidden_words(["closed", "station", "车站"], target=tokenizer)
 
     def rules() -> Rules:
         sources = [NumberedText([5], (), "x")] * 2
-        asked = [Request("y"), request_]
-        return rules_of(asked, sources, target=tokenizer, copies=False, forbidden=forbidden)
+        batch = [Request("y"), request_]
+        return rules_of(batch, sources, target=tokenizer, copies=False, forbidden=forbidden)
 
-    if refused:
-        with pytest.raises(TextError, match=r"must be said and '(station|车站)' must not"):
+    if is_rejected:
+        with pytest.raises(TextError, match=r"is required but '(station|车站)' is forbidden"):
             rules()
     else:
         assert rules().forbidden is forbidden

@@ -1,4 +1,4 @@
-"""Marks within a text: what they ask for, what is left of the text, and what is refused."""
+"""Inline marks: the phrases that they require, the text without them, and malformed marks."""
 
 import pytest
 from hypothesis import given
@@ -39,23 +39,23 @@ def test_lines(line: str, text: str | None, terms: list[tuple[str, int]] | None)
         with pytest.raises(TextError):
             read_inline(line)
         return
-    assert read_inline(line) == Inline(text, tuple(Term(*each) for each in terms))
+    assert read_inline(line) == Inline(text, tuple(Term(*term) for term in terms))
 
 
 @given(texts)
-def test_what_is_escaped_is_read_as_it_was(text: str) -> None:
+def test_escaped_text_is_read_unchanged(text: str) -> None:
     assert read_inline(escape(text)) == Inline(text, ())
 
 
 @given(st.lists(st.tuples(texts, phrases, texts), max_size=4), texts)
-def test_every_text_can_be_marked_and_every_phrase_asked_for(parts: list[tuple[str, str, str]], rest: str) -> None:
-    """Texts that end in a backslash are kept from the mark behind them by a letter."""
+def test_every_text_can_be_marked_and_every_phrase_required(parts: list[tuple[str, str, str]], rest: str) -> None:
+    """A hyphen separates texts that end in a backslash from the next mark."""
     line = "".join(f"{escape(before)}-{mark(phrase, escape(words) + '-')}" for before, phrase, words in parts)
-    found = read_inline(line + escape(rest))
-    assert found.text == "".join(f"{before}-{words}-" for before, _, words in parts) + rest
-    assert [term.phrase for term in found.terms] == [phrase.strip() for _, phrase, _ in parts]
-    for term, (_, _, words) in zip(found.terms, parts, strict=True):
-        assert found.text[term.place :].startswith(words)
+    text, terms = read_inline(line + escape(rest))
+    assert text == "".join(f"{before}-{words}-" for before, _, words in parts) + rest
+    assert [term.phrase for term in terms] == [phrase.strip() for _, phrase, _ in parts]
+    for term, (_, _, words) in zip(terms, parts, strict=True):
+        assert text[term.place :].startswith(words)
 
 
 @pytest.mark.parametrize(
@@ -73,11 +73,11 @@ def test_every_text_can_be_marked_and_every_phrase_asked_for(parts: list[tuple[s
         ("<term/>", "expected", 1),
     ],
 )
-def test_a_wrong_mark_is_refused_with_its_place(line: str, problem: str, place: int) -> None:
+def test_a_malformed_mark_is_rejected_with_its_position(line: str, problem: str, place: int) -> None:
     with pytest.raises(TextError, match=rf"{problem}.*\(character {place}\)"):
         read_inline(line)
 
 
-def test_a_request_is_made_of_a_line() -> None:
-    found = Request.inline('the <term target="Bahnhof">station</term> is closed', prefix="Der")
-    assert found == Request("the station is closed", "Der", ("Bahnhof",), (4,))
+def test_a_request_is_built_from_a_line() -> None:
+    request = Request.inline('the <term target="Bahnhof">station</term> is closed', prefix="Der")
+    assert request == Request("the station is closed", "Der", ("Bahnhof",), (4,))

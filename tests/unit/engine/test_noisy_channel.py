@@ -1,4 +1,4 @@
-"""The direction of a reverse model: known by what it gains, and told once."""
+"""The direction of a reverse model: inferred from its gains in log-probability, reported once."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -6,32 +6,32 @@ from typing import Any
 import pytest
 
 from calque.engine import Candidate, Scored, Translation
-from calque.engine.noisy_channel import ENOUGH, MOST, Direction
+from calque.engine.noisy_channel import MAXIMUM_PAIRS, MINIMUM_PAIRS, DirectionCheck
 
 SOURCES = [f"source {number}" for number in range(100)]
 TARGETS = [f"target {number}" for number in range(100)]
 
 
 class Model:
-    """One nat a piece, and `forth` or `back` more for the two pieces of what belongs together."""
+    """Costs one nat per piece, and `forth` or `back` less for the two pieces of a matching pair."""
 
     def __init__(self, *, forth: float, back: float) -> None:
         self.more = {"source": forth, "target": back}
-        self.asked = 0
+        self.scored = 0
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
         for source, target in zip(sources, targets, strict=True):
-            self.asked += 1
+            self.scored += 1
             side, number = source.split()
             log_prob = -1.0 + (self.more[side] if target.endswith(f" {number}") else 0.0) / 2
             yield Scored([target], [log_prob, log_prob])
 
 
-def direction(model: Any) -> Direction:
-    return Direction(model)
+def direction_check(model: Any) -> DirectionCheck:
+    return DirectionCheck(model)
 
 
-def answers(texts: Sequence[str]) -> list[Translation]:
+def translations(texts: Sequence[str]) -> list[Translation]:
     return [Translation([Candidate(text, 0.0, 0.0, cut=False)]) for text in texts]
 
 
@@ -48,30 +48,32 @@ def answers(texts: Sequence[str]) -> list[Translation]:
         (1.1, 0.0, True),
     ],
 )
-def test_a_model_is_doubted_that_gains_by_the_source_and_not_by_the_translation(
+def test_a_model_that_gains_from_the_source_but_not_from_the_translation_is_doubtful(
     forth: float, back: float, doubtful: bool
 ) -> None:
-    asked = direction(Model(forth=forth, back=back))
-    assert asked.is_doubtful(answers(TARGETS), SOURCES) is doubtful
+    check = direction_check(Model(forth=forth, back=back))
+    assert check.is_doubtful(translations(TARGETS), SOURCES) is doubtful
 
 
-def test_few_lines_are_waited_for_and_it_is_said_once() -> None:
+def test_the_check_waits_for_enough_lines_and_reports_once() -> None:
     model = Model(forth=6.0, back=0.0)
-    asked = direction(model)
-    told = [asked.is_doubtful(answers([target]), [source]) for source, target in zip(SOURCES, TARGETS, strict=True)]
-    assert told == [number == ENOUGH - 1 for number in range(100)]
-    assert model.asked == 4 * ENOUGH
+    check = direction_check(model)
+    reports = [
+        check.is_doubtful(translations([target]), [source]) for source, target in zip(SOURCES, TARGETS, strict=True)
+    ]
+    assert reports == [number == MINIMUM_PAIRS - 1 for number in range(100)]
+    assert model.scored == 4 * MINIMUM_PAIRS
 
 
-def test_many_lines_are_not_all_asked_about() -> None:
+def test_only_the_first_lines_are_scored() -> None:
     model = Model(forth=6.0, back=0.0)
-    assert direction(model).is_doubtful(answers(TARGETS), SOURCES)
-    assert model.asked == 4 * MOST
+    assert direction_check(model).is_doubtful(translations(TARGETS), SOURCES)
+    assert model.scored == 4 * MAXIMUM_PAIRS
 
 
-def test_empty_lines_and_lines_that_come_again_do_not_count() -> None:
-    asked = direction(Model(forth=6.0, back=0.0))
-    assert not asked.is_doubtful(answers([TARGETS[0]] * 50), [SOURCES[0]] * 50)
-    assert not asked.is_doubtful(answers([" "] * 50), SOURCES[:50])
-    assert not asked.is_doubtful(answers([""] * 50), [""] * 50)
-    assert asked.is_doubtful(answers(TARGETS[: ENOUGH + 1]), SOURCES[: ENOUGH + 1])
+def test_empty_and_repeated_lines_do_not_count() -> None:
+    check = direction_check(Model(forth=6.0, back=0.0))
+    assert not check.is_doubtful(translations([TARGETS[0]] * 50), [SOURCES[0]] * 50)
+    assert not check.is_doubtful(translations([" "] * 50), SOURCES[:50])
+    assert not check.is_doubtful(translations([""] * 50), [""] * 50)
+    assert check.is_doubtful(translations(TARGETS[: MINIMUM_PAIRS + 1]), SOURCES[: MINIMUM_PAIRS + 1])

@@ -1,4 +1,4 @@
-"""What is promised of every translation, kept by models that have learnt nothing and say anything at all."""
+"""What every translation guarantees, tested on untrained models, which produce arbitrary text."""
 
 import random
 import re
@@ -39,15 +39,15 @@ TOKENIZERS: dict[str, Callable[[], Tokenizer]] = {
 def garbage(
     tokenizer: Tokenizer, *, family: str = "luong", seed: int = 1, copies: bool = False, **search: Any
 ) -> Translator:
-    """A model of random weights that are large enough to prefer some tokens to others."""
+    """A model with random weights, large enough that it prefers some tokens to others."""
     torch.manual_seed(seed)
     decoder = {**FAMILIES[family]["decoder"], **({"copies": True} if copies else {})}
     config = ModelConfig.model_validate({**FAMILIES[family], "decoder": decoder})
     size = len(tokenizer.vocabulary)
     model = Model(config, sizes=Sizes(size, size, True)).eval()
     with torch.no_grad():
-        for each in model.parameters():
-            each.mul_(4)
+        for parameter in model.parameters():
+            parameter.mul_(4)
     return Translator(model, Tokenizers(tokenizer, tokenizer), config=config, search=SearchConfig(**search))
 
 
@@ -60,9 +60,9 @@ def has(text: str, phrase: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_a_required_phrase_stands_there_as_whole_words(kind: str) -> None:
+def test_a_required_phrase_occurs_as_whole_words(kind: str) -> None:
     tokenizer = TOKENIZERS[kind]()
-    said = 0
+    complete = 0
     for seed in range(4):
         translator = garbage(tokenizer, seed=seed, beam=4, maximum=40)
         requests = [
@@ -70,46 +70,46 @@ def test_a_required_phrase_stands_there_as_whole_words(kind: str) -> None:
             Request("a house", prefix="the house", required=("zip", "run")),
             Request("a cat", prefix="ca" if kind in ("characters", "bytes") else "cat", required=("tree",)),
         ]
-        for request, found in zip(requests, translator.stream(requests), strict=True):
-            best = found.candidates[0]
+        for request, translation in zip(requests, translator.stream(requests), strict=True):
+            best = translation.candidates[0]
             assert best.text.startswith(request.prefix)
-            is_said = all(has(best.text, phrase) for phrase in request.required)
-            assert is_said or best.missing_phrase, best
-            said += is_said
-    assert said == 12, "there is room for it"
+            is_complete = all(has(best.text, phrase) for phrase in request.required)
+            assert is_complete or best.missing_phrase, best
+            complete += is_complete
+    assert complete == 12, "the maximum length leaves room for all phrases"
 
 
 @pytest.mark.parametrize(("kind", "unknown"), [("words", "zebra"), ("characters", "ß")])
 @pytest.mark.parametrize("copies", [False, True])
-def test_what_the_vocabulary_cannot_say_is_refused_and_named(kind: str, unknown: str, copies: bool) -> None:
+def test_a_phrase_outside_the_vocabulary_is_rejected_by_name(kind: str, unknown: str, copies: bool) -> None:
     translator = garbage(TOKENIZERS[kind](), copies=copies, beam=2)
     where = "neither in the model's vocabulary nor in the source" if copies else "not in the model's vocabulary"
     for request in (Request("a cat", required=("the cat", f"the {unknown}")), Request("a cat", prefix=unknown)):
-        with pytest.raises(TextError, match=rf"must be said and '{unknown}' is {where}.*'a cat'"):
+        with pytest.raises(TextError, match=rf"is required but '{unknown}' is {where}.*'a cat'"):
             list(translator.stream([Request("the house"), request]))
 
 
-def test_what_stands_in_the_source_can_be_copied() -> None:
+def test_source_words_can_be_copied() -> None:
     translator = garbage(TOKENIZERS["words"](), copies=True, beam=4, maximum=12)
     request = Request("the zebra sat", prefix="a zebra", required=("the zebra",))
-    (found,) = translator.stream([request])
-    assert found.text.startswith("a zebra")
-    assert has(found.text, "the zebra")
+    (translation,) = translator.stream([request])
+    assert translation.text.startswith("a zebra")
+    assert has(translation.text, "the zebra")
 
 
-def test_groups_and_phrases_are_refused_by_search_itself() -> None:
+def test_search_itself_rejects_groups_with_phrases() -> None:
     with pytest.raises(ConfigError, match=r"cannot be combined with search\.groups = 2"):
         decoded(garbage(TOKENIZERS["words"]()), ["a cat"], rules=Rules(required=[[[5]]]), beam=4, groups=2)
     with pytest.raises(ConfigError, match=r"cannot be combined with search\.method = 'sample'"):
         decoded(garbage(TOKENIZERS["words"]()), ["a cat"], rules=Rules(required=[[[5]]]), method="sample")
 
 
-# --- What must not be said ---
+# --- Forbidden words ---
 
 
 @pytest.mark.parametrize("method", ["beam", "greedy", "sample"])
 @pytest.mark.parametrize("kind", TOKENIZERS)
-def test_no_forbidden_word_is_said_where_no_token_may_follow(kind: str, method: str) -> None:
+def test_no_forbidden_word_occurs_even_if_no_token_may_follow(kind: str, method: str) -> None:
     """Few tokens are left by `no_repeat`, so that many hypotheses come to where nothing may follow."""
     tokenizer = TOKENIZERS[kind]()
     ways = {"beam": {"beam": 3}, "greedy": {"beam": 1, "length_penalty": 0.0}, "sample": {"method": "sample"}}
@@ -117,12 +117,12 @@ def test_no_forbidden_word_is_said_where_no_token_may_follow(kind: str, method: 
     for seed in range(3):
         translator = garbage(tokenizer, seed=seed, no_repeat=1, maximum=60, minimum=30, **ways[method])
         nbest = 8 if method == "sample" else 1
-        for found in translator.stream(["a cat", "evil"], nbest=nbest, options=OutputOptions(forbidden=words)):
-            assert found.candidates
-            assert not any(has(each.text, word) for each in found.candidates for word in words)
+        for translation in translator.stream(["a cat", "evil"], nbest=nbest, options=OutputOptions(forbidden=words)):
+            assert translation.candidates
+            assert not any(has(candidate.text, word) for candidate in translation.candidates for word in words)
 
 
-def test_what_replaces_unknown_words_is_no_forbidden_one() -> None:
+def test_a_replacement_of_an_unknown_word_is_never_forbidden() -> None:
     translator = garbage(TOKENIZERS["words"](), beam=2, maximum=8)
     with torch.no_grad():
         bias = next(value for name, value in translator.model.output.named_parameters() if name.endswith("bias"))
@@ -131,11 +131,13 @@ def test_what_replaces_unknown_words_is_no_forbidden_one() -> None:
 
     def texts(forbidden: Sequence[str]) -> list[str]:
         options = OutputOptions(forbidden=tuple(forbidden), replace_unknown=dictionary)
-        return [found.text for found in translator.stream(["zebra gnu", "zebra", "yak evil"], options=options)]
+        return [
+            translation.text for translation in translator.stream(["zebra gnu", "zebra", "yak evil"], options=options)
+        ]
 
     assert any(has(text, "evil") for text in texts([]))
     assert not any(has(text, "evil") for text in texts(["evil"]))
-    assert any(has(text, "cat") or has(text, "yak") for text in texts(["evil"])), "others are replaced"
+    assert any(has(text, "cat") or has(text, "yak") for text in texts(["evil"])), "other words are replaced"
 
 
 # --- Where no token may follow ---
@@ -144,31 +146,31 @@ def test_what_replaces_unknown_words_is_no_forbidden_one() -> None:
 def decoded(
     translator: Translator, lines: Sequence[str], *, rules: Rules, nbest: int = 1, **search: Any
 ) -> list[list[Hypothesis]]:
-    asked = SearchConfig(**search)
+    config = SearchConfig(**search)
     source = pad_source(translator.tokenizers.source.encode_many(lines))
-    decoding = start_decoding(translator.model, source, ensemble=translator.ensemble, search=asked, attention=False)
+    decoding = start_decoding(translator.model, source, ensemble=translator.ensemble, search=config, attention=False)
     streams, lengths = torch.arange(len(lines)), source.lengths
     with torch.inference_mode():
         return decode(
-            *decoding, source_lengths=lengths, search=asked, marks=MARKS, rules=rules, nbest=nbest, streams=streams
+            *decoding, source_lengths=lengths, search=config, marks=MARKS, rules=rules, nbest=nbest, streams=streams
         )
 
 
-def test_every_search_has_no_answer_where_rules_contradict_each_other() -> None:
+def test_every_search_has_no_answer_if_constraints_contradict_each_other() -> None:
     translator = garbage(TOKENIZERS["words"]())
     ids = translator.tokenizers.target.encode("the the the the")
     for way in ({"beam": 1, "length_penalty": 0.0}, {"beam": 1}, {"beam": 3}, {"method": "sample"}):
-        found = decoded(translator, ["a cat", "a cat"], rules=Rules(prefixes=[ids, []]), no_repeat=2, **way)
-        assert found[0] == [NO_ANSWER]
-        assert found[1] != [NO_ANSWER]
+        hypotheses = decoded(translator, ["a cat", "a cat"], rules=Rules(prefixes=[ids, []]), no_repeat=2, **way)
+        assert hypotheses[0] == [NO_ANSWER]
+        assert hypotheses[1] != [NO_ANSWER]
 
 
-def test_a_line_whose_rules_contradict_each_other_does_not_depend_on_its_neighbours() -> None:
+def test_a_line_with_contradictory_constraints_does_not_depend_on_its_neighbours() -> None:
     """Alone it is searched greedily; beside a required phrase the whole batch is not."""
     translator = garbage(TOKENIZERS["words"](), beam=1, length_penalty=0.0, no_repeat=2)
-    stuck, other = Request("a cat", prefix="the the the the"), Request("a cat", required=("tree",))
+    stuck, constrained = Request("a cat", prefix="the the the the"), Request("a cat", required=("tree",))
     (alone,) = translator.stream([stuck])
-    together, _ = translator.stream([stuck, other])
+    together, _ = translator.stream([stuck, constrained])
     assert alone == together
     assert (alone.text, alone.candidates[0].cut, alone.candidates[0].confidence) == ("", True, None)
 
@@ -176,15 +178,15 @@ def test_a_line_whose_rules_contradict_each_other_does_not_depend_on_its_neighbo
 # --- Answers and their lengths ---
 
 
-def test_diverse_answers_are_different_also_where_they_are_cut() -> None:
+def test_diverse_candidates_are_distinct_even_if_cut() -> None:
     translator = garbage(TOKENIZERS["words"](), beam=6, groups=3, diversity=0.5, maximum=3)
-    for found in translator.stream(["a cat", "the house", "trees run"], nbest=6):
-        texts = [(each.text, each.cut) for each in found.candidates]
+    for translation in translator.stream(["a cat", "the house", "trees run"], nbest=6):
+        texts = [(candidate.text, candidate.cut) for candidate in translation.candidates]
         assert len(set(texts)) == len(texts)
 
 
 @pytest.mark.parametrize("way", [{"beam": 5}, {"beam": 1, "length_penalty": 0.0}, {"method": "sample"}])
-def test_a_length_that_is_asked_for_is_met(way: dict[str, Any]) -> None:
+def test_a_fixed_length_is_met(way: dict[str, Any]) -> None:
     tokenizer = TOKENIZERS["words"]()
     for size in (1, 3, 7):
         translator = garbage(tokenizer, minimum=size, maximum=size, **way)
@@ -193,12 +195,12 @@ def test_a_length_that_is_asked_for_is_met(way: dict[str, Any]) -> None:
             assert (best.pieces, best.cut) == (size + 1, False), "with its end"
 
 
-def test_what_may_have_so_many_pieces_may_end_there() -> None:
+def test_a_translation_may_end_at_the_maximum_length() -> None:
     """The maximum counts pieces, without the end."""
     translator = garbage(TOKENIZERS["words"](), beam=50, maximum=2)
-    (found,) = translator.stream(["a cat"], nbest=50)
-    assert {each.pieces for each in found.candidates if not each.cut} == {1, 2, 3}
-    assert all(each.pieces == 2 for each in found.candidates if each.cut)
+    (translation,) = translator.stream(["a cat"], nbest=50)
+    assert {candidate.pieces for candidate in translation.candidates if not candidate.cut} == {1, 2, 3}
+    assert all(candidate.pieces == 2 for candidate in translation.candidates if candidate.cut)
 
 
 def test_a_minimum_over_the_maximum_is_refused() -> None:
@@ -224,7 +226,7 @@ def test_ratios_are_exact(hundredths: int) -> None:
 # --- Batches ---
 
 
-def test_wider_beams_have_smaller_batches_and_the_same_answers() -> None:
+def test_wider_beams_have_smaller_batches_and_the_same_translations() -> None:
     usual = SearchConfig(batch_tokens=4000)
     assert [budget_of(usual.model_copy(update={"beam": beam}), nbest=1) for beam in (1, 5, 10, 40, 1000)] == [
         4000,
@@ -236,8 +238,10 @@ def test_wider_beams_have_smaller_batches_and_the_same_answers() -> None:
     assert budget_of(SearchConfig(method="sample", batch_tokens=4000), nbest=20) == 1000
     assert budget_of(SearchConfig(method="risk", batch_tokens=4000, samples=50), nbest=1) == 400
     translator = garbage(TOKENIZERS["words"](), beam=20, maximum=8)
-    found = [list(translator.stream(LINES[:12], search=translator.search.model_copy(update=each))) for each in TOKENS]
-    assert [each.text for each in found[0]] == [each.text for each in found[1]]
+    small, large = [
+        list(translator.stream(LINES[:12], search=translator.search.model_copy(update=change))) for change in TOKENS
+    ]
+    assert [translation.text for translation in small] == [translation.text for translation in large]
 
 
 TOKENS = ({"batch_tokens": 20}, {"batch_tokens": 4000})
@@ -255,13 +259,13 @@ def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
     translator.model.double()
     alone = [next(iter(translator.stream([line]))) for line in lines]
     for order in (range(200), random.Random(1).sample(range(200), 200)):
-        for place, found in zip(order, translator.stream([lines[place] for place in order]), strict=True):
-            assert found.text == alone[place].text
+        for place, translation in zip(order, translator.stream([lines[place] for place in order]), strict=True):
+            assert translation.text == alone[place].text
             score = alone[place].candidates[0].score
-            assert found.candidates[0].score == pytest.approx(
+            assert translation.candidates[0].score == pytest.approx(
                 score, rel=1e-8
             )  # the encoder's values are in the hundreds
-    assert len({each.text for each in alone}) > 100
+    assert len({translation.text for translation in alone}) > 100
 
 
 # --- Blank lines ---
@@ -269,14 +273,14 @@ def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
 
 @pytest.mark.parametrize("kind", TOKENIZERS)
 @pytest.mark.parametrize("copies", [False, True])
-def test_white_space_alone_is_scored_as_nothing_is(kind: str, copies: bool) -> None:
+def test_white_space_is_scored_as_an_empty_line(kind: str, copies: bool) -> None:
     """Spaces around a word are text, as in training."""
     translator = garbage(TOKENIZERS[kind](), copies=copies)
     blanks = ["", " ", "   ", "\t", " \u3000\u2028", " " * 100_000]
     for sources, targets in ((["a cat"] * 6, blanks), (blanks, ["a cat"] * 6), (blanks, blanks)):
-        nothing, *others = translator.score(sources, targets)
-        assert all((each.pieces, each.cut) == (nothing.pieces, False) for each in others)
-        assert all(each.log_probs == pytest.approx(nothing.log_probs, abs=1e-5) for each in others)
+        empty, *blank_scores = translator.score(sources, targets)
+        assert all((scored.pieces, scored.cut) == (empty.pieces, False) for scored in blank_scores)
+        assert all(scored.log_probs == pytest.approx(empty.log_probs, abs=1e-5) for scored in blank_scores)
         losses = [translator.loss([source], [target]) for source, target in zip(sources, targets, strict=True)]
         assert losses == pytest.approx([losses[0]] * 6, abs=1e-5)
     (empty,) = translator.score(["a cat"], ["  "])

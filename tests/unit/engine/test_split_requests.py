@@ -1,4 +1,4 @@
-"""Long lines in parts: a prefix belongs to the first, a required phrase to the one its words are in."""
+"""Long lines in parts: a prefix belongs to the first part, a required phrase to the part with its words."""
 
 import pytest
 
@@ -21,75 +21,84 @@ def tokenizer() -> WordsTokenizer:
 )
 def test_a_phrase_goes_with_its_words(tokenizer: WordsTokenizer, place: int, home: int) -> None:
     request = Request(TEXT, "p", ("x", "y"), (place, 18))
-    found = split_requests([Request("a b"), request], tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert found.counts == [1, 4]
-    assert [each.text for each in found.requests] == ["a b", "a b.", "a c.", "a a d", "a b"]
-    assert [each.prefix for each in found.requests[1:]] == ["p", "", "", ""]
-    asked = [each.required for each in found.requests[1:]]
-    assert "x" in asked[home]
-    assert "y" in asked[3]
-    assert sum(map(len, asked)) == 2
+    split = split_requests([Request("a b"), request], tokenizer=tokenizer, search=SearchConfig(source_limit=3))
+    assert split.counts == [1, 4]
+    assert [part.text for part in split.requests] == ["a b", "a b.", "a c.", "a a d", "a b"]
+    assert [part.prefix for part in split.requests[1:]] == ["p", "", "", ""]
+    required = [part.required for part in split.requests[1:]]
+    assert "x" in required[home]
+    assert "y" in required[3]
+    assert sum(map(len, required)) == 2
 
 
-def test_a_phrase_of_no_known_place_is_said_at_the_beginning(tokenizer: WordsTokenizer) -> None:
+def test_a_phrase_without_a_place_belongs_to_the_first_part(tokenizer: WordsTokenizer) -> None:
     request = Request(TEXT, required=("x", "y"))
-    found = split_requests([request], tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert [each.required for each in found.requests] == [("x", "y"), (), (), ()]
+    split = split_requests([request], tokenizer=tokenizer, search=SearchConfig(source_limit=3))
+    assert [part.required for part in split.requests] == [("x", "y"), (), (), ()]
 
 
-@pytest.mark.parametrize("lacks", [False, True])
-def test_a_line_lacks_what_one_of_its_parts_lacks(tokenizer: WordsTokenizer, lacks: bool) -> None:
-    parts = [Translation([Candidate("x", -1.0, -1.0, cut=True, missing_phrase=each)]) for each in (False, lacks, False)]
-    assert join(parts, tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0].missing_phrase == lacks
+@pytest.mark.parametrize("is_missing", [False, True])
+def test_a_phrase_missing_from_a_part_is_missing_from_the_line(tokenizer: WordsTokenizer, is_missing: bool) -> None:
+    parts = [
+        Translation([Candidate("x", -1.0, -1.0, cut=True, missing_phrase=missing_phrase)])
+        for missing_phrase in (False, is_missing, False)
+    ]
+    assert join(parts, tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0].missing_phrase == is_missing
 
 
-def test_what_fits_stays_as_it_is(tokenizer: WordsTokenizer) -> None:
+def test_a_request_that_fits_is_not_changed(tokenizer: WordsTokenizer) -> None:
     requests = [Request("", "p", ("x",)), Request(" \t"), Request(" a b ", required=("x", "y"), places=(1, 3))]
-    found = split_requests(requests, tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert [(each.text, each.prefix, each.required) for each in found.requests] == [each[:3] for each in requests]
+    split = split_requests(requests, tokenizer=tokenizer, search=SearchConfig(source_limit=3))
+    assert [part[:3] for part in split.requests] == [request[:3] for request in requests]
 
 
 def test_parts_are_numbered_within_their_line(tokenizer: WordsTokenizer) -> None:
     requests = [Request("a b"), Request(TEXT), Request("")]
-    found = split_requests(requests, tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert [each.part for each in found.requests] == [0, 0, 1, 2, 3, 0]
+    split = split_requests(requests, tokenizer=tokenizer, search=SearchConfig(source_limit=3))
+    assert [request.part for request in split.requests] == [0, 0, 1, 2, 3, 0]
 
 
-def detail(source: str, target: str, links: list[tuple[int, int]], *, cut: bool = False) -> Translation:
-    """An answer whose attention rests on the linked words, and on the end for the end."""
-    pieces, theirs = target.split(), source.split()
-    rows = [[1.0 if (one, word) in links else 0.0 for one in range(len(theirs))] + [0.0] for word in range(len(pieces))]
-    rows += [] if cut else [[0.0] * len(theirs) + [1.0]]
+def translation_with_detail(
+    source: str, target: str, links: list[tuple[int, int]], *, cut: bool = False
+) -> Translation:
+    """A translation whose words attend to the linked source words, and whose end attends to the source's end."""
+    pieces, source_pieces = target.split(), source.split()
+    rows = [[1.0 if (i, j) in links else 0.0 for i in range(len(source_pieces))] + [0.0] for j in range(len(pieces))]
+    rows += [] if cut else [[0.0] * len(source_pieces) + [1.0]]
     log_probs = [-float(place + 1) for place in range(len(rows))]
-    told = Detail(theirs, pieces, log_probs, rows, links)
-    return Translation([Candidate(target, -2.0, sum(log_probs), cut, len(rows), None, (), told)])
+    detail = Detail(source_pieces, pieces, log_probs, rows, links)
+    return Translation([Candidate(target, -2.0, sum(log_probs), cut, len(rows), None, (), detail)])
 
 
 @pytest.mark.parametrize("cut", [False, True])
-def test_the_details_of_parts_are_those_of_one_line(tokenizer: WordsTokenizer, cut: bool) -> None:
-    """End marks stand between the parts, so that every log-probability and every column has its piece."""
-    parts = [detail("a b", "x y z", [(1, 0), (0, 2)], cut=cut), detail("c", "", []), detail("d a", "w", [(1, 0)])]
+def test_the_details_of_parts_are_joined(tokenizer: WordsTokenizer, cut: bool) -> None:
+    """End marks separate the parts, so that every log-probability and every column has a piece."""
+    parts = [
+        translation_with_detail("a b", "x y z", [(1, 0), (0, 2)], cut=cut),
+        translation_with_detail("c", "", []),
+        translation_with_detail("d a", "w", [(1, 0)]),
+    ]
     whole = join(parts, tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0]
-    told = whole.detail
-    assert told is not None
+    detail = whole.detail
+    assert detail is not None
     assert whole.text == "x y z w"
-    assert told.source == ["a", "b", "</s>", "c", "</s>", "d", "a"]
-    assert told.pieces == ["x", "y", "z", *([] if cut else ["</s>"]), "</s>", "w"]
-    assert told.alignment == [(1, 0), (0, 2), (4, 3)]
-    assert told.log_probs == [value for part in parts for value in part.candidates[0].detail.log_probs]  # type: ignore[union-attr]
-    assert sum(told.log_probs) == whole.log_prob
-    assert whole.pieces == len(told.log_probs) == len(told.pieces) + 1
-    assert told.attention is not None
-    assert [len(row) for row in told.attention] == [len(told.source) + 1] * len(told.log_probs)
-    assert [row.index(1.0) if 1.0 in row else None for row in told.attention] == [
+    assert detail.source == ["a", "b", "</s>", "c", "</s>", "d", "a"]
+    assert detail.pieces == ["x", "y", "z", *([] if cut else ["</s>"]), "</s>", "w"]
+    assert detail.alignment == [(1, 0), (0, 2), (4, 3)]
+    assert detail.log_probs == [value for part in parts for value in part.candidates[0].detail.log_probs]  # type: ignore[union-attr]
+    assert sum(detail.log_probs) == whole.log_prob
+    assert whole.pieces == len(detail.log_probs) == len(detail.pieces) + 1
+    assert detail.attention is not None
+    assert [len(row) for row in detail.attention] == [len(detail.source) + 1] * len(detail.log_probs)
+    assert [row.index(1.0) if 1.0 in row else None for row in detail.attention] == [
         *[1, None, 0],
         *([] if cut else [2]),
         *[4, 6, 7],
     ]
 
 
-def test_parts_without_attention_have_none_together(tokenizer: WordsTokenizer) -> None:
-    told = Detail(["a"], ["x"], [-1.0, -1.0], None, None)
-    part = Translation([Candidate("x", -2.0, -2.0, False, 2, None, (), told)])
+def test_parts_without_attention_have_none_joined(tokenizer: WordsTokenizer) -> None:
+    detail = Detail(["a"], ["x"], [-1.0, -1.0], None, None)
+    part = Translation([Candidate("x", -2.0, -2.0, False, 2, None, (), detail)])
     whole = join([part, part], tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0].detail
     assert whole == Detail(["a", "</s>", "a"], ["x", "</s>", "x"], [-1.0] * 4, None, None)

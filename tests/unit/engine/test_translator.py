@@ -1,4 +1,4 @@
-"""The translator: a line out for each line in, the same whatever else is in the batch, and folders that are checked."""
+"""The translator: one output line per input line, independent of the batch, and model folders that are verified."""
 
 import json
 import random
@@ -61,27 +61,27 @@ def test_it_has_learnt_to_copy(translator: Translator) -> None:
 
 
 def test_a_string_gives_a_string_and_a_list_a_list(translator: Translator) -> None:
-    one = translator.translate("a b c")
-    assert isinstance(one, str)
-    assert translator.translate(["a b c", "h g"]) == [one, translator.translate("h g")]
+    text = translator.translate("a b c")
+    assert isinstance(text, str)
+    assert translator.translate(["a b c", "h g"]) == [text, translator.translate("h g")]
     assert translator.translate([]) == []
-    assert translator.translate("a b c", nbest=2)[0] == one
-    assert [each[0] for each in translator.translate(["a b c", "h g"], nbest=2)] == translator.translate(
+    assert translator.translate("a b c", nbest=2)[0] == text
+    assert [best[0] for best in translator.translate(["a b c", "h g"], nbest=2)] == translator.translate(
         ["a b c", "h g"]
     )
 
 
 @pytest.mark.parametrize("text", [None, 3, ["a", None]])
-def test_what_is_no_text_is_refused_by_name(translator: Translator, text: Any) -> None:
+def test_a_value_that_is_not_text_is_rejected_by_name(translator: Translator, text: Any) -> None:
     with pytest.raises(TypeError, match="text must be a string or a list of strings"):
         translator.translate(text)
 
 
-def test_one_line_out_for_each_line_in_and_empty_gives_empty(translator: Translator) -> None:
-    found = translator.translate(LINES)
-    assert len(found) == len(LINES)
-    assert [place for place, text in enumerate(found) if not text] == [1, 3, 6]
-    assert found[0] == "a b c"
+def test_one_output_line_per_input_line_and_empty_lines_stay_empty(translator: Translator) -> None:
+    translations = translator.translate(LINES)
+    assert len(translations) == len(LINES)
+    assert [place for place, text in enumerate(translations) if not text] == [1, 3, 6]
+    assert translations[0] == "a b c"
     assert translator.translate("") == ""
 
 
@@ -101,10 +101,10 @@ def test_lines_are_read_a_window_at_a_time(translator: Translator, monkeypatch: 
 
 
 @pytest.mark.parametrize("mark", ["\u2028", "\x85", "\x0b", "\x0c", "\u2029", "\x1c", "\r", "\n"])
-def test_what_looks_like_an_end_of_line_passes_as_one_line(translator: Translator, mark: str) -> None:
-    found = translator.translate([f"a{mark}b", f"{mark}", f"c{mark}"])
-    assert len(found) == 3
-    assert "\n" not in "".join(found)
+def test_characters_like_line_ends_do_not_break_lines(translator: Translator, mark: str) -> None:
+    translations = translator.translate([f"a{mark}b", f"{mark}", f"c{mark}"])
+    assert len(translations) == 3
+    assert "\n" not in "".join(translations)
 
 
 def test_odd_text_is_translated_into_something(translator: Translator) -> None:
@@ -114,22 +114,26 @@ def test_odd_text_is_translated_into_something(translator: Translator) -> None:
         translator.translate("a \ud800")
 
 
-def test_a_precision_is_what_weights_are_kept_in(trained: Path, translator: Translator) -> None:
-    expected = [each.candidates[0].log_prob for each in translator.stream(LINES)]
+def test_weights_are_stored_in_the_precision(trained: Path, translator: Translator) -> None:
+    expected = [translation.candidates[0].log_prob for translation in translator.stream(LINES)]
     for precision, kind, near in (("float64", torch.float64, 1e-4), ("bfloat16", torch.bfloat16, 0.5)):
-        other = load(trained, device="cpu", precision=precision)
-        assert {each.dtype for each in other.model.parameters()} == {kind}
-        assert other.translate("a b c d") == "a b c d"
-        assert [each.candidates[0].log_prob for each in other.stream(LINES)] == pytest.approx(expected, abs=near)
-        search = other.search.model_copy(update={"coverage": 0.2})
-        (found,) = other.stream(["a b c"], search=search, options=OutputOptions(detail=True))
-        assert found.candidates[0].detail is not None
-        assert sum(found.candidates[0].detail.log_probs) == pytest.approx(found.candidates[0].log_prob, abs=near)
+        converted = load(trained, device="cpu", precision=precision)
+        assert {parameter.dtype for parameter in converted.model.parameters()} == {kind}
+        assert converted.translate("a b c d") == "a b c d"
+        assert [translation.candidates[0].log_prob for translation in converted.stream(LINES)] == pytest.approx(
+            expected, abs=near
+        )
+        search = converted.search.model_copy(update={"coverage": 0.2})
+        (translation,) = converted.stream(["a b c"], search=search, options=OutputOptions(detail=True))
+        assert translation.candidates[0].detail is not None
+        assert sum(translation.candidates[0].detail.log_probs) == pytest.approx(
+            translation.candidates[0].log_prob, abs=near
+        )
     with pytest.raises(ConfigError, match="mps does not support float64"):
         choose_precision("float64", device=torch.device("mps"))
 
 
-def test_an_overlong_source_is_cut_and_said_to_be(translator: Translator) -> None:
+def test_an_overlong_source_is_cut_and_marked(translator: Translator) -> None:
     search = SearchConfig(source_limit=3, beam=2)
     cut, whole, long = translator.stream(["a b c d e", "a b c", "a " * 40000], search=search)
     assert [cut.source_cut, whole.source_cut, long.source_cut] == [True, False, True]
@@ -138,9 +142,9 @@ def test_an_overlong_source_is_cut_and_said_to_be(translator: Translator) -> Non
 
 def test_a_translation_has_its_limits(translator: Translator) -> None:
     short = SearchConfig(beam=2, maximum_ratio=0.01, maximum_extra=2)
-    (found,) = translator.stream(["a b c d e"], search=short)
-    assert found.candidates[0].cut
-    assert len(found.text.split()) == 2
+    (translation,) = translator.stream(["a b c d e"], search=short)
+    assert translation.candidates[0].cut
+    assert len(translation.text.split()) == 2
     (long,) = translator.stream(["a"], search=SearchConfig(beam=2, minimum=4))
     assert len(long.text.split()) >= 4
 
@@ -148,17 +152,17 @@ def test_a_translation_has_its_limits(translator: Translator) -> None:
 # --- Search ---
 
 
-def test_nbest_comes_best_first_and_each_once(translator: Translator) -> None:
-    (found,) = translator.stream(["a b c d"], search=SearchConfig(beam=6), nbest=4)
-    scores = [each.score for each in found.candidates]
-    assert len(found.candidates) == 4
+def test_nbest_candidates_are_sorted_and_distinct(translator: Translator) -> None:
+    (translation,) = translator.stream(["a b c d"], search=SearchConfig(beam=6), nbest=4)
+    scores = [candidate.score for candidate in translation.candidates]
+    assert len(translation.candidates) == 4
     assert scores == sorted(scores, reverse=True)
-    assert len({each.text for each in found.candidates}) == 4
-    assert [each.text for each in found.candidates] == translator.translate("a b c d", beam=6, nbest=4)
+    assert len({candidate.text for candidate in translation.candidates}) == 4
+    assert [candidate.text for candidate in translation.candidates] == translator.translate("a b c d", beam=6, nbest=4)
 
 
 @pytest.mark.parametrize(("nbest", "beam"), [(3, 2), (6, None), (0, 2), (-1, 2), (1, 0)])
-def test_nbest_and_beam_that_cannot_be_are_refused(translator: Translator, nbest: int, beam: int | None) -> None:
+def test_nbest_over_the_beam_is_rejected(translator: Translator, nbest: int, beam: int | None) -> None:
     with pytest.raises(TextError, match=f"nbest is {nbest} and beam is"):
         translator.translate("a", beam=beam, nbest=nbest)
 
@@ -167,9 +171,9 @@ def test_beam_one_without_normalisation_is_greedy(translator: Translator) -> Non
     lines = sentences(30)
     greedy = list(translator.stream(lines, search=SearchConfig(beam=1, length_penalty=0)))
     beam = list(translator.stream(lines, search=SearchConfig(beam=1, length_penalty=1e-12)))
-    assert [one.text for one in greedy] == [one.text for one in beam]
-    for one, other in zip(greedy, beam, strict=True):
-        assert one.candidates[0].log_prob == pytest.approx(other.candidates[0].log_prob, abs=1e-5)
+    assert [translation.text for translation in greedy] == [translation.text for translation in beam]
+    for translation, expected in zip(greedy, beam, strict=True):
+        assert translation.candidates[0].log_prob == pytest.approx(expected.candidates[0].log_prob, abs=1e-5)
 
 
 @pytest.mark.parametrize("search", [SearchConfig(beam=1, length_penalty=0), SearchConfig(beam=4)])
@@ -180,23 +184,25 @@ def test_batch_size_and_order_change_no_translation(translator: Translator, sear
     shuffled = random.Random(7).sample(range(200), 200)
     for tokens, order in ((1, list(range(200))), (37, shuffled), (100_000, shuffled[::-1])):
         changed = search.model_copy(update={"batch_tokens": tokens})
-        found = list(translator.stream([lines[place] for place in order], search=changed))
-        for place, one in zip(order, found, strict=True):
-            assert one.text == expected[place].text
-            length = len(one.text.split()) + 1
-            assert one.candidates[0].score == pytest.approx(expected[place].candidates[0].score, abs=2e-5 * length)
+        translations = list(translator.stream([lines[place] for place in order], search=changed))
+        for place, translation in zip(order, translations, strict=True):
+            assert translation.text == expected[place].text
+            length = len(translation.text.split()) + 1
+            assert translation.candidates[0].score == pytest.approx(
+                expected[place].candidates[0].score, abs=2e-5 * length
+            )
 
 
 @torch.no_grad()
 def rescore(translator: Translator, source: str, target: str) -> float:
-    """log P(target | source), one step after the other."""
+    """log P(target | source), step by step."""
     ids = translator.tokenizers.source.encode(source)
     context = translator.model.prepare(pad_source([ids]))
     state, step, total = translator.model.start(context), decoding_step(translator.model), 0.0
-    wanted = translator.tokenizers.target.encode(target)
-    for read, said in zip([BOS, *wanted], [*wanted, EOS], strict=True):
-        output, state = step(torch.tensor([read]), state, context)
-        total += float(output.log_probs[0, said])
+    tokens = translator.tokenizers.target.encode(target)
+    for previous, token in zip([BOS, *tokens], [*tokens, EOS], strict=True):
+        output, state = step(torch.tensor([previous]), state, context)
+        total += float(output.log_probs[0, token])
     return total
 
 
@@ -204,8 +210,8 @@ def test_rescoring_a_hypothesis_gives_its_score(translator: Translator) -> None:
     """P16, for every candidate; the score is the log-probability over GNMT's penalty."""
     search = SearchConfig(beam=3, length_penalty=0.8)
     lines = ["a b c", "h g f e", "d"]
-    for line, found in zip(lines, translator.stream(lines, search=search, nbest=3), strict=True):
-        for candidate in found.candidates:
+    for line, translation in zip(lines, translator.stream(lines, search=search, nbest=3), strict=True):
+        for candidate in translation.candidates:
             if not candidate.cut and "<unk>" not in candidate.text:
                 assert candidate.log_prob == pytest.approx(rescore(translator, line, candidate.text), abs=1e-4)
                 length = len(candidate.text.split()) + 1
@@ -220,14 +226,14 @@ def test_the_loss_is_the_mean_over_all_tokens(translator: Translator) -> None:
 
 
 @pytest.mark.parametrize(("sources", "targets"), [([], []), (["a"], []), (["a", "b"], ["a"])])
-def test_the_loss_of_nothing_or_of_pairs_that_do_not_line_up_is_refused(
+def test_the_loss_of_no_pairs_or_of_misaligned_pairs_is_rejected(
     translator: Translator, sources: list[str], targets: list[str]
 ) -> None:
     with pytest.raises(TextError, match=f"{len(sources)} sources and {len(targets)} targets"):
         translator.loss(sources, targets)
 
 
-def test_translating_hears_no_dropout_and_leaves_the_model_in_its_mode(trained: Path) -> None:
+def test_translation_uses_no_dropout_and_restores_the_mode(trained: Path) -> None:
     translator = load(trained)
     expected = translator.translate(sentences(20))
     assert not translator.model.training
@@ -239,9 +245,7 @@ def test_translating_hears_no_dropout_and_leaves_the_model_in_its_mode(trained: 
     assert translator.model.training
 
 
-def test_a_batch_has_no_more_padded_positions_than_asked(
-    translator: Translator, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_batch_does_not_exceed_its_padded_positions(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
     decode = translator._decode
 
@@ -256,7 +260,7 @@ def test_a_batch_has_no_more_padded_positions_than_asked(
     assert len(sizes) < 40  # and they are well filled
 
 
-def test_a_translation_with_an_end_of_line_is_still_one_line(
+def test_a_translation_with_a_line_end_is_still_one_line(
     translator: Translator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(translator.tokenizers.target, "detokenise", lambda _pieces: "a\nb")
@@ -266,19 +270,19 @@ def test_a_translation_with_an_end_of_line_is_still_one_line(
 # --- Folders ---
 
 
-def test_what_is_saved_comes_back(translator: Translator, tmp_path: Path) -> None:
+def test_a_saved_translator_is_loaded_unchanged(translator: Translator, tmp_path: Path) -> None:
     save_model(tmp_path / "model", translator, card="# a card\n")
-    again = load(tmp_path / "model", device="cpu")
-    assert (again.config, again.search) == (translator.config, translator.search)
-    assert again.length_profile == translator.length_profile == (6, 1)
-    assert again.confidence == translator.confidence is not None
+    loaded = load(tmp_path / "model", device="cpu")
+    assert (loaded.config, loaded.search) == (translator.config, translator.search)
+    assert loaded.length_profile == translator.length_profile == (6, 1)
+    assert loaded.confidence == translator.confidence is not None
     before = weights_of(translator.model)
-    assert all(torch.equal(value, before[name]) for name, value in weights_of(again.model).items())
-    assert again.translate(LINES) == translator.translate(LINES)
+    assert all(torch.equal(value, before[name]) for name, value in weights_of(loaded.model).items())
+    assert loaded.translate(LINES) == translator.translate(LINES)
     assert (tmp_path / "model" / "README.md").read_text(encoding="utf-8") == "# a card\n"
 
 
-def test_what_a_validation_learnt_is_saved_in_place_of_what_was_known(translator: Translator, tmp_path: Path) -> None:
+def test_artefacts_of_a_validation_replace_earlier_ones(translator: Translator, tmp_path: Path) -> None:
     learnt = Confidence(((-3.0, 0.25), (0.0, 0.5)))
     artefacts = {"confidence.json": json.dumps(learnt._asdict()).encode(), "notes.txt": b"read me"}
     save_model(tmp_path / "model", translator, card="", artefacts=artefacts)
@@ -289,23 +293,25 @@ def test_what_a_validation_learnt_is_saved_in_place_of_what_was_known(translator
 @pytest.mark.parametrize(
     "output", [SampledOutputConfig(samples=3), AdaptiveOutputConfig(), AdaptiveOutputConfig(cutoffs=(2, 7), shrink=3)]
 )
-def test_every_output_layer_is_saved_and_comes_back(output: Any, translator: Translator, tmp_path: Path) -> None:
+def test_every_output_layer_is_saved_and_loaded(output: Any, translator: Translator, tmp_path: Path) -> None:
     """With what it knows of the corpus; whole numbers must be whole."""
     torch.manual_seed(2)
     config = translator.config.model_copy(update={"output": output})
     pieces = len(translator.tokenizers.target.vocabulary)
     model = Model(config, sizes=Sizes(pieces, pieces, joint=translator.tokenizers.joint)).eval()
     model.output.learn_frequencies(torch.randint(100, (pieces,)))
-    made = Translator(model, translator.tokenizers, config=config, search=translator.search)
-    save_model(tmp_path / "model", made, card="")
-    again = load(tmp_path / "model", device="cpu")
-    assert again.config == config
-    before, after = weights_of(model), weights_of(again.model)
+    saved = Translator(model, translator.tokenizers, config=config, search=translator.search)
+    save_model(tmp_path / "model", saved, card="")
+    loaded = load(tmp_path / "model", device="cpu")
+    assert loaded.config == config
+    before, after = weights_of(model), weights_of(loaded.model)
     assert {name for name, value in before.items() if torch.equal(value, after[name])} == set(before) == set(after)
     assert [value.dtype for value in before.values()] == [value.dtype for value in after.values()]
-    assert [one.requires_grad for one in model.parameters()] == [one.requires_grad for one in again.model.parameters()]
-    assert again.translate(LINES, nbest=2) == made.translate(LINES, nbest=2)
-    assert again.loss(["a b"], ["b a"]) == made.loss(["a b"], ["b a"])
+    assert [parameter.requires_grad for parameter in model.parameters()] == [
+        parameter.requires_grad for parameter in loaded.model.parameters()
+    ]
+    assert loaded.translate(LINES, nbest=2) == saved.translate(LINES, nbest=2)
+    assert loaded.loss(["a b"], ["b a"]) == saved.loss(["a b"], ["b a"])
 
 
 FORGED = {
@@ -431,20 +437,20 @@ def test_a_damaged_or_hostile_folder_is_refused_and_the_file_named(fault: str, f
     assert str(folder) in str(caught.value)
 
 
-def test_a_folder_that_is_not_there_or_has_no_model_is_refused(tmp_path: Path) -> None:
+def test_a_missing_folder_or_one_without_a_model_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(FolderError, match="no such run or model folder"):
         load(tmp_path / "nowhere")
     (tmp_path / "config.toml").touch()
     with pytest.raises(FolderError, match=r"no model here yet; .*--resume"):
         load(tmp_path)
-    with pytest.raises(FolderError, match="is a file, and no run or model folder"):
+    with pytest.raises(FolderError, match="is a file, not a run or model folder"):
         load(tmp_path / "config.toml")
     (tmp_path / "empty").mkdir()
     with pytest.raises(FolderError, match=r"manifest\.json"):
         load(tmp_path / "empty")
 
 
-def test_devices_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_devices_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     assert choose_device("auto") == choose_device("cpu") == torch.device("cpu")
@@ -455,7 +461,7 @@ def test_devices_that_are_not_there_are_refused(monkeypatch: pytest.MonkeyPatch)
     assert choose_device("auto") == torch.device("cuda")
 
 
-def test_a_minimum_is_kept_even_where_it_passes_the_maximum(translator: Translator) -> None:
+def test_a_minimum_holds_even_over_the_maximum(translator: Translator) -> None:
     search = SearchConfig(beam=2, minimum=9, maximum_ratio=0.01, maximum_extra=1)
-    (found,) = translator.stream(["a"], search=search)
-    assert len(found.text.split()) >= 9
+    (translation,) = translator.stream(["a"], search=search)
+    assert len(translation.text.split()) >= 9

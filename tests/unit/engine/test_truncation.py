@@ -1,4 +1,4 @@
-"""Texts of any length cost what a model reads of them, in characters and in steps, and nothing is cut otherwise."""
+"""The cost of a text of any length, in characters and in steps, is bounded by the length that the model reads."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -59,40 +59,42 @@ def counted(tokenizer: Tokenizer, seen: list[int]) -> Callable[[Sequence[str]], 
 
 @settings(max_examples=150, deadline=None)
 @given(first=units, unit=units, times=st.integers(1, 400), last=units)
-@example(first="a␛.", unit="aaaaaaaaaaaa", times=64, last=".a.␛␛")  # one piece that is longer than what is shown
+@example(
+    first="a␛.", unit="aaaaaaaaaaaa", times=64, last=".a.␛␛"
+)  # one piece that is longer than the text that is tokenised
 def test_the_first_pieces_are_those_of_the_whole_text(
     tokenizer: Tokenizer, first: str, unit: str, times: int, last: str
 ) -> None:
     text, seen = first + unit * times + last, list[int]()
-    (begun,) = truncate([text], limit=LIMIT, size=len(tokenizer.vocabulary), read=counted(tokenizer, seen))
+    (truncated,) = truncate([text], limit=LIMIT, size=len(tokenizer.vocabulary), read=counted(tokenizer, seen))
     whole, shown = number_source(tokenizer, [text, text[: MOST * LIMIT]])
     if len(text) <= MOST * LIMIT or len(shown.ids) >= 2 * LIMIT:
-        assert begun.opened.ids == whole.ids[:LIMIT]
-        assert begun.cut == (len(whole.ids) > LIMIT or len(text) > MOST * LIMIT)
+        assert truncated.numbered.ids == whole.ids[:LIMIT]
+        assert truncated.cut == (len(whole.ids) > LIMIT or len(text) > MOST * LIMIT)
     assert sum(seen) <= 2 * MOST * LIMIT
 
 
-def test_long_words_are_looked_at_further() -> None:
-    """Pieces may be longer than what is looked at first."""
+def test_long_words_are_read_further() -> None:
+    """Pieces may be longer than the text that is tokenised at first."""
     words = [f"{letter * 50}" for letter in "abcdefghij"]
     tokenizer = WordsTokenizer.train(WordsConfig(), lines=words)
     seen: list[int] = []
-    (begun,) = truncate([" ".join(words)], limit=LIMIT, size=100, read=counted(tokenizer, seen))
-    assert begun.opened.ids == tokenizer.encode(" ".join(words))[:LIMIT]
-    assert begun.cut
+    (truncated,) = truncate([" ".join(words)], limit=LIMIT, size=100, read=counted(tokenizer, seen))
+    assert truncated.numbered.ids == tokenizer.encode(" ".join(words))[:LIMIT]
+    assert truncated.cut
     assert seen == [FIRST * LIMIT, 2 * FIRST * LIMIT, len(" ".join(words))]
 
 
-def test_what_is_short_is_read_once_and_all_of_it(tokenizer: Tokenizer) -> None:
+def test_a_short_text_is_read_once_and_whole(tokenizer: Tokenizer) -> None:
     seen: list[int] = []
-    found = truncate(["a station", "", "a"], limit=LIMIT * 2, size=1000, read=counted(tokenizer, seen))
-    assert [each.opened.ids for each in found] == tokenizer.encode_many(["a station", "", "a"])
-    assert [each.cut for each in found] == [False] * 3
+    texts = truncate(["a station", "", "a"], limit=LIMIT * 2, size=1000, read=counted(tokenizer, seen))
+    assert [text.numbered.ids for text in texts] == tokenizer.encode_many(["a station", "", "a"])
+    assert [text.cut for text in texts] == [False] * 3
     assert seen == [len("a station") + 1]
 
 
 class Steps:
-    """Counts what a decoder is asked to read."""
+    """Counts the tokens that a decoder reads."""
 
     def __init__(self, model: Model) -> None:
         self.tokens = 0
@@ -104,7 +106,7 @@ class Steps:
 
 @pytest.fixture
 def garbage_in() -> tuple[Translator, Steps, list[int]]:
-    """A model that has learnt nothing, so that it hardly ever ends, with counters of steps and characters."""
+    """An untrained model, which hardly ever ends a translation, with counters of steps and characters."""
     torch.manual_seed(1)
     tokenizer = TOKENIZERS["bpe"]()
     config = ModelConfig.model_validate(FAMILIES["transformer"])
@@ -125,15 +127,15 @@ def garbage_in() -> tuple[Translator, Steps, list[int]]:
 @pytest.mark.parametrize(
     "text", ["a" * 10_000_000, "word " * 2_000_000, "ab\u0308车" * 2_500_000], ids=["one word", "words", "mixed"]
 )
-def test_ten_million_characters_cost_what_is_read_of_them(
+def test_ten_million_characters_cost_no_more_than_the_part_that_is_read(
     garbage_in: tuple[Translator, Steps, list[int]], text: str
 ) -> None:
     translator, steps, seen = garbage_in
     search = translator.search.model_copy(update={"source_limit": 20})
-    (found,) = translator.stream([text], search=search)
-    assert found.source_cut
+    (translation,) = translator.stream([text], search=search)
+    assert translation.source_cut
     assert sum(seen) <= 2 * MOST * search.source_limit
-    assert steps.tokens <= search.most + 1 == 41  # and whether it ends there
+    assert steps.tokens <= search.most + 1 == 41  # one more to see whether it ends there
 
 
 def test_scoring_is_bounded_too(garbage_in: tuple[Translator, Steps, list[int]]) -> None:
@@ -148,7 +150,7 @@ def test_scoring_is_bounded_too(garbage_in: tuple[Translator, Steps, list[int]])
     assert translator.loss(["a" * 1_000_000], ["b" * 1_000_000]) > 0
 
 
-def test_lengths_have_a_limit_that_no_source_changes() -> None:
+def test_lengths_are_limited_whatever_the_source() -> None:
     lengths = torch.tensor([1, 11, 301, 513])  # end marks counted
     assert limits_of(lengths, search=SearchConfig()).maximum.tolist() == [21, 61, 1025, 1025]
     assert limits_of(lengths, search=SearchConfig(maximum=50)).maximum.tolist() == [21, 51, 51, 51]
