@@ -2,72 +2,107 @@
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calque.commands.corpus_files import CorpusFiles
 from calque.errors import ConfigError, DataError, FolderError
+
+if TYPE_CHECKING:
+    from calque.experiment import Experiment
 
 app = typer.Typer(help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
 
 LANGUAGES = ("zh", "en", "de")
 
 
+Overrides = Annotated[
+    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. text.vocabulary_size=4000")
+]
+Source = Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or .gz).")]
+Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
+Text = Annotated[Path | None, typer.Option(help="Text, for a language model.")]
+Conll = Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")]
+Columns = Annotated[str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")]
+Label = Annotated[str | None, typer.Option(help="The column to predict; by default upos, or the last column.")]
+
+
 @app.command()
 def check(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. text.vocabulary_size=4000")
-    ] = None,
-    source: Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or .gz).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    overrides: Overrides = None,
+    source: Source = None,
+    target: Target = None,
+    text: Text = None,
+    conll: Conll = None,
+    columns: Columns = None,
+    label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are checked.")] = None,
     test_source: Annotated[Path | None, typer.Option(help="Test sources, to look for in the training data.")] = None,
     test_target: Annotated[Path | None, typer.Option(help="Test targets.")] = None,
+    test_text: Annotated[Path | None, typer.Option(help="Test text, with --text.")] = None,
+    test_conll: Annotated[Path | None, typer.Option(help="Test sentences, with --conll.")] = None,
 ) -> None:
     """Report the contents and the problems of corpora before training.
 
-    Counts, lengths, empty lines, unusual length ratios, misaligned lines, duplicates, overlap with the test set, and
-    invalid UTF-8 by file, line and byte. Exit code 2 if training would reject the corpora.
+    Counts, lengths, empty lines, unusual length ratios, misaligned lines, labels, duplicates, overlap with the test
+    set, and invalid UTF-8 by file, line and byte. Exit code 2 if training would reject the corpora.
 
-    Characters outside the vocabulary that training would build from these corpora are lost, or encoded as bytes if
-    the tokenizer has byte pieces.
+    Characters (of taggers: words) outside the vocabulary that training would build from these corpora are lost, or
+    encoded as bytes if the tokenizer has byte pieces.
 
     Padding is the share of padded positions in a batch. With exact shapes, the default, a batch is as wide as its
-    longest pair; static shapes (training.batch.shapes) have a few fixed sizes, for compiled models.
+    longest row; static shapes (training.batch.shapes) have a few fixed sizes, for compiled models.
 
     Examples:
 
         calque data check --source train.de --target train.en
 
+        calque data check --text train.txt text.kind=tokens
+
+        calque data check --conll train.conllu --test-conll test.conllu
+
         calque data check --config my.toml --test-source test.de --test-target test.en
     """
     from calque.commands.progress import preparing
-    from calque.config import check as check_config
     from calque.data import check as data_check
-    from calque.data.corpora import FilesConfig
+    from calque.data.corpora import DataConfig
     from calque.data.prepare import prepare
     from calque.data.report import report_lines
-    from calque.experiment import Experiment, assembly_of, experiment_values
+    from calque.experiment import assembly_of
 
     if (test_source is None) != (test_target is None):
         raise ConfigError("--test-source and --test-target go together: one of them is missing")
-    values = experiment_values(
-        config=config, system=None, corpora=_corpora(source, target, config), assignments=overrides or []
+    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
+    experiment = _experiment(files, overrides, config=config)
+    test_files = CorpusFiles(
+        source=test_source,
+        target=test_target,
+        text=test_text,
+        conll=test_conll,
+        columns=columns if test_conll else None,
     )
-    experiment = check_config(Experiment, values, origin=str(config or "command line"))
-    test = [FilesConfig(source=test_source, target=test_target)] if test_source and test_target else []
+    test_files.check()
+    test = DataConfig.model_validate(test_files.corpora()).train if any(test_files) else ()
+    assembly = assembly_of(experiment)
+    preparation, data = assembly.preparation, experiment.data
     with TemporaryDirectory(prefix="calque-") as folder, preparing() as progress:
-        store = experiment.data.store or Path(folder) / "store"
         try:
-            prepared = prepare(
-                experiment.data, preparation=assembly_of(experiment).preparation, folder=store, progress=progress
-            )
+            store = data.store or Path(folder) / "store"
+            prepared = prepare(data, preparation=preparation, folder=store, progress=progress)
         except DataError as error:
-            report = data_check.check(experiment.data, test=test)
+            report = data_check.check(data, preparation=preparation, test=test)
             typer.echo("\n".join(report_lines(report)))
             _refuse_problems([problem for corpus in report.corpora for problem in (*corpus.problems, *corpus.invalid)])
             raise error
-        report = data_check.check(experiment.data, test=test, prepared=prepared, batch=experiment.training.batch)
+        report = data_check.check(
+            data,
+            preparation=preparation,
+            test=test,
+            prepared=prepared,
+            order=assembly.corpus(prepared).order,
+            batch=experiment.training.batch,
+        )
     typer.echo("\n".join(report_lines(report)))
     _refuse_problems([problem for corpus in report.corpora for problem in corpus.problems])
 
@@ -82,33 +117,39 @@ def _refuse_problems(problems: list[str]) -> None:
 @app.command()
 def prepare(
     out: Annotated[Path, typer.Option(help="The store's folder; configs use it as data.store.")],
-    overrides: Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or .gz).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    overrides: Overrides = None,
+    source: Source = None,
+    target: Target = None,
+    text: Text = None,
+    conll: Conll = None,
+    columns: Columns = None,
+    label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are prepared.")] = None,
+    system: Annotated[
+        str | None, typer.Option(help="The system the store is for; taggers with characters store these too.")
+    ] = None,
 ) -> None:
     """Prepare a store of ids for several runs: on disk, memory-mapped.
 
-    Example:
+    Examples:
 
         calque data prepare --source train.de --target train.en --out store
+
+        calque data prepare --conll train.conllu --system ma2016 --out store
     """
     from calque.commands.progress import preparing
-    from calque.config import check as check_config
     from calque.data.prepare import prepare as prepare_store
-    from calque.experiment import Experiment, assembly_of, experiment_values
+    from calque.experiment import assembly_of
 
-    values = experiment_values(
-        config=config, system=None, corpora=_corpora(source, target, config), assignments=overrides or []
-    )
-    experiment = check_config(Experiment, values, origin=str(config or "command line"))
+    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
+    experiment = _experiment(files, overrides, config=config, system=system)
+    preparation = assembly_of(experiment).preparation
     with preparing() as progress:
-        prepared = prepare_store(
-            experiment.data, preparation=assembly_of(experiment).preparation, folder=out, progress=progress
-        )
+        prepared = prepare_store(experiment.data, preparation=preparation, folder=out, progress=progress)
     for warning in prepared.warnings:
         typer.echo(f"warning: {warning}", err=True)
-    typer.echo(f"{out}: {len(prepared.train):,} pairs to train on, {len(prepared.valid):,} to validate", err=True)
+    rows = f"{len(prepared.train):,} {preparation.unit} to train on, {len(prepared.valid):,} to validate"
+    typer.echo(f"{out}: {rows}", err=True)
 
 
 @app.command()
@@ -151,7 +192,20 @@ def phrasebook(
     typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)
 
 
-def _corpora(source: Path | None, target: Path | None, config: Path | None) -> dict[str, Any]:
-    if (source is None) != (target is None) or (source is None and config is None):
-        raise ConfigError("give --source and --target, or --config")
-    return {"train": [{"kind": "files", "source": str(source), "target": str(target)}]} if source else {}
+def _experiment(
+    files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None = None
+) -> "Experiment":
+    """The experiment that trains on these corpora, or on those of a config."""
+    from calque.config import check as check_config
+    from calque.experiment import Experiment, experiment_values
+
+    files.check()
+    corpora = files.corpora()
+    if not corpora and config is None:
+        raise ConfigError("give --source and --target, --text, --conll or --config")
+    default = files.default_system if files.text or files.conll else None
+    values = experiment_values(
+        config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]
+    )
+    files.refuse_other_task(values)
+    return check_config(Experiment, values, origin=str(config or "command line"))

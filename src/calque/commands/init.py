@@ -3,10 +3,11 @@
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
+from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles
 from calque.errors import ConfigError, FolderError
 
 HEADER = """\
@@ -21,10 +22,20 @@ def init(
     overrides: Annotated[
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Initial settings of the config.")
     ] = None,
-    system: Annotated[str, typer.Option(help="The system to start from; `calque systems` lists them.")] = "tiny",
-    scale: Annotated[float, typer.Option(help="Multiply the system's widths, heads and layers.")] = 1.0,
-    source: Annotated[Path, typer.Option(help="Source sentences.")] = Path("train.source"),
-    target: Annotated[Path, typer.Option(help="Target sentences.")] = Path("train.target"),
+    system: Annotated[
+        str | None, typer.Option(help="The model to begin with; `calque systems` lists them. By default tiny.")
+    ] = None,
+    scale: Annotated[float, typer.Option(help="Scale the system's widths, heads and layers.")] = 1.0,
+    source: Annotated[Path | None, typer.Option(help="Source sentences.")] = None,
+    target: Annotated[Path | None, typer.Option(help="Target sentences.")] = None,
+    text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
+    conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The column to predict; by default upos, or the last column.")
+    ] = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,
 ) -> None:
     """Write a complete config with every setting explained.
@@ -35,12 +46,16 @@ def init(
 
         calque init my.toml --system small --source train.de --target train.en
 
+        calque init my.toml --text train.txt --system merity2018
+
+        calque init my.toml --conll train.txt --columns form,pos,chunk --system ma2016
+
         calque init my.toml training.objective.method.kind=minimum-risk
 
         calque init --schema > calque.schema.json
     """
     from calque.config import check, to_toml
-    from calque.experiment import Experiment, experiment_values
+    from calque.experiment import Experiment
     from calque.training.auto_settings import OPEN
 
     if schema:
@@ -50,11 +65,26 @@ def init(
         raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
     if path.exists():
         raise FolderError(f"{path}: exists already; choose another name")
-    corpora = {"train": [{"kind": "files", "source": str(source), "target": str(target)}]}
-    values = experiment_values(config=None, system=system, corpora=corpora, assignments=overrides or [], scale=scale)
-    text = to_toml(check(Experiment, values, origin="init"), comments=True)
-    path.write_text(HEADER + _comment_out(text, keys=OPEN), encoding="utf-8")
+    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
+    values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
+    config = to_toml(check(Experiment, values, origin="init"), comments=True)
+    path.write_text(HEADER + _comment_out(config, keys=OPEN), encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)
+
+
+def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: float) -> dict[str, Any]:
+    """The values of the config; without files, the names of its corpora are to be replaced."""
+    from calque.experiment import experiment_values
+
+    def values(corpora: Corpora) -> dict[str, Any]:
+        assignments = [*files.settings, *overrides]
+        return experiment_values(config=None, system=system, corpora=corpora, assignments=assignments, scale=scale)
+
+    chosen = values(files.corpora())
+    files.refuse_other_task(chosen)
+    if "train" in chosen.get("data", {}):
+        return chosen
+    return values({"train": [PLACEHOLDERS[chosen.get("task", {}).get("kind", "translation")]]})
 
 
 def _comment_out(text: str, *, keys: Sequence[str]) -> str:

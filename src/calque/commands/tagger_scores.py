@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
+from calque.commands.corpus_files import is_conllu
 from calque.commands.inputs import device_and_precision, refuse_unreadable
 from calque.commands.tag import load_tagger, names_of
-from calque.commands.train import is_conllu
 from calque.errors import DataError
 
 if TYPE_CHECKING:

@@ -1,14 +1,12 @@
 """`calque train`."""
 
-import json
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.inputs import refuse_unreadable
-from calque.commands.tag import names_of
+from calque.commands.corpus_files import Corpora, CorpusFiles
 from calque.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -75,7 +73,7 @@ def train(
 
         calque train --resume runs/first
     """
-    files = _CorpusFiles(
+    files = CorpusFiles(
         source, target, alignments, valid_source, valid_target, text, valid_text, conll, valid_conll, columns, label
     )
     if resume is not None and any((overrides, config, system, scale, run, *files)):
@@ -101,51 +99,9 @@ def train(
     _report(finished)
 
 
-class _CorpusFiles(NamedTuple):
-    """The options that name corpora."""
-
-    source: Path | None
-    target: Path | None
-    alignments: Path | None
-    valid_source: Path | None
-    valid_target: Path | None
-    text: Path | None
-    valid_text: Path | None
-    conll: Path | None
-    valid_conll: Path | None
-    columns: str | None
-    label: str | None
-
-    def check(self) -> None:
-        """Raises an error for options of different tasks, or for files that cannot be read."""
-        if self.text is not None and (self.source or self.target):
-            raise ConfigError(
-                "--text is for a language model and cannot be combined with --source and --target, which are for "
-                "translation"
-            )
-        if self.conll is not None and (self.source or self.target or self.text):
-            raise ConfigError(
-                "--conll is for a tagger and cannot be combined with --source, --target or --text, which are for other "
-                "tasks"
-            )
-        corpora = (self.text, self.valid_text, self.conll, self.valid_conll, self.source, self.target)
-        refuse_unreadable(*corpora, self.alignments, self.valid_source, self.valid_target)
-
-    def corpora(self) -> dict[str, list[dict[str, Any]]]:
-        """The values of the config's data section."""
-        train = _pair_corpora(self.source, self.target, role="train", alignments=self.alignments)
-        valid = _pair_corpora(self.valid_source, self.valid_target, role="valid")
-        text = _text_corpora(self.text, self.valid_text)
-        return train | valid | text | _word_corpora(self.conll, self.valid_conll, columns=self.columns)
-
-    @property
-    def default_system(self) -> str:
-        return "language" if self.text else "huang2015" if self.conll else "tiny"
-
-
 def _experiment_values(
-    files: _CorpusFiles,
-    corpora: dict[str, list[dict[str, Any]]],
+    files: CorpusFiles,
+    corpora: Corpora,
     overrides: list[str],
     *,
     config: Path | None,
@@ -161,12 +117,10 @@ def _experiment_values(
         config=config,
         system=system or default,
         corpora=corpora,
-        assignments=[*_label_setting(files.label, conll=files.conll, columns=files.columns), *overrides],
+        assignments=[*files.settings, *overrides],
         scale=1.0 if scale is None else scale,
     )
-    _refuse_other_corpora(
-        values, text=files.text is not None, pairs=files.source is not None, words=files.conll is not None
-    )
+    files.refuse_other_task(values)
     if files.alignments is not None:
         _refuse_idle_alignments(values)
     if started_ranks().leads:
@@ -221,67 +175,3 @@ def _refuse_idle_alignments(values: dict[str, Any]) -> None:
             "--alignments has no effect: training.objective.guidance.weight is 0; set it, e.g. "
             "training.objective.guidance.weight=0.1"
         )
-
-
-def _refuse_other_corpora(values: dict[str, Any], *, text: bool, pairs: bool, words: bool) -> None:
-    """Raises a ConfigError if the corpora are not those of the config's task."""
-    task = values.get("task", {})
-    kind = task.get("kind") if isinstance(task, dict) else None
-    is_language_model = kind == "language-modelling"
-    if words and kind != "tagging":
-        raise ConfigError("--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text")
-    if (text or pairs) and kind == "tagging":
-        raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
-    if text and not is_language_model:
-        raise ConfigError("--text is for a language model (--system language); this system translates: give --source")
-    if pairs and is_language_model:
-        raise ConfigError("--source: a language model reads no source; give --text, or a --system that translates")
-
-
-def _text_corpora(text: Path | None, valid: Path | None) -> dict[str, list[dict[str, Any]]]:
-    if valid is not None and text is None:
-        raise ConfigError("--valid-text needs --text")
-    paths = {"train": text, "valid": valid}
-    return {role: [{"kind": "text", "path": str(path)}] for role, path in paths.items() if path is not None}
-
-
-def _word_corpora(train: Path | None, valid: Path | None, *, columns: str | None) -> dict[str, list[dict[str, Any]]]:
-    if train is None and (valid is not None or columns is not None):
-        raise ConfigError(f"{'--columns' if valid is None else '--valid-conll'} needs --conll")
-    paths = {"train": train, "valid": valid}
-    return {role: [_word_corpus(path, columns)] for role, path in paths.items() if path is not None}
-
-
-def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
-    if is_conllu(path):
-        return {"kind": "conllu", "path": str(path)}
-    names = {} if columns is None else {"columns": list(names_of(columns))}
-    return {"kind": "columns", "path": str(path), **names}
-
-
-def _label_setting(label: str | None, *, conll: Path | None, columns: str | None) -> list[str]:
-    """The setting of the predicted column, if the options determine it."""
-    if label is not None:
-        return [f"task.labels={json.dumps(label)}"]
-    if conll is None or is_conllu(conll):
-        return []
-    return [f"task.labels={json.dumps(names_of(columns)[-1] if columns else 'label')}"]
-
-
-def is_conllu(path: Path) -> bool:
-    """Whether a file is CoNLL-U by its name."""
-    return path.name.removesuffix(".gz").endswith((".conllu", ".conllup"))
-
-
-def _pair_corpora(
-    source: Path | None, target: Path | None, *, role: str, alignments: Path | None = None
-) -> dict[str, list[dict[str, Any]]]:
-    if (source is None) != (target is None):
-        flags = "--source and --target" if role == "train" else "--valid-source and --valid-target"
-        raise ConfigError(f"{flags} go together: one of them is missing")
-    if source is None:
-        if alignments is not None:
-            raise ConfigError("--alignments needs --source and --target; a config names its own alignments")
-        return {}
-    links = {} if alignments is None else {"alignments": str(alignments)}
-    return {role: [{"kind": "files", "source": str(source), "target": str(target), **links}]}

@@ -98,7 +98,7 @@ def check(
     """
     corpora = [("train", corpus) for corpus in data.train]
     corpora += [("valid", corpus) for corpus in data.valid] + [("test", corpus) for corpus in test]
-    refuse_missing_columns(data, reads=preparation.reads)
+    refuse_missing_columns({"train": data.train, "valid": data.valid, "test": test}, reads=preparation.reads)
     files = [path for _, corpus in corpora for path in paths(corpus).values()]
     make = partial(
         _inspector,

@@ -8,7 +8,7 @@ again when nothing changed, and refused with what changed otherwise.
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import accumulate
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.data.corpora import DataConfig, gives
+from calque.data.corpora import Corpus, DataConfig, gives
 from calque.data.fingerprint import corpus_files, differences, digest, fingerprint, refuse_unreadable
 from calque.data.holdout import Hashes, Holdout
 from calque.data.misalignment import LineLengths
@@ -92,7 +92,7 @@ def prepare(
     A store made from something else is refused with what changed, and with what can be done: where a run has `begun`
     with it, not much.
     """
-    refuse_missing_columns(data, reads=preparation.reads)
+    refuse_missing_columns({"train": data.train, "valid": data.valid}, reads=preparation.reads)
     files = corpus_files(data)
     refuse_unreadable(files)
     if not (folder / MANIFEST).exists():
@@ -112,11 +112,11 @@ def prepare(
     return prepared
 
 
-def refuse_missing_columns(data: DataConfig, *, reads: tuple[str, ...]) -> None:
-    """Raises a DataError for every corpus that does not give the columns of text that a task reads."""
+def refuse_missing_columns(corpora: Mapping[str, Sequence[Corpus]], *, reads: tuple[str, ...]) -> None:
+    """Raises a DataError for every corpus of a role that does not give the columns of text that a task reads."""
     problems = []
-    for role in ROLES:
-        for number, corpus in enumerate(getattr(data, role), start=1):
+    for role, of_role in corpora.items():
+        for number, corpus in enumerate(of_role, start=1):
             if missing := [name for name in reads if name not in gives(corpus)]:
                 problems.append(
                     f"data.{role}[{number}]: kind = {corpus.kind!r} gives {' and '.join(gives(corpus))}, "
