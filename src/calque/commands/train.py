@@ -108,7 +108,7 @@ def train(
     from calque import experiment
     from calque.commands.progress import preparing
     from calque.training.distributed import started_ranks
-    from calque.training.reporting import NOBODY_READS, outliving
+    from calque.training.reporting import CLOSED, ignore_write_errors
 
     if resume is not None:
         done = experiment.resume(resume, preparing=preparing)
@@ -130,10 +130,10 @@ def train(
         done = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     if not started_ranks().leads:
         return
-    with outliving(sys.stderr):
+    with ignore_write_errors(sys.stderr):
         for line in _told(done):
             typer.echo(line, err=True)
-    with outliving(sys.stdout, errors=NOBODY_READS):
+    with ignore_write_errors(sys.stdout, errors=CLOSED):
         typer.echo(done.folder)
 
 

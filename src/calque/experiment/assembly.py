@@ -16,7 +16,7 @@ from calque.tasks.interfaces import Judge, Metric, Task
 from calque.training.auto_settings import Corpus
 from calque.training.job import SaveModel
 from calque.training.settings import TrainingConfig
-from calque.training.update import computing
+from calque.training.update import autocast_to
 
 
 class Assembly(Protocol):
@@ -94,7 +94,7 @@ def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:
 
 def _has_half_lstm() -> bool:
     try:
-        with computing("float16", "cpu"):
+        with autocast_to("float16", "cpu"):
             torch.nn.LSTM(1, 1)(torch.zeros(1, 1, 1))
     except RuntimeError:
         return False

@@ -72,7 +72,7 @@ def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
     training = experiment.training
     _refuse_unfit(own, training)
     with joined_ranks() as ranks, ExitStack() as held:
-        ranks.led(lambda: _begin(folder, own, experiment, held=held, ranks=ranks.count))
+        ranks.on_leader(lambda: _begin(folder, own, experiment, held=held, ranks=ranks.count))
         own.model.to(choose_device(training.device))
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=training.steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(training):

@@ -66,7 +66,7 @@ def train(
         case _:
             values = read_toml(Path(config))
     with joined_ranks() as ranks:
-        folder = ranks.led(lambda: _begin(config, values, run=run, origin=origin))
+        folder = ranks.on_leader(lambda: _begin(config, values, run=run, origin=origin))
         try:
             return _go_on(Path(folder), ranks, quiet=quiet, preparing=preparing)
         except ConfigError as error:
@@ -98,18 +98,18 @@ def _begin(config: object, values: Values, *, run: Path | str | None, origin: st
 
 
 def _go_on(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
-    if ranks.together(lambda: _is_deterministic(folder)):
+    if ranks.on_all(lambda: _is_deterministic(folder)):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # what cuDNN's recurrent layers need; asked for once
     with ExitStack() as held:
-        ranks.led(lambda: _lock(folder, held))
+        ranks.on_leader(lambda: _lock(folder, held))
         made: list[Prepared] = []
-        said = ranks.led(lambda: _prepare_run(folder, ranks, preparing=preparing, made=made))
-        experiment, prepared = ranks.together(lambda: _prepared(folder, made))
+        said = ranks.on_leader(lambda: _prepare_run(folder, ranks, preparing=preparing, made=made))
+        experiment, prepared = ranks.on_all(lambda: _prepared(folder, made))
         steps = experiment.training.steps
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(experiment.training):
             reporter.say(*said.splitlines())
-            job = ranks.together(lambda: job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
+            job = ranks.on_all(lambda: job_of(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
             try:
                 summary = run_loop(job)
             except Interrupted:

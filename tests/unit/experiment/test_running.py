@@ -398,7 +398,7 @@ def test_what_differs_since_a_run_began_is_said(
     assert record["reproducible"] is True
     (run.folder / "run.json").write_text(json.dumps({**record, "torch": "1.0"}), encoding="utf-8")
     resume(run.folder)
-    assert f"note: torch was '1.0' when the run began and is '{torch.__version__}' now" in capsys.readouterr().err
+    assert f"note: torch was '1.0' when the run was started and is '{torch.__version__}' now" in capsys.readouterr().err
     for text in ("{", "[1]"):
         (run.folder / "run.json").write_text(text, encoding="utf-8")
         with pytest.raises(FolderError, match=r"run\.json"):
@@ -425,7 +425,7 @@ def test_lines_that_say_too_little_are_named(short: Path, file: str, line: str) 
     journal.write_text(
         f"{line}\n" + (journal.read_text(encoding="utf-8") if journal.exists() else ""), encoding="utf-8"
     )
-    with pytest.raises(FolderError, match=rf"{file}, line \d+: it does not say"):
+    with pytest.raises(FolderError, match=rf"{file}, line \d+: '\w+' is missing or not an integer"):
         resume(short, quiet=True)
 
 
@@ -447,7 +447,7 @@ def test_settings_that_were_edited_are_said(short: Path, capsys: pytest.CaptureF
         "training.label_smoothing": "0.3",
         "model.decoder.dropout": "0.15",
     }.items():
-        assert re.search(rf"note: {re.escape(key)} was .* when the run began and is {now} now", said), said
+        assert re.search(rf"note: {re.escape(key)} was .* when the run was started and is {now} now", said), said
 
 
 @pytest.mark.parametrize(
@@ -465,7 +465,7 @@ def test_an_epoch_whose_batches_changed_is_left(
     run = train(values, run=tmp_path / "run", quiet=True).folder
     edited(run, "training.steps=3", change)
     resume(run)
-    assert ("the rest of epoch 1 is left out" in capsys.readouterr().err) == is_left
+    assert ("the rest of epoch 1 is skipped" in capsys.readouterr().err) == is_left
     epochs = [line["epoch"] for line in read_journal(run / "metrics.jsonl") if line["kind"] == "train"]
     assert epochs == [1, 1, 2 if is_left else 1]
 

@@ -94,8 +94,8 @@ def score(
         means.append(len(weights))
         keep_mean(self, weights)
 
-    def scored(self: ModelSelection, stop_asked: Callable[[], bool]) -> Judgement:
-        step, judgement = self.learner.progress.step, judge(self, stop_asked)
+    def scored(self: ModelSelection, stop_requested: Callable[[], bool]) -> Judgement:
+        step, judgement = self.learner.progress.step, judge(self, stop_requested)
         given = {"bleu": float(value(step, bool(means))), "loss": loss(step)}
         return judgement._replace(values={**judgement.values, **given})
 

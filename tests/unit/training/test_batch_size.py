@@ -62,7 +62,7 @@ def fitted(tried: Trial, *, ranks: int = 1) -> Fit:
 
 def kept_bytes(tried: Trial, *, tokens: int) -> int:
     """What a step of the fullest batch keeps."""
-    return batch_size._kept_bytes(tried, next(tried.extremes(BatchConfig(), tokens=tokens)))
+    return batch_size._saved_bytes(tried, next(tried.extremes(BatchConfig(), tokens=tokens)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -137,7 +137,7 @@ def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it
 
 def test_no_budget_is_larger_than_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_size, "MOST", 1024)
-    assert fitted(trial("plain", tmp_path, pairs=2000)) == (1024, "the most that is ever taken")
+    assert fitted(trial("plain", tmp_path, pairs=2000)) == (1024, "the largest budget ever chosen")
 
 
 def test_what_a_step_keeps_is_counted_once_and_without_the_weights(tmp_path: Path) -> None:
@@ -218,4 +218,4 @@ def test_free_memory_is_what_the_system_and_its_container_leave(
 )
 def test_what_was_tried_leaves_room_where_the_first_budget_was_too_large(most: int, taken: int) -> None:
     """Budgets of 6,400, 5,440, 4,608 …, each 85 % of the one before in whole 64s."""
-    assert batch_size._tried(6400, fits=lambda tokens: tokens <= most) == taken
+    assert batch_size._reduce_until_fit(6400, fits=lambda tokens: tokens <= most) == taken

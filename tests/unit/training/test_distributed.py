@@ -41,18 +41,18 @@ def test_a_process_knows_its_place_before_it_joins(monkeypatch: pytest.MonkeyPat
         (f"WORLD_SIZE=2 {PLACE}", "RANK is not set"),
         (f"RANK=1 {PLACE}", "WORLD_SIZE is not set"),
         ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1", "MASTER_PORT is not set"),
-        (f"RANK=2 WORLD_SIZE=2 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=1 WORLD_SIZE=1 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=0 WORLD_SIZE=0 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=-1 WORLD_SIZE=2 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=0 WORLD_SIZE=two {PLACE}", "less than WORLD_SIZE"),
+        (f"RANK=2 WORLD_SIZE=2 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=1 WORLD_SIZE=1 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=0 WORLD_SIZE=0 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=-1 WORLD_SIZE=2 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=0 WORLD_SIZE=two {PLACE}", "from 0 to WORLD_SIZE - 1"),
     ],
 )
 def test_a_start_without_what_ranks_need_is_refused(
     environment: str, problem: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     say(monkeypatch, environment)
-    with pytest.raises(ConfigError, match=f"{problem}; torchrun sets all of it") as refused, joined_ranks():
+    with pytest.raises(ConfigError, match=f"{problem}; torchrun sets these variables") as refused, joined_ranks():
         pass
     assert environment.split()[0] in str(refused.value)
 

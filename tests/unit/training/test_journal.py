@@ -120,9 +120,9 @@ def test_behind_the_byte_that_is_sure_damaged_lines_are_left_out(tmp_path: Path)
     for line in (b"\0" * 9, b"{", b"[]", b"", b'{"step":"x"}'):
         path.write_bytes(first + line + b"\n" + last)
         for sure in (0, len(first)):
-            assert read_journal(path, counts=("step",), sure=sure) == [{"step": 1}, {"step": 3}]
+            assert read_journal(path, counts=("step",), durable=sure) == [{"step": 1}, {"step": 3}]
         with pytest.raises(FolderError, match=r"metrics\.jsonl, line 2"):
-            read_journal(path, counts=("step",), sure=len(first) + 1)
+            read_journal(path, counts=("step",), durable=len(first) + 1)
 
 
 def test_a_full_disk_keeps_whole_lines_only(tmp_path: Path) -> None:

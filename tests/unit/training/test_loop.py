@@ -192,13 +192,13 @@ def stop_in_validation(patch: pytest.MonkeyPatch, *, step: int, batch: int) -> l
     judge: Any = ModelSelection._judge
     begun: list[int] = []
 
-    def watched(self: ModelSelection, stop_asked: Callable[[], bool]) -> Judgement:
+    def watched(self: ModelSelection, stop_requested: Callable[[], bool]) -> Judgement:
         def asked() -> bool:
             if self.learner.progress.step == step:
                 if len(begun) == batch - 1:
                     os.kill(os.getpid(), signal.SIGTERM)
                 begun.append(len(begun) + 1)
-            return stop_asked()
+            return stop_requested()
 
         return judge(self, asked)
 
@@ -281,7 +281,7 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_used(
     said = capsys.readouterr().err
     assert "step-14" in said
     assert "optimiser.safetensors" in said
-    assert "going on from step 12" in said
+    assert "resuming from step 12" in said
     assert digests(run.folder) == before
 
 
@@ -425,7 +425,7 @@ def test_after_another_metric_is_asked_for_its_values_decide(
     saved = load_checkpoint(run / "checkpoints" / "step-14").values
     assert (saved["metric"], saved["best_value"], saved["best_step"]) == ("loss", -3.5, 10)
     assert saved["best_steps"] == [[-3.5, 10], [-3.7, 14]]
-    assert log_of(run).count("training.metric is now loss: the kept model of step 4 has 4.000") == 1
+    assert log_of(run).count("training.metric is now loss: the best model (step 4) has 4.000") == 1
 
 
 def test_patience_starts_anew_with_another_metric(
@@ -448,7 +448,7 @@ def test_a_finished_run_keeps_its_model_where_nobody_knows_its_new_metric(
     set_metric(run.folder, "bleu", "ter")
     again = resume(run.folder, quiet=True)
     assert (again.summary.step, again.summary.best_step) == (14, run.summary.best_step)
-    assert f"the kept model of step {run.summary.best_step} was not measured by it" in log_of(run.folder)
+    assert f"the best model (step {run.summary.best_step}) was not measured by it" in log_of(run.folder)
     assert digests(run.folder) == before
 
 

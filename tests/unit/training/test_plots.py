@@ -41,7 +41,7 @@ def test_every_panel_has_its_curves(tmp_path: Path) -> None:
         "learning rate",
         "gradient norm",
     )
-    assert [name for name in (*curves, "padding", "updates left out", "source", "target") if name not in picture] == []
+    assert [name for name in (*curves, "padding", "skipped updates", "source", "target") if name not in picture] == []
 
 
 def test_an_objective_of_its_own_has_a_curve(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ def test_an_objective_of_its_own_has_a_curve(tmp_path: Path) -> None:
     for objective, is_drawn in ((2.0, False), (2.5, True)):
         write(tmp_path, {**TRAIN, "objective": objective}, VALID)
         assert draw_curves(tmp_path)
-        assert ("all that is made small" in (tmp_path / "plots/training.svg").read_text(encoding="utf-8")) == is_drawn
+        assert ("whole objective" in (tmp_path / "plots/training.svg").read_text(encoding="utf-8")) == is_drawn
 
 
 def test_without_matplotlib_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

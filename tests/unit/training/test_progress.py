@@ -80,12 +80,12 @@ def turned(metric: str) -> tuple[Progress, str]:
     progress, _ = judged([(40.0, 3.206), (30.0, 2.5), (20.0, 2.6)], MEAN_OF_TWO)
     progress.metric, progress.stopped_early = "bleu", True
     assert (progress.best_step, progress.since_best, progress.since_drop) == (1, 1, 1)
-    return progress, progress.turn_to(metric, kind=METRICS[metric], validations=VALIDATIONS)
+    return progress, progress.switch_metric(metric, kind=METRICS[metric], validations=VALIDATIONS)
 
 
 def test_another_metric_decides_by_its_own_values_of_what_is_kept() -> None:
     progress, said = turned("loss")
-    assert said == "training.metric is now loss: the kept model of step 1 has 3.206"
+    assert said == "training.metric is now loss: the best model (step 1) has 3.206"
     assert (progress.metric, progress.best_value, progress.best_step) == ("loss", -3.206, 1)
     assert progress.best_steps == [(-3.206, 1), (-2.5, 2)]
     assert (progress.since_best, progress.since_drop, progress.stopped_early) == (0, 0, False)
@@ -100,7 +100,7 @@ def test_another_metric_decides_by_its_own_values_of_what_is_kept() -> None:
 def test_what_was_not_measured_by_another_metric_is_no_rival(metric: str) -> None:
     """Nobody asked for it, or it was no number; the model is kept until there is another."""
     progress, said = turned(metric)
-    assert "the kept model of step 1 was not measured by it" in said
+    assert "the best model (step 1) was not measured by it" in said
     assert (progress.best_value, progress.best_step) == (-math.inf, 1)
     assert progress.best_steps == [(-math.inf, 1), (-60.0 if metric == "ter" else -math.inf, 2)]
     progress.step = 4
@@ -110,5 +110,5 @@ def test_what_was_not_measured_by_another_metric_is_no_rival(metric: str) -> Non
 
 def test_before_the_first_validation_another_metric_changes_nothing() -> None:
     progress = Progress(metric="bleu")
-    assert progress.turn_to("ter", kind=METRICS["ter"], validations={}) == "training.metric is now ter"
+    assert progress.switch_metric("ter", kind=METRICS["ter"], validations={}) == "training.metric is now ter"
     assert progress.best_value is None

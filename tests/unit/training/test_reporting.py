@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.training.reporting import NOBODY_READS, Pace, Reporter, outliving
+from calque.training.reporting import CLOSED, Pace, Reporter, ignore_write_errors
 
 
 def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
@@ -46,7 +46,7 @@ def test_a_bar_tells_loss_speed_padding_and_the_time_that_is_left(monkeypatch: p
             reporter.pace(Pace(4, 0, 2.5, 1e-3, 1234.5, padding=0.04, skipped=2))
     shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(ours, 1 << 16).decode())
     os.close(ours)
-    assert "step 4/100 · loss 2.500 · 1,234 tok/s · padding 4% · 2 left out · 04:48 left" in shown
+    assert "step 4/100 · loss 2.500 · 1,234 tok/s · padding 4% · 2 skipped · 04:48 left" in shown
 
 
 def test_a_long_line_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -86,9 +86,9 @@ def test_the_log_goes_on_when_nobody_reads_any_more(
 
 def test_only_the_errors_that_were_named_are_outlived() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as stream:
-        with pytest.raises(OSError) as raised, outliving(stream, errors=NOBODY_READS):
+        with pytest.raises(OSError) as raised, ignore_write_errors(stream, errors=CLOSED):
             stream.write("x")
             stream.flush()
         assert raised.value.errno == errno.ENOSPC
-        with outliving(stream):
+        with ignore_write_errors(stream):
             stream.flush()
