@@ -95,7 +95,7 @@ def test_misfits_are_a_users_mistake(corpus: dict[str, Path], tmp_path: Path, co
     files = ("--source", corpus["source"], "--target", corpus["target"], "--run", tmp_path / "run")
     answer = command("train", *files, "training.objective.guidance.weight=0.5")
     assert answer.code == 2
-    assert "needs alignments" in answer.err
+    assert "needs word alignments" in answer.err
     broken = tmp_path / "broken"
     broken.write_text("0-0 9-9\n" * 150, encoding="utf-8")
     answer = command("train", *files, "--alignments", broken, "training.objective.guidance.weight=0.5")
