@@ -1,12 +1,11 @@
-"""A task that a user brings: any object that fulfils the contract, with its model, data and judge.
+"""Runs of a user's own task: any object that fulfils the contract, with its model, data and judge.
 
-The run has all that other runs have: exact resume, checkpoints, model selection, metrics, plots.
+They have exact resume, checkpoints, model selection, metrics and plots, as all runs do.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,16 +17,15 @@ from calque.config import Values, check, override, read_toml, to_toml
 from calque.data.store import Store, length_counts
 from calque.devices import choose_device, machine
 from calque.engine.folder import WEIGHTS, write_model_folder
-from calque.errors import ConfigError, FolderError, Interrupted
+from calque.errors import ConfigError, FolderError
 from calque.experiment.assembly import refuse_uncomputable
-from calque.experiment.running import LOG, Run, arithmetic
+from calque.experiment.running import LOG, Run, arithmetic, run_job
 from calque.experiment.settings import OwnExperiment
 from calque.folders.weights import weights_of
 from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import joined_ranks
 from calque.training.job import Job, SaveModel
 from calque.training.lock import run_lock
-from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, new_run_folder, record, write_atomically
@@ -37,8 +35,8 @@ from calque.training.settings import TrainingConfig
 class OwnTask(NamedTuple):
     """A task with all that a run of it needs.
 
-    The model is trained in place and begins with the weights it has; `train` may be in memory
-    (`store_in_memory`) or on disk. Without `save_model`, the best model is kept as its weights alone.
+    The model is trained in place, starting with its current weights; `train` may be in memory (`store_in_memory`) or
+    on disk. Without `save_model`, only the weights of the best model are saved.
     """
 
     task: Task
@@ -71,8 +69,8 @@ def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
     experiment = check(OwnExperiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
     training = experiment.training
     _refuse_unfit(own, training)
-    with joined_ranks() as ranks, ExitStack() as held:
-        ranks.on_leader(lambda: _begin(folder, own, experiment, held=held, ranks=ranks.count))
+    with joined_ranks() as ranks, ExitStack() as stack:
+        ranks.on_leader(lambda: _start(folder, own, experiment, stack=stack, ranks=ranks.count))
         own.model.to(choose_device(training.device))
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=training.steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(training):
@@ -88,20 +86,15 @@ def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
                 reporter=reporter,
                 ranks=ranks,
             )
-            try:
-                summary = run_loop(job)
-            except Interrupted:
-                with suppress(OSError):
-                    draw_curves(folder)
-                raise
+            summary = run_job(job)
         if ranks.leads:
             draw_curves(folder)
     return Run(folder, experiment, summary)
 
 
-def _begin(folder: Path, own: OwnTask, experiment: OwnExperiment, *, held: ExitStack, ranks: int) -> str:
-    """Locks the run, writes down what it is made with, and refuses data that changed since it began."""
-    held.enter_context(run_lock(folder))
+def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: ExitStack, ranks: int) -> str:
+    """Locks the run and records what it is trained with; a DataError if the data has changed since it was started."""
+    stack.enter_context(run_lock(folder))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(own.train)) + "\n")
     facts = {
         "machine": machine(experiment.training.device),
@@ -125,16 +118,15 @@ def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
 
 
 def _fingerprint(store: Store) -> dict[str, str]:
-    """The SHA-256 of every column: a resume with other data is refused."""
-    digests: Mapping[str, str] = {
+    """The SHA-256 of every column, so that changed data is noticed when a run is resumed."""
+    return {
         f"column {name}": hashlib.sha256(column.values.tobytes() + column.lengths.tobytes()).hexdigest()
         for name, column in store.columns.items()
     }
-    return dict(digests)
 
 
 def _save_weights(path: Path, model: nn.Module, judgement: Judgement) -> None:
-    """The weights, and what the judge wants kept."""
+    """Writes the weights and the judge's artefacts."""
 
     def fill(folder: Path) -> None:
         save_file(weights_of(model), folder / WEIGHTS)

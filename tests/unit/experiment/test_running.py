@@ -267,7 +267,7 @@ def test_what_was_prepared_outlives_a_config_that_turned_out_wrong(
     run = tmp_path / "run" if named else Path("runs/1")
     for _ in range(2):
         said = refuse_cutoffs(corpus, run if named or run.exists() else None)
-        assert f"the prepared data is kept in {run / 'store'}: with the config mended, --run {run} goes on" in said
+        assert f"the prepared data is kept in {run / 'store'}: --run {run} uses it with a corrected config" in said
         assert [path.name for path in run.iterdir()] == ["store"]
         monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     mended = train(toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5]"), run=run, quiet=True)
@@ -354,7 +354,7 @@ def test_float64_is_refused_where_there_is_none(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("calque.experiment.assembly.choose_device", lambda _: torch.device("mps"))
-    with pytest.raises(ConfigError, match=r'training\.precision = "float64": mps has none'):
+    with pytest.raises(ConfigError, match=r'training\.precision = "float64": mps does not support it'):
         train(toy_values(corpus, "plain", "training.precision=float64"), run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
@@ -591,7 +591,7 @@ def test_two_that_begin_in_one_folder_do_not_harm_each_other(
     monkeypatch.setattr("calque.experiment.running.new_run_folder", lambda _asked: run)
     with run_lock(run), pytest.raises(FolderError, match="is training in this folder"):
         train(open_values(corpus), run=run, quiet=True)
-    with pytest.raises(FolderError, match="has just begun a run here"):
+    with pytest.raises(FolderError, match="has just started a run here"):
         train(open_values(corpus), run=run, quiet=True)
     assert (run / "config.toml").read_text(encoding="utf-8") == "seed = 5\n"
 
@@ -602,4 +602,4 @@ def test_a_warm_up_beyond_the_last_step_is_told(
 ) -> None:
     values = toy_values(corpus, "plain", "training.steps=2", f"training.schedule.warmup={warmup}")
     train(values, run=tmp_path / "run", quiet=True)
-    assert ("never gets to its peak" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said
+    assert ("never reaches its peak" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said

@@ -43,7 +43,7 @@ def test_with_the_same_vocabulary_every_weight_is_carried_over(old: Run, tmp_pat
     assert "all target pieces are known" in (new.folder / "log.txt").read_text(encoding="utf-8")
 
 
-NEW = {"hgfedcbaxy": "2 of 14 {side} pieces are new, their rows drawn", "hgfedcba": "all {side} pieces are known"}
+NEW = {"hgfedcbaxy": "2 of 14 {side} pieces are new, with random rows", "hgfedcba": "all {side} pieces are known"}
 
 
 @pytest.mark.parametrize("letters", NEW)
@@ -129,15 +129,15 @@ def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: 
     settings = ("model.output.kind=adaptive", "training.label_smoothing=0")
     with pytest.raises(ConfigError, match="is only in it") as caught:  # that of the other layer
         make(tmp_path / "full", "luong", *settings, f"training.warm_start={old.folder}")
-    assert "orders the vocabulary" not in str(caught.value)
+    assert "the order of the vocabulary" not in str(caught.value)
     adaptive = make(tmp_path / "adaptive", "luong", *settings).folder
-    with pytest.raises(ConfigError, match="an adaptive output layer orders the vocabulary"):
+    with pytest.raises(ConfigError, match="an adaptive output layer depends on the order of the vocabulary"):
         make(tmp_path / "other", "luong", *settings, f"training.warm_start={adaptive}", letters="hgfedcbaxy")
     make(tmp_path / "same", "luong", *settings, f"training.warm_start={adaptive}")
 
 
 def test_a_vocabulary_that_is_hardly_known_is_refused(old: Run, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"only 4 of 20 source pieces are known to it; take its own with text\.kind"):
+    with pytest.raises(ConfigError, match=r"knows only 4 of 20 source pieces; use its own pieces with text\.kind"):
         make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
     assert not (tmp_path / "run" / "config.toml").exists(), "the name can be used again"
 
@@ -153,7 +153,7 @@ def test_a_given_vocabulary_that_is_hardly_known_is_refused_before_the_data_is_p
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     values = toy_values(toy_corpus(tmp_path / "corpus"), "luong", *SHORT, f"training.warm_start={old.folder}")
     values["text"] = {"kind": "given", "path": str(other.folder)}
-    with pytest.raises(ConfigError, match="only 4 of 20 source pieces are known to it"):
+    with pytest.raises(ConfigError, match="knows only 4 of 20 source pieces"):
         train(values, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 

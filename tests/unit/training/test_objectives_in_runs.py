@@ -141,4 +141,4 @@ def test_readings_that_cannot_differ_are_told(
     still = [f"model.{side}.{kind}=0" for side in ("encoder", "decoder") for kind in kinds]
     values = toy_values(corpus, "transformer", *still, "training.steps=1", *OBJECTIVES["r-drop"], *overrides)
     train(values, run=tmp_path / "run", quiet=True)
-    assert ("r-drop: nothing is dropped" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said
+    assert ("r-drop: without dropout" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said
