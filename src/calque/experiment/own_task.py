@@ -15,11 +15,11 @@ from torch import nn
 
 from calque.config import Values, check, override, read_toml, to_toml
 from calque.data.store import Store, length_counts
-from calque.devices import choose_device, machine
+from calque.devices import choose_device
 from calque.engine.folder import WEIGHTS, write_model_folder
 from calque.errors import ConfigError, FolderError
 from calque.experiment.assembly import refuse_uncomputable
-from calque.experiment.running import LOG, Run, arithmetic, run_job
+from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
 from calque.folders.weights import weights_of
 from calque.tasks.interfaces import Judge, Judgement, Task
@@ -96,15 +96,8 @@ def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: Exit
     """Locks the run and records what it is trained with; a DataError if the data has changed since it was started."""
     stack.enter_context(run_lock(folder))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(own.train)) + "\n")
-    facts = {
-        "machine": machine(experiment.training.device),
-        "data": _fingerprint(own.train),
-        "ranks": ranks,
-        "reproducible": experiment.training.device == "cpu" or experiment.training.deterministic,
-        "metrics": {name: list(metric) for name, metric in own.judge.metrics.items()},
-        "seed": experiment.seed,
-    }
-    record(folder, facts, files={})
+    facts = run_facts(experiment.training, data=_fingerprint(own.train), ranks=ranks, metrics=own.judge.metrics)
+    record(folder, {**facts, "seed": experiment.seed}, files={})
     return ""
 
 

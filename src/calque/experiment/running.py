@@ -2,10 +2,10 @@
 
 import json
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 
@@ -19,6 +19,7 @@ from calque.experiment.assembly import Assembly
 from calque.experiment.building import assembly_of, build_job, initial_model, refuse_unbuildable
 from calque.experiment.settings import Experiment, OwnExperiment, absolute
 from calque.folders import MANIFEST
+from calque.tasks.interfaces import Metric
 from calque.training.auto_settings import complete_settings
 from calque.training.batch_size import Fit, Trial, find_batch_size
 from calque.training.distributed import Ranks, joined_ranks
@@ -174,19 +175,25 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
     write_atomically(folder / CONFIG, to_toml(experiment))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(data.train)) + "\n")
-    training = experiment.training
     facts = {
         "torch": torch.__version__,
-        "machine": machine(training.device),
-        "data": data.fingerprint,
-        "ranks": ranks.count,
-        "reproducible": training.device == "cpu" or training.deterministic,
-        "metrics": {name: list(metric) for name, metric in assembly.metrics.items()},
+        **run_facts(experiment.training, data=data.fingerprint, ranks=ranks.count, metrics=assembly.metrics),
         **_settings(experiment),
     }
     return "\n".join(
         [*_describe(data, assembly), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
     )
+
+
+def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Mapping[str, Metric]) -> dict[str, Any]:
+    """What run.json records of every run."""
+    return {
+        "machine": machine(training.device),
+        "data": data,
+        "ranks": ranks,
+        "reproducible": training.device == "cpu" or training.deterministic,
+        "metrics": {name: list(metric) for name, metric in metrics.items()},
+    }
 
 
 def _settings(experiment: Experiment) -> Values:

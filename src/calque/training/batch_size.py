@@ -73,13 +73,9 @@ def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks:
     The budget is that of all ranks together, each with a device like this model's.
     """
     device = trial.device
-    parameters = list(trial.model.parameters())
-    state = 4 * sum(
-        value.numel() * value.element_size() for value in parameters
-    )  # weights, gradients, Adam's two moments
-    sharing = (
-        1 if device.type == "cuda" else int(os.environ.get("LOCAL_WORLD_SIZE", ranks))
-    )  # ranks of one machine share its memory
+    weights = sum(value.numel() * value.element_size() for value in trial.model.parameters())
+    state = 4 * weights  # weights, gradients and Adam's two moments
+    sharing = 1 if device.type == "cuda" else int(os.environ.get("LOCAL_WORLD_SIZE", ranks))  # ranks per machine
     free = free_memory(device) * SHARES[device.type] / sharing - state
     small, large = (next(trial.extremes(config, tokens=tokens)) for tokens in PROBES)
     needs = [_saved_bytes(trial, batch) for batch in (small, large)]

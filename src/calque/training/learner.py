@@ -70,7 +70,7 @@ class Learner:
     def update_judged(self) -> None:
         """Copies the current weights, or their average, into `judged`."""
         if self._has_copy:
-            weights = full_weights(self.model) | self._averaged_weights()
+            weights = self.weights() | self._averaged_weights()
             load_weights_into(self.judged, weights, origin="the model that is trained")
 
     def _averaged_weights(self) -> dict[str, Tensor]:

@@ -63,12 +63,10 @@ class Trainer:
         self.checkpointer = Checkpointer(job, self.learner, records)
         self.selection = ModelSelection(job, self.learner, records)
         self.order = job.task.order(job.store, config=job.config.batch, seed=job.seed)
-        config = job.config
-        unchecked = min(
-            config.log_every, config.validate_every, config.checkpoint_every
-        )  # a GPU is not synchronised between
+        config = self.config
+        interval = min(config.log_every, config.validate_every, config.checkpoint_every)  # of checks on a GPU
         self.stop_requested: Callable[[], bool] = lambda: False
-        self.spans: deque[Span] = deque(maxlen=config.skips + unchecked)
+        self.spans: deque[Span] = deque(maxlen=config.skips + interval)
 
     @property
     def progress(self) -> Progress:

@@ -267,9 +267,7 @@ def test_prepared_data_survives_a_config_that_turned_out_wrong(
     run = tmp_path / "run" if named else Path("runs/1")
     for _ in range(2):
         messages = refuse_cutoffs(corpus, run if named or run.exists() else None)
-        assert (
-            f"the prepared data is kept in {run / 'store'}: --run {run} uses it with a corrected config" in messages
-        )
+        assert f"the prepared data is kept in {run / 'store'}: --run {run} uses it with a corrected config" in messages
         assert [path.name for path in run.iterdir()] == ["store"]
         monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     corrected = train(toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5]"), run=run, quiet=True)
