@@ -23,7 +23,7 @@ ALPHA, SMOOTHING = 5.0, 0.1
 def from_logits(logits: Tensor, targets: Tensor) -> Tensor:
     """As in training."""
     loss = agreement(logits, targets, counts=torch.ones_like(targets), smoothing=SMOOTHING)
-    return loss.cross_entropy / 2 + ALPHA / 2 * loss.apart
+    return loss.cross_entropy / 2 + ALPHA / 2 * loss.divergence
 
 
 def from_log_probs(logits: Tensor, targets: Tensor) -> Tensor:

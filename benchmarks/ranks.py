@@ -31,13 +31,13 @@ def work(
     torch.set_num_threads(1)
     with joined_ranks() as ranks:
         gradients = [torch.ones(parameters // 4), *[torch.ones(parameters // 400) for _ in range(300)]]
-        ranks.add_up(gradients)
-        ranks.wait()
+        ranks.all_reduce(gradients)
+        ranks.barrier()
         before = loopback_bytes()
         for _ in range(updates):
             ranks.any(False)
-            ranks.add_up(gradients)
-        ranks.wait()
+            ranks.all_reduce(gradients)
+        ranks.barrier()
         if ranks.leads:
             results.put((loopback_bytes() - before) // updates)
 

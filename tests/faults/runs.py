@@ -202,6 +202,6 @@ def fate(warm: Warm, run: Path, whole: Path, *, before: int = 2, history: bool =
     resumed = warm("train", "--resume", run)
     if resumed.code != 0:
         return [f"resume: exit code {resumed.code}: {resumed.err[-400:]}"]
-    if f"going on from step {max(sound)}\n" not in resumed.err:
+    if f"resuming from step {max(sound)}\n" not in resumed.err:
         return [f"checkpoints {sound}, but: {resumed.err}"]
     return differences(run, whole, history=history)

@@ -161,7 +161,7 @@ def test_a_resume_names_the_damaged_one_and_goes_on_from_the_one_before(
     assert ended.code == 0, ended.err
     assert "step-6" in ended.err
     assert damage.file.name in ended.err
-    assert "going on from step 4" in ended.err
+    assert "resuming from step 4" in ended.err
     assert differences(run, scene(family).whole) == []
 
 
@@ -209,7 +209,7 @@ def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(
     ended = warm("train", "--resume", run)
     assert ended.code == 0
     assert "step-4 is missing: the run had reached step 6" in ended.err
-    assert "going on from step 2" in ended.err
+    assert "resuming from step 2" in ended.err
     assert differences(run, one.whole) == []
 
 

@@ -77,7 +77,7 @@ def two_kills(warm: Callable[..., Ended], one: Long, run: Path, generator: rando
             break
         steps = list(sound_steps(run))
         wounds.append(f"kill -9 {delay:.3f} s after line {line}, checkpoints {steps}")
-        if any("going on from step" in line for line in ended.err.splitlines()) and not steps:
+        if any("resuming from step" in line for line in ended.err.splitlines()) and not steps:
             return len(wounds), [*wounds, "no checkpoint is left"]
         arguments = ["--resume", run]
     else:

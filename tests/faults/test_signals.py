@@ -50,8 +50,8 @@ def test_a_polite_signal_saves_this_step_and_exits_with_75(
     third = call_of(one, "write metrics.jsonl", nth=4)  # steps 3, 3 (validation), 4, 5
     ended = signalled(warm, run, at=third, number=number)
     assert ended.code == 75, ended.err
-    assert "stopping: this step is finished and saved first" in ended.err
-    assert f"saved at step 5; go on with: calque train --resume {run}" in ended.err
+    assert "stopping after this step is finished and saved" in ended.err
+    assert f"saved at step 5; resume with: calque train --resume {run}" in ended.err
     assert "Traceback" not in ended.err
     assert [line["step"] for line in read_journal(run / "metrics.jsonl")][-1] == 5
     assert list(sound_steps(run))[-1] == 5
@@ -143,7 +143,7 @@ def test_a_process_as_users_start_it(warm: Warm, scene: Scenes, tmp_path: Path) 
     finally:
         process.kill()
     assert process.returncode == 75, err
-    assert f"go on with: calque train --resume {run}" in err.decode()
+    assert f"resume with: calque train --resume {run}" in err.decode()
     ends: dict[str, Any] = {"training.steps": ("steps = 100000\n", "steps = 6\n")}
     if max(sound_steps(run)) < 6:  # then it can end as the whole one did
         text = (run / "config.toml").read_text(encoding="utf-8").replace(*ends["training.steps"])

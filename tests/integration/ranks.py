@@ -161,9 +161,9 @@ def _agree() -> dict[str, Any]:
 
     from calque.models.model import Model, ModelConfig, Sizes
     from calque.training import distributed as module
-    from calque.training.learner import whole_carry
+    from calque.training.learner import gather_carry
     from calque.training.settings import TrainingConfig
-    from calque.training.update import MemorySplits, Updater
+    from calque.training.update import Gradient, MemorySplits, Updater
     from tests.conftest import FAMILIES
 
     with module.joined_ranks() as ranks:
@@ -179,18 +179,18 @@ def _agree() -> dict[str, Any]:
         unused.grad = torch.ones_like(unused) if ranks.leads else None
         loss = torch.tensor(own)
         rewards = torch.tensor([-own, 2.0])
-        updater._add_up(loss, rewards)
+        updater._reduce(Gradient(loss, rewards, None))
         module.BUCKET = 16  # bytes
         sums = [torch.full((5,), own), torch.full((1, 1), own + 0.5), torch.full((2,), 2 * own, dtype=torch.float64)]
         places = {id(tensor): place for place, tensor in enumerate(sums)}
         buckets = [[places[id(tensor)] for tensor in bucket] for bucket in module._buckets(sums)]
-        ranks.add_up(sums)
-        (carry,) = whole_carry((torch.tensor([[own, 0.5], [10 * own, 0.5]]),), ranks=ranks)
+        ranks.all_reduce(sums)
+        (carry,) = gather_carry((torch.tensor([[own, 0.5], [10 * own, 0.5]]),), ranks=ranks)
         return {
             "any": [ranks.any(False), ranks.any(own == 2)],
-            "text": ranks.first_text("Ёжик 她" if ranks.leads else "nobody hears this"),
-            "numbers": ranks.first([0.1, 7.0] if ranks.leads else [3.0, 3.0]),
-            "led": ranks.led(lambda: "the first rank's" if ranks.leads else "another's"),
+            "text": ranks.broadcast_text("Ёжик 她" if ranks.leads else "nobody hears this"),
+            "numbers": ranks.broadcast([0.1, 7.0] if ranks.leads else [3.0, 3.0]),
+            "leader": ranks.on_leader(lambda: "the first rank's" if ranks.leads else "another's"),
             "sums": [tensor.tolist() for tensor in sums],
             "buckets": buckets,
             "carry": carry.tolist(),

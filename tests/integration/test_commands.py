@@ -214,7 +214,7 @@ def test_training_from_two_files(
     assert command("train", *sides(corpus), *QUICK).out == "runs/2\n"
     again = command("train", "--resume", "runs/1")
     assert (again.code, again.out) == (0, "runs/1\n")
-    assert "going on from step 2" in again.err
+    assert "resuming from step 2" in again.err
 
 
 def crlf(path: Path) -> None:

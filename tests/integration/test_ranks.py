@@ -214,7 +214,7 @@ def test_ranks_agree(warm: WarmRanks) -> None:
     assert first["any"] == [False, True]
     assert first["text"] == "Ёжик 她"
     assert first["numbers"] == [0.1, 7.0]
-    assert first["led"] == "the first rank's"
+    assert first["leader"] == "the first rank's"
     assert first["sums"] == [[3.0] * 5, [[4.0]], [6.0, 6.0]]
     assert first["buckets"] == [[0], [1], [2]]
     assert first["carry"] == [[1.0, 0.5], [2.0, 0.5], [10.0, 0.5], [20.0, 0.5]]  # rows as a batch has them
@@ -269,7 +269,7 @@ def test_ranks_that_see_different_folders_are_refused(
     run = alone("luong", *EXACT, "training.steps=14", "training.keep=4").folder
     for number, (change, said) in enumerate(
         (
-            (_lose_newest, "different checkpoints to go on from (rank 0: step 14, rank 1: step 12)"),
+            (_lose_newest, "different checkpoints to resume from (rank 0: step 14, rank 1: step 12)"),
             (_change_steps, "different settings or data"),
         )
     ):
@@ -279,7 +279,7 @@ def test_ranks_that_see_different_folders_are_refused(
         ended = resume_ranks(warm, 2, tmp_path / f"{number}-{{rank}}")
         assert ended.codes == [2, 2], ended.said
         assert said in ended.said[0]
-        assert "a disk that they share" in ended.said[0]
+        assert "on a shared disk" in ended.said[0]
         assert "calque" not in ended.said[1]
 
 

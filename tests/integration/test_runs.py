@@ -125,7 +125,7 @@ ODD: dict[str, tuple[str, str | None, str]] = {  # None: a folder of that name
     "a list as metric": ("config.toml", "[training]\nmetric = ['bleu']", "training.metric: expected a name"),
     "brackets": ("config.toml", f"a = {'[' * 100_000}", "config.toml"),
     "a folder of metrics": ("metrics.jsonl", None, "metrics.jsonl could not be read: Is a directory"),
-    "metrics without a step": ("metrics.jsonl", "{}\n", "line 1: it does not say 'step'"),
+    "metrics without a step": ("metrics.jsonl", "{}\n", "line 1: 'step' is missing or not an integer"),
     "text as a score": ("metrics.jsonl", '{"step":1,"best":1,"bleu":"x"}\n', "bleu of step 1 is 'x', not a number"),
     "text since the best": (CHECKPOINT, '{"step":14,"since_best":"x"}', "state.json: since_best is 'x'"),
     "a number as best steps": (CHECKPOINT, '{"step":14,"best_steps":7}', "state.json: best_steps is 7"),

@@ -29,7 +29,7 @@ from calque.commands import (
     translate,
 )
 from calque.errors import CalqueError, ReportedByPeer, exit_code
-from calque.training.reporting import outliving
+from calque.training.reporting import ignore_write_errors
 
 PIPE_CLOSED = 128 + 13  # SIGPIPE
 STOPPED = 128 + 2  # SIGINT
@@ -119,12 +119,12 @@ def _is_from_printing(error: OSError) -> bool:
 def _fail(message: str, *, code: int) -> NoReturn:
     _flush()
     rank = os.environ.get("RANK", "0")  # of several processes that torchrun started
-    with outliving(sys.stderr):
+    with ignore_write_errors(sys.stderr):
         print(f"calque{'' if rank == '0' else f', rank {rank}'}: {message}", file=sys.stderr, flush=True)
     sys.exit(code)
 
 
 def _flush() -> None:
     if sys.stdout:  # None where it was closed
-        with outliving(sys.stdout):
+        with ignore_write_errors(sys.stdout):
             sys.stdout.flush()

@@ -131,14 +131,14 @@ def _experiment_values(
 def _report(finished: "Run") -> None:
     """Prints a summary to standard error and the run folder to standard output, on the first rank."""
     from calque.training.distributed import started_ranks
-    from calque.training.reporting import NOBODY_READS, outliving
+    from calque.training.reporting import CLOSED, ignore_write_errors
 
     if not started_ranks().leads:
         return
-    with outliving(sys.stderr):
+    with ignore_write_errors(sys.stderr):
         for line in _summary_lines(finished):
             typer.echo(line, err=True)
-    with outliving(sys.stdout, errors=NOBODY_READS):
+    with ignore_write_errors(sys.stdout, errors=CLOSED):
         typer.echo(finished.folder)
 
 

@@ -1,8 +1,8 @@
-"""The root config and the one place where everything meets: from a config to a trained run.
+"""Experiments: the root config, and the one place where all parts meet to train a run.
 
-A run folder holds config.toml (resolved), run.json (what it was made with), store/, checkpoints/, model/,
-metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; history.jsonl where batches had to be split,
-tensorboard/ where that was asked for.
+A run folder holds config.toml (resolved), run.json (versions, machine, data and settings at the start), store/,
+checkpoints/, model/, metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; history.jsonl if
+batches had to be split, and tensorboard/ if training.tensorboard is set.
 """
 
 from calque.experiment.api import resume, train

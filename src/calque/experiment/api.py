@@ -1,4 +1,4 @@
-"""`calque.train` and `calque.resume`: for experiments and for tasks that a user brings."""
+"""`calque.train` and `calque.resume`, for experiments and for users' own tasks."""
 
 from contextlib import nullcontext
 from pathlib import Path
@@ -23,23 +23,23 @@ def train(
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
     Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
-    `origin` is what messages about values that are in no file say they come from.
+    `origin` names the source of the values in messages, if they do not come from a file.
 
-    A `task` of your own comes with its model, data and judge; then the config has `seed` and `training` alone:
+    A `task` of your own brings its model, data and judge; the config then has only `seed` and `training`:
 
         calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge), run="runs/mine")
     """
     if task is None:
         return running.train(config, run=run, quiet=quiet, preparing=preparing, origin=origin)
     if not isinstance(config, dict):
-        raise ConfigError("a task of your own is configured by plain values: seed and training")
+        raise ConfigError("the config of a task of your own must be a dict with seed and training")
     return train_own(task, config=config, run=run, quiet=quiet)
 
 
 def resume(
     run: Path | str, *, task: OwnTask | None = None, quiet: bool = False, preparing: Preparing = nullcontext
 ) -> Run:
-    """Continues a run from its newest checkpoint, or from wherever it was stopped before the first.
+    """Continues a run from its newest checkpoint, or from where it was stopped before the first.
 
     A run of your own task needs the same `task` again.
     """

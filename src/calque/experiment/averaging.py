@@ -1,4 +1,4 @@
-"""`calque average`: a model folder that is the mean of a run's checkpoints."""
+"""`calque average`: a model folder with the mean of a run's checkpoints."""
 
 import math
 import shutil
@@ -21,24 +21,24 @@ from calque.training.runs import CONFIG, selection_metric
 
 
 def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, output: Path) -> list[int]:
-    """Writes the mean of a run's checkpoints as a model folder; the steps it is of.
+    """Writes the mean of a run's checkpoints as a model folder; the steps of these checkpoints.
 
-    `count` checkpoints, or all there are: the last ones, or those that validated best. What the run's own model knew of
-    its confidence and confusions is left out, as it was measured with other weights.
+    `count` checkpoints, or all: the last ones, or those with the best validations. The confidence and confusion files
+    of the run's own model are omitted, as they were measured with other weights.
     """
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
-        raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` made")
+        raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` created")
     if owner(run) is not None:
-        raise FolderError(f"{run} is being trained: wait for it or stop it, as checkpoints come and go")
+        raise FolderError(f"{run} is being trained: wait for it or stop it, as training adds and removes checkpoints")
     folder = run / "checkpoints"
-    there = scheduled_steps(folder)
-    steps = there if of == "last" else _best_first(run, steps=there)[::-1]
+    saved = scheduled_steps(folder)
+    steps = saved if of == "last" else _best_first(run, steps=saved)[::-1]
     if not steps or len(steps) < (count or 1):
         validated = "validated " if of == "best" else ""
         listed = f", of steps {', '.join(map(str, sorted(steps)))}" if steps else ""
         raise FolderError(
             f"{run}: it has {len(steps)} {validated}checkpoints{listed}; {count or 'at least 1'} are needed. "
-            "training.keep says how many stay on disk; training.average_of = 'best' keeps the best ones"
+            "training.keep sets how many stay on disk; training.average_of = 'best' keeps the best ones"
         )
     chosen = sorted(steps[-count:] if count else steps)
     mean = mean_weights([load_weights(folder / f"step-{step}") for step in chosen])
@@ -53,13 +53,15 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
         steps = f"\nThe weights are the mean of the checkpoints of steps {', '.join(map(str, chosen))}.\n"
         (new / "README.md").write_text(card + steps, encoding="utf-8")
 
-    format = verify_folder(run / "model", kind=KIND, formats=FORMATS).format  # the files are those of the run's model
+    format = verify_folder(
+        run / "model", kind=KIND, formats=FORMATS
+    ).format  # all other files are those of the run's model
     write_model_folder(output, fill=fill, format=format)
     return chosen
 
 
 def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
-    """Those of the steps that were validated."""
+    """The steps that were validated, best first."""
     metric, kind = selection_metric(run)
     values = {
         line["step"]: (kind.worth(line[metric]) if metric in line else -math.inf, line["loss"])

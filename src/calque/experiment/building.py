@@ -1,4 +1,4 @@
-"""What a run begins with: its model, drawn from the seed, and the job that the training loop is given."""
+"""Builds the initial model of a run and the job for the training loop."""
 
 from pathlib import Path
 from typing import assert_never
@@ -24,7 +24,7 @@ from calque.training.tensorboard import refuse_without_tensorboard
 
 
 def assembly_of(experiment: Experiment) -> Assembly:
-    """The task of an experiment, put together."""
+    """The parts of an experiment for its task."""
     match experiment.task:
         case TranslationConfig():
             return TranslationAssembly(experiment)
@@ -36,18 +36,18 @@ def assembly_of(experiment: Experiment) -> Assembly:
             assert_never(experiment.task)
 
 
-def beginning_model(experiment: Experiment, prepared: Prepared, *, ranks: int) -> nn.Module:
-    """The model as a run begins with it, on its device."""
+def initial_model(experiment: Experiment, prepared: Prepared, *, ranks: int) -> nn.Module:
+    """The model with its initial weights, on its device; on the CPU if it will be sharded."""
     model = assembly_of(experiment).build(prepared)
-    is_cut = experiment.training.divides(ranks)  # then it goes to its device in parts
-    return model if is_cut else model.to(choose_device(experiment.training.device))
+    is_sharded = experiment.training.divides(ranks)  # then its shards are moved to the devices later
+    return model if is_sharded else model.to(choose_device(experiment.training.device))
 
 
-def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
-    """All that a run works with."""
+def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
+    """All parts of a training run."""
     assembly, training = assembly_of(experiment), experiment.training
-    model = beginning_model(experiment, prepared, ranks=ranks.count)
-    refuse_uncomputable(model, training)  # a run may have begun on another machine
+    model = initial_model(experiment, prepared, ranks=ranks.count)
+    refuse_uncomputable(model, training)  # the run may have been started on another machine
     if training.warm_start is not None and not saved_steps(folder / "checkpoints"):
         reporter.say(*assembly.warm_start(model, prepared, path=training.warm_start))
     parameters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
@@ -55,7 +55,7 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
     reporter.say(*assembly.remarks())
     if training.schedule.warmup > training.steps:
-        reporter.say("training.schedule.warmup is longer than training.steps: the learning rate never gets to its peak")
+        reporter.say("training.schedule.warmup is longer than training.steps: the learning rate never reaches its peak")
     return Job(
         config=training,
         seed=experiment.seed,
@@ -71,7 +71,7 @@ def job_of(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter
 
 
 def refuse_unbuildable(experiment: Experiment) -> None:
-    """Raises an error for parts that are missing or do not fit each other, before a long corpus is read."""
+    """Raises an error if parts are missing or do not fit together, before a long corpus is read."""
     choose_device(experiment.training.device)
     if experiment.training.tensorboard:
         refuse_without_tensorboard()

@@ -1,4 +1,4 @@
-"""Judges: how a run's models are measured on held-out data, one for each task."""
+"""The judge of translation, which measures a run's models on held-out data, and what judges share."""
 
 import math
 from collections.abc import Callable, Mapping, Sequence
@@ -21,7 +21,7 @@ LOWER, HIGHER = Metric("lower"), Metric("higher")
 TRANSLATION_METRICS: Mapping[str, Metric] = {
     "loss": LOWER,
     "perplexity": LOWER,
-    "bleu": Metric("higher", chance=1.0),  # below, a word here and there
+    "bleu": Metric("higher", chance=1.0),  # below, only a few words match
     "chrf": HIGHER,
     "exact_match": HIGHER,
     "ter": LOWER,
@@ -37,7 +37,7 @@ class HeldOutPairs(NamedTuple):
 
 
 class TranslationJudge:
-    """Loss with every token given, then translations with none given, searched greedily."""
+    """The loss with teacher forcing, and the quality of greedy translations."""
 
     metrics = TRANSLATION_METRICS
     selects = "bleu"
@@ -46,7 +46,7 @@ class TranslationJudge:
         self.translator = translator
         self.held_out = held_out
         self.batch = batch
-        self.metric = metric  # that selects; TER takes long, and is measured for nothing else
+        self.metric = metric  # that selects models; TER is slow, so it is measured only for this
 
     @property
     def reports(self) -> tuple[str, ...]:
@@ -59,11 +59,11 @@ class TranslationJudge:
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.translator.model
-        watch = self.translator.model.encoder.register_forward_pre_hook(_stop_where(stop))  # once per batch
+        hook = self.translator.model.encoder.register_forward_pre_hook(_stop_hook(stop))  # called once per batch
         try:
             return self._judge(parts)
         finally:
-            watch.remove()
+            hook.remove()
 
     def _judge(self, parts: int) -> Judgement:
         references = self.held_out.references
@@ -109,15 +109,15 @@ def perplexity(loss: float) -> float:
 
 
 def _greedy(search: SearchConfig, *, parts: int) -> SearchConfig:
-    """Greedy search with a search's limits, in batches 1/`parts` as large."""
+    """Greedy search with the limits of `search`, in batches 1/`parts` as large."""
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
     return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=max(1, search.batch_tokens // parts), **limits)
 
 
-def _stop_where(stop: Callable[[], bool]) -> Callable[[nn.Module, object], None]:
-    def ask(_module: nn.Module, _inputs: object) -> None:
+def _stop_hook(stop: Callable[[], bool]) -> Callable[[nn.Module, object], None]:
+    def check(_module: nn.Module, _inputs: object) -> None:
         if stop():
             raise StoppedError
 
-    return ask
+    return check

@@ -28,14 +28,14 @@ from calque.training.auto_settings import Corpus, adam_rate
 from calque.training.job import SaveModel
 from calque.training.update import stream_seed
 
-STREAMS = 10  # parts of running text that are validated side by side
-SAMPLE = 40  # pieces of each sample
+STREAMS = 10  # parts of running text that are validated in parallel
+SAMPLE = 40  # pieces per sample
 
 METRICS: Mapping[str, Metric] = {"loss": LOWER, "perplexity": LOWER, "word_perplexity": LOWER}
 
 
 class LanguageModelJudge:
-    """The loss of held-out text, per token and per word; samples are drawn from the model."""
+    """The loss of held-out text, per token and per word, and samples of generated text."""
 
     metrics = METRICS
     reports = ("loss", "perplexity", "word_perplexity")
@@ -44,7 +44,7 @@ class LanguageModelJudge:
     def __init__(self, generator: TextGenerator, store: Store, *, words: int, batch: BatchConfig) -> None:
         self.generator = generator
         self.store = store
-        self.words = words  # of the text, ends of lines counted
+        self.words = words  # of the text, including ends of lines
         self.batch = batch
 
     @property
@@ -54,7 +54,7 @@ class LanguageModelJudge:
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.generator.model
 
-        def ask() -> None:
+        def check_stop() -> None:
             if stop():
                 raise StoppedError
 
@@ -62,7 +62,7 @@ class LanguageModelJudge:
         tokens = max(2, self.batch.budget // parts)
         if task.reading == "lines":
             batch = self.batch.model_copy(update={"tokens": tokens})
-            loss = lines_loss(self.generator.model, self.store, batch=batch, stop=ask)
+            loss = lines_loss(self.generator.model, self.store, batch=batch, stop=check_stop)
         else:
             loss = running_loss(
                 self.generator.model,
@@ -70,7 +70,7 @@ class LanguageModelJudge:
                 rows=max(1, STREAMS // parts),
                 context=task.context,
                 stride=task.stride,
-                stop=ask,
+                stop=check_stop,
             )
         values = {
             "loss": loss.per_token,
@@ -84,8 +84,8 @@ class LanguageModelJudge:
 
     def _samples(self) -> list[str]:
         search = SearchConfig(method="sample")
-        drawn = self.generator.candidates([""], maximum=SAMPLE, search=search, nbest=4)[0]
-        return [f"{candidate.text}\n" for candidate in drawn]
+        candidates = self.generator.candidates([""], maximum=SAMPLE, search=search, nbest=4)[0]
+        return [f"{candidate.text}\n" for candidate in candidates]
 
 
 class LanguageModellingAssembly:
@@ -110,7 +110,9 @@ class LanguageModellingAssembly:
             model = LanguageModel(self.model, vocabulary_size=size)
         refuse_uncomputable(model, self.experiment.training)
         if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; a language model begins anew")
+            raise ConfigError(
+                "training.warm_start is for translation models; a language model starts with random weights"
+            )
 
     def build(self, prepared: Prepared) -> LanguageModel:
         size = len(load_tokenizer(prepared.vocabularies, column=COLUMN).vocabulary)
@@ -165,7 +167,7 @@ class LanguageModellingAssembly:
         return [f"text: {size:,} pieces, {tokens:,} tokens to train on"]
 
     def draw(self, run: Path) -> None:
-        """The curves say all."""
+        """There are no further plots."""
 
     def remarks(self) -> list[str]:
         return []

@@ -1,12 +1,11 @@
-"""A task that a user brings: any object that fulfils the contract, with its model, data and judge.
+"""Runs of a user's own task: any object that fulfils the contract, with its model, data and judge.
 
-The run has all that other runs have: exact resume, checkpoints, model selection, metrics, plots.
+They have exact resume, checkpoints, model selection, metrics and plots, as all runs do.
 """
 
 import hashlib
 import json
-from collections.abc import Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,18 +15,17 @@ from torch import nn
 
 from calque.config import Values, check, override, read_toml, to_toml
 from calque.data.store import Store, length_counts
-from calque.devices import choose_device, machine
+from calque.devices import choose_device
 from calque.engine.folder import WEIGHTS, write_model_folder
-from calque.errors import ConfigError, FolderError, Interrupted
+from calque.errors import ConfigError, FolderError
 from calque.experiment.assembly import refuse_uncomputable
-from calque.experiment.running import LOG, Run, arithmetic
+from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
 from calque.folders.weights import weights_of
 from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Job, SaveModel
 from calque.training.lock import run_lock
-from calque.training.loop import train as run_loop
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, new_run_folder, record, write_atomically
@@ -37,8 +35,8 @@ from calque.training.settings import TrainingConfig
 class OwnTask(NamedTuple):
     """A task with all that a run of it needs.
 
-    The model is trained in place and begins with the weights it has; `train` may be in memory
-    (`store_in_memory`) or on disk. Without `save_model`, the best model is kept as its weights alone.
+    The model is trained in place, starting with its current weights; `train` may be in memory (`store_in_memory`) or
+    on disk. Without `save_model`, only the weights of the best model are saved.
     """
 
     task: Task
@@ -51,14 +49,14 @@ class OwnTask(NamedTuple):
 def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, quiet: bool = False) -> Run:
     """Trains a user's own task in a new run folder."""
     with joined_ranks() as ranks:
-        folder = ranks.led(lambda: _new_run(own, config=config, run=run))
-        return _go_on(own, Path(folder), ranks=ranks, quiet=quiet)
+        folder = ranks.on_leader(lambda: _new_run(own, config=config, run=run))
+        return _continue(own, Path(folder), ranks=ranks, quiet=quiet)
 
 
 def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
     """Continues a run of a user's own task, from its newest checkpoint or from the beginning."""
     with joined_ranks() as ranks:
-        return _go_on(own, Path(run), ranks=ranks, quiet=quiet)
+        return _continue(own, Path(run), ranks=ranks, quiet=quiet)
 
 
 def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
@@ -76,11 +74,11 @@ def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
     return str(folder)
 
 
-def _go_on(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
-    experiment = ranks.together(lambda: _read(own, folder))
+def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
+    experiment = ranks.on_all(lambda: _read(own, folder))
     training = experiment.training
-    with ExitStack() as held:
-        ranks.led(lambda: _begin(folder, own, experiment, held=held, ranks=ranks.count))
+    with ExitStack() as stack:
+        ranks.on_leader(lambda: _start(folder, own, experiment, stack=stack, ranks=ranks.count))
         own.model.to(choose_device(training.device))
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=training.steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(training):
@@ -96,13 +94,7 @@ def _go_on(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
                 reporter=reporter,
                 ranks=ranks,
             )
-            try:
-                summary = run_loop(job)
-            except Interrupted:
-                if ranks.leads:
-                    with suppress(OSError):  # what was saved is what counts
-                        draw_curves(folder)
-                raise
+            summary = run_job(job)
         if ranks.leads:
             draw_curves(folder)
     return Run(folder, experiment, summary)
@@ -117,19 +109,12 @@ def _read(own: OwnTask, folder: Path) -> OwnExperiment:
     return experiment
 
 
-def _begin(folder: Path, own: OwnTask, experiment: OwnExperiment, *, held: ExitStack, ranks: int) -> str:
-    """Locks the run, writes down what it is made with, and refuses data that changed since it began."""
-    held.enter_context(run_lock(folder))
+def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: ExitStack, ranks: int) -> str:
+    """Locks the run and records what it is trained with; a DataError if the data has changed since it was started."""
+    stack.enter_context(run_lock(folder))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(own.train)) + "\n")
-    facts = {
-        "machine": machine(experiment.training.device),
-        "data": _fingerprint(own.train),
-        "ranks": ranks,
-        "reproducible": experiment.training.device == "cpu" or experiment.training.deterministic,
-        "metrics": {name: list(metric) for name, metric in own.judge.metrics.items()},
-        "seed": experiment.seed,
-    }
-    record(folder, facts, files={})
+    facts = run_facts(experiment.training, data=_fingerprint(own.train), ranks=ranks, metrics=own.judge.metrics)
+    record(folder, {**facts, "seed": experiment.seed}, files={})
     return ""
 
 
@@ -143,16 +128,15 @@ def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
 
 
 def _fingerprint(store: Store) -> dict[str, str]:
-    """The SHA-256 of every column: a resume with other data is refused."""
-    digests: Mapping[str, str] = {
+    """The SHA-256 of every column, so that changed data is noticed when a run is resumed."""
+    return {
         f"column {name}": hashlib.sha256(column.values.tobytes() + column.lengths.tobytes()).hexdigest()
         for name, column in store.columns.items()
     }
-    return dict(digests)
 
 
 def _save_weights(path: Path, model: nn.Module, judgement: Judgement) -> None:
-    """The weights, and what the judge wants kept."""
+    """Writes the weights and the judge's artefacts."""
 
     def fill(folder: Path) -> None:
         save_file(weights_of(model), folder / WEIGHTS)

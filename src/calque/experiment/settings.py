@@ -1,4 +1,4 @@
-"""The root config: everything a run depends on, and where its values come from."""
+"""The root config: everything a run depends on, and how its values are collected."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -29,7 +29,7 @@ TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConf
 
 MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model", "tagging": "tagger"}
 DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
-"""The kind of model that each task trains, and the one that it trains unless another is named."""
+"""The kind of model that each task trains, and the system that it trains by default."""
 
 
 class Experiment(Config):
@@ -47,9 +47,9 @@ class Experiment(Config):
     @model_validator(mode="before")
     @classmethod
     def _usual_kinds(cls, values: Any) -> Any:
-        """Sections that do not say their kind have the usual one, so that text.vocabulary_size=4000 is enough.
+        """Sections without a kind have the default one, so that text.vocabulary_size=4000 is enough.
 
-        The kind of model says the task, and the task the kind of model.
+        The task follows from the kind of model, and the kind of model from the task.
         """
         return with_kinds(values) if isinstance(values, dict) else values
 
@@ -73,13 +73,13 @@ class Experiment(Config):
 
 
 class OwnKind(Config):
-    """A task that is not in the package."""
+    """A user's own task."""
 
     kind: Literal["own"] = "own"
 
 
 class OwnExperiment(Config):
-    """What a run of a user's own task is configured by."""
+    """The config of a run of a user's own task."""
 
     seed: int = Field(default=1, ge=0)
     """The same seed, data and machine give the same bytes."""
@@ -88,7 +88,7 @@ class OwnExperiment(Config):
 
 
 def with_kinds(values: Values) -> Values:
-    """The values of an experiment with the kinds of its text, model and task sections."""
+    """The values of an experiment, with the kinds of its text, model and task sections filled in."""
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
     kinds = {model: task for task, model in MODELS.items()}
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
@@ -110,7 +110,7 @@ def with_kinds(values: Values) -> Values:
 
 
 def _with_tagging_kinds(values: Values) -> Values:
-    """The values of a tagging experiment: its text is words in columns, and labels are smoothed only on request."""
+    """The values of a tagging experiment: its text is words in columns, without label smoothing by default."""
     text, training = values.get("text", {}), values.get("training", {})
     if isinstance(text, dict):
         values = {**values, "text": {"kind": "forms", **text}}
@@ -120,18 +120,18 @@ def _with_tagging_kinds(values: Values) -> Values:
 
 
 def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
-    """Why label smoothing and an output layer do not go together."""
+    """Why label smoothing and an output layer cannot be combined."""
     smoothing = experiment.training.label_smoothing
     if not smoothing or output.kind == "full":
         return []
     return [
-        f"training.label_smoothing = {smoothing} and model.output.kind = {output.kind!r} do not go together, as "
+        f"training.label_smoothing = {smoothing} and model.output.kind = {output.kind!r} cannot be combined, as "
         "smoothing needs the probabilities of all words; set training.label_smoothing = 0"
     ]
 
 
 def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
-    """Why settings of a tagger do not go together, a sentence each."""
+    """Why settings of a tagger cannot be combined, one sentence each."""
     training = experiment.training
     problems = []
     if training.objective != ObjectiveConfig():
@@ -139,11 +139,11 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
     if not isinstance(training.subwords, FixedConfig):
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
     if not isinstance(experiment.text, FormsConfig):
-        problems.append(f"text.kind = {experiment.text.kind!r}: a tagger's words are listed; set it to 'forms'")
+        problems.append(f"text.kind = {experiment.text.kind!r}: a tagger needs a list of words; set it to 'forms'")
     if training.label_smoothing and model.head == "crf":
         problems.append(
-            f"training.label_smoothing = {training.label_smoothing} and model.head = 'crf' do not go together, as a "
-            "CRF has a probability for sequences of labels only; set it to 0, or model.head = 'softmax'"
+            f"training.label_smoothing = {training.label_smoothing} and model.head = 'crf' cannot be combined, as a "
+            "CRF has probabilities of label sequences only; set it to 0, or model.head = 'softmax'"
         )
     if training.compile:
         problems.append("training.compile: taggers are not compiled; set it to false")
@@ -151,11 +151,11 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
 
 
 def translation_misfits(experiment: Experiment) -> list[str]:
-    """Why settings of a translation do not go together, a sentence each."""
+    """Why settings of translation cannot be combined, one sentence each."""
     model, training = experiment.model, experiment.training
     assert isinstance(model, ModelConfig)
     if isinstance(experiment.text, FormsConfig):
-        return ["text.kind = 'forms' is for taggers; source and target are text, e.g. text.kind = 'tokens'"]
+        return ["text.kind = 'forms' is for taggers; source and target are text, e.g. with text.kind = 'tokens'"]
     problems = objective_misfits(
         training.objective,
         model=model,
@@ -168,18 +168,20 @@ def translation_misfits(experiment: Experiment) -> list[str]:
     coverage, kind = experiment.search.coverage, model.decoder.kind
     if coverage > 0 and kind in ("recurrent", "cho"):
         problems.append(
-            f"search.coverage = {coverage} and model.decoder.kind = {kind!r} do not go together, as that decoder "
-            "does not look at the source; set search.coverage = 0"
+            f"search.coverage = {coverage} and model.decoder.kind = {kind!r} cannot be combined, as that decoder "
+            "has no attention; set search.coverage = 0"
         )
     return problems
 
 
 def language_misfits(experiment: Experiment) -> list[str]:
-    """Why settings of a language model do not go together, a sentence each."""
+    """Why settings of a language model cannot be combined, one sentence each."""
     training, task = experiment.training, experiment.task
     problems = []
     if isinstance(experiment.text, FormsConfig):
-        problems.append("text.kind = 'forms' is for taggers; a language model has text, e.g. text.kind = 'tokens'")
+        problems.append(
+            "text.kind = 'forms' is for taggers; a language model reads text, e.g. with text.kind = 'tokens'"
+        )
     if training.objective != ObjectiveConfig():
         problems.append(
             "training.objective is for translation; a language model minimises the cross-entropy of its text"
@@ -190,7 +192,7 @@ def language_misfits(experiment: Experiment) -> list[str]:
         problems.append("text.kind = 'columns' is for source and target; a language model has one text")
     if isinstance(task, LanguageModellingConfig) and task.reading == "running":
         if training.batch.shapes == "static" and task.jitter:
-            problems.append("task.jitter and training.batch.shapes = 'static' do not go together; set one of them off")
+            problems.append("task.jitter and training.batch.shapes = 'static' cannot be combined; turn one of them off")
         if task.stride > task.context:
             problems.append(f"task.stride = {task.stride} is more than task.context = {task.context}")
     return problems
@@ -199,7 +201,7 @@ def language_misfits(experiment: Experiment) -> list[str]:
 def experiment_values(
     *, config: Path | None, system: str | None, corpora: Values, assignments: Sequence[str], scale: float = 1.0
 ) -> Values:
-    """The values of an experiment from what a command line gives: later ones lie over earlier ones."""
+    """The values of an experiment from the arguments of a command; later arguments override earlier ones."""
     values = read_toml(config) if config else {}
     if system is not None:
         values = {**values, "model": to_values(system_model(system, scale=scale))}
@@ -212,11 +214,13 @@ def experiment_values(
 
 
 def differences(values: Values, *, run: Path) -> list[str]:
-    """What a run's config has otherwise than `values`, as far as they go."""
+    """Where the config of a run differs from `values`; keys that `values` does not have are ignored."""
     experiment = check(Experiment, values, origin="config")
-    found = dict(flat(read_toml(run / CONFIG)))
-    wanted = dict(flat(absolute(values, experiment)))
-    return [f"{key} is {found.get(key)!r}, not {value!r}" for key, value in wanted.items() if found.get(key) != value]
+    actual = dict(flat(read_toml(run / CONFIG)))
+    expected = dict(flat(absolute(values, experiment)))
+    return [
+        f"{key} is {actual.get(key)!r}, not {value!r}" for key, value in expected.items() if actual.get(key) != value
+    ]
 
 
 def absolute(values: Values, experiment: Experiment) -> Values:

@@ -32,7 +32,7 @@ from calque.training.update import stream_seed
 
 
 class TranslationAssembly:
-    """Sentence pairs, an encoder-decoder, and a translator that is judged by its translations."""
+    """Sentence pairs, an encoder-decoder, and a judge of its translations."""
 
     metrics: Mapping[str, Metric] = TRANSLATION_METRICS
 
@@ -48,14 +48,14 @@ class TranslationAssembly:
 
     def refuse_unbuildable(self) -> None:
         experiment, training = self.experiment, self.experiment.training
-        given = experiment.text.load() if isinstance(experiment.text, GivenConfig) else None
+        tokenizers = experiment.text.load() if isinstance(experiment.text, GivenConfig) else None
         with weightless():
-            model = Model(self.model, sizes=_sizes(given) if given else _largest_sizes(experiment.text))
+            model = Model(self.model, sizes=_sizes(tokenizers) if tokenizers else _largest_sizes(experiment.text))
         refuse_uncomputable(model, training)
-        if given is not None:
-            refuse_unfit_tokenizers(training.subwords, given)
+        if tokenizers is not None:
+            refuse_unfit_tokenizers(training.subwords, tokenizers)
         if training.warm_start is not None:
-            refuse_unfit_start(model, given, config=self.model, path=training.warm_start)
+            refuse_unfit_start(model, tokenizers, config=self.model, path=training.warm_start)
 
     def build(self, prepared: Prepared) -> Model:
         sizes = _sizes(load_tokenizers(prepared.vocabularies))
@@ -120,11 +120,11 @@ class TranslationAssembly:
         return [f"text: {pieces} pieces"]
 
     def draw(self, run: Path) -> None:
-        """The curves say all."""
+        """There are no further plots."""
 
     def remarks(self) -> list[str]:
-        if self.experiment.training.objective.method.kind == "r-drop" and not self._is_disturbed():
-            return ["r-drop: nothing is dropped, so both readings are the same: twice the work of cross-entropy"]
+        if self.experiment.training.objective.method.kind == "r-drop" and not self._has_dropout():
+            return ["r-drop: without dropout both passes are the same, which is cross-entropy at twice the cost"]
         return []
 
     def _translator(self, model: nn.Module, prepared: Prepared) -> Translator:
@@ -132,8 +132,8 @@ class TranslationAssembly:
         tokenizers = load_tokenizers(prepared.vocabularies)
         return Translator(model, tokenizers, config=self.model, search=self.experiment.search)
 
-    def _is_disturbed(self) -> bool:
-        """Whether a sentence that is read twice is read differently."""
+    def _has_dropout(self) -> bool:
+        """Whether two passes over a sentence differ."""
         words = self.experiment.training.objective.word_dropout
         settings = flat(to_values(self.model))
         return any(
@@ -158,7 +158,7 @@ class TranslationAssembly:
 
 
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
-    """How long sources are; sentences are counted in those held out, as of the others only ids are kept."""
+    """The lengths of held-out sources; of training sources only the ids are stored, so sentences cannot be counted."""
     return LengthProfile.of(
         pieces=prepared.valid["source"].lengths.tolist(), sentences=[sentences_in(text) for text in sources]
     )
@@ -169,6 +169,6 @@ def _sizes(tokenizers: Tokenizers) -> Sizes:
 
 
 def _largest_sizes(text: TextConfig) -> Sizes:
-    """The largest vocabularies that a text section can come to: more pieces than any cutoff where it does not say."""
-    pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless, they take no room
+    """The largest vocabularies that a text section allows: above all cutoffs if it does not set a size."""
+    pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless models take no memory
     return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

@@ -1,4 +1,4 @@
-"""Warm start: a run begins with another one's weights, word by word where the vocabularies differ."""
+"""Warm start: initialises a run with the weights of another, piece by piece if the vocabularies differ."""
 
 from pathlib import Path
 
@@ -12,14 +12,14 @@ from calque.layers.adaptive import AdaptiveOutput
 from calque.models.model import Model, ModelConfig
 from calque.text import Tokenizer, Tokenizers
 
-KNOWN_SHARE = 0.5  # of the pieces; below it, the old rows would mean little
-SHOWN = 5  # weights that are named
+KNOWN_SHARE = 0.5  # of the pieces, at least: with fewer, the old rows would help little
+SHOWN = 5  # differing weights that are listed
 
 
 def refuse_unfit_start(model: Model, tokenizers: Tokenizers | None, *, config: ModelConfig, path: Path) -> None:
-    """Raises an error for a folder whose weights will not fit: what can be known before a corpus is read.
+    """Raises an error if the weights of a folder do not fit, as far as that is known before a corpus is read.
 
-    Without `tokenizers`, which that corpus will make, `model` may have any number of pieces.
+    Without `tokenizers`, which will be trained on that corpus, `model` may have any number of pieces.
     """
     old = load_translator(path, device="cpu")
     rows = None if tokenizers is None else _all_rows(old.tokenizers, tokenizers)
@@ -27,91 +27,96 @@ def refuse_unfit_start(model: Model, tokenizers: Tokenizers | None, *, config: M
 
 
 def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, path: Path) -> list[str]:
-    """Puts the weights of a run or model folder into a model, and says what was taken from where.
+    """Copies the weights of a run or model folder into a model; messages about it.
 
-    Rows of pieces that both vocabularies have are carried over; the rows of new pieces stay as they were drawn.
-    Anything else that does not fit is refused.
+    Rows of pieces that are in both vocabularies are copied; rows of new pieces keep their initial values. Any other
+    mismatch is a ConfigError.
     """
     old = load_translator(path, device="cpu")
     rows = _all_rows(old.tokenizers, tokenizers)
     _refuse(_misfits(model, old, rows=rows, config=config, path=path), path=path)
     same = _same(old.tokenizers, rows)
-    given = dict(old.model.named_parameters())
+    old_weights = dict(old.model.named_parameters())
     for name, value in model.named_parameters():
-        changed = _changed(name, same)
-        _take(value, given[name], rows=rows[changed] if changed else None)
-    return [_told(side, found, path=path) for side, found in rows.items() if side == "target" or not tokenizers.joint]
+        side = _changed_side(name, same)
+        _copy_rows(value, old_weights[name], rows=rows[side] if side else None)
+    return [
+        _message(side, old_rows, path=path)
+        for side, old_rows in rows.items()
+        if side == "target" or not tokenizers.joint
+    ]
 
 
 def _misfits(
     model: Model, old: Translator, *, rows: dict[str, Tensor] | None, config: ModelConfig, path: Path
 ) -> list[str]:
-    """Why an old model's weights do not fit; `rows` are of the new pieces, where these are known."""
+    """Why an old model's weights do not fit; `rows` are the old rows of the new pieces, if these are known."""
     if rows is None:
         return _differences(model, old, config=config, same={"source": False, "target": False})
     problems = []
-    for side, found in rows.items():
-        known = int((found >= 0).sum())
-        if known < KNOWN_SHARE * len(found):
+    for side, old_rows in rows.items():
+        known = int((old_rows >= 0).sum())
+        if known < KNOWN_SHARE * len(old_rows):
             problems.append(
-                f"only {known} of {len(found)} {side} pieces are known to it; take its own with "
+                f"it knows only {known} of {len(old_rows)} {side} pieces; use its own pieces with "
                 f'text.kind = "given" and text.path = "{path}"'
             )
     same = _same(old.tokenizers, rows)
     if isinstance(model.output, AdaptiveOutput) and not same["target"]:
-        problems.append("an adaptive output layer orders the vocabulary, which must then be the same")
+        problems.append("an adaptive output layer depends on the order of the vocabulary, which must be the same")
     return [*problems, *_differences(model, old, config=config, same=same)]
 
 
 def _differences(model: Model, old: Translator, *, config: ModelConfig, same: dict[str, bool]) -> list[str]:
-    """Where an old model has other weights: the settings that say so, and the first of the weights."""
-    wanted, given = dict(model.named_parameters()), dict(old.model.named_parameters())
-    found = [f"{name} is not in it" for name in wanted.keys() - given.keys()]
-    found += [f"{name} is only in it" for name in given.keys() - wanted.keys()]
-    for name in wanted.keys() & given.keys():
-        first = 1 if _changed(name, same) else 0
-        if wanted[name].shape[first:] != given[name].shape[first:]:
-            shapes = f"{tuple(given[name].shape)} there and {tuple(wanted[name].shape)} here"
-            found.append(f"{name} has the shape {shapes}")
-    if not found:
+    """Where the weights of an old model differ: the settings that cause it, and the first few weights."""
+    here, there = dict(model.named_parameters()), dict(old.model.named_parameters())
+    mismatches = [f"{name} is not in it" for name in here.keys() - there.keys()]
+    mismatches += [f"{name} is only in it" for name in there.keys() - here.keys()]
+    for name in here.keys() & there.keys():
+        first = 1 if _changed_side(name, same) else 0
+        if here[name].shape[first:] != there[name].shape[first:]:
+            shapes = f"{tuple(there[name].shape)} there and {tuple(here[name].shape)} here"
+            mismatches.append(f"{name} has the shape {shapes}")
+    if not mismatches:
         return []
-    here, there = (dict(flat(to_values(each), name="model")) for each in (config, old.config))
+    new_settings, old_settings = (dict(flat(to_values(values), name="model")) for values in (config, old.config))
     settings = [
-        f"{key} is {there.get(key)!r} there and {here.get(key)!r} here"
-        for key in dict.fromkeys([*here, *there])
-        if here.get(key) != there.get(key) and not isinstance(here.get(key), float)  # rates change no shape
+        f"{key} is {old_settings.get(key)!r} there and {new_settings.get(key)!r} here"
+        for key in dict.fromkeys([*new_settings, *old_settings])
+        if new_settings.get(key) != old_settings.get(key)
+        and not isinstance(new_settings.get(key), float)  # rates change no shape
     ]
-    return [*settings, *first_few(sorted(found), shown=SHOWN)]
+    return [*settings, *first_few(sorted(mismatches), shown=SHOWN)]
 
 
 def _refuse(problems: list[str], *, path: Path) -> None:
     if problems:
-        told = "\n  ".join(problems)
-        raise ConfigError(f"training.warm_start: {path} does not fit this model:\n  {told}")
+        listed = "\n  ".join(problems)
+        raise ConfigError(f"training.warm_start: {path} does not fit this model:\n  {listed}")
 
 
 def _rows(old: Tokenizer, new: Tokenizer) -> Tensor:
-    """For each new piece its row in the old vocabulary, -1 where it has none."""
-    places = {old.vocabulary.piece(row): row for row in range(len(old.vocabulary))}
-    return torch.tensor([places.get(new.vocabulary.piece(row), -1) for row in range(len(new.vocabulary))])
+    """For each new piece its row in the old vocabulary, or -1."""
+    old_rows = {old.vocabulary.piece(row): row for row in range(len(old.vocabulary))}
+    return torch.tensor([old_rows.get(new.vocabulary.piece(row), -1) for row in range(len(new.vocabulary))])
 
 
 def _all_rows(old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
-    """Those of each side."""
+    """For each side, the old rows of its new pieces."""
     return {"source": _rows(old.source, new.source), "target": _rows(old.target, new.target)}
 
 
 def _same(old: Tokenizers, rows: dict[str, Tensor]) -> dict[str, bool]:
-    """Whether each side has the old pieces in the old order."""
+    """For each side, whether it has the old pieces in the old order."""
     sizes = {"source": len(old.source.vocabulary), "target": len(old.target.vocabulary)}
     return {
-        side: len(found) == sizes[side] and bool((found == torch.arange(sizes[side])).all())
-        for side, found in rows.items()
+        side: len(old_rows) == sizes[side] and bool((old_rows == torch.arange(sizes[side])).all())
+        for side, old_rows in rows.items()
     }
 
 
-def _changed(name: str, same: dict[str, bool]) -> str | None:
-    """Whose vocabulary the rows of a parameter are, where they are words and the words are not the same."""
+def _changed_side(name: str, same: dict[str, bool]) -> str | None:
+    """The side whose pieces are the rows of a parameter, if its vocabulary has changed; else None."""
     if name == "encoder.embedding.weight":
         side = "source"
     elif name == "decoder.embedding.weight" or name.startswith("output."):
@@ -122,17 +127,18 @@ def _changed(name: str, same: dict[str, bool]) -> str | None:
 
 
 @torch.no_grad()
-def _take(value: Tensor, given: Tensor, *, rows: Tensor | None) -> None:
+def _copy_rows(value: Tensor, old: Tensor, *, rows: Tensor | None) -> None:
+    """Copies an old weight, or the rows of it that belong to known pieces."""
     if rows is None:
-        value.copy_(given)
-    elif value.requires_grad:  # what an output layer counted is of the new corpus
+        value.copy_(old)
+    elif value.requires_grad:  # frequencies in an output layer stay those of the new corpus
         known = rows >= 0
-        value[known.to(value.device)] = given[rows[known]].to(value)
+        value[known.to(value.device)] = old[rows[known]].to(value)
 
 
-def _told(side: str, rows: Tensor, *, path: Path) -> str:
+def _message(side: str, rows: Tensor, *, path: Path) -> str:
     new = int((rows < 0).sum())
-    told = (
-        f"{new:,} of {len(rows):,} {side} pieces are new, their rows drawn" if new else f"all {side} pieces are known"
+    text = (
+        f"{new:,} of {len(rows):,} {side} pieces are new, with random rows" if new else f"all {side} pieces are known"
     )
-    return f"warm start from {path}: {told}"
+    return f"warm start from {path}: {text}"

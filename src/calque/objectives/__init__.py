@@ -1,4 +1,4 @@
-"""What a model is trained for; translation first.
+"""Training objectives under the names of their papers: cross-entropy, R-Drop, minimum risk and others.
 
-Joins batches and models into a loss.
+They compute the loss of a batch with a model.
 """

@@ -1,4 +1,4 @@
-"""A model as search sees it. Letters: B sentences, S source, N hypotheses."""
+"""The step function that search calls, from a model. Letters: B sentences, S source, N hypotheses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -17,18 +17,18 @@ MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 
 
 def decoding_step(model: Model, *, attention: bool = False) -> Step:
-    """The model as search sees it: one token in, the probabilities of the next out, and where it looked if asked."""
+    """The step of a model: one token in, the log-probabilities of the next out, with attention weights if requested."""
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
         output, state = model.read(tokens[:, None], state, context, attention=attention)
-        looked = None if output.attention is None else wide(output.attention[:, -1])
-        return StepOutput(model.log_probs(output, context)[:, -1], looked), state
+        weights = None if output.attention is None else wide(output.attention[:, -1])
+        return StepOutput(model.log_probs(output, context)[:, -1], weights), state
 
     return step
 
 
 def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
-    """The language model as search sees it; `start` is what it reads in place of the begin mark."""
+    """The step of a language model, which reads `start` in place of the begin mark."""
 
     def step(tokens: Tensor, state: Any, _context: Any) -> tuple[StepOutput, Any]:
         read, state = model.read(tokens.masked_fill(tokens == BOS, start)[:, None], state)
@@ -38,7 +38,7 @@ def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
 
 
 def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
-    """Source rows with their end mark, padded to the longest."""
+    """Source rows with their end marks, padded to the longest."""
     lengths = torch.tensor([len(row) + 1 for row in ids])
     values = torch.full((len(ids), int(lengths.max())), PAD)
     for row, sentence in enumerate(ids):

@@ -1,4 +1,4 @@
-"""Guided alignment: attention learns where to look from given alignments. Letters: B sentences, S source, T target."""
+"""Guided alignment: attention is trained on word alignments. Letters: B sentences, S source, T target."""
 
 import torch
 from pydantic import Field
@@ -8,23 +8,24 @@ from calque.config import Config
 
 
 class GuidanceConfig(Config):
-    """The cross-entropy of attention against given alignments (Chen et al. 2016) of training corpora."""
+    """The cross-entropy of attention against the word alignments of training corpora (Chen et al. 2016)."""
 
     weight: float = Field(default=0.0, ge=0)
-    """How much it counts beside the loss of words; 0 leaves it out."""
+    """Its weight beside the loss of words; 0 turns it off."""
     half_life: int = Field(default=0, ge=0)
-    """Steps after which it counts half as much, and so on; 0: it always counts the same."""
+    """Steps after which the weight halves, again and again; 0: it is constant."""
 
 
 def guidance_weight(config: GuidanceConfig, *, step: int) -> float:
-    """How much guidance counts at a step."""
+    """The weight of guidance at a step."""
     return config.weight * 0.5 ** (step / config.half_life) if config.half_life else config.weight
 
 
 def guidance_loss(attention: Tensor, guide: Tensor) -> Tensor:
-    """−Σₜ Σₛ A[t,s] log a[t,s] of attention a [B,T,S] and aligned shares A [B,T,S], whose rows add up to 1 or are 0.
+    """−Σₜ Σₛ A[t,s] log a[t,s] of attention a [B,T,S] and alignments A [B,T,S], whose rows sum to 1 or are 0.
 
-    A word without alignment costs nothing. Where local attention does not reach, a is 0 and counts as the least number.
+    A word without alignment costs nothing. Outside the window of local attention, a is 0 and is replaced by the
+    smallest normal number.
     """
     tiny = torch.finfo(attention.dtype).tiny
     return -(guide.to(attention.dtype) * attention.clamp(min=tiny).log()).sum()

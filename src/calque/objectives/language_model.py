@@ -1,4 +1,4 @@
-"""The loss of a language model: of a batch in training, and of a whole text in evaluation.
+"""The loss of a language model: of a batch in training, of a whole text in evaluation.
 
 Letters: B rows, T tokens, E width.
 """
@@ -15,6 +15,7 @@ from calque.data.batching import BatchConfig, Bucketed
 from calque.data.store import Store
 from calque.data.text_batch import COLUMN, collate_lines
 from calque.models.language_model import LanguageModel
+from calque.objectives.cross_entropy import without_padding
 from calque.tensors import exact
 from calque.text import EOS, PAD
 
@@ -25,7 +26,7 @@ class TextLoss(NamedTuple):
     """The negative log-probability of a text."""
 
     nats: float
-    tokens: int  # ends of lines counted
+    tokens: int  # including ends of lines
 
     @property
     def per_token(self) -> float:
@@ -33,14 +34,14 @@ class TextLoss(NamedTuple):
 
 
 def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """The sum over all targets [B,T] that are not padding, under hidden [B,T,E].
+    """The sum over all targets [B,T] that are not padding, given hidden [B,T,E].
 
-    On a CPU padding is left out before the vocabulary layer; a device would have to wait to learn how much is left.
+    On a CPU, padding does not pass through the vocabulary layer; on a GPU the host would have to wait for its amount.
     """
-    flat, words = hidden.flatten(0, 1), targets.flatten()
-    if words.device.type == "cpu":
-        counted = (words != PAD).nonzero().squeeze(1)
-        flat, words = flat.index_select(0, counted), words.index_select(0, counted)
+    if targets.device.type == "cpu":
+        flat, words = without_padding(hidden, targets)
+    else:
+        flat, words = hidden.flatten(0, 1), targets.flatten()
     return model.losses(flat, words, smoothing=smoothing, ignored=PAD).sum()
 
 
@@ -48,9 +49,9 @@ def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothi
 def lines_loss(
     model: LanguageModel, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None
 ) -> TextLoss:
-    """The loss of every line by itself, ends counted; the model is in evaluation mode. `stop` is asked per batch."""
+    """The loss of every line by itself, with its end; the model is in evaluation mode. `stop` is called per batch."""
     device = next(model.parameters()).device
-    total, tokens = exact(torch.zeros((), device=device)), 0  # the same however lines are put into batches
+    total, tokens = exact(torch.zeros((), device=device)), 0  # independent of how lines are batched
     config = batch.model_copy(update={"shapes": "exact"})
     order = Bucketed([store.widths(COLUMN, marks=1)], spans=store.spans, config=config, seed=0)
     for planned in order.batches(0):
@@ -75,16 +76,16 @@ def running_loss(
     stride: int = 128,
     stop: Callable[[], None] | None = None,
 ) -> TextLoss:
-    """The loss of a running text [tokens], read after an end of line; the model is in evaluation mode.
+    """The loss of a running text [tokens], which starts after an end of line; the model is in evaluation mode.
 
-    A recurrent model carries its state over the whole text, or over each of `rows` equal parts of it, which is faster.
-    A Transformer sees windows of `context` tokens, of which the last `stride` are predicted.
+    A recurrent model carries its state through the whole text, or through each of `rows` equal parts, which is faster.
+    A Transformer sees windows of `context` tokens, of which it predicts the last `stride`.
     """
     device = next(model.parameters()).device
     total, tokens = exact(torch.zeros((), device=device)), 0
-    stretches = _streams(text, rows=rows, steps=steps) if model.carries else _windows(text, context, stride, rows=rows)
+    chunks = _streams(text, rows=rows, steps=steps) if model.carries else _windows(text, context, stride, rows=rows)
     state: Any = None
-    for inputs, outputs in stretches:
+    for inputs, outputs in chunks:
         if stop is not None:
             stop()
         if state is None or not model.carries or len(inputs) != rows:
@@ -96,22 +97,22 @@ def running_loss(
 
 
 def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Array]]:
-    """(inputs, outputs) [B,T]: the text in equal parts, read side by side; what is left over comes last, alone."""
+    """(inputs, outputs) [B,T]: the text in equal parts, read side by side; the remainder comes last, alone."""
     length = len(text) // rows
     if length == 0:
         rows, length = 1, len(text)
     outputs = text[: rows * length].astype(np.int64).reshape(rows, length)
     inputs = np.concatenate([np.full((1, 1), EOS), outputs[:-1, -1:]]).reshape(rows, 1)
     inputs = np.concatenate([inputs, outputs[:, :-1]], axis=1)
-    for at in range(0, length, steps):
-        yield inputs[:, at : at + steps].copy(), outputs[:, at : at + steps].copy()
-    if rest := len(text) - rows * length:
-        tail = text[-rest - 1 :].astype(np.int64)
+    for start in range(0, length, steps):
+        yield inputs[:, start : start + steps].copy(), outputs[:, start : start + steps].copy()
+    if remainder := len(text) - rows * length:
+        tail = text[-remainder - 1 :].astype(np.int64)
         yield tail[None, :-1].copy(), tail[None, 1:].copy()
 
 
 def _windows(text: Array, context: int, stride: int, *, rows: int) -> Iterator[tuple[Array, Array]]:
-    """(inputs, outputs) [B,T]: windows of `context` tokens; only their last `stride` are to be predicted."""
+    """(inputs, outputs) [B,T]: windows of `context` tokens; only the last `stride` of each are predicted."""
     stride = min(stride, context)
     whole = np.concatenate([[EOS], text.astype(np.int64)])
     ends = list(range(min(context, len(text)), len(text) + 1, stride)) if len(text) else []
@@ -125,8 +126,8 @@ def _windows(text: Array, context: int, stride: int, *, rows: int) -> Iterator[t
         outputs[: done - start] = PAD
         windows.append((whole[start:end], outputs))
         done = end
-    for at in range(0, len(windows), rows):
-        group = windows[at : at + rows]
+    for first in range(0, len(windows), rows):
+        group = windows[first : first + rows]
         width = max(len(inputs) for inputs, _ in group)
         padded = [[np.pad(part, (0, width - len(part)), constant_values=PAD) for part in pair] for pair in group]
         yield np.stack([inputs for inputs, _ in padded]), np.stack([outputs for _, outputs in padded])

@@ -1,6 +1,6 @@
-"""What training makes small: cross-entropy, and what the literature put beside or in place of it.
+"""The objective of translation: cross-entropy, and what the literature adds to it or replaces it by.
 
-All that is drawn comes from torch's own generator, and nothing is kept between steps.
+All random numbers come from torch's own generator, and no state is kept between steps.
 """
 
 from typing import Annotated, Literal, assert_never
@@ -17,14 +17,14 @@ from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import TokenLoss, loss_of
 from calque.objectives.guided_alignment import GuidanceConfig, guidance_loss, guidance_weight
 from calque.objectives.minimum_risk import MinimumRiskConfig, minimum_risk_loss, text_risk
-from calque.objectives.r_drop import RDropConfig, r_drop_loss, twice
+from calque.objectives.r_drop import RDropConfig, duplicated, r_drop_loss
 from calque.objectives.scheduled_sampling import ScheduledSamplingConfig, draw_gold, gold_probability, read_mixed
 from calque.objectives.word_dropout import WordDropoutConfig, drop_words
 from calque.text import Tokenizer
 
 
 class CrossEntropyConfig(Config):
-    """The cross-entropy of the true words, every one of them read (teacher forcing)."""
+    """The cross-entropy of the reference, which is also what the decoder reads (teacher forcing)."""
 
     kind: Literal["cross-entropy"] = "cross-entropy"
 
@@ -35,10 +35,10 @@ MethodConfig = Annotated[
 
 
 class ObjectiveConfig(Config):
-    """What training makes small."""
+    """What training minimises."""
 
     method: MethodConfig = CrossEntropyConfig()
-    """cross-entropy, scheduled-sampling, r-drop or minimum-risk; all smooth as training.label_smoothing says."""
+    """cross-entropy, scheduled-sampling, r-drop or minimum-risk; all with training.label_smoothing."""
     word_dropout: WordDropoutConfig = WordDropoutConfig()
     guidance: GuidanceConfig = GuidanceConfig()
 
@@ -52,51 +52,51 @@ def misfits(
     sharded: bool = False,
     compiled: bool = False,
 ) -> list[str]:
-    """Why an objective does not go with a model, data or a way to cut words, a sentence each; empty where it does."""
+    """Why an objective cannot be combined with a model, its data or subwords, one sentence each; empty if it can."""
     method, kind = config.method.kind, model.decoder.kind
     attention = getattr(model.decoder, "attention", None)
     is_hard = getattr(attention, "choice", "soft") == "hard"
-    found: list[str] = []
+    problems: list[str] = []
 
-    def refuse(setting: str, other: str, reason: str) -> None:
-        found.append(f"training.objective.{setting} and {other} do not go together, as {reason}")
+    def refuse(setting: str, conflict: str, reason: str) -> None:
+        problems.append(f"training.objective.{setting} and {conflict} cannot be combined, as {reason}")
 
     if method in ("r-drop", "minimum-risk") and is_hard:
-        reason = "the positions it draws would be another reason to say something else"
+        reason = "the sampled positions would also change the probabilities"
         refuse(f"method.kind = {method!r}", "model.decoder.attention.choice = 'hard'", reason)
     if method in ("r-drop", "minimum-risk") and model.output.kind == "sampled":
         reason = "it needs the probabilities of all words"
         refuse(f"method.kind = {method!r}", "model.output.kind = 'sampled'", reason)
     if method in ("scheduled-sampling", "minimum-risk") and sharded:
-        reason = "ranks that read more or fewer words than others would wait for each other's weights for ever"
+        reason = "ranks that read different numbers of words would wait for each other's weights for ever"
         refuse(f"method.kind = {method!r}", "training.sharded", reason)
     if method in ("scheduled-sampling", "minimum-risk") and compiled:
-        reason = "it reads word by word, which is not compiled"
+        reason = "it decodes word by word, which is not compiled"
         refuse(f"method.kind = {method!r}", "training.compile", reason)
     if config.word_dropout.source > 0 and model.copies:
-        reason = "words that are not read cannot be copied"
+        reason = "dropped words cannot be copied"
         refuse(f"word_dropout.source = {config.word_dropout.source}", "model.decoder.copies", reason)
     if config.guidance.weight > 0:
         name = f"guidance.weight = {config.guidance.weight}"
         if kind in ("recurrent", "cho"):
-            refuse(name, f"model.decoder.kind = {kind!r}", "that decoder does not look at the source")
+            refuse(name, f"model.decoder.kind = {kind!r}", "that decoder has no attention")
         if is_hard:
-            refuse(name, "model.decoder.attention.choice = 'hard'", "it looks at one drawn position alone")
+            refuse(name, "model.decoder.attention.choice = 'hard'", "it attends to a single sampled position")
         if data is not None and not data.aligned:
-            found.append(
-                f"training.objective.{name} needs alignments: give a Pharaoh file as --alignments FILE, or as "
-                "alignments in [[data.train]]"
+            problems.append(
+                f"training.objective.{name} needs word alignments: set --alignments FILE, or alignments in "
+                "[[data.train]], to a file in Pharaoh format"
             )
         if subwords is not None and subwords.kind != "fixed":
-            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments are kept for the store's pieces")
-    return found
+            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments belong to the pieces of the store")
+    return problems
 
 
 class Objective:
-    """The loss of a batch at a step, summed over its target tokens."""
+    """Computes the loss of a batch at a step, summed over its target tokens."""
 
     def __init__(self, config: ObjectiveConfig, *, smoothing: float, tokenizer: Tokenizer | None = None) -> None:
-        """`tokenizer` is the target's; minimum risk scores text with it."""
+        """`tokenizer` is that of the target; minimum risk decodes with it."""
         self.config = config
         self.smoothing = smoothing
         self.risk = None
@@ -112,13 +112,13 @@ class Objective:
         loss, attention = self._loss(model, batch, step=step, attention=weight > 0)
         if batch.guide is None or attention is None or weight == 0:
             return loss
-        guide = batch.guide if len(attention) == len(batch.guide) else twice(batch).guide
+        guide = batch.guide if len(attention) == len(batch.guide) else duplicated(batch).guide
         assert guide is not None
         guided = guidance_loss(attention, guide) * (len(batch.guide) / len(attention))
         return loss._replace(objective=loss.objective + weight * guided)
 
     def _loss(self, model: Model, batch: PairBatch, *, step: int, attention: bool) -> tuple[TokenLoss, Tensor | None]:
-        """The loss without guidance, and attention where it is asked for: [B,T,S], or [2B,T,S] of two readings."""
+        """The loss without guidance, and attention if requested: [B,T,S], or [2B,T,S] for two passes."""
         method, smoothing = self.config.method, self.smoothing
         match method:
             case CrossEntropyConfig():
@@ -129,9 +129,9 @@ class Objective:
                 output = read_mixed(model, batch, gold=gold, choice=method.choice, attention=attention)
                 return loss_of(model, output, batch, smoothing=smoothing), output.attention
             case RDropConfig():
-                both = twice(batch)
-                output = model(both.source, both.target_input, attention=attention)
-                return r_drop_loss(model, output, both, smoothing=smoothing, alpha=method.alpha), output.attention
+                doubled = duplicated(batch)
+                output = model(doubled.source, doubled.target_input, attention=attention)
+                return r_drop_loss(model, output, doubled, smoothing=smoothing, alpha=method.alpha), output.attention
             case MinimumRiskConfig():
                 assert self.risk is not None
                 return minimum_risk_loss(

@@ -1,4 +1,4 @@
-"""R-Drop: two readings of a batch with other units dropped should say the same. Letters: B sentences, T target."""
+"""R-Drop: two passes with different dropout should agree. Letters: B sentences, T target, M positions, V vocabulary."""
 
 from typing import Any, Literal, NamedTuple
 
@@ -14,21 +14,21 @@ from calque.layers.embedding import known
 from calque.layers.output import FullOutput
 from calque.models.interfaces import Output
 from calque.models.model import Context, Model
-from calque.objectives.cross_entropy import TokenLoss, counted
+from calque.objectives.cross_entropy import TokenLoss, without_padding
 from calque.tensors import Padded
 from calque.text import PAD
 
 
 class RDropConfig(Config):
-    """Cross-entropy of two readings, and how far apart they are (Wu, Liang et al. 2021)."""
+    """The cross-entropy of two passes, and the divergence between them (Wu, Liang et al. 2021)."""
 
     kind: Literal["r-drop"] = "r-drop"
     alpha: float = Field(default=5.0, ge=0)
-    """α: how much the distance of the two counts; 5 in the paper's translation models."""
+    """α: the weight of the divergence; 5 in the paper's translation models."""
 
 
-def twice(batch: PairBatch) -> PairBatch:
-    """The batch with all its rows a second time behind them."""
+def duplicated(batch: PairBatch) -> PairBatch:
+    """The batch followed by a copy of all its rows."""
 
     def doubled(values: Tensor) -> Tensor:
         return torch.cat([values, values])
@@ -45,72 +45,73 @@ def twice(batch: PairBatch) -> PairBatch:
 
 
 def r_drop_loss(model: Model, output: Output, batch: PairBatch, *, smoothing: float, alpha: float) -> TokenLoss:
-    """Of what was made of a batch and of its copy behind it, half of the paper's
+    """Half of the paper's loss, for the output of a duplicated batch:
 
         L = −log P₁(y|x) − log P₂(y|x) + α/2 (KL(P₁‖P₂) + KL(P₂‖P₁))   (§2.1)
 
-    summed over target tokens: with α = 0 it is the mean cross-entropy of the two.
+    summed over target tokens; with α = 0 it is the mean cross-entropy of the two passes.
     """
     if isinstance(model.output, FullOutput) and not model.copies:
         return _from_logits(model, output, batch, smoothing=smoothing, alpha=alpha)
     log_probs, targets = _log_probs(model, output, batch)
     vocabulary = model.sizes.target
-    said = targets if model.copies else known(targets, size=vocabulary)
+    words = targets if model.copies else known(targets, size=vocabulary)
     counts = targets != PAD
-    losses = mixture_loss(log_probs, said, smoothing=smoothing, vocabulary=vocabulary) * counts
-    apart = divergence(*log_probs.chunk(2)) * counts.chunk(2)[0]
+    losses = mixture_loss(log_probs, words, smoothing=smoothing, vocabulary=vocabulary) * counts
+    divergences = divergence(*log_probs.chunk(2)) * counts.chunk(2)[0]
     cross_entropy = losses.sum() / 2
-    return TokenLoss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * apart.sum(), cross_entropy)
+    return TokenLoss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * divergences.sum(), cross_entropy)
 
 
 def _from_logits(model: Model, output: Output, batch: PairBatch, *, smoothing: float, alpha: float) -> TokenLoss:
-    """The same of a full softmax, in fewer passes over the vocabulary."""
-    hidden, targets = output.hidden.flatten(0, 1), batch.target_output.flatten()
-    if targets.device.type == "cpu":
-        hidden, targets = counted(output.hidden, batch.target_output)
+    """The same for a full softmax, in fewer passes over the vocabulary."""
+    if batch.target_output.device.type == "cpu":
+        hidden, targets = without_padding(output.hidden, batch.target_output)
+    else:
+        hidden, targets = output.hidden.flatten(0, 1), batch.target_output.flatten()
     targets = targets.chunk(2)[0]
-    said = known(targets, size=model.sizes.target)
-    found = agreement(model.logits(hidden), said, counts=targets != PAD, smoothing=smoothing)
-    cross_entropy = found.cross_entropy / 2
-    return TokenLoss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * found.apart, cross_entropy)
+    words = known(targets, size=model.sizes.target)
+    terms = agreement(model.logits(hidden), words, counts=targets != PAD, smoothing=smoothing)
+    cross_entropy = terms.cross_entropy / 2
+    return TokenLoss(cross_entropy + _extra(output, batch) / 2 + alpha / 2 * terms.divergence, cross_entropy)
 
 
-def divergence(one: Tensor, other: Tensor) -> Tensor:
+def divergence(first: Tensor, second: Tensor) -> Tensor:
     """[…], ½ (KL(P₁‖P₂) + KL(P₂‖P₁)) = ½ Σ (P₁ − P₂)(log P₁ − log P₂) of log-probabilities […,V]."""
-    is_possible = (one > -torch.inf) & (other > -torch.inf)
-    apart = (one - other).masked_fill(~is_possible, 0)
-    return 0.5 * ((one.exp() - other.exp()) * apart).sum(dim=-1)
+    is_possible = (first > -torch.inf) & (second > -torch.inf)
+    ratio = (first - second).masked_fill(~is_possible, 0)
+    return 0.5 * ((first.exp() - second.exp()) * ratio).sum(dim=-1)
 
 
 def _log_probs(model: Model, output: Output, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """Log-probabilities […,V] and the targets […]; where that is cheap to know, of the places that count alone."""
+    """Log-probabilities […,V] and targets […]; on a CPU, without padding."""
     targets = batch.target_output
     if model.copies or targets.device.type != "cpu":
         return model.log_probs(output, Context(None, batch.source.values if model.copies else None)), targets
-    hidden, said = counted(output.hidden, targets)
-    return model.log_probs(output._replace(hidden=hidden), Context(None, None)), said
+    hidden, words = without_padding(output.hidden, targets)
+    return model.log_probs(output._replace(hidden=hidden), Context(None, None)), words
 
 
 def _extra(output: Output, batch: PairBatch) -> Tensor:
-    """What else costs, where it counts."""
+    """The additional losses of the decoder, without padding."""
     counts = batch.target_output != PAD
-    return sum(((each * counts).sum() for each in output.losses.values()), torch.zeros((), device=counts.device))
+    return sum(((losses * counts).sum() for losses in output.losses.values()), torch.zeros((), device=counts.device))
 
 
 class Agreement(NamedTuple):
-    """Summed over the positions that count."""
+    """The terms of R-Drop, summed over positions."""
 
-    cross_entropy: Tensor  # of both readings
-    apart: Tensor  # ½ (KL(P‖Q) + KL(Q‖P))
+    cross_entropy: Tensor  # of both passes
+    divergence: Tensor  # ½ (KL(P‖Q) + KL(Q‖P))
 
 
 def agreement(logits: Tensor, targets: Tensor, *, counts: Tensor, smoothing: float) -> Agreement:
-    """Of two readings, one behind the other in logits [2M,V], with targets [M]; `counts` [M] says which positions do.
+    """The terms of two passes, concatenated in logits [2M,V], with targets [M]; `counts` [M] masks padding.
 
-    cross-entropy of a reading z, p = softmax z, with y = (1 − ε)·one-hot + ε/V:    −Σ y log p
-        its slope                                                                    p − y
-    apart   ½ Σ (p − q)(log p − log q)
-        its slope by the first reading                  ½ (p (log p − log q − KL(P‖Q)) + p − q)
+    cross-entropy of a pass with logits z, p = softmax z and y = (1 − ε)·one-hot + ε/V:    −Σ y log p
+        its gradient by z                                                                   p − y
+    divergence   ½ Σ (p − q)(log p − log q)
+        its gradient by the logits of the first pass           ½ (p (log p − log q − KL(P‖Q)) + p − q)
     """
     return Agreement(*_Agreement.apply(logits, targets, counts.to(logits.dtype), smoothing))  # type: ignore[no-untyped-call]
 
@@ -119,31 +120,31 @@ class _Agreement(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, logits: Tensor, targets: Tensor, counts: Tensor, smoothing: float) -> tuple[Tensor, Tensor]:
         log_probs = logits.log_softmax(dim=-1)
-        said = log_probs.gather(-1, targets.repeat(2)[:, None]).squeeze(-1)
+        likelihoods = log_probs.gather(-1, targets.repeat(2)[:, None]).squeeze(-1)
         if smoothing:
-            said = (1 - smoothing) * said + smoothing * log_probs.mean(dim=-1)
-        one, other = log_probs.chunk(2)
-        ratio = one - other
+            likelihoods = (1 - smoothing) * likelihoods + smoothing * log_probs.mean(dim=-1)
+        first, second = log_probs.chunk(2)
+        ratio = first - second
         probs = log_probs.exp_()
         product = probs.new_empty(ratio.shape)
-        kls = torch.stack([torch.mul(each, ratio, out=product).sum(dim=-1) for each in probs.chunk(2)])
+        kls = torch.stack([torch.mul(half, ratio, out=product).sum(dim=-1) for half in probs.chunk(2)])
         kls[1].neg_()
         ctx.save_for_backward(probs, ratio, kls, targets, counts)
         ctx.smoothing = smoothing
-        return -(said * counts.repeat(2)).sum(), 0.5 * (kls.sum(dim=0) * counts).sum()
+        return -(likelihoods * counts.repeat(2)).sum(), 0.5 * (kls.sum(dim=0) * counts).sum()
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, of_entropy: Tensor, of_apart: Tensor) -> tuple[Tensor, None, None, None]:
+    def backward(ctx: Any, of_entropy: Tensor, of_divergence: Tensor) -> tuple[Tensor, None, None, None]:
         probs, ratio, kls, targets, counts = ctx.saved_tensors
-        true, distance = (counts * of_entropy)[:, None], (0.5 * counts * of_apart)[:, None]
-        even = -ctx.smoothing / probs.shape[-1] * true
-        slopes, steepness = torch.empty_like(probs), torch.empty_like(ratio)
-        readings = probs.chunk(2)
-        for own, other, kl, sign, slope in zip(readings, readings[::-1], kls, (1, -1), slopes.chunk(2), strict=True):
-            torch.addcmul(true + distance * (1 - kl[:, None]), ratio, distance, value=sign, out=steepness)
-            torch.addcmul(even, own, steepness, out=slope)
-            slope.addcmul_(other, distance, value=-1)
-            places = targets[:, None]
-            slope.scatter_(-1, places, slope.gather(-1, places) - (1 - ctx.smoothing) * true)
-        return slopes, None, None, None
+        entropy, distance = (counts * of_entropy)[:, None], (0.5 * counts * of_divergence)[:, None]
+        uniform = -ctx.smoothing / probs.shape[-1] * entropy
+        gradients, factor = torch.empty_like(probs), torch.empty_like(ratio)
+        passes = probs.chunk(2)
+        for p, q, kl, sign, gradient in zip(passes, passes[::-1], kls, (1, -1), gradients.chunk(2), strict=True):
+            torch.addcmul(entropy + distance * (1 - kl[:, None]), ratio, distance, value=sign, out=factor)
+            torch.addcmul(uniform, p, factor, out=gradient)
+            gradient.addcmul_(q, distance, value=-1)
+            columns = targets[:, None]
+            gradient.scatter_(-1, columns, gradient.gather(-1, columns) - (1 - ctx.smoothing) * entropy)
+        return gradients, None, None, None

@@ -1,4 +1,4 @@
-"""Word dropout: words of what a model reads become unknown; what it should say does not change."""
+"""Word dropout: random input words become unknown; the outputs to predict do not change."""
 
 import torch
 from pydantic import Field
@@ -10,16 +10,16 @@ from calque.text import BOS, EOS, PAD, UNK
 
 
 class WordDropoutConfig(Config):
-    """How often a word is read as unknown (Bowman et al. 2016, §3.1, who do so with target words)."""
+    """How often a word is replaced by the unknown piece (Bowman et al. 2016, §3.1, for target words)."""
 
     source: float = Field(default=0.0, ge=0, lt=1)
-    """The share of source words; never the end mark."""
+    """The share of source words; end marks are kept."""
     target: float = Field(default=0.0, ge=0, lt=1)
-    """The share of target words that the decoder reads; never the begin mark."""
+    """The share of target words that the decoder reads; begin marks are kept."""
 
 
 def drop_words(batch: PairBatch, config: WordDropoutConfig) -> PairBatch:
-    """The batch with words of its source and target inputs replaced by UNK, drawn one by one."""
+    """The batch with randomly chosen words of its source and target inputs replaced by UNK."""
     source = batch.source._replace(values=_dropped(batch.source.values, config.source))
     return batch._replace(source=source, target_input=_dropped(batch.target_input, config.target))
 
@@ -27,6 +27,6 @@ def drop_words(batch: PairBatch, config: WordDropoutConfig) -> PairBatch:
 def _dropped(tokens: Tensor, probability: float) -> Tensor:
     if probability == 0:
         return tokens
-    drawn = (torch.rand(tokens.shape) < probability).to(tokens.device, non_blocking=True)
+    dropped = (torch.rand(tokens.shape) < probability).to(tokens.device, non_blocking=True)
     is_mark = (tokens == PAD) | (tokens == BOS) | (tokens == EOS)
-    return tokens.masked_fill(drawn & ~is_mark, UNK)
+    return tokens.masked_fill(dropped & ~is_mark, UNK)

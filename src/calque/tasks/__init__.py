@@ -1,4 +1,4 @@
-"""What models are trained for, one file per task: what it reads, how batches are made of it, and what is minimised.
+"""Tasks, one file each: the columns a task reads, how batches are formed from them, and the loss.
 
-`interfaces` is the contract that training knows; a user's own task fulfils it without touching the package.
+`interfaces` is the contract with training; users can implement it for tasks of their own outside the package.
 """

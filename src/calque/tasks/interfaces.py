@@ -1,6 +1,6 @@
-"""The contract between training and a task, and between training and the judge of a run.
+"""The contracts between training and a task, and between training and the judge of a run.
 
-Training knows nothing else: not what a source is, nor what a translation is worth.
+Training knows nothing else: neither sources and targets nor metrics of translations.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -14,34 +14,34 @@ from calque.data.store import ColumnKind, Store
 from calque.tasks.metric import Metric as Metric
 
 Carry = tuple[Tensor, ...]
-"""State that running text hands from batch to batch: tensors with rows first, detached."""
+"""The state that running text carries from batch to batch: tensors with rows first, detached."""
 
 
 class Loss(NamedTuple):
     """The loss of a batch, summed over its `weight`."""
 
-    objective: Tensor  # what is minimised
+    objective: Tensor  # what training minimises
     parts: Mapping[str, Tensor]  # detached sums under the task's fixed names: logged, and summed over ranks
-    statistics: Tensor | None = None  # such as the rewards that a baseline follows; summed over ranks
-    carry: Carry | None = None  # what the next batch starts from; saved by the checkpoint
+    statistics: Tensor | None = None  # for `Task.follow`, such as rewards for a baseline; summed over ranks
+    carry: Carry | None = None  # the initial state of the next batch; saved in checkpoints
 
 
 class Task(Protocol):
-    """What a model is trained for."""
+    """What a model is trained to do."""
 
     @property
     def reads(self) -> Mapping[str, ColumnKind]:
-        """The columns of a store that batches are made of."""
+        """The columns of a store that the task reads."""
         ...
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the loss's parts; the first, `loss`, is what progress shows."""
+        """The names of the parts of the loss; the progress bar shows the first, `loss`."""
         ...
 
     @property
     def divisible(self) -> bool:
-        """Whether the loss is a sum over rows, so that a batch can be taken in parts when memory runs out."""
+        """Whether the loss is a sum over rows, so that a batch can be split when memory runs out."""
         ...
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Order:
@@ -53,21 +53,21 @@ class Task(Protocol):
         ...
 
     def loss(self, model: nn.Module, batch: Any, *, step: int, carry: Carry | None = None) -> Loss:
-        """The loss of a batch on the model's device; draws from torch's generator alone."""
+        """The loss of a batch on the model's device; random numbers come from torch's generator only."""
         ...
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """Takes in a step's statistics, of all its batches and ranks."""
+        """Updates the model's running statistics with those of a step, summed over its batches and ranks."""
         ...
 
 
 class Judgement(NamedTuple):
-    """What one validation measured."""
+    """The result of a validation."""
 
     values: Mapping[str, float]  # under the judge's names; `loss` is always among them
-    samples: Sequence[str] = ()  # blocks of lines to read in samples.txt
+    samples: Sequence[str] = ()  # blocks of lines for samples.txt
     artefacts: Mapping[str, bytes] = {}  # files for the model folder
-    summary: str = ""  # for a person, in one line
+    summary: str = ""  # one line for the log
 
     @property
     def loss(self) -> float:
@@ -75,7 +75,7 @@ class Judgement(NamedTuple):
 
 
 class StoppedError(Exception):
-    """A validation ended before it knew anything, as a stop was asked for."""
+    """A validation was ended early because a stop was requested."""
 
 
 class Judge(Protocol):
@@ -83,12 +83,12 @@ class Judge(Protocol):
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The names of all values of a judgement, in their order."""
+        """The names of all values of a judgement, in order."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """Those that a model can be selected by."""
+        """The values that models can be selected by."""
         ...
 
     @property
@@ -98,12 +98,12 @@ class Judge(Protocol):
 
     @property
     def positions(self) -> int:
-        """How many positions its batches have at most."""
+        """The largest number of positions of its batches."""
         ...
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
-        """A judgement of the model in evaluation mode, with batches 1/`parts` as large as usual.
+        """The judgement of a model in evaluation mode, with batches 1/`parts` as large as usual.
 
-        Between batches it asks `stop`, and raises StoppedError where that is true.
+        It calls `stop` between batches and raises StoppedError if that returns True.
         """
         ...

@@ -1,4 +1,4 @@
-"""Language modelling: lines as sentences, or running text with the state carried over.
+"""Language modelling of single lines, or of running text with the state carried over.
 
 Letters: B rows, T tokens, E width.
 """
@@ -20,24 +20,24 @@ from calque.text import PAD
 
 
 class LanguageModellingConfig(Config):
-    """Text alone: a model predicts each token from those before it."""
+    """A model predicts each token of a text from those before it."""
 
     kind: Literal["language-modelling"] = "language-modelling"
     reading: Literal["lines", "running"] = "lines"
-    """lines: each line is a sentence of its own. running: lines follow each other, and a recurrent model's state is
-    carried from batch to batch (truncated back-propagation through time)."""
+    """lines: each line is modelled by itself. running: lines form one text, and a recurrent model's state is carried
+    from batch to batch (truncated back-propagation through time)."""
     steps: int = Field(default=35, ge=2, le=1 << 16)
-    """running: tokens that are read, and back-propagated through, at a time."""
+    """running: tokens per batch row, through which gradients are back-propagated."""
     jitter: bool = False
-    """running: the steps vary around that number from batch to batch (Merity 2018, §4.1)."""
+    """running: the number of steps varies from batch to batch around `steps` (Merity 2018, §4.1)."""
     context: int = Field(default=256, ge=1, le=1 << 16)
-    """running: how many tokens a Transformer sees in evaluation; a recurrent model sees all."""
+    """running: the number of tokens that a Transformer sees in evaluation; a recurrent model sees all."""
     stride: int = Field(default=128, ge=1, le=1 << 16)
-    """running: of each such window, how many tokens are predicted; the others are context."""
+    """running: the number of tokens predicted per window in evaluation; the others are context."""
 
 
 class LanguageModelling:
-    """The cross-entropy of every token, and what regularises a recurrent network."""
+    """The cross-entropy of every token, and the regularisation of recurrent networks."""
 
     reads: Mapping[str, ColumnKind] = {COLUMN: ColumnKind()}
     parts = ("loss",)
@@ -70,12 +70,12 @@ class LanguageModelling:
         objective = total
         if read.penalties is not None:
             objective = total + (read.penalties * (batch.outputs != PAD)).sum()
-        if self.config.jitter:  # a short stretch moves the weights less (Merity 2018, §4.1)
+        if self.config.jitter:  # shorter batches have a lower learning rate (Merity 2018, §4.1)
             objective = objective * (batch.inputs.shape[1] / self.config.steps)
-        handed = None
+        carried = None
         if self.config.reading == "running" and isinstance(state, RecurrentLanguageState):
-            handed = tuple(part.detach() for part in (*state.parts, state.last))
-        return Loss(objective, {"loss": total.detach()}, carry=handed)
+            carried = tuple(part.detach() for part in (*state.parts, state.last))
+        return Loss(objective, {"loss": total.detach()}, carry=carried)
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """There are none."""
+        """Language models have no statistics."""

@@ -1,4 +1,4 @@
-"""What makes one value of a metric better than another. Without torch, so that runs are listed at once."""
+"""Metrics that models are selected by. It does not import torch, so that `calque runs` starts fast."""
 
 from typing import Literal, NamedTuple
 
@@ -6,13 +6,13 @@ Direction = Literal["higher", "lower"]
 
 
 class Metric(NamedTuple):
-    """What is better, and from where on a value means something."""
+    """Whether higher or lower is better, and from which value on differences are meaningful."""
 
     better: Direction
-    chance: float = 0.0  # values up to here are chance, and count as none: then the loss decides
+    chance: float = 0.0  # lower values are chance and count as 0, so that the loss decides
 
     def worth(self, value: float) -> float:
-        """How good a value is: more is better."""
+        """The value with a sign such that higher is better."""
         if self.better == "lower":
             return -value
         return value if value >= self.chance else min(value, 0.0)
@@ -22,5 +22,5 @@ class Metric(NamedTuple):
         return -worth if self.better == "lower" else worth
 
     def is_chance(self, value: float) -> bool:
-        """Whether the value says nothing yet."""
+        """Whether the value is at chance level."""
         return self.better == "higher" and value < self.chance

@@ -1,4 +1,4 @@
-"""Translation: from a source sentence to a target sentence, and every other pair of texts."""
+"""Translation of a source into a target, for sentence pairs and any other pairs of texts."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -17,13 +17,13 @@ from calque.text import Tokenizers
 
 
 class TranslationConfig(Config):
-    """Pairs of texts: a model reads the source and writes the target."""
+    """A model reads the source of a pair of texts and generates its target."""
 
     kind: Literal["translation"] = "translation"
 
 
 class Translation:
-    """The task of an encoder-decoder: the objective of sentence pairs, padded by length."""
+    """The task of an encoder-decoder: an objective over batches of sentence pairs."""
 
     reads: Mapping[str, ColumnKind] = {"source": ColumnKind(), "target": ColumnKind()}
     parts = ("loss",)
@@ -38,7 +38,7 @@ class Translation:
         self._sampler: SubwordSampler | None = None
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Bucketed:
-        """Pairs of similar length; where words are cut anew, which makes them longer, fewer to a batch."""
+        """Batches of similar length; with subword sampling, which makes rows longer, they have fewer pairs."""
         self._sampler = SubwordSampler.of(self.subwords, store=store, tokenizers=self.tokenizers, seed=seed)
         if self._sampler is not None:
             tokens = max(2, int(config.budget / self._sampler.growth()))
@@ -56,6 +56,6 @@ class Translation:
         return Loss(loss.objective, {"loss": loss.cross_entropy.detach()}, statistics=loss.rewards)
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """The baseline of hard attention follows the rewards of what was drawn."""
+        """Updates the baseline of hard attention with the rewards of the samples."""
         assert isinstance(model, Model) and model.baseline is not None
         model.baseline.follow(*statistics)

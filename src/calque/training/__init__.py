@@ -1,4 +1,4 @@
-"""The loop, its learner, checkpointer, judge and records; optimisers, schedules, checkpoints, ranks.
+"""The training loop, checkpointing, model selection, records, optimisers, schedules and distributed training.
 
-A run that is killed goes on as if it had not been.
+A run that is killed and resumed ends as if it had not been killed.
 """

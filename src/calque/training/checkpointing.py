@@ -1,4 +1,4 @@
-"""A run on the disk: what is saved, found again after a crash, and thrown away."""
+"""Saving, restoring and pruning the checkpoints of a run."""
 
 import json
 import zlib
@@ -8,7 +8,7 @@ from torch import Tensor
 from calque.errors import FolderError
 from calque.folders import MANIFEST
 from calque.training.checkpoints import (
-    Found,
+    LatestCheckpoint,
     load_weights,
     lost_checkpoint,
     newest_checkpoint,
@@ -20,11 +20,11 @@ from calque.training.job import Job
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
 from calque.training.records import Records
-from calque.training.runs import note_interval, saved_every
+from calque.training.runs import checkpoint_interval, record_checkpoint_interval
 
 
 class Checkpointer:
-    """Keeps what a learner knows under RUN/checkpoints. Only the leading rank writes; all of them must ask."""
+    """Saves the state of a learner under RUN/checkpoints. All ranks must call it; only the leading rank writes."""
 
     def __init__(self, job: Job, learner: Learner, records: Records) -> None:
         self.job = job
@@ -33,68 +33,68 @@ class Checkpointer:
         self.folder = job.folder / "checkpoints"
 
     def save(self, *, scheduled: bool) -> None:
-        """A checkpoint of the step just taken; those that are no longer needed go."""
+        """Saves a checkpoint of the current step and removes those that are no longer needed."""
         with self.records.watch.paused():
             progress, ranks = self.learner.progress, self.job.ranks
             progress.metrics, progress.samples = self.records.sync()
-            is_shared = self.learner.is_sharded or self.learner.updater.carry is not None
-            snapshot = self.learner.snapshot() if ranks.leads or is_shared else None
+            is_collective = self.learner.is_sharded or self.learner.updater.carry is not None
+            snapshot = self.learner.snapshot() if ranks.leads or is_collective else None
             if ranks.leads and snapshot is not None:
                 save_checkpoint(self.folder, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent)
                 self._prune()
             progress.parent = progress.step
-            ranks.wait()  # one that went ahead might end, and take the one that saves with it
+            ranks.barrier()  # a rank that went ahead and ended would end the one that is saving
 
     def restore(self) -> None:
-        """Goes back to the newest sound checkpoint; what was written after it is cut away and will come again."""
+        """Restores the newest intact checkpoint; records written after it are cut off and will be written again."""
         config, ranks, reporter = self.job.config, self.job.ranks, self.job.reporter
-        found = ranks.together(lambda: newest_checkpoint(self.folder) if self.folder.is_dir() else None)
-        reporter.say(*ranks.led(lambda: self._missed(found)).splitlines())
-        self._refuse_other_views(found)
-        if found is not None:
-            reporter.say(*found.skipped)
-            notes = ranks.together(lambda: self.learner.restore(found.snapshot, origin=str(found.path)))
-            self.learner.progress.parent = found.step
+        latest = ranks.on_all(lambda: newest_checkpoint(self.folder) if self.folder.is_dir() else None)
+        reporter.say(*ranks.on_leader(lambda: self._missing_checkpoints(latest)).splitlines())
+        self._refuse_disagreement(latest)
+        if latest is not None:
+            reporter.say(*latest.skipped)
+            notes = ranks.on_all(lambda: self.learner.restore(latest.snapshot, origin=str(latest.path)))
+            self.learner.progress.parent = latest.step
             self.learner.progress.stopped_early = 0 < config.patience <= self.learner.progress.since_best
-            reporter.say(*notes, f"going on from step {found.step}")
+            reporter.say(*notes, f"resuming from step {latest.step}")
         progress = self.learner.progress
         self.records.cut(step=progress.step, metrics=progress.metrics, samples=progress.samples)
-        self._follow_metric()
+        self._adopt_metric()
         if ranks.leads:
-            note_interval(self.job.folder, every=config.checkpoint_every)  # not before the metrics were cut
-        ranks.wait()
-        if found is not None and ranks.leads:
-            self._prune()  # what a kill right after a save has left
+            record_checkpoint_interval(self.job.folder, every=config.checkpoint_every)  # after the metrics were cut
+        ranks.barrier()
+        if latest is not None and ranks.leads:
+            self._prune()  # if the run was killed between saving and pruning
 
-    def _follow_metric(self) -> None:
-        """Where another metric decides than before, what the kept models are worth by that one counts from now on."""
+    def _adopt_metric(self) -> None:
+        """If training.metric has changed, re-ranks the best models so far by the new one."""
         progress, ranks = self.learner.progress, self.job.ranks
         metric = self.job.metric
         if progress.metric in (None, metric):
             progress.metric = metric
             return
-        validations = {line["step"]: line for line in json.loads(ranks.led(self._kept_validations))}
+        validations = {line["step"]: line for line in json.loads(ranks.on_leader(self._best_validations))}
         kind = self.job.judge.metrics[metric]
-        self.job.reporter.say(progress.turn_to(metric, kind=kind, validations=validations))
+        self.job.reporter.say(progress.switch_metric(metric, kind=kind, validations=validations))
 
-    def _kept_validations(self) -> str:
-        """The lines of the validations in which the kept models were found, as JSON."""
+    def _best_validations(self) -> str:
+        """The lines of metrics.jsonl for the validations of the best models, as JSON."""
         progress = self.learner.progress
         steps = {progress.best_step, *(step for _, step in progress.best_steps)}
         lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",))
         return json.dumps([line for line in lines if line.get("kind") == "valid" and line["step"] in steps])
 
-    def averaged(self) -> list[dict[str, Tensor]]:
-        """The weights whose mean was asked for, if there are several; damaged ones are named and left out."""
-        steps, found = self._averaged_steps(), []
+    def weights_to_average(self) -> list[dict[str, Tensor]]:
+        """The weights that training.average selects, if there are several; damaged checkpoints are reported."""
+        steps, checkpoints = self._averaged_steps(), []
         if len(steps) < 2:
             return []
         for step in steps:
             try:
-                found.append(load_weights(self.folder / f"step-{step}"))
+                checkpoints.append(load_weights(self.folder / f"step-{step}"))
             except FolderError as error:
                 self.job.reporter.say(f"left out of the mean: {error}")
-        return found or [self.learner.weights()]
+        return checkpoints or [self.learner.weights()]
 
     def _averaged_steps(self) -> list[int]:
         config = self.job.config
@@ -110,34 +110,34 @@ class Checkpointer:
         last = 0 if config.average_of == "best" else config.average
         prune_checkpoints(self.folder, keep=max(config.keep, last), also=best)
 
-    def _refuse_other_views(self, found: Found | None) -> None:
+    def _refuse_disagreement(self, latest: LatestCheckpoint | None) -> None:
         """Raises a FolderError on all ranks if they do not see the same checkpoint, settings and data."""
-        manifest = b"" if found is None else (found.path / MANIFEST).read_bytes()
+        manifest = b"" if latest is None else (latest.path / MANIFEST).read_bytes()
         settings = f"{self.job.seed} {len(self.job.store)} {self.job.config.model_dump_json()}"
-        mine = [0 if found is None else found.step, zlib.crc32(manifest), zlib.crc32(settings.encode())]
-        views = self.job.ranks.each(mine)
+        view = [0 if latest is None else latest.step, zlib.crc32(manifest), zlib.crc32(settings.encode())]
+        views = self.job.ranks.all_gather(view)
         if any(view[:2] != views[0][:2] for view in views):
             steps = [f"rank {rank}: {f'step {step:.0f}' if step else 'none'}" for rank, (step, *_) in enumerate(views)]
-            problem = f"the ranks see different checkpoints to go on from ({', '.join(steps)})"
+            problem = f"the ranks see different checkpoints to resume from ({', '.join(steps)})"
         elif any(view != views[0] for view in views):
             problem = "the ranks see different settings or data"
         else:
             return
-        raise self.job.ranks.shared(
+        raise self.job.ranks.reported_by_leader(
             FolderError(
-                f"{self.folder.parent}: {problem}; all machines must see one run folder and one corpus, on a disk that "
-                "they share"
+                f"{self.folder.parent}: {problem}; all machines must use the same run folder and corpus, on a "
+                "shared disk"
             )
         )
 
-    def _missed(self, found: Found | None) -> str:
-        """What there is to say of checkpoints that were there and are gone; without any the run is refused.
+    def _missing_checkpoints(self, latest: LatestCheckpoint | None) -> str:
+        """A message about checkpoints that have been lost; if all of them are, a FolderError.
 
-        Metrics behind those of the checkpoint that was found tell how far the run had come; they will be cut away, so
-        what a power cut made of them does not matter.
+        The metrics after the latest checkpoint show how far the run had come. They will be cut off, so damage that a
+        power cut did to them does not matter.
         """
-        sure = 0 if found is None else found.snapshot.values.get("metrics", 0)
-        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",), sure=sure)
+        durable = 0 if latest is None else latest.snapshot.values.get("metrics", 0)
+        lines = read_journal(self.job.folder / "metrics.jsonl", counts=("step",), durable=durable)
         reached = max((line["step"] for line in lines), default=0)
-        every = saved_every(self.job.folder) or self.job.config.checkpoint_every  # it may be another one from now on
+        every = checkpoint_interval(self.job.folder) or self.job.config.checkpoint_every  # the config may have changed
         return "\n".join(lost_checkpoint(self.folder, reached=reached, every=every))

@@ -1,7 +1,7 @@
-"""Checkpoints: `RUN/checkpoints/step-N/`, each whole or absent, the newest sound one found without a pointer.
+"""Checkpoints: `RUN/checkpoints/step-N/`, each complete or absent; the newest intact one needs no pointer file.
 
-A folder holds one safetensors file for each group of tensors (`weights`, `optimiser`, `sums`, ...), `state.json`
-and the manifest, whose details say the step, whether the save was scheduled, and which step it grew from.
+A folder holds one safetensors file per group of tensors (`weights`, `optimiser`, `sums`, ...), `state.json` and the
+manifest, whose details record the step, whether the save was scheduled, and the step of the checkpoint before it.
 """
 
 import json
@@ -26,14 +26,14 @@ _STEP = re.compile(r"step-(0|[1-9][0-9]{0,17})")
 
 
 class Snapshot(NamedTuple):
-    """All that a run needs to go on: tensors by group and name, and JSON values (step, epoch, batch, history)."""
+    """All that a run needs to be resumed: tensors by group and name, and JSON values (step, epoch, batch, history)."""
 
     tensors: dict[str, dict[str, Tensor]]
     values: dict[str, Any]
 
 
-class Found(NamedTuple):
-    """The checkpoint to go on from, and one message for each newer one that was damaged."""
+class LatestCheckpoint(NamedTuple):
+    """The checkpoint to resume from, and one message per newer one that is damaged."""
 
     step: int
     path: Path
@@ -42,9 +42,9 @@ class Found(NamedTuple):
 
 
 def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: bool, parent: int | None) -> Path:
-    """The folder of a new checkpoint; one of the same step is replaced, and is kept if anything fails.
+    """Writes a checkpoint and returns its folder; one of the same step is replaced, but kept if anything fails.
 
-    What was scheduled stays so when an interrupt saves the same step again.
+    A scheduled checkpoint stays scheduled if an interrupt saves the same step again.
     """
     path = folder / f"step-{step}"
     remove_stale(folder, names=_STEP)
@@ -63,22 +63,22 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: b
     return path
 
 
-def newest_checkpoint(folder: Path) -> Found | None:
-    """The newest checkpoint that verifies; None where none was ever saved; a FolderError where all are damaged."""
+def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
+    """The newest checkpoint that verifies; None if none was ever saved; a FolderError if all are damaged."""
     remove_stale(folder, names=_STEP)
     skipped: list[str] = []
     for step, path in reversed(_steps(folder)):
         try:
-            return Found(step, path, load_checkpoint(path), skipped)
+            return LatestCheckpoint(step, path, load_checkpoint(path), skipped)
         except FolderError as error:
             skipped.append(str(error))
     if skipped:
         raise FolderError(
             "\n".join(
                 [
-                    f"{folder}: every checkpoint is damaged, so the run cannot go on from one:",
+                    f"{folder}: every checkpoint is damaged, so the run cannot be resumed:",
                     *skipped,
-                    "Put back a copy, or move this folder away to start from scratch",
+                    "Restore a copy, or move this folder away to start from scratch",
                 ]
             )
         )
@@ -86,10 +86,10 @@ def newest_checkpoint(folder: Path) -> Found | None:
 
 
 def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
-    """A message if a checkpoint is gone that must have been there; a FolderError if none is left at all.
+    """A message if the newest scheduled checkpoint is missing; a FolderError if no checkpoint is left.
 
-    A run that has written its line of step `reached` had saved every scheduled step before that one, since it was begun
-    or resumed with `every` steps between two of them.
+    A run that has written its metrics of step `reached` has saved every scheduled step before that one, `every` steps
+    apart since it was started or resumed.
     """
     steps = saved_steps(folder)
     expected = (reached - 1) // every * every
@@ -98,18 +98,18 @@ def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
     if not steps:
         raise FolderError(
             f"{folder}: there is no checkpoint, but the run had reached step {reached} and saved step {expected}. "
-            "Put the checkpoints back, or move the run folder away to start from scratch"
+            "Restore the checkpoints, or move the run folder away to start from scratch"
         )
     return [f"{folder / f'step-{expected}'} is missing: the run had reached step {reached}"]
 
 
 def saved_steps(folder: Path) -> list[int]:
-    """Steps whose checkpoints have come into their place, sound or not."""
+    """The steps of all checkpoints, intact or damaged."""
     return [step for step, _ in _steps(folder)]
 
 
 def load_checkpoint(path: Path) -> Snapshot:
-    """The snapshot in one checkpoint, verified; its tensors are on the CPU and independent of the files."""
+    """The snapshot of a checkpoint, verified; its tensors are on the CPU and independent of the files."""
     manifest = _verify(path)
     if STATE not in manifest.files:
         raise FolderError(f"{path} has no {STATE}")
@@ -119,47 +119,48 @@ def load_checkpoint(path: Path) -> Snapshot:
 
 
 def load_weights(path: Path) -> dict[str, Tensor]:
-    """Only the weights of one checkpoint, verified (for averaging)."""
+    """Only the weights of a checkpoint, verified (for averaging)."""
     if "weights.safetensors" not in _verify(path).files:
         raise FolderError(f"{path} has no weights.safetensors")
     return _load_tensors(path, "weights")
 
 
 def scheduled_steps(folder: Path) -> list[int]:
-    """Steps of the scheduled checkpoints, oldest first; damage that shows without reading them is left out."""
-    return [step for step, manifest in _sound(folder).items() if manifest.details["scheduled"]]
+    """The steps of scheduled checkpoints, oldest first, without those that are visibly damaged (names, sizes)."""
+    return [step for step, manifest in _intact(folder).items() if manifest.details["scheduled"]]
 
 
 def prune_checkpoints(folder: Path, *, keep: int, also: Collection[int] = ()) -> list[int]:
-    """Steps removed so that the newest `keep` scheduled checkpoints stay, and `also`; call it after a successful save.
+    """Keeps the newest `keep` scheduled checkpoints and `also`; the steps removed. Call it after a successful save.
 
-    Unscheduled ones go once a newer scheduled one exists. A damaged one never counts as kept; it goes once it is
-    older than all that are. The newest that verifies always stays, and without one nothing is removed.
+    Unscheduled ones are removed once a newer scheduled one exists. A damaged one does not count towards `keep`; it is
+    removed once it is older than all that are kept. The newest that verifies always stays; without one, nothing is
+    removed.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
-    sound = _sound(folder)
-    if not _doomed(folder, sound, keep=keep, also=also):
+    intact = _intact(folder)
+    if not _removable(folder, intact, keep=keep, also=also):
         return []
-    while sound and not _is_whole(folder / f"step-{max(sound)}"):
-        del sound[max(sound)]
-    doomed = _doomed(folder, sound, keep=keep, also=also)
-    for step in doomed:
+    while intact and not _verifies(folder / f"step-{max(intact)}"):
+        del intact[max(intact)]
+    removable = _removable(folder, intact, keep=keep, also=also)
+    for step in removable:
         remove_folder(folder / f"step-{step}")
-    return doomed
+    return removable
 
 
-def _doomed(folder: Path, sound: Mapping[int, Manifest], *, keep: int, also: Collection[int]) -> list[int]:
-    kept = [step for step, manifest in sorted(sound.items()) if manifest.details["scheduled"]][-keep:]
-    if not kept:
+def _removable(folder: Path, intact: Mapping[int, Manifest], *, keep: int, also: Collection[int]) -> list[int]:
+    newest = [step for step, manifest in sorted(intact.items()) if manifest.details["scheduled"]][-keep:]
+    if not newest:
         return []
-    steps = (step for step, _ in _steps(folder) if not (step in also and step in sound))
-    return [step for step in steps if step < kept[0] or (step in sound and step not in kept and step < kept[-1])]
+    steps = (step for step, _ in _steps(folder) if not (step in also and step in intact))
+    return [step for step in steps if step < newest[0] or (step in intact and step not in newest and step < newest[-1])]
 
 
 def _fill(folder: Path, snapshot: Snapshot) -> None:
     for group, tensors in snapshot.tensors.items():
-        # copies, since safetensors refuses names that share storage
+        # copies, since safetensors rejects tensors that share storage
         copies = {name: tensor.detach().to("cpu", copy=True).contiguous() for name, tensor in tensors.items()}
         save_file(copies, folder / f"{group}.safetensors")
     (folder / STATE).write_text(json.dumps(snapshot.values, indent=1) + "\n", encoding="utf-8")
@@ -168,7 +169,7 @@ def _fill(folder: Path, snapshot: Snapshot) -> None:
 def _load_tensors(path: Path, group: str) -> dict[str, Tensor]:
     file = path / f"{group}.safetensors"
     try:
-        # copies, since safetensors gives views of the mapped file, which change and crash with it
+        # copies, since safetensors returns views of the mapped file, which change and crash with it
         return {name: tensor.clone() for name, tensor in load_file(file).items()}
     except (SafetensorError, OSError) as error:
         raise FolderError(f"{file} could not be read: {error}") from error
@@ -177,39 +178,39 @@ def _load_tensors(path: Path, group: str) -> dict[str, Tensor]:
 def _steps(folder: Path) -> list[tuple[int, Path]]:
     if not folder.is_dir():
         return []
-    found = ((_STEP.fullmatch(path.name), path) for path in folder.iterdir())
-    return sorted((int(match[1]), path) for match, path in found if match)
+    matches = ((_STEP.fullmatch(path.name), path) for path in folder.iterdir())
+    return sorted((int(match[1]), path) for match, path in matches if match)
 
 
-def _sound(folder: Path) -> dict[int, Manifest]:
-    """Manifests by step, oldest first, of the checkpoints whose names and sizes are right."""
-    found = {step: _survey(path) for step, path in _steps(folder)}
-    return {step: manifest for step, manifest in found.items() if manifest}
+def _intact(folder: Path) -> dict[int, Manifest]:
+    """Manifests by step, oldest first, of the checkpoints whose file names and sizes are right."""
+    manifests = {step: _survey(path) for step, path in _steps(folder)}
+    return {step: manifest for step, manifest in manifests.items() if manifest}
 
 
 def _survey(path: Path) -> Manifest | None:
     try:
-        return _belonging(path, survey_folder(path, kind=KIND, formats=[FORMAT]))
+        return _checked(path, survey_folder(path, kind=KIND, formats=[FORMAT]))
     except FolderError:
         return None
 
 
 def _verify(path: Path) -> Manifest:
-    return _belonging(path, verify_folder(path, kind=KIND, formats=[FORMAT]))
+    return _checked(path, verify_folder(path, kind=KIND, formats=[FORMAT]))
 
 
-def _belonging(path: Path, manifest: Manifest) -> Manifest:
-    """The manifest, if it is of the step that its folder is called after."""
-    found = manifest.details.get("step")
+def _checked(path: Path, manifest: Manifest) -> Manifest:
+    """The manifest, if its step is the one in the name of its folder."""
+    step = manifest.details.get("step")
     match = _STEP.fullmatch(path.name)
-    if match and found != int(match[1]):
-        raise FolderError(f"{path} holds the checkpoint of step {found}: it was renamed or swapped")
+    if match and step != int(match[1]):
+        raise FolderError(f"{path} holds the checkpoint of step {step}: it was renamed or swapped")
     if not isinstance(manifest.details.get("scheduled"), bool):
-        raise FolderError(f"{path} does not say whether it was scheduled")
+        raise FolderError(f"{path} does not record whether it was scheduled")
     return manifest
 
 
-def _is_whole(path: Path) -> bool:
+def _verifies(path: Path) -> bool:
     try:
         _verify(path)
     except FolderError:

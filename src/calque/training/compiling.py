@@ -1,4 +1,4 @@
-"""Compiled training: one graph for each of the plan's shapes."""
+"""Compiled training: one graph per batch shape."""
 
 import atexit
 import importlib
@@ -9,32 +9,32 @@ import tempfile
 import torch
 from torch import nn
 
-SAID = "compiling: the first step of every shape takes longer"
-GRAPHS = 64  # more than a plan has shapes, in the modes there are
+NOTICE = "compiling: the first step of every shape takes longer"
+GRAPHS = 64  # more than there are shapes, in training and evaluation mode
 
 
 def compile_shapes(model: nn.Module, *, backend: str = "inductor") -> None:
-    """Compiles a model's forward pass, and so its backward pass; each shape of a batch has its own graph.
+    """Compiles a model's forward and backward pass; each batch shape has its own graph.
 
-    Nothing is timed to choose among kernels, so that a resume computes what the run did. Another backend than the
-    usual one makes other kernels of the same graphs.
+    Kernels are not autotuned, so that a resumed run computes the same. Other backends compile the same graphs to other
+    kernels.
     """
-    settings = torch._dynamo.config  # torch loads it when it is first asked for
+    settings = torch._dynamo.config  # torch imports it on first access
     settings.recompile_limit = max(settings.recompile_limit, GRAPHS)  # beyond it, shapes would silently run uncompiled
     model.compile(backend=backend, dynamic=False)
 
 
 def is_compiler_error(error: BaseException) -> bool:
     """Whether a graph could not be compiled."""
-    return any(one.__module__.startswith(("torch._dynamo.", "torch._inductor.")) for one in type(error).__mro__)
+    return any(base.__module__.startswith(("torch._dynamo.", "torch._inductor.")) for base in type(error).__mro__)
 
 
 def compile_afresh() -> None:
-    """Makes torch compile what comes in a folder of its own.
+    """Gives torch a new, empty cache folder for the graphs that it compiles next.
 
-    A compiler that was ended leaves half a file, or word of its failure, where torch looks for its result.
+    A compiler that was killed leaves half a file, or a recorded failure, in the cache that torch reads.
     """
     folder = tempfile.mkdtemp(prefix="calque-compiled-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     os.environ["TORCHINDUCTOR_CACHE_DIR"] = folder
-    importlib.import_module("torch._inductor.utils").clear_caches()  # loaded only where something is compiled
+    importlib.import_module("torch._inductor.utils").clear_caches()  # imported only if something is compiled

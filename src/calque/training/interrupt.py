@@ -1,4 +1,4 @@
-"""Asked to stop: the first Ctrl-C or SIGTERM lets the step end and saves, the second stops at once."""
+"""Stop requests: after the first Ctrl-C or SIGTERM the run finishes its step and saves; the second stops at once."""
 
 import signal
 import threading
@@ -11,29 +11,29 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 @contextmanager
 def stop_request(announce: Callable[[], None]) -> Iterator[Callable[[], bool]]:
-    """Gives a function that tells whether a stop was asked for; `announce` is called when it is.
+    """Yields a function that returns whether a stop was requested; `announce` is called when it is.
 
-    After the first signal the handlers from before are back, so that a second one works at once. Outside the main
-    thread, where Python allows no handlers, nothing is ever asked.
+    The first signal restores the previous handlers, so that a second one stops at once. Outside the main thread, where
+    Python allows no handlers, a stop is never requested.
     """
-    asked = threading.Event()
+    requested = threading.Event()
     if threading.current_thread() is not threading.main_thread():
-        yield asked.is_set
+        yield requested.is_set
         return
 
     def handle(_number: int, _frame: FrameType | None) -> None:
-        asked.set()
+        requested.set()
         restore()
-        with suppress(Exception):  # a terminal that is gone or in the middle of a line must not keep a run from saving
+        with suppress(Exception):  # a closed terminal, or one in the middle of a line, must not prevent saving
             announce()
 
-    before = {number: signal.signal(number, handle) for number in SIGNALS}
+    previous = {number: signal.signal(number, handle) for number in SIGNALS}
 
     def restore() -> None:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
     try:
-        yield asked.is_set
+        yield requested.is_set
     finally:
         restore()

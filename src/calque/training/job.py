@@ -1,4 +1,4 @@
-"""What a training run works with, and how it ends."""
+"""The parts of a training run, and the summary of how it ended."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +13,11 @@ from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
 
 SaveModel = Callable[[Path, nn.Module, Judgement], None]
-"""Writes a model that was judged as a folder of its own, whole or not at all."""
+"""Writes a validated model as a folder, completely or not at all."""
 
 
 class Job(NamedTuple):
-    """What a run works with."""
+    """The parts of a training run."""
 
     config: TrainingConfig
     seed: int
@@ -41,8 +41,8 @@ class Summary(NamedTuple):
 
     step: int
     best_step: int
-    best: Judgement | None  # None when the best validation was before a resume
+    best: Judgement | None  # None if the best validation was before the run was resumed
     best_value: float  # of the metric that selects models
     stopped_early: bool
-    skipped: int  # updates left out, as they were not finite
-    seconds: float  # since it was begun or resumed
+    skipped: int  # updates that were not finite
+    seconds: float  # since it was started or resumed

@@ -1,4 +1,4 @@
-"""The model of a run as it learns, and how far it has come: all that a checkpoint holds, and nothing of the disk."""
+"""The state of training in memory: model, optimiser, averages and progress. All that a checkpoint holds."""
 
 import copy
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ from calque.tasks.interfaces import Carry
 from calque.training.averaging import MovingAverage, TriggeredAverage
 from calque.training.checkpoints import Snapshot
 from calque.training.compiling import compile_shapes
-from calque.training.distributed import Ranks, put_weights, shard, whole_weights
+from calque.training.distributed import Ranks, copy_weights, full_weights, shard
 from calque.training.job import Job
 from calque.training.optimisers import optimiser_tensors, restore_optimiser
 from calque.training.progress import Progress
@@ -23,7 +23,7 @@ from calque.training.update import MemorySplits, Updater
 
 
 class Learner:
-    """`model` is trained, `judged` is the one that is validated and kept: often the same, sometimes its mean."""
+    """`model` is trained; `judged` is validated and saved: the same model, or a copy with averaged or full weights."""
 
     def __init__(self, job: Job) -> None:
         config, ranks = job.config, job.ranks
@@ -42,78 +42,78 @@ class Learner:
         if config.compile:
             compile_shapes(self.model)
         self.progress = Progress()
-        self._made_with = {
+        self._fixed_settings = {  # the state depends on them
             "training.optimiser.kind": config.optimiser.kind,
             "training.precision": config.precision,
             "training.ema": "on" if config.ema else "off",
         }
-        self._ordered_by = {  # what decides which rows are in which batch of an epoch
+        self._order_settings = {  # the batches of an epoch depend on them
             "seed": job.seed,
             "batch": config.batch.model_dump(mode="json", exclude={"workers"}),
             "subwords": config.subwords.model_dump(mode="json"),
         }
 
     def step(self, parts: Sequence[Batch], *, rate: float) -> None:
-        """Takes the next step."""
+        """Performs the next update."""
         progress, step = self.progress, self.progress.step + 1
         self.updater.update(parts, step=step, rate=rate)
         if self.average:
-            self.average.follow(step=step)
+            self.average.update(step=step)
         if self.triggered:
-            self.triggered.follow()
+            self.triggered.update()
             progress.averaged_steps = self.triggered.steps
         progress.tokens += sum(part.shared_weight for part in parts)
         progress.positions += sum(part.positions for part in parts)
         progress.filled += sum(part.filled for part in parts)
         progress.step = step
 
-    def show(self) -> None:
-        """What has been learnt so far, or its mean, is in `judged` from now on."""
+    def update_judged(self) -> None:
+        """Copies the current weights, or their average, into `judged`."""
         if self._has_copy:
-            weights = whole_weights(self.model) | self._mean()
+            weights = self.weights() | self._averaged_weights()
             load_weights_into(self.judged, weights, origin="the model that is trained")
 
-    def _mean(self) -> dict[str, Tensor]:
-        """The mean of the weights over time that is judged; nothing where there is none, or none yet."""
+    def _averaged_weights(self) -> dict[str, Tensor]:
+        """The average of the weights over time; empty if there is none, or none yet."""
         if self.average:
-            return self.average.whole_weights()
-        return self.triggered.whole_weights() if self.triggered and self.triggered.is_begun else {}
+            return self.average.full_weights()
+        return self.triggered.full_weights() if self.triggered and self.triggered.has_started else {}
 
     def weights(self) -> dict[str, Tensor]:
-        """The weights that are trained, whole and on the CPU; of sharded ones all ranks must ask."""
-        return whole_weights(self.model)
+        """The trained weights, unsharded and on the CPU; if they are sharded, all ranks must call this."""
+        return full_weights(self.model)
 
     def snapshot(self) -> Snapshot:
-        """All that is needed to go on; all ranks must ask, where they hold parts of it."""
+        """The state to resume from; if ranks hold parts of it, all of them must call this."""
         updater = self.updater
         tensors = {
             "weights": self.weights(),
             "optimiser": optimiser_tensors(updater.optimiser, self.model),
             "sums": {name: value.cpu() for name, value in updater.sums.tensors().items()},
         }
-        if mean := self._mean():
-            tensors["average"] = mean
+        if average := self._averaged_weights():
+            tensors["average"] = average
         if updater.carry is not None:
-            carry = whole_carry(updater.carry, ranks=self.ranks)
-            tensors["carry"] = {str(place): state.cpu() for place, state in enumerate(carry)}
-        made = {"made_with": self._made_with, "ordered_by": self._ordered_by}
-        return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict(), **made})
+            carry = gather_carry(updater.carry, ranks=self.ranks)
+            tensors["carry"] = {str(index): state.cpu() for index, state in enumerate(carry)}
+        settings = {"made_with": self._fixed_settings, "ordered_by": self._order_settings}
+        return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict(), **settings})
 
     def restore(self, snapshot: Snapshot, *, origin: str) -> list[str]:
-        """Back to where a snapshot was taken, and what there is to say of it.
+        """Restores a snapshot; messages about it.
 
-        Settings that would make another state of it are refused. Where others put the rows into other batches, those
-        that were read cannot be told from those that were not: the epoch is left.
+        A change of settings that the state depends on is a ConfigError. A change of settings that the batches depend
+        on ends the epoch, since the rows that were read can no longer be told from those that were not.
         """
         tensors, values = snapshot.tensors, dict(snapshot.values)
-        self._refuse_other_settings(values.pop("made_with", {}), origin=origin)
+        self._refuse_changed_settings(values.pop("made_with", {}), origin=origin)
         load_weights_into(self.judged, tensors["weights"], origin=origin)
-        put_weights(self.model, tensors["weights"])
+        copy_weights(self.model, tensors["weights"])
         restore_optimiser(self.updater.optimiser, self.model, tensors["optimiser"])
         self.updater.sums.restore(tensors["sums"])
         states = tensors.get("carry", {})
         if states:
-            carry = tuple(states[str(place)].to(self.device) for place in range(len(states)))
+            carry = tuple(states[str(index)].to(self.device) for index in range(len(states)))
             self.updater.carry = tuple(state[self.ranks.rank :: self.ranks.count].contiguous() for state in carry)
         if self.average:
             self.average.restore(tensors["average"])
@@ -121,32 +121,32 @@ class Learner:
             self.triggered.restore(tensors["average"], steps=values["averaged_steps"])
         self.updater.scaler.load_state_dict(values.pop("scaler"))
         best = [(value, step) for value, step in values.pop("best_steps")]
-        order = values.pop("ordered_by", self._ordered_by)
+        order = values.pop("ordered_by", self._order_settings)
         self.progress = progress = Progress(**values, best_steps=best)
-        if order == self._ordered_by or not progress.batch:
+        if order == self._order_settings or not progress.batch:
             return []
         progress.epoch, progress.batch = progress.epoch + 1, 0
         self.updater.carry = None
-        return [f"seed, batch or subwords were changed, so the rest of epoch {progress.epoch} is left out"]
+        return [f"seed, batch or subwords have changed, so the rest of epoch {progress.epoch} is skipped"]
 
-    def _refuse_other_settings(self, before: dict[str, str], *, origin: str) -> None:
-        now = self._made_with
+    def _refuse_changed_settings(self, before: dict[str, str], *, origin: str) -> None:
+        now = self._fixed_settings
         changes = [f"{key} was {value} and is {now[key]} now" for key, value in before.items() if now[key] != value]
         if changes:
             raise ConfigError(
-                f"{origin} cannot be gone on with: {'; '.join(changes)}; set it back in config.toml, or begin another "
+                f"{origin} cannot be resumed: {'; '.join(changes)}; change it back in config.toml, or start another "
                 "run with training.warm_start"
             )
 
 
-def whole_carry(carry: Carry, *, ranks: Ranks) -> Carry:
-    """The states of all ranks' rows, in the order of the batch; every rank must ask."""
+def gather_carry(carry: Carry, *, ranks: Ranks) -> Carry:
+    """The states of all ranks' rows, in the order of the batch; every rank must call this."""
     if ranks.count == 1:
         return carry
-    whole = []
+    gathered = []
     for state in carry:
         rows = torch.zeros(ranks.count * len(state), *state.shape[1:], dtype=state.dtype, device=state.device)
         rows[ranks.rank :: ranks.count] = state
-        ranks.add_up([rows])
-        whole.append(rows)
-    return tuple(whole)
+        ranks.all_reduce([rows])
+        gathered.append(rows)
+    return tuple(gathered)

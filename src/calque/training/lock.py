@@ -1,7 +1,7 @@
-"""One trainer for one run folder.
+"""The lock of a run folder: one trainer at a time.
 
-The kernel holds the lock and lets go of it however the trainer dies, so a stale lock cannot be left behind. The
-file `RUN/lock` stays; the number of a process inside it is only for the message.
+The kernel releases the lock however the trainer dies, so no stale lock can be left behind. The file `RUN/lock` stays;
+the process number in it is only for messages.
 """
 
 import os
@@ -24,9 +24,9 @@ LOCK = "lock"
 
 @contextmanager
 def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
-    """Holds the run folder for this process, or raises a FolderError that names the process that has it.
+    """Locks the run folder for this process, or raises a FolderError that names the process that holds the lock.
 
-    Worker processes of a trainer that was killed hold on until they notice, so a dead owner is waited for.
+    Worker processes of a killed trainer hold the lock until they notice, so for a dead owner it waits.
     """
     path = folder / LOCK
     handle = _open(path)
@@ -49,7 +49,7 @@ def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
 
 
 def owner(folder: Path) -> int | None:
-    """The process that trains in a run folder now, as far as its file tells; None where nobody does."""
+    """The number of the process that is training in a run folder, according to its lock file; None if there is none."""
     with suppress(OSError, ValueError), (folder / LOCK).open("rb") as file:
         number = int(file.read())
         return number if is_running(number) and not _is_free(file.fileno()) else None
@@ -57,11 +57,11 @@ def owner(folder: Path) -> int | None:
 
 
 def _is_free(handle: int) -> bool:
-    """Whether nobody holds the lock; where that cannot be asked, no."""
+    """Whether no process holds the lock; False if the platform cannot tell."""
     if sys.platform == "win32":
         return False
     try:
-        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # gone when the file is closed
+        fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)  # released when the file is closed
     except OSError:
         return False
     return True
@@ -77,7 +77,7 @@ def _open(path: Path) -> int:
 
 def _try_lock(handle: int, *, path: Path) -> bool:
     if sys.platform == "win32":
-        os.lseek(handle, 1 << 20, os.SEEK_SET)  # Windows locks bytes against reading too: not those of the number
+        os.lseek(handle, 1 << 20, os.SEEK_SET)  # Windows locks bytes against reading too, so not those of the number
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -87,7 +87,7 @@ def _try_lock(handle: int, *, path: Path) -> bool:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError as error:  # NFS and Lustre may be mounted without locks
+    except OSError as error:  # NFS and Lustre can be mounted without locks
         raise FolderError(
             f"{path} cannot be locked ({error.strerror}), so two trainers could destroy each other's run; keep runs on "
             "a disk with file locks"
@@ -105,4 +105,4 @@ def _refusal(folder: Path, *, owner: int | None) -> str:
         return f"{folder} is locked: another process is training in this folder; wait for it or stop it"
     if is_running(owner):
         return f"{folder} is locked: pid {owner} is training in this folder; wait for it or stop it"
-    return f"{folder} is locked: pid {owner}, which trained in this folder, is dead, but a process it started is not"
+    return f"{folder} is locked: pid {owner}, which trained in this folder, is dead, but a child process is not"

@@ -1,7 +1,7 @@
 """The training loop. A run that is killed and resumed ends with the same bytes as one that was not.
 
 Everything a step depends on is a function of the seed and the step, or is in the checkpoint: the batches are
-f(seed, epoch), dropout is f(seed, step, rank), so no random state has to be kept.
+f(seed, epoch), dropout is f(seed, step, rank), so no random state has to be saved.
 """
 
 import time
@@ -13,7 +13,7 @@ from calque.data.batch import Batch, prefetch
 from calque.data.batching import Planned, Shard
 from calque.errors import Interrupted, RankError, TrainingError
 from calque.training.checkpointing import Checkpointer
-from calque.training.compiling import SAID, compile_afresh, is_compiler_error
+from calque.training.compiling import NOTICE, compile_afresh, is_compiler_error
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
@@ -27,33 +27,33 @@ from calque.training.update import is_out_of_memory
 
 
 def train(job: Job) -> Summary:
-    """Trains until the last step, until nothing gets better, or until asked to stop (then raises Interrupted)."""
+    """Trains until the last step or early stopping; a stop request raises Interrupted after saving."""
     with Records(job.folder, writes=job.ranks.leads, tensorboard=job.config.tensorboard) as records:
         return Trainer(job, records).run()
 
 
-AHEAD = 4  # batches that are made early
+AHEAD = 4  # batches prefetched
 
 
 class Place(NamedTuple):
-    """Where a batch stands."""
+    """The position of a batch in the run."""
 
     epoch: int  # from 0
-    batch: int  # of the epoch, from 1
+    batch: int  # in the epoch, from 1
 
     def __str__(self) -> str:
         return f"{self.batch} of epoch {self.epoch + 1}"
 
 
 class Span(NamedTuple):
-    """Where the batches of one update stand."""
+    """The first and the last batch of an update."""
 
     first: Place
     last: Place
 
 
 class Trainer:
-    """One run. `run` goes on from the newest sound checkpoint, or from the beginning where there is none."""
+    """A run. `run` resumes from the newest intact checkpoint, or starts from scratch if there is none."""
 
     def __init__(self, job: Job, records: Records) -> None:
         self.job = job
@@ -63,10 +63,10 @@ class Trainer:
         self.checkpointer = Checkpointer(job, self.learner, records)
         self.selection = ModelSelection(job, self.learner, records)
         self.order = job.task.order(job.store, config=job.config.batch, seed=job.seed)
-        config = job.config
-        unseen = min(config.log_every, config.validate_every, config.checkpoint_every)  # a GPU is not asked in between
-        self.stop_asked: Callable[[], bool] = lambda: False
-        self.spans: deque[Span] = deque(maxlen=config.skips + unseen)
+        config = self.config
+        interval = min(config.log_every, config.validate_every, config.checkpoint_every)  # of checks on a GPU
+        self.stop_requested: Callable[[], bool] = lambda: False
+        self.spans: deque[Span] = deque(maxlen=config.skips + interval)
 
     @property
     def progress(self) -> Progress:
@@ -80,28 +80,28 @@ class Trainer:
         if self._is_over() and not is_owed:
             key = "patience" if self.progress.stopped_early else "steps"
             reporter.say(f"this run is finished; to train longer, raise training.{key} in its config.toml")
-        with stop_request(self._announce_stop) as stop_asked:
+        with stop_request(self._announce_stop) as stop_requested:
             reporter.begin(self.progress.step)
             stream = self._batches()
             self.learner.model.train()
-            self.stop_asked = stop_asked
+            self.stop_requested = stop_requested
             if self.config.compile and not self._is_over():
-                reporter.say(SAID)
+                reporter.say(NOTICE)
             if is_owed:
                 self._finish_step()
             while not self._is_over():
-                self._step(self._enough(stream))
+                self._step(self._next_batches(stream))
                 self._after_step()
-                if self.job.ranks.any(stop_asked()) and not self._is_over():
+                if self.job.ranks.any(stop_requested()) and not self._is_over():
                     self._interrupt()
-        averaged = self.checkpointer.averaged()
-        if averaged:
-            self.selection.keep_mean(averaged)
+        checkpoints = self.checkpointer.weights_to_average()
+        if checkpoints:
+            self.selection.keep_mean(checkpoints)
         self.records.sync()
         reporter.note(f"done: {self.progress.step} steps, best at step {self.progress.best_step}")
         best = self.progress.best_value
         if best is None:
-            raise TrainingError("no validation gave a number, so there is no model; lower the learning rate")
+            raise TrainingError("no validation had a finite result, so there is no model; lower the learning rate")
         return Summary(
             self.progress.step,
             self.progress.best_step,
@@ -116,10 +116,10 @@ class Trainer:
         return self.progress.stopped_early or self.progress.step >= self.config.steps
 
     def _batches(self) -> Iterator[Batch]:
-        """The rest of this epoch and all that follow; `progress` says where the next one stands."""
+        """The batches of the rest of this epoch and of all later ones; `progress` is updated with each."""
         progress, ranks = self.progress, self.job.ranks
         if len(self.job.store) == 0:
-            raise TrainingError("there is no batch to train on: the corpus is empty after cleaning")
+            raise TrainingError("there is nothing to train on: the corpus is empty after cleaning")
         shard, is_pinned = Shard(ranks.rank, ranks.count), self.learner.updater.device.type == "cuda"
         while True:  # an epoch of a corpus with a small weight may be empty
 
@@ -133,43 +133,43 @@ class Trainer:
                 yield batch
             progress.epoch, progress.batch = progress.epoch + 1, 0
 
-    def _enough(self, stream: Iterator[Batch]) -> list[Batch]:
+    def _next_batches(self, stream: Iterator[Batch]) -> list[Batch]:
         """The batches of one update."""
-        found = [next(stream)]
+        batches = [next(stream)]
         first = self._place()
-        found += [next(stream) for _ in range(self.config.accumulate - 1)]
-        while sum(batch.shared_weight for batch in found) < self.config.accumulate_tokens:
-            found.append(next(stream))
+        batches += [next(stream) for _ in range(self.config.accumulate - 1)]
+        while sum(batch.shared_weight for batch in batches) < self.config.accumulate_tokens:
+            batches.append(next(stream))
         self.spans.append(Span(first, self._place()))
-        return found
+        return batches
 
     def _place(self) -> Place:
-        """Of the batch that was read last."""
+        """The position of the batch that was read last."""
         return Place(self.progress.epoch, self.progress.batch)
 
-    def _step(self, parts: list[Batch]) -> None:
+    def _step(self, batches: list[Batch]) -> None:
         step = self.progress.step + 1
         try:
-            self._take(parts, rate=self._rate(step))
+            self._step_or_recompile(batches, rate=self._rate(step))
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
             raise RankError(
-                f"out of memory in step {step} after its gradient, where smaller parts do not help: in the optimiser "
-                "or the moving average; the last checkpoint is intact; resume where more memory is free, or begin "
-                "another run with a smaller model, training.optimiser.kind = 'sgd' or training.ema = 0"
+                f"out of memory in step {step} after its gradient, in the optimiser or the moving average, where "
+                "smaller batches do not help; the last checkpoint is intact; resume where more memory is free, or "
+                "start another run with a smaller model, training.optimiser.kind = 'sgd' or training.ema = 0"
             ) from error
 
-    def _take(self, parts: list[Batch], *, rate: float) -> None:
-        """The next step; a second time where the compiler failed, as it does when Ctrl-C, or a kill before, ends it."""
+    def _step_or_recompile(self, batches: list[Batch], *, rate: float) -> None:
+        """The next step; it is retried if the compiler fails, as it does when Ctrl-C or an earlier kill ends it."""
         try:
-            self.learner.step(parts, rate=rate)
+            self.learner.step(batches, rate=rate)
         except RuntimeError as error:
             if not (self.config.compile and is_compiler_error(error)):
                 raise
             self.learner.updater.optimiser.zero_grad(set_to_none=True)
             compile_afresh()
-            self.learner.step(parts, rate=rate)
+            self.learner.step(batches, rate=rate)
 
     def _rate(self, step: int) -> float:
         share = rate_at(self.config.schedule, step=step, steps=self.config.steps, drops=self.progress.drops)
@@ -179,16 +179,16 @@ class Trainer:
         config = self.config
         if is_logged := self._is_due(config.log_every):
             self._write_metrics()
-        is_known = is_logged or self._is_due(config.validate_every) or self._is_due(config.checkpoint_every)
-        if is_known or self.learner.updater.device.type == "cpu":
+        is_synchronised = is_logged or self._is_due(config.validate_every) or self._is_due(config.checkpoint_every)
+        if is_synchronised or self.learner.updater.device.type == "cpu":
             self._refuse_divergence()
         self._finish_step()
 
     def _finish_step(self) -> None:
-        """Validates and saves where it is time to; a stop that is asked for meanwhile leaves both to the resume."""
+        """Validates and saves if due; a stop requested during validation leaves both to the resumed run."""
         step, config = self.progress.step, self.config
         is_validated, is_saved = self._is_due(config.validate_every), self._is_due(config.checkpoint_every)
-        if is_validated and not self.selection.validate(stop_asked=self.stop_asked):
+        if is_validated and not self.selection.validate(stop_requested=self.stop_requested):
             self._interrupt()
         if is_saved or self._is_over() or (is_validated and self.progress.best_steps):
             self.checkpointer.save(scheduled=True)
@@ -199,26 +199,26 @@ class Trainer:
         return step >= self.config.steps or step % every == 0
 
     def _owes_validation(self) -> bool:
-        """Whether the run was stopped in the validation of the step it goes on from: no line tells of it."""
+        """Whether the run was stopped during the validation of the step it resumes from: metrics.jsonl lacks it."""
         step = self.progress.step
         if step == 0 or not self._is_due(self.config.validate_every):
             return False
         lines = read_journal(self.job.folder / "metrics.jsonl") if self.job.ranks.leads else []
-        is_told = any(line["kind"] == "valid" and line["step"] == step for line in lines)
-        return not self.job.ranks.first([is_told])[0]
+        is_recorded = any(line["kind"] == "valid" and line["step"] == step for line in lines)
+        return not self.job.ranks.broadcast([is_recorded])[0]
 
     def _refuse_divergence(self) -> None:
-        """Stops, with the last good state saved, after too many updates in a row that were not finite."""
+        """Saves the last good state and stops if too many updates in a row were not finite."""
         bad = int(self.learner.updater.sums.in_a_row)
         if bad >= self.config.skips:
             self.checkpointer.save(scheduled=False)
             spans = list(self.spans)[-bad:]
-            since = "" if len(spans) == bad else "since the run was resumed, "  # those before are not known any more
+            since = "" if len(spans) == bad else "since the run was resumed, "  # earlier ones are no longer known
             raise TrainingError(
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
-                f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were left out, and the state "
+                f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were skipped, and the state "
                 "before them is saved; lower training.optimiser.learning_rate or lengthen the warm-up in config.toml "
-                "and resume; where that ends in its first step too, the weights are beyond help: begin another run"
+                "and resume; if the first step fails again, the weights are beyond repair: start another run"
             )
 
     def _write_metrics(self) -> None:
@@ -234,7 +234,7 @@ class Trainer:
             {
                 "kind": "train",
                 "step": progress.step,
-                "epoch": progress.epoch + 1,  # as people count
+                "epoch": progress.epoch + 1,  # counted from 1
                 **parts,
                 "objective": objective,
                 "gradient_norm": norm,
@@ -252,10 +252,10 @@ class Trainer:
         progress.tokens = progress.positions = progress.filled = 0
 
     def _announce_stop(self) -> None:
-        self.job.reporter.say("stopping: this step is finished and saved first; press Ctrl-C again to stop at once")
+        self.job.reporter.say("stopping after this step is finished and saved; press Ctrl-C again to stop at once")
 
     def _interrupt(self) -> None:
         if self.progress.parent != self.progress.step:
             self.checkpointer.save(scheduled=False)
         self.job.reporter.note(f"stopped and saved at step {self.progress.step}")
-        raise Interrupted(f"saved at step {self.progress.step}; go on with: calque train --resume {self.job.folder}")
+        raise Interrupted(f"saved at step {self.progress.step}; resume with: calque train --resume {self.job.folder}")

@@ -1,4 +1,4 @@
-"""Validation in a run: the best model so far becomes RUN/model, and in the end the mean of some if asked for."""
+"""Model selection: the model with the best validation becomes RUN/model, or at the end the mean of checkpoints."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from calque.training.update import is_out_of_memory
 
 
 class ModelSelection:
-    """Judges what a learner knows and keeps the best. The leading rank measures; all ask, and all learn the numbers."""
+    """Validates a learner's model and keeps the best. All ranks must call it; the leading one measures."""
 
     def __init__(self, job: Job, learner: Learner, records: Records) -> None:
         self.job = job
@@ -27,15 +27,15 @@ class ModelSelection:
         self.kind = job.judge.metrics[job.metric]
         self.best: Judgement | None = None
 
-    def validate(self, *, stop_asked: Callable[[], bool]) -> bool:
-        """Measures the model as it is now and keeps it if none was better; False where a stop was asked for before.
+    def validate(self, *, stop_requested: Callable[[], bool]) -> bool:
+        """Measures the current model and keeps it if it is the best so far; False if a stop was requested meanwhile.
 
-        Then nothing is known, and nothing has changed: it can be done again.
+        A stopped validation changes nothing, so it can be repeated.
         """
         with self.records.watch.paused():
-            self.learner.show()
+            self.learner.update_judged()
             try:
-                judgement = self._judge(stop_asked)
+                judgement = self._judge(stop_requested)
             except StoppedError:
                 return False
             value = self._value(judgement)
@@ -49,17 +49,17 @@ class ModelSelection:
             return True
 
     def _trigger_averaging(self, loss: float) -> None:
-        """Begins to average the weights where validations have stopped getting better."""
+        """Starts averaging the weights if validations have stopped improving."""
         learner, patience = self.learner, self.job.config.averaged_sgd
-        if learner.triggered is None or learner.triggered.is_begun:
+        if learner.triggered is None or learner.triggered.has_started:
             return
         if learner.progress.triggers_averaging(loss, patience=patience):
-            learner.triggered.begin()
+            learner.triggered.start()
             learner.progress.averaged_steps = learner.triggered.steps
-            self._say("validations have stopped getting better: the weights are averaged from here on")
+            self._say("validations have stopped improving: the weights are averaged from here on")
 
     def keep_mean(self, weights: Sequence[dict[str, Tensor]]) -> None:
-        """Keeps the mean of weights, however good it is; a run ends with it."""
+        """Keeps the mean of the given weights as the final model, whatever its validation."""
         with self.records.watch.paused():
             progress = self.learner.progress
             load_weights_into(self.learner.judged, mean_weights(weights), origin="the mean of checkpoints")
@@ -72,44 +72,44 @@ class ModelSelection:
     def _value(self, judgement: Judgement) -> float:
         return self.kind.worth(judgement.values[self.metric])
 
-    def _judge(self, stop_asked: Callable[[], bool]) -> Judgement:
-        """The leading rank's judgement; the others wait for its numbers."""
+    def _judge(self, stop_requested: Callable[[], bool]) -> Judgement:
+        """The leading rank's judgement; the other ranks receive its values."""
         learner, judge = self.learner, self.job.judge
         judgement, is_stopped = Judgement(dict.fromkeys(judge.reports, math.nan)), False
         if self.job.ranks.leads:
             try:
-                judgement = self._measure(stop_asked)
+                judgement = self._measure(stop_requested)
             except StoppedError:
                 is_stopped = True
-            if learner.is_sharded:  # it may not fit beside what is trained
+            if learner.is_sharded:  # it may not fit beside the model that is trained
                 learner.judged.to("cpu")
-        numbers = self.job.ranks.first([*(judgement.values[name] for name in judge.reports), is_stopped])
+        numbers = self.job.ranks.broadcast([*(judgement.values[name] for name in judge.reports), is_stopped])
         if numbers[-1]:
             raise StoppedError
         return judgement._replace(values=dict(zip(judge.reports, numbers, strict=False)))
 
-    def _measure(self, stop_asked: Callable[[], bool]) -> Judgement:
-        """With the judge's usual batches; where memory runs out with smaller ones, which change only the speed."""
+    def _measure(self, stop_requested: Callable[[], bool]) -> Judgement:
+        """The judgement; if memory runs out, it is repeated with smaller batches, which change only the speed."""
         parts = 1
-        while parts < 2 * self.job.judge.positions:  # then every row was alone
-            judgement = self._measure_in(parts, stop_asked)
+        while parts < 2 * self.job.judge.positions:  # beyond, every row was alone
+            judgement = self._measure_in(parts, stop_requested)
             if judgement is not None:
                 return judgement
             parts *= 2
-            self._say(f"out of memory in validation, which begins again with batches 1/{parts} as large")
+            self._say(f"out of memory in validation, which is repeated with batches 1/{parts} as large")
         raise RankError(
             f"out of memory in the validation of step {self.learner.progress.step} even with one row at a time; "
-            "the last checkpoint is intact; set a smaller search.maximum in config.toml and resume, or begin "
+            "the last checkpoint is intact; set a smaller search.maximum in config.toml and resume, or start "
             "another run with a smaller data.maximum_length, or with a smaller model"
         )
 
-    def _measure_in(self, parts: int, stop_asked: Callable[[], bool]) -> Judgement | None:
-        """None where memory ran out."""
+    def _measure_in(self, parts: int, stop_requested: Callable[[], bool]) -> Judgement | None:
+        """The judgement with batches 1/`parts` as large as usual; None if memory ran out."""
         model, device = self.learner.judged, self.learner.device
         was_training = model.training
         try:
             model.to(device).eval()
-            return self.job.judge(model, parts=parts, stop=stop_asked)
+            return self.job.judge(model, parts=parts, stop=stop_requested)
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise

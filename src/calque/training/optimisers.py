@@ -8,7 +8,7 @@ from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
 
 from calque.config import Config, refuse_unused_by_kind
-from calque.training.distributed import part_of, whole
+from calque.training.distributed import full_tensor, shard_like
 
 
 class OptimiserConfig(Config):
@@ -17,19 +17,19 @@ class OptimiserConfig(Config):
     kind: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"
     """adam, adamw (they differ in weight_decay only), adadelta or sgd."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The peak; the schedule scales it. Adadelta's papers have 1, plain SGD's 0.7 to 1."""
+    """The peak; the schedule scales it. Papers with Adadelta use 1, those with plain SGD 0.7 to 1."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
-    """adam, adamw: how slowly the mean of gradients moves."""
+    """adam, adamw: the decay of the running mean of gradients."""
     beta2: float = Field(default=0.98, ge=0, lt=1)
-    """adam, adamw: how slowly the mean of squared gradients moves."""
+    """adam, adamw: the decay of the running mean of squared gradients."""
     rho: float = Field(default=0.95, gt=0, lt=1)
-    """adadelta: how slowly the means of squared gradients and squared steps move."""
+    """adadelta: the decay of the running means of squared gradients and squared updates."""
     momentum: float = Field(default=0.0, ge=0, lt=1)
-    """sgd: the share of the step before that is taken again."""
+    """sgd: the share of the previous update that is added to the next."""
     epsilon: float | None = Field(default=None, gt=0)
-    """Added to the root of a mean of squares, so that nothing is divided by zero; 1e-9, for adadelta 1e-6."""
+    """Added to the root mean square to avoid division by zero; by default 1e-9, for adadelta 1e-6."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """adamw: decoupled; the others: L2 added to the gradient. Vectors (biases, norms) are left alone."""
+    """adamw: decoupled; the others: L2 added to the gradient. Vectors (biases, norms) are exempt."""
 
     @model_validator(mode="after")
     def _all_is_read(self, info: ValidationInfo) -> "OptimiserConfig":
@@ -44,15 +44,17 @@ OPTIMISERS_THAT_READ: dict[str, tuple[str, ...]] = {
     "momentum": ("sgd",),
     "epsilon": ("adam", "adamw", "adadelta"),
 }
-"""The kinds that read a key; keys that are not here are read by all."""
+"""The kinds that use a key; other keys are used by all kinds."""
 
 
 def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser over the parameters of a model that learn, in the order of their names."""
-    parameters = [one for one in model.parameters() if one.requires_grad]
+    """The optimiser of a model's trained parameters, matrices before vectors."""
+    parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    matrices = [parameter for parameter in parameters if parameter.dim() > 1]
+    vectors = [parameter for parameter in parameters if parameter.dim() <= 1]
     groups = [
-        {"params": [one for one in parameters if one.dim() > 1], "weight_decay": config.weight_decay},
-        {"params": [one for one in parameters if one.dim() <= 1], "weight_decay": 0.0},
+        {"params": matrices, "weight_decay": config.weight_decay},
+        {"params": vectors, "weight_decay": 0.0},
     ]
     rate, fused = config.learning_rate, parameters[0].device.type in ("cpu", "cuda")
     match config.kind:
@@ -69,26 +71,26 @@ def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Op
 
 
 def optimiser_tensors(optimiser: torch.optim.Optimizer, model: nn.Module) -> dict[str, Tensor]:
-    """Its whole state, named PARAMETER/KEY; where ranks hold parts of it, all of them must ask."""
+    """The optimiser's unsharded state, named PARAMETER/KEY; if it is sharded, all ranks must call this."""
     return {
-        f"{name}/{key}": whole(value.detach()).cpu().contiguous()
+        f"{name}/{key}": full_tensor(value.detach()).cpu().contiguous()
         for name, parameter in model.named_parameters()
         for key, value in optimiser.state.get(parameter, {}).items()
-        if value is not None  # SGD without momentum keeps an empty place
+        if value is not None  # SGD without momentum has an empty buffer
     }
 
 
 def restore_optimiser(optimiser: torch.optim.Optimizer, model: nn.Module, tensors: Mapping[str, Tensor]) -> None:
-    """Puts `optimiser_tensors` back."""
+    """Restores the state that `optimiser_tensors` returned."""
     for name, parameter in model.named_parameters():
         if not parameter.requires_grad:
             continue
         prefix = f"{name}/"
-        found = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
-        optimiser.state[parameter] = {key: part_of(value, like=parameter) for key, value in found.items()}
+        state = {key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)}
+        optimiser.state[parameter] = {key: shard_like(value, like=parameter) for key, value in state.items()}
 
 
 def set_learning_rate(optimiser: torch.optim.Optimizer, rate: float) -> None:
-    """The rate of the next step."""
+    """Sets the learning rate of the next step."""
     for group in optimiser.param_groups:
         group["lr"] = rate

@@ -1,4 +1,4 @@
-"""A run's curves as pictures, where matplotlib is installed."""
+"""Plots of a run's curves, if matplotlib is installed."""
 
 import json
 from itertools import chain
@@ -19,7 +19,7 @@ SCORES = {
 
 
 def draw_curves(run: Path) -> bool:
-    """Draws RUN/plots/training.svg and .png from metrics.jsonl and lengths.json; False where matplotlib is missing."""
+    """Draws RUN/plots/training.svg and .png from metrics.jsonl and lengths.json; False if matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
@@ -34,7 +34,7 @@ def draw_curves(run: Path) -> bool:
     _curve(loss, train, "loss", label="training, with dropout and label smoothing")
     _curve(loss, valid, "loss", label="validation, without", marker="o")
     if any(line.get("objective", line["loss"]) != line["loss"] for line in train):
-        _curve(loss, train, "objective", label="training, all that is made small")
+        _curve(loss, train, "objective", label="training, whole objective")
     for key, label in SCORES.items():
         if any(key in line for line in valid):
             _curve(scores, valid, key, label=label, marker="o")
@@ -42,12 +42,12 @@ def draw_curves(run: Path) -> bool:
     _curve(norm, train, "gradient_norm", label="gradient norm, before clipping")
     _curve(padding, train, "padding", label="padding, share of positions")
     if any(line.get("skipped") for line in train):
-        _curve(padding, train, "skipped", label="updates left out, in all")
+        _curve(padding, train, "skipped", label="skipped updates, total")
     _lengths(lengths, run / LENGTHS)
     titles = {
-        loss: "loss, nats a token",
+        loss: "loss, nats per token",
         scores: "validation",
-        lengths: "pairs to learn from, by length",
+        lengths: "training pairs by length",
         rate: "learning rate",
         norm: "gradient",
         padding: "batches",
@@ -76,6 +76,6 @@ def _lengths(axes: Any, path: Path) -> None:
     if not path.exists():
         return
     counts = json.loads(path.read_text(encoding="ascii"))
-    last = max((place for place, count in enumerate(chain(*zip(*counts.values(), strict=True))) if count), default=0)
-    for name, found in counts.items():
-        axes.stairs(found[: last // len(counts) + 1], label=name)
+    last = max((index for index, count in enumerate(chain(*zip(*counts.values(), strict=True))) if count), default=0)
+    for name, histogram in counts.items():
+        axes.stairs(histogram[: last // len(counts) + 1], label=name)

@@ -1,7 +1,7 @@
-"""What a run writes down as it goes: `metrics.jsonl`, `timing.jsonl`, `samples.txt` and TensorBoard's files.
+"""The records of a run: `metrics.jsonl`, `timing.jsonl`, `samples.txt` and TensorBoard's files.
 
-What depends on the clock stands in `timing.jsonl` alone, so that the others are the same bytes however often a run was
-killed and resumed.
+Only `timing.jsonl` depends on the clock, so that the others have the same bytes however often a run was killed and
+resumed.
 """
 
 import time
@@ -16,7 +16,7 @@ from calque.training.tensorboard import TensorBoard
 
 
 class Records:
-    """The open records of a run; only the leading rank `writes`, and for the others nothing here does anything."""
+    """The open records of a run; only the leading rank `writes`, on the others every method does nothing."""
 
     def __init__(self, folder: Path, *, writes: bool = True, tensorboard: bool = False) -> None:
         self._stack = ExitStack()
@@ -35,32 +35,32 @@ class Records:
         self._stack.close()
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """One line of metrics."""
+        """Appends a line of metrics."""
         if self._metrics:
             self._metrics.append(line)
             self._board.add(line)
 
     def add_timing(self, *, step: int, seconds: float, tokens_per_second: float) -> None:
-        """How fast the steps up to this one were."""
+        """Appends the speed of the steps since the last line."""
         if self._timing:
             line = {"step": step, "seconds": seconds, "tokens_per_second": tokens_per_second, "at": time.time()}
             self._timing.append(line)
 
     def add_samples(self, step: int, samples: Sequence[str]) -> None:
-        """What a validation showed for people to read: blocks of lines."""
+        """Appends the samples of a validation, each a block of lines."""
         if self._metrics and samples:
             with self._samples.open("a", encoding="utf-8") as file:
                 file.write(f"step {step}\n\n" + "\n".join(samples) + "\n")
 
     def sync(self) -> tuple[int, int]:
-        """Bytes of metrics and of samples, once the metrics have reached the disk: what a checkpoint keeps."""
+        """Flushes the metrics to disk; the sizes of metrics and samples in bytes, which a checkpoint saves."""
         if self._metrics is None:
             return 0, 0
         self._metrics.sync()
         return self._metrics.position, self._samples.stat().st_size if self._samples.exists() else 0
 
     def cut(self, *, step: int, metrics: int, samples: int) -> None:
-        """Takes away what an earlier try wrote after its checkpoint of `step`: it will come again."""
+        """Cuts off what was written after the checkpoint of `step`; it will be written again."""
         if self._metrics:
             self._metrics.cut(metrics)
             if self._samples.exists():
@@ -70,7 +70,7 @@ class Records:
 
 
 class Stopwatch:
-    """Seconds of training: it stands still while something else is done."""
+    """Measures seconds of training; it can be paused for validation and saving."""
 
     def __init__(self) -> None:
         self._since = time.monotonic()
@@ -83,7 +83,7 @@ class Stopwatch:
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """What is done within does not count."""
+        """Excludes the time spent within."""
         started = time.monotonic()
         yield
         self._since += time.monotonic() - started

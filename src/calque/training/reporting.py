@@ -1,4 +1,4 @@
-"""What a person sees of a run: a progress bar on a terminal, one line a validation, and log.txt."""
+"""Progress reports of a run: a progress bar on a terminal, one line per validation, and log.txt."""
 
 import errno
 import os
@@ -15,7 +15,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Pace(NamedTuple):
-    """How a run is doing at a step."""
+    """The figures of a run at a step."""
 
     step: int
     epoch: int
@@ -23,39 +23,39 @@ class Pace(NamedTuple):
     learning_rate: float
     tokens_per_second: float
     padding: float = 0.0  # the share of positions
-    skipped: int = 0  # updates so far that were left out
+    skipped: int = 0  # updates so far that were not finite
 
 
-NOBODY_READS = (errno.EPIPE, errno.EIO)  # a pipe without a reader, a terminal that was closed
+CLOSED = (errno.EPIPE, errno.EIO)  # a pipe without a reader, a closed terminal
 
 
 @contextmanager
-def outliving(stream: TextIO, *, errors: Collection[int] | None = None) -> Iterator[None]:
-    """Where a stream cannot be written to, the rest is lost and it leads nowhere from then on; `errors`: only then."""
+def ignore_write_errors(stream: TextIO, *, errors: Collection[int] | None = None) -> Iterator[None]:
+    """Ignores a failed write to a stream and discards all later output; with `errors`, only for these errno values."""
     try:
         yield
     except OSError as error:
         if errors is not None and error.errno not in errors:
             raise
-        with suppress(OSError):  # some streams have no number
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())  # else what is left in its buffer fails again when Python ends
-            os.close(nowhere)
+        with suppress(OSError):  # some streams have no file descriptor
+            devnull = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(devnull, stream.fileno())  # else the rest of the buffer would fail again when Python exits
+            os.close(devnull)
 
 
-class _Lasting:
-    """A stream that is written to as long as that can be done."""
+class _SafeStream:
+    """A stream whose failed writes are ignored."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
 
     def write(self, text: str) -> int:
-        with outliving(self._stream):
+        with ignore_write_errors(self._stream):
             self._stream.write(text)
         return len(text)
 
     def flush(self) -> None:
-        with outliving(self._stream):
+        with ignore_write_errors(self._stream):
             self._stream.flush()
 
     def __getattr__(self, name: str) -> Any:
@@ -63,15 +63,15 @@ class _Lasting:
 
 
 def terminal() -> Console:
-    """Standard error, written to as long as that can be done; lines are not wrapped."""
-    shown = None if sys.stderr is None else cast(TextIO, _Lasting(sys.stderr))
-    return Console(file=shown, stderr=True, highlight=False, soft_wrap=True)
+    """A console on standard error that ignores failed writes and does not wrap lines."""
+    stream = None if sys.stderr is None else cast(TextIO, _SafeStream(sys.stderr))
+    return Console(file=stream, stderr=True, highlight=False, soft_wrap=True)
 
 
 class Reporter:
-    """Writes to log.txt and standard error; the bar is there only on a terminal, so piped output stays short.
+    """Writes to log.txt and standard error; the bar appears only on a terminal, so piped output stays short.
 
-    A terminal or a pipe that goes away takes only what would have been shown with it: the log and the run go on.
+    If the terminal or pipe is closed, only its output is lost: the log and the run continue.
     """
 
     def __init__(self, log: Path | None, *, steps: int, quiet: bool = False) -> None:
@@ -97,31 +97,31 @@ class Reporter:
         self._bar.stop()
 
     def say(self, *lines: str) -> None:
-        """Lines for the terminal and the log."""
+        """Writes lines to the terminal and the log."""
         for line in lines:
             self.note(line)
             if not self._quiet:
                 self._console.print(line, markup=False)
 
     def note(self, line: str) -> None:
-        """A line for the log alone."""
+        """Writes a line to the log only."""
         if self._log is not None:
             with self._log.open("a", encoding="utf-8") as log:
                 log.write(f"{time.strftime('%Y-%m-%dT%H:%M:%S')} {line}\n")
 
     def begin(self, step: int) -> None:
-        """The bar starts at `step`."""
+        """Starts the bar at `step`."""
         self._bar.start()
         self._bar.start_task(self._task)
         self._bar.update(self._task, completed=step)
 
     def advance(self, step: int) -> None:
-        """One more step is done."""
+        """Moves the bar to `step`."""
         self._bar.update(self._task, completed=step)
 
     def pace(self, pace: Pace) -> None:
-        """New figures for the bar."""
-        skipped = f" · {pace.skipped} left out" if pace.skipped else ""
+        """Shows new figures in the bar and logs them."""
+        skipped = f" · {pace.skipped} skipped" if pace.skipped else ""
         text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s · padding {pace.padding:.0%}{skipped}"
         self._bar.update(self._task, completed=pace.step, pace=f" · {text}")
         self.note(f"step {pace.step} · epoch {pace.epoch + 1} · {text} · rate {pace.learning_rate:.2e}")

@@ -1,6 +1,6 @@
-"""Run folders: where they are made, what is written about them, and how files in them are replaced.
+"""Run folders: creating them, run.json, and replacing files atomically.
 
-Without torch, so that `calque runs` lists them at once.
+It does not import torch, so that `calque runs` starts fast.
 """
 
 import json
@@ -24,26 +24,30 @@ INTERVAL = "checkpoint_every"
 
 
 def new_run_folder(folder: Path | None) -> Path:
-    """A fresh folder for a run: the given one, or the next number in runs/.
+    """A new folder for a run: `folder`, or the next number in runs/.
 
-    The given one may hold what was prepared for a config that turned out wrong, and nothing else.
+    `folder` may hold the data prepared for a config that turned out to be wrong, and nothing else.
     """
     if folder is None:
         return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
-        raise FolderError(f"{folder}: there is a run already; go on with --resume {folder}, or choose another folder")
-    passed = {f"{CONFIG}.tmp"}  # a kill before the config was there leaves its beginning
+        raise FolderError(
+            f"{folder}: there is a run already; continue it with --resume {folder}, or choose another folder"
+        )
+    allowed = {f"{CONFIG}.tmp"}  # left by a process that was killed while writing the config
     if (folder / STORE / MANIFEST).exists():
-        passed.add(STORE)
-    left = [path for path in folder.iterdir() if path.name not in passed] if folder.is_dir() else []
-    if folder.exists() and (not folder.is_dir() or left):
+        allowed.add(STORE)
+    is_occupied = folder.exists() and (
+        not folder.is_dir() or any(path.name not in allowed for path in folder.iterdir())
+    )
+    if is_occupied:
         raise FolderError(f"{folder}: not an empty folder; a run needs one of its own")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
 def _next_run(runs: Path) -> Path:
-    """A new folder with the next number; of two who ask at once each gets its own."""
+    """A new folder with the next number; concurrent calls get different folders."""
     runs.mkdir(exist_ok=True)
     number = max((int(path.name) for path in runs.iterdir() if path.name.isdecimal()), default=0) + 1
     while True:
@@ -57,11 +61,10 @@ def _next_run(runs: Path) -> Path:
 
 
 def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) -> list[str]:
-    """Writes what the run is made with when it begins; when it goes on, says what differs since then.
+    """Writes run.json when a run starts; when it is resumed, returns what has changed since.
 
-    Other data is refused; `files` says where the corpora are.
+    Changed data is a DataError, whose message names the corpora as `files` has them.
     """
-
     now = {
         "format": FORMAT,
         "calque": __version__,
@@ -77,27 +80,27 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
         upgrade_fingerprint(data) if isinstance(data, dict) else {}, now=now["data"], files=files
     ):
         listed = "\n".join(f"  {change}" for change in changes)
-        raise DataError(f"{folder}: the data is not what this run was begun with:\n{listed}")
+        raise DataError(f"{folder}: the data has changed since this run was started:\n{listed}")
     then, today = dict(_flat(before)), dict(_flat({key: now[key] for key in now if key in before}))
     return [
-        f"note: {key} was {then.get(key)!r} when the run began and is {today.get(key)!r} now; results may differ"
-        for key in then  # a setting that is new since then has its default
-        if then.get(key) != today.get(key) and key != INTERVAL
+        f"note: {key} was {value!r} when the run was started and is {today.get(key)!r} now; results may differ"
+        for key, value in then.items()  # settings that are newer than the run have their defaults
+        if value != today.get(key) and key != INTERVAL
     ]
 
 
 def section(config: dict[str, Any], name: str, *, origin: Path | str = CONFIG) -> dict[str, Any]:
-    """A section of a config that nothing has checked, such as "model.encoder"; an empty one where there is none."""
-    values, so_far = config, ""
+    """A section, such as "model.encoder", of a config that was not checked; empty if it is missing."""
+    values, path = config, ""
     for key in name.split("."):
-        values, so_far = values.get(key, {}), f"{so_far}.{key}".lstrip(".")
+        values, path = values.get(key, {}), f"{path}.{key}".lstrip(".")
         if not isinstance(values, dict):
-            raise ConfigError(f"{origin}: {so_far}: expected a section, not {values!r}")
+            raise ConfigError(f"{origin}: {path}: expected a section, not {values!r}")
     return values
 
 
 def selection_metric(run: Path) -> tuple[str, Metric]:
-    """The metric by which a run selects models, and what is better by it."""
+    """The metric by which a run selects models: its name, and whether higher or lower is better."""
     config, origin = read_toml(run / CONFIG), run / CONFIG
     name = section(config, "training", origin=origin).get("metric", "bleu")
     if section(config, "model.encoder", origin=origin).get("kind") == "none":
@@ -113,21 +116,21 @@ def selection_metric(run: Path) -> tuple[str, Metric]:
             return name, Metric("higher")
 
 
-def saved_every(folder: Path) -> int | None:
-    """The steps between two checkpoints when the run was last trained, if that was written down."""
+def checkpoint_interval(folder: Path) -> int | None:
+    """The number of steps between two checkpoints when the run was last trained, if it is recorded."""
     every = (_read_record(folder) or {}).get(INTERVAL)
     return every if isinstance(every, int) and every > 0 else None
 
 
-def note_interval(folder: Path, *, every: int) -> None:
-    """Writes down how many steps lie between two checkpoints from now on, where there is a record of the run."""
+def record_checkpoint_interval(folder: Path, *, every: int) -> None:
+    """Records the number of steps between two checkpoints in run.json, if there is one."""
     values = _read_record(folder)
     if values is not None and values.get(INTERVAL) != every:
         write_atomically(folder / RECORD, json.dumps({**values, INTERVAL: every}, indent=1) + "\n")
 
 
 def _read_record(folder: Path) -> dict[str, Any] | None:
-    """What a run was begun with; None where it has not begun."""
+    """The contents of run.json; None if the run has not started."""
     path = folder / RECORD
     if not os.path.lexists(path):
         return None
@@ -136,21 +139,21 @@ def _read_record(folder: Path) -> dict[str, Any] | None:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        raise FolderError(f"{path}: not a JSON object in a file; it records what the run was begun with")
+        raise FolderError(f"{path}: not a file with a JSON object, which records what the run was started with")
     return values
 
 
-def _flat(values: Mapping[str, Any], *, above: str = "") -> Iterator[tuple[str, Any]]:
-    """Every value with its key, those within others as `above.key`."""
+def _flat(values: Mapping[str, Any], *, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Every value with its key; nested keys are joined by dots."""
     for key, value in values.items():
         if isinstance(value, dict):
-            yield from _flat(value, above=f"{above}{key}.")
+            yield from _flat(value, prefix=f"{prefix}{key}.")
         else:
-            yield f"{above}{key}", value
+            yield f"{prefix}{key}", value
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replaces a file by a new one that is whole, or leaves it."""
+    """Replaces a file by a complete new one, or leaves it unchanged."""
     temporary = path.with_name(f"{path.name}.tmp")
     try:
         temporary.write_text(text, encoding="utf-8")

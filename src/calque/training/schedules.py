@@ -1,4 +1,4 @@
-"""How the learning rate moves: pure functions of the step, but for the plateau, which asks the validations."""
+"""Learning-rate schedules: pure functions of the step, except plateau, which depends on validations."""
 
 import math
 from typing import Literal, assert_never
@@ -9,24 +9,24 @@ from calque.config import Config, refuse_unused_by_kind
 
 
 class ScheduleConfig(Config):
-    """A linear warm-up, then one of six ways on."""
+    """A linear warm-up, followed by one of six schedules."""
 
     kind: Literal["constant", "inverse_sqrt", "cosine", "linear", "halving", "plateau"] = "inverse_sqrt"
     """inverse_sqrt: ∝ 1/√step (Vaswani 2017, §5.3); cosine and linear fall to `floor` at the last step; halving: by
-    `factor` at step `after` and then every `every` steps (Luong 2015, §4.1); plateau: by `factor` whenever so many
-    validations as `patience` says have not been better."""
+    `factor` at step `after` and then every `every` steps (Luong 2015, §4.1); plateau: by `factor` after every
+    `patience` validations without improvement."""
     warmup: int = Field(default=400, ge=0)
-    """Steps over which the rate climbs from zero to its peak."""
+    """Steps over which the rate rises from zero to its peak."""
     floor: float = Field(default=0.0, ge=0, le=1)
-    """The share of the peak at which cosine and linear end, and below which halving and plateau do not go."""
+    """The share of the peak at which cosine and linear end, and below which halving and plateau do not fall."""
     factor: float = Field(default=0.5, gt=0, lt=1)
     """halving and plateau: what the rate is multiplied by."""
     after: int = Field(default=5000, ge=1)
-    """halving: the step at which it begins."""
+    """halving: the step of the first reduction."""
     every: int = Field(default=1000, ge=1)
-    """halving: steps from one to the next."""
+    """halving: steps between two reductions."""
     patience: int = Field(default=2, ge=1)
-    """plateau: validations without a better one."""
+    """plateau: validations without improvement before a reduction."""
 
     @model_validator(mode="after")
     def _all_is_read(self, info: ValidationInfo) -> "ScheduleConfig":
@@ -41,24 +41,24 @@ SCHEDULES_THAT_READ: dict[str, tuple[str, ...]] = {
     "every": ("halving",),
     "patience": ("plateau",),
 }
-"""The kinds that read a key; keys that are not here are read by all."""
+"""The kinds that use a key; other keys are used by all kinds."""
 
 
 def rate_at(config: ScheduleConfig, *, step: int, steps: int, drops: int = 0) -> float:
-    """The share of the peak rate for step number `step` (from 1) of `steps`, after so many drops of a plateau."""
+    """The learning rate as a share of the peak, at `step` (from 1) of `steps`, after `drops` reductions on plateaus."""
     if step < config.warmup:
         return step / config.warmup
     start = max(config.warmup, 1)
-    through = min(1.0, (step - start) / max(1, steps - start))
+    progress = min(1.0, (step - start) / max(1, steps - start))
     match config.kind:
         case "constant":
             return 1.0
         case "inverse_sqrt":
             return math.sqrt(start / step)
         case "linear":
-            return config.floor + (1 - config.floor) * (1 - through)
+            return config.floor + (1 - config.floor) * (1 - progress)
         case "cosine":
-            return config.floor + (1 - config.floor) * 0.5 * (1 + math.cos(math.pi * through))
+            return config.floor + (1 - config.floor) * 0.5 * (1 + math.cos(math.pi * progress))
         case "halving":
             times = 0 if step < config.after else 1 + (step - config.after) // config.every
             return max(config.floor, config.factor**times)

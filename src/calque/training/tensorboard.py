@@ -1,4 +1,4 @@
-"""A run's numbers for TensorBoard, in RUN/tensorboard, where that is asked for."""
+"""The metrics of a run for TensorBoard, in RUN/tensorboard, if training.tensorboard is set."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,11 +8,11 @@ from typing import Any, Self
 from calque.errors import ConfigError
 
 FOLDER = "tensorboard"
-LEFT_OUT = ("kind", "step", "best", "averaged")
+NOT_SCALARS = ("kind", "step", "best", "averaged")
 
 
 class TensorBoard:
-    """Lines of metrics.jsonl as scalars called KIND/NAME; a folder of None writes nothing."""
+    """Writes lines of metrics.jsonl as scalars named KIND/NAME; with a folder of None, nothing."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
@@ -28,7 +28,7 @@ class TensorBoard:
             self._writer.close()
 
     def begin(self, *, step: int) -> None:
-        """What an earlier try wrote after `step` no longer shows."""
+        """Opens the folder and hides what was written after `step`."""
         if self._folder is None:
             return
         refuse_without_tensorboard()
@@ -37,18 +37,18 @@ class TensorBoard:
         self._writer = SummaryWriter(str(self._folder / FOLDER), purge_step=step + 1)
 
     def add(self, line: Mapping[str, Any]) -> None:
-        """One line of metrics.jsonl."""
+        """Writes a line of metrics.jsonl."""
         if self._writer is None:
             return
         kind = "averaged" if "averaged" in line else line["kind"]
         for name, value in line.items():
-            if name not in LEFT_OUT:
+            if name not in NOT_SCALARS:
                 self._writer.add_scalar(f"{kind}/{name}", value, line["step"])
         self._writer.flush()
 
 
 def refuse_without_tensorboard() -> None:
-    """Raises a ConfigError where TensorBoard is not installed."""
+    """Raises a ConfigError if TensorBoard is not installed."""
     try:
         import torch.utils.tensorboard.writer  # noqa: F401
     except ImportError:

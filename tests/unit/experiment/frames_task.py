@@ -1,6 +1,6 @@
-"""A task that is not in the package: copying noisy frames as symbols. It is brought as an object.
+"""A task outside the package, passed as an object: classifying noisy frames.
 
-A row is a sequence of frames, each a noisy one-hot vector; what is to be predicted is which one each frame was.
+A row is a sequence of frames, each a noisy one-hot vector; the model predicts the symbol of each frame.
 """
 
 from collections.abc import Callable, Mapping
@@ -64,7 +64,7 @@ class FramesBatch(NamedTuple):
 
 
 class FramesCopy:
-    """Which symbol each frame is."""
+    """Predicts the symbol of each frame."""
 
     reads: Mapping[str, ColumnKind] = {"frames": ColumnKind("<f4", (SYMBOLS,)), "symbols": ColumnKind()}
     parts = ("loss",)
@@ -93,11 +93,11 @@ class FramesCopy:
         return Loss(total, {"loss": total.detach()})
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """There are none."""
+        """The task has no statistics."""
 
 
 class FramesJudge:
-    """How many frames are read right."""
+    """The share of frames that are classified correctly."""
 
     metrics: Mapping[str, Metric] = {"accuracy": Metric("higher"), "loss": Metric("lower")}
     reports = ("loss", "accuracy")
@@ -108,7 +108,7 @@ class FramesJudge:
         self.store = store
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
-        task, right, total, loss = FramesCopy(), 0, 0, 0.0
+        task, correct, total, loss = FramesCopy(), 0, 0, 0.0
         order = task.order(self.store, config=BatchConfig(tokens=self.positions), seed=0)
         for planned in order.batches(0):
             if stop():
@@ -116,9 +116,9 @@ class FramesJudge:
             batch = task.collate(self.store, planned, epoch=0, shard=WHOLE)
             with torch.inference_mode():
                 loss += float(task.loss(model, batch, step=0).objective)
-                right += int((model(batch.frames).argmax(-1) == batch.symbols).sum())
+                correct += int((model(batch.frames).argmax(-1) == batch.symbols).sum())
             total += batch.weight
-        values = {"loss": loss / total, "accuracy": 100 * right / total}
+        values = {"loss": loss / total, "accuracy": 100 * correct / total}
         return Judgement(values, ["frames\n"], {"note.txt": b"kept"}, f"accuracy {values['accuracy']:.1f} %")
 
 

@@ -1,4 +1,4 @@
-"""The judge of translations: loss with every token given and no smoothing, text searched greedily."""
+"""The judge of translations: loss with teacher forcing and without smoothing, and greedy translations."""
 
 import json
 import math
@@ -29,8 +29,8 @@ def judge_of(translator: Translator, *, search: SearchConfig | None = None, metr
     return TranslationJudge(translator, HeldOutPairs(store, LINES, REFERENCES), batch=BatchConfig(), metric=metric)
 
 
-def judge(made: TranslationJudge, *, parts: int = 1, stop: Callable[[], bool] = lambda: False) -> Judgement:
-    return made(made.translator.model, parts=parts, stop=stop)
+def judgement_of(judge: TranslationJudge, *, parts: int = 1, stop: Callable[[], bool] = lambda: False) -> Judgement:
+    return judge(judge.translator.model, parts=parts, stop=stop)
 
 
 @pytest.fixture
@@ -39,9 +39,9 @@ def translator(trained: Path) -> Translator:
 
 
 @pytest.mark.parametrize("parts", [1, 7, 10_000])
-def test_a_judgement_is_what_the_translator_says_by_itself(parts: int, translator: Translator) -> None:
-    """In batches of any size, and whatever mode the model was in before."""
-    judgement = judge(judge_of(translator), parts=parts)
+def test_a_judgement_is_that_of_the_translators_own_results(parts: int, translator: Translator) -> None:
+    """In batches of any size, in any mode of the model."""
+    judgement = judgement_of(judge_of(translator), parts=parts)
     assert judgement.loss == pytest.approx(translator.loss(LINES, REFERENCES), rel=1e-6)
     greedy = SearchConfig(beam=1, length_penalty=0)
     translations = [translation.text for translation in translator.stream(LINES, search=greedy)]
@@ -61,43 +61,43 @@ def test_a_judgement_is_what_the_translator_says_by_itself(parts: int, translato
     ]
 
 
-def test_translations_are_as_long_as_the_search_lets_them_be(translator: Translator) -> None:
-    short = judge(judge_of(translator, search=SearchConfig(maximum=1)))
-    assert short.values["length"] == 3 / sum(map(len, REFERENCES))  # a letter each
+def test_translations_are_limited_by_the_search_settings(translator: Translator) -> None:
+    short = judgement_of(judge_of(translator, search=SearchConfig(maximum=1)))
+    assert short.values["length"] == 3 / sum(map(len, REFERENCES))  # one letter each
 
 
-def test_dropout_is_not_heard_though_the_model_was_being_trained(translator: Translator) -> None:
-    """Searches and losses set the mode themselves; the one before is back at the end."""
-    made = judge_of(translator)
-    expected = judge(made).values
+def test_dropout_is_off_though_the_model_is_in_training_mode(translator: Translator) -> None:
+    """Search and loss set the mode themselves and restore it."""
+    judge = judge_of(translator)
+    expected = judgement_of(judge).values
     translator.model.train()
-    assert judge(made).values == expected
+    assert judgement_of(judge).values == expected
     assert translator.model.training
 
 
-def test_what_is_reported_is_named_before_and_ter_only_where_it_selects(translator: Translator) -> None:
+def test_reported_values_are_declared_and_ter_only_if_it_selects(translator: Translator) -> None:
     for metric in TRANSLATION_METRICS:
-        made = judge_of(translator, metric=metric)
-        judgement = judge(made)
-        assert tuple(judgement.values) == made.reports
-        assert ("ter" in made.reports) == (metric == "ter")
+        judge = judge_of(translator, metric=metric)
+        judgement = judgement_of(judge)
+        assert tuple(judgement.values) == judge.reports
+        assert ("ter" in judge.reports) == (metric == "ter")
         if metric == "ter":
             translations = [block.splitlines()[2].split(maxsplit=1)[1] for block in judgement.samples]
             assert judgement.values["ter"] == ter(translations, REFERENCES)
-        shown = {"chrf": f"chrF {judgement.values['chrf']:.1f}", "ter": f"TER {judgement.values.get('ter', 0):.1f}"}
-        assert (shown.get(metric, "validation loss") in judgement.summary) and ("TER" in judgement.summary) == (
+        scores = {"chrf": f"chrF {judgement.values['chrf']:.1f}", "ter": f"TER {judgement.values.get('ter', 0):.1f}"}
+        assert (scores.get(metric, "validation loss") in judgement.summary) and ("TER" in judgement.summary) == (
             metric == "ter"
         )
     assert set(TRANSLATION_METRICS) - {"ter"} < set(judge_of(translator).reports)
     assert TranslationJudge.selects in TRANSLATION_METRICS
 
 
-def test_how_sure_the_model_is_goes_into_the_model_folder(translator: Translator) -> None:
+def test_confidence_is_written_to_the_model_folder(translator: Translator) -> None:
     lines = [f"{first} {second}" for first in "abcdefgh" for second in "abcdefgh"]
     source, target = translator.tokenizers
     store = store_of_pairs(list(zip(source.encode_many(lines), target.encode_many(lines), strict=True)))
-    made = TranslationJudge(translator, HeldOutPairs(store, lines, lines), batch=BatchConfig(), metric="bleu")
-    artefacts = judge(made).artefacts
+    judge = TranslationJudge(translator, HeldOutPairs(store, lines, lines), batch=BatchConfig(), metric="bleu")
+    artefacts = judgement_of(judge).artefacts
     greedy = SearchConfig(beam=1, length_penalty=0)
     candidates = [translation.candidates[0] for translation in translator.stream(lines, search=greedy)]
     per_piece = [candidate.log_prob / max(candidate.pieces, 1) for candidate in candidates]
@@ -110,19 +110,19 @@ def test_how_sure_the_model_is_goes_into_the_model_folder(translator: Translator
 
 @pytest.mark.parametrize("batch", [1, 2])
 def test_a_stop_ends_it_between_batches_and_leaves_no_trace(batch: int, translator: Translator) -> None:
-    made = judge_of(translator)
-    expected = judge(made).values
-    asked: list[int] = []
+    judge = judge_of(translator)
+    expected = judgement_of(judge).values
+    calls: list[int] = []
 
     def stop() -> bool:
-        asked.append(len(asked) + 1)
-        return len(asked) == batch
+        calls.append(len(calls) + 1)
+        return len(calls) == batch
 
     with pytest.raises(StoppedError):
-        judge(made, stop=stop)
-    assert asked == [*range(1, batch + 1)]
-    assert judge(made).values == expected
-    assert asked == [*range(1, batch + 1)]  # nobody asks any more
+        judgement_of(judge, stop=stop)
+    assert calls == [*range(1, batch + 1)]
+    assert judgement_of(judge).values == expected
+    assert calls == [*range(1, batch + 1)]  # the hook was removed
 
 
 def test_perplexity_is_the_exponential_of_the_loss_and_finite() -> None:
@@ -130,12 +130,12 @@ def test_perplexity_is_the_exponential_of_the_loss_and_finite() -> None:
     assert math.isfinite(perplexity(1e6))
 
 
-def test_a_bleu_that_is_chance_leaves_the_choice_to_the_loss() -> None:
-    """As in the first steps of a run: BLEU 0.012 of words that happen to be right, and then 0 with a lower loss."""
+def test_below_chance_level_the_loss_decides() -> None:
+    """As in the first steps of a run: BLEU 0.012 by chance, then 0 with a lower loss."""
     progress, config = Progress(), TrainingConfig()
-    metric, kept = TRANSLATION_METRICS["bleu"], []
+    metric, best = TRANSLATION_METRICS["bleu"], []
     for loss, value in ((6.6, 0.012), (5.9, 0.0), (5.5, 0.9), (5.7, 0.95), (5.6, 1.2), (5.4, 1.1)):
-        kept.append(progress.judge(metric.worth(value), loss=loss, config=config))
-    assert kept == [True, True, True, False, True, False]
+        best.append(progress.judge(metric.worth(value), loss=loss, config=config))
+    assert best == [True, True, True, False, True, False]
     assert TRANSLATION_METRICS["chrf"].worth(0.3) == 0.3
     assert TRANSLATION_METRICS["ter"].worth(90.0) == -90.0

@@ -1,4 +1,4 @@
-"""Runs of language models: they learn, resume to the same bytes with the state they carried, and write text."""
+"""Runs of language models: they learn, resume exactly with the carried state, and generate text."""
 
 import json
 import random
@@ -25,12 +25,12 @@ TRANSFORMER = {"kind": "transformer", "layers": 1, "width": 12, "heads": 2, "fee
 
 @pytest.fixture(scope="module")
 def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Lines that count on from a letter: each word says the next one."""
+    """Lines that count upwards: each word determines the next."""
     generator = random.Random(1)
     words = [f"w{number}" for number in range(7)]
     path = tmp_path_factory.mktemp("text") / "text"
     starts = [(generator.randrange(7), generator.randint(3, 25)) for _ in range(300)]
-    lines = [" ".join(words[(start + place) % 7] for place in range(size)) for start, size in starts]
+    lines = [" ".join(words[(start + offset) % 7] for offset in range(size)) for start, size in starts]
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
     return path
 
@@ -69,29 +69,31 @@ def values(text: Path, network: dict[str, Any], *, reading: str, **training: Any
     ],
     ids=["lstm running", "awd", "lstm lines", "transformer running", "transformer lines"],
 )
-def test_a_resume_comes_to_the_same_bytes(
+def test_a_resumed_run_ends_with_the_same_bytes(
     text: Path, tmp_path: Path, network: dict[str, Any], reading: str, training: dict[str, Any]
 ) -> None:
-    whole = calque.train(values(text, network, reading=reading, **training), run=tmp_path / "whole", quiet=True).folder
+    uninterrupted = calque.train(
+        values(text, network, reading=reading, **training), run=tmp_path / "whole", quiet=True
+    ).folder
     half = tmp_path / "half"
-    shutil.copytree(whole, half)
+    shutil.copytree(uninterrupted, half)
     for step in (15, 20):
         shutil.rmtree(half / "checkpoints" / f"step-{step}")
     calque.resume(half, quiet=True)
-    ends = [load_file(run / "checkpoints" / "step-20" / "weights.safetensors") for run in (whole, half)]
+    ends = [load_file(run / "checkpoints" / "step-20" / "weights.safetensors") for run in (uninterrupted, half)]
     assert all(torch.equal(value, ends[1][name]) for name, value in ends[0].items())
-    models = [load_file(run / "model" / "weights.safetensors") for run in (whole, half)]
+    models = [load_file(run / "model" / "weights.safetensors") for run in (uninterrupted, half)]
     assert all(torch.equal(value, models[1][name]) for name, value in models[0].items())
-    assert (whole / "metrics.jsonl").read_bytes() == (half / "metrics.jsonl").read_bytes()
-    assert (whole / "samples.txt").read_bytes() == (half / "samples.txt").read_bytes()
+    assert (uninterrupted / "metrics.jsonl").read_bytes() == (half / "metrics.jsonl").read_bytes()
+    assert (uninterrupted / "samples.txt").read_bytes() == (half / "samples.txt").read_bytes()
     carries = (half / "checkpoints" / "step-20" / "carry.safetensors").exists()
     assert carries == (reading == "running" and network["kind"] == "recurrent")
 
 
 def test_the_state_of_running_text_matters(text: Path, tmp_path: Path) -> None:
-    """Without the carried state a resume would come to other weights: the checkpoint's carry is used."""
-    whole = calque.train(values(text, LSTM, reading="running"), run=tmp_path / "whole", quiet=True).folder
-    carry = load_file(whole / "checkpoints" / "step-10" / "carry.safetensors")
+    """The checkpoint holds a state that is not zero, without which a resumed run would have other weights."""
+    uninterrupted = calque.train(values(text, LSTM, reading="running"), run=tmp_path / "whole", quiet=True).folder
+    carry = load_file(uninterrupted / "checkpoints" / "step-10" / "carry.safetensors")
     assert len(carry) == 3 and all(state.abs().sum() > 0 for state in carry.values())
 
 
@@ -104,7 +106,7 @@ def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return calque.train(experiment, run=folder, quiet=True).folder
 
 
-def test_it_learns_what_follows_what(trained: Path) -> None:
+def test_it_learns_the_order_of_words(trained: Path) -> None:
     generator = calque.load(trained)
     assert isinstance(generator, TextGenerator)
     valid = [line for line in read_journal(trained / "metrics.jsonl") if line["kind"] == "valid"]
@@ -112,7 +114,7 @@ def test_it_learns_what_follows_what(trained: Path) -> None:
     assert generator.generate("w3", maximum=3, search=SearchConfig(beam=1, length_penalty=0)).startswith("w3 w4 w5")
 
 
-def test_a_score_is_the_sum_of_what_search_says(trained: Path) -> None:
+def test_a_score_is_the_log_probability_of_search(trained: Path) -> None:
     generator = calque.load(trained)
     (candidate, *_) = generator.candidates(["w2"], maximum=12, search=SearchConfig(beam=4), nbest=2)[0]
     (scored,) = generator.score([candidate.text])
@@ -121,20 +123,20 @@ def test_a_score_is_the_sum_of_what_search_says(trained: Path) -> None:
     alone = [next(iter(generator.score([line]))).log_prob for line in ("w1 w2", "w5", "w0 w1 w2 w3")]
     together = [scored.log_prob for scored in generator.score(["w1 w2", "w5", "w0 w1 w2 w3"])]
     assert together == pytest.approx(alone, abs=1e-4)
-    found = generator.perplexity(["w1 w2", "w5"])
-    assert (found.tokens, found.words, found.bytes) == (5, 5, 9)
-    assert found.nats == pytest.approx(-sum(alone[:2]), abs=1e-4)
+    perplexity = generator.perplexity(["w1 w2", "w5"])
+    assert (perplexity.tokens, perplexity.words, perplexity.bytes) == (5, 5, 9)
+    assert perplexity.nats == pytest.approx(-sum(alone[:2]), abs=1e-4)
 
 
-def test_what_is_streamed_is_what_is_written(trained: Path) -> None:
+def test_streamed_pieces_are_those_of_the_whole_text(trained: Path) -> None:
     generator = calque.load(trained)
     greedy = SearchConfig(beam=1, length_penalty=0)
-    drawn = SearchConfig(method="sample", temperature=1.5, seed=4)
-    for search in (greedy, drawn):
-        whole = generator.candidates(["w1"], maximum=9, search=search, first=3)[0][0].text
+    sampling = SearchConfig(method="sample", temperature=1.5, seed=4)
+    for search in (greedy, sampling):
+        text = generator.candidates(["w1"], maximum=9, search=search, first=3)[0][0].text
         pieces = list(generator.stream("w1", maximum=9, search=search, number=3))
-        assert "".join(pieces) == whole and len(pieces) > 2
-    texts = {generator.generate("", search=drawn.model_copy(update={"seed": seed})) for seed in range(5)}
+        assert "".join(pieces) == text and len(pieces) > 2
+    texts = {generator.generate("", search=sampling.model_copy(update={"seed": seed})) for seed in range(5)}
     assert len(texts) > 1
 
 
@@ -151,7 +153,7 @@ def test_commands(trained: Path, text: Path, command: Any) -> None:
     assert len(scores.out.splitlines()) == 300 and "perplexity" in scores.err
 
 
-def test_mistakes_are_told(trained: Path, text: Path, tmp_path: Path, command: Any) -> None:
+def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, command: Any) -> None:
     assert "language model" in command("translate", trained, stdin=b"w1\n").err
     assert "--source" in command("score", trained, "--source", text, "--target", text).err
     assert "empty string" in command("generate", trained, "--stop", "", "--prompt", "w1").err

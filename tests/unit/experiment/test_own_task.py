@@ -1,4 +1,4 @@
-"""A task that a user brings trains, resumes and survives as the package's own do; nothing in the package knows it."""
+"""A user's own task trains and resumes as those of the package do, which know nothing of it."""
 
 import json
 import shutil
@@ -48,19 +48,19 @@ def test_it_learns_and_keeps_its_best_model(tmp_path: Path) -> None:
     assert json.loads((run.folder / "run.json").read_text())["metrics"]["accuracy"] == ["higher", 0.0]
 
 
-def test_a_resume_comes_to_the_same_bytes(tmp_path: Path) -> None:
-    whole = calque.train(CONFIG, task=frames_task(), run=tmp_path / "whole", quiet=True).folder
+def test_a_resumed_run_ends_with_the_same_bytes(tmp_path: Path) -> None:
+    uninterrupted = calque.train(CONFIG, task=frames_task(), run=tmp_path / "whole", quiet=True).folder
     half = tmp_path / "half"
-    shutil.copytree(whole, half)
+    shutil.copytree(uninterrupted, half)
     for step in (30, 40):
         shutil.rmtree(half / "checkpoints" / f"step-{step}")
     assert calque.resume(half, task=frames_task(), quiet=True).summary.step == 40
-    for name, values in weights(whole, 40).items():
+    for name, values in weights(uninterrupted, 40).items():
         assert torch.equal(values, weights(half, 40)[name])
-    assert (whole / "metrics.jsonl").read_bytes() == (half / "metrics.jsonl").read_bytes()
+    assert (uninterrupted / "metrics.jsonl").read_bytes() == (half / "metrics.jsonl").read_bytes()
 
 
-def test_memory_that_runs_out_is_taken_in_parts(tmp_path: Path) -> None:
+def test_batches_are_split_when_memory_runs_out(tmp_path: Path) -> None:
     class Tight(FramesCopy):
         def loss(self, model: nn.Module, batch: FramesBatch, *, step: int, carry: Carry | None = None) -> Loss:
             if step == 3 and batch.rows > 2:
@@ -71,7 +71,7 @@ def test_memory_that_runs_out_is_taken_in_parts(tmp_path: Path) -> None:
     assert read_journal(run.folder / "history.jsonl")[0]["step"] == 3
 
 
-def test_a_task_that_cannot_be_divided_says_so(tmp_path: Path) -> None:
+def test_a_task_whose_batches_cannot_be_split_is_reported(tmp_path: Path) -> None:
     class Whole(FramesCopy):
         divisible = False
 
@@ -82,7 +82,7 @@ def test_a_task_that_cannot_be_divided_says_so(tmp_path: Path) -> None:
         calque.train(CONFIG, task=frames_task(task=Whole()), run=tmp_path / "run", quiet=True)
 
 
-def test_what_does_not_fit_is_rejected(tmp_path: Path) -> None:
+def test_missing_columns_unknown_metrics_and_changed_data_are_rejected(tmp_path: Path) -> None:
     own = frames_task()
     lacking = own._replace(train=store_in_memory({"symbols": frames_rows()}))
     with pytest.raises(calque.ConfigError, match="no column frames"):

@@ -1,4 +1,4 @@
-"""From a config to a run: what is chosen, what is recorded, what is refused."""
+"""From a config to a run: chosen settings, records, and what is rejected."""
 
 import json
 import os
@@ -40,7 +40,7 @@ def corpus(tmp_path: Path) -> dict[str, Path]:
 
 
 def open_values(corpus: dict[str, Path], **training: Any) -> Values:
-    """Nearly every setting left open."""
+    """Values with nearly every setting open."""
     values = toy_values(corpus, "plain")
     return {**values, "training": {"threads": 1, "device": "cpu", **training}}
 
@@ -58,31 +58,31 @@ def choose(values: Values, folder: Path) -> tuple[Values, list[str]]:
     return complete_settings(values, corpus, device="cpu")
 
 
-def test_what_was_left_open_is_chosen_printed_and_kept(
+def test_open_settings_are_chosen_printed_and_saved(
     corpus: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     values = open_values(corpus, steps=4, batch={"tokens": 300})
     run = train(values, run=tmp_path / "run")
-    said = capsys.readouterr().err
-    kept = tomllib.loads((run.folder / "config.toml").read_text(encoding="utf-8"))
+    messages = capsys.readouterr().err
+    config = tomllib.loads((run.folder / "config.toml").read_text(encoding="utf-8"))
     for key in ("validate_every", "checkpoint_every", "log_every", "patience"):
-        assert f"training.{key} = {kept['training'][key]}\n" in said
-    assert f"training.optimiser.learning_rate = {kept['training']['optimiser']['learning_rate']}\n" in said
-    assert f"training.schedule.warmup = {kept['training']['schedule']['warmup']}\n" in said
-    assert "training.steps" not in said  # what was given is not chosen
-    assert "training.batch" not in said
-    assert (kept["training"]["steps"], kept["training"]["batch"]["tokens"]) == (4, 300)
+        assert f"training.{key} = {config['training'][key]}\n" in messages
+    assert f"training.optimiser.learning_rate = {config['training']['optimiser']['learning_rate']}\n" in messages
+    assert f"training.schedule.warmup = {config['training']['schedule']['warmup']}\n" in messages
+    assert "training.steps" not in messages  # explicit settings are not chosen
+    assert "training.batch" not in messages
+    assert (config["training"]["steps"], config["training"]["batch"]["tokens"]) == (4, 300)
     before = (run.folder / "config.toml").read_bytes()
     resume(run.folder)
     assert "chosen for" not in capsys.readouterr().err
     assert (run.folder / "config.toml").read_bytes() == before
 
 
-def test_what_is_given_is_never_changed(corpus: dict[str, Path], tmp_path: Path) -> None:
-    given = to_values(check(Experiment, toy_values(corpus, "luong"), origin="test"))
-    given["training"]["patience"] = 0
-    completed, said = choose(given, tmp_path / "store")
-    assert (completed, said) == (given, [])
+def test_explicit_settings_are_never_changed(corpus: dict[str, Path], tmp_path: Path) -> None:
+    values = to_values(check(Experiment, toy_values(corpus, "luong"), origin="test"))
+    values["training"]["patience"] = 0
+    completed, report = choose(values, tmp_path / "store")
+    assert (completed, report) == (values, [])
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -154,7 +154,7 @@ def test_a_run_made_with_relative_paths_is_resumed_from_anywhere(
     assert resume(folder, quiet=True).summary.step == 2
 
 
-def test_systems_lie_under_overrides_and_over_the_file(tmp_path: Path) -> None:
+def test_systems_override_the_file_and_are_overridden_by_assignments(tmp_path: Path) -> None:
     file = tmp_path / "a.toml"
     file.write_text('seed = 5\n[model]\ntie = "target"\n[data]\nmaximum_length = 9\n', encoding="utf-8")
     values = experiment_values(
@@ -166,14 +166,14 @@ def test_systems_lie_under_overrides_and_over_the_file(tmp_path: Path) -> None:
     assert values["training"] == {"steps": 7}
 
 
-def test_an_unknown_system_is_refused_with_the_known_ones() -> None:
+def test_an_unknown_system_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(
         ConfigError, match=r"'tinny' is not known; did you mean 'tiny'\? There are: cho2014, sutskever2014"
     ):
         experiment_values(config=None, system="tinny", corpora={}, assignments=[])
 
 
-def test_the_seed_draws_the_weights(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_initial_weights_depend_on_the_seed(corpus: dict[str, Path], tmp_path: Path) -> None:
     def weights(seed: int) -> torch.Tensor:
         experiment = check(Experiment, toy_values(corpus, "luong", f"seed={seed}"), origin="test")
         model = assembly_of(experiment).build(prepared_in(tmp_path / "store", experiment))
@@ -192,16 +192,16 @@ def test_runs_are_numbered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     Path("runs/9").mkdir()
     Path("runs/other").mkdir()
     assert new_run_folder(None) == Path("runs/10")
-    monkeypatch.setattr(Path, "iterdir", lambda _self: iter([]))  # looked before another made its folder
+    monkeypatch.setattr(Path, "iterdir", lambda _self: iter([]))  # listed before another process created its folder
     assert new_run_folder(None) == Path("runs/2")
 
 
-def test_what_a_kill_left_before_there_was_a_config_is_no_run(tmp_path: Path) -> None:
+def test_an_unfinished_config_of_a_killed_process_is_no_run(tmp_path: Path) -> None:
     (tmp_path / "config.toml.tmp").write_text("[trai", encoding="utf-8")
     assert new_run_folder(tmp_path) == tmp_path
 
 
-def test_a_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_not_empty_is_rejected(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(FolderError, match="not an empty folder"):
         new_run_folder(tmp_path)
@@ -237,7 +237,7 @@ def elsewhere(corpus: dict[str, Path]) -> Values:
 def test_a_mistake_leaves_no_folder_behind(
     mistake: Callable[[dict[str, Path]], Values], corpus: dict[str, Path], tmp_path: Path
 ) -> None:
-    """So that the command can be mended and given again."""
+    """So that the corrected command can be repeated."""
     with pytest.raises(UserError):
         train(mistake(corpus), run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
@@ -247,7 +247,7 @@ ADAPTIVE = ("model.output.kind=adaptive", "training.label_smoothing=0", "trainin
 
 
 def refuse_cutoffs(corpus: dict[str, Path], run: Path | None, *overrides: str) -> str:
-    """What is said of cutoffs that only the prepared data shows to be wrong."""
+    """The message about cutoffs that only the prepared data shows to be wrong."""
     values = toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5000]", *overrides)
     with pytest.raises(ConfigError, match="less than the 12 pieces") as caught:
         train(values, run=run, quiet=True)
@@ -259,22 +259,22 @@ def unprepared(*_arguments: object, **_named: object) -> None:
 
 
 @pytest.mark.parametrize("named", [True, False])
-def test_what_was_prepared_outlives_a_config_that_turned_out_wrong(
+def test_prepared_data_survives_a_config_that_turned_out_wrong(
     named: bool, corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Preparing may have taken hours; the mended config goes on with it, in the folder that the message names."""
+    """Preparing may have taken hours; the corrected config uses the data in the folder that the message names."""
     monkeypatch.chdir(tmp_path)
     run = tmp_path / "run" if named else Path("runs/1")
     for _ in range(2):
-        said = refuse_cutoffs(corpus, run if named or run.exists() else None)
-        assert f"the prepared data is kept in {run / 'store'}: with the config mended, --run {run} goes on" in said
+        messages = refuse_cutoffs(corpus, run if named or run.exists() else None)
+        assert f"the prepared data is kept in {run / 'store'}: --run {run} uses it with a corrected config" in messages
         assert [path.name for path in run.iterdir()] == ["store"]
         monkeypatch.setattr("calque.data.prepare._fill", unprepared)
-    mended = train(toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5]"), run=run, quiet=True)
-    assert (mended.folder, mended.summary.step) == (run, 2)
+    corrected = train(toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5]"), run=run, quiet=True)
+    assert (corrected.folder, corrected.summary.step) == (run, 2)
 
 
-def test_what_was_prepared_from_something_else_is_refused_and_stays(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_data_prepared_from_something_else_is_rejected_and_stays(corpus: dict[str, Path], tmp_path: Path) -> None:
     run = tmp_path / "run"
     refuse_cutoffs(corpus, run)
     with pytest.raises(DataError, match=r"made from something else:\n  text.*\n.*remove this one"):
@@ -282,14 +282,14 @@ def test_what_was_prepared_from_something_else_is_refused_and_stays(corpus: dict
     assert [path.name for path in run.iterdir()] == ["store"]
 
 
-def test_a_store_of_its_own_place_stays_there(corpus: dict[str, Path], tmp_path: Path) -> None:
-    said = refuse_cutoffs(corpus, tmp_path / "run", f"data.store={tmp_path / 'store'}")
-    assert "kept" not in said
+def test_a_store_outside_the_run_folder_stays(corpus: dict[str, Path], tmp_path: Path) -> None:
+    messages = refuse_cutoffs(corpus, tmp_path / "run", f"data.store={tmp_path / 'store'}")
+    assert "kept" not in messages
     assert not (tmp_path / "run").exists()
     assert (tmp_path / "store" / "manifest.json").is_file()
 
 
-def test_a_folder_that_only_looks_like_a_store_is_not_taken(tmp_path: Path) -> None:
+def test_a_folder_without_a_manifest_is_not_taken_for_a_store(tmp_path: Path) -> None:
     (tmp_path / "store").mkdir()
     with pytest.raises(FolderError, match="not an empty folder"):
         new_run_folder(tmp_path)
@@ -306,7 +306,7 @@ def test_a_folder_that_only_looks_like_a_store_is_not_taken(tmp_path: Path) -> N
         (r"needs text\.kind = 'sentencepiece', not 'words'", ("training.subwords.kind=bpe-dropout",)),
     ],
 )
-def test_what_given_pieces_show_to_be_wrong_is_known_before_the_data_is_prepared(
+def test_settings_that_do_not_fit_given_pieces_are_rejected_before_the_data_is_prepared(
     message: str,
     overrides: tuple[str, ...],
     corpus: dict[str, Path],
@@ -323,7 +323,7 @@ def test_what_given_pieces_show_to_be_wrong_is_known_before_the_data_is_prepared
     assert not (tmp_path / "run").exists()
 
 
-def test_cutoffs_beyond_the_largest_vocabulary_are_known_before_the_data_is_prepared(
+def test_cutoffs_beyond_the_largest_vocabulary_are_rejected_before_the_data_is_prepared(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
@@ -335,7 +335,7 @@ def test_cutoffs_beyond_the_largest_vocabulary_are_known_before_the_data_is_prep
 HALF = ("training.precision=float16", "training.steps=2")
 
 
-def test_lstms_that_a_cpu_has_no_float16_for_are_refused_before_there_is_a_run_and_when_it_goes_on_elsewhere(
+def test_lstms_without_a_float16_kernel_are_rejected_before_a_run_starts_and_when_it_is_resumed_elsewhere(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True).folder
@@ -350,17 +350,17 @@ def test_lstms_that_a_cpu_has_no_float16_for_are_refused_before_there_is_a_run_a
     assert not (tmp_path / "other").exists()
 
 
-def test_float64_is_refused_where_there_is_none(
+def test_float64_is_rejected_on_devices_without_it(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("calque.experiment.assembly.choose_device", lambda _: torch.device("mps"))
-    with pytest.raises(ConfigError, match=r'training\.precision = "float64": mps has none'):
+    with pytest.raises(ConfigError, match=r'training\.precision = "float64": mps does not support it'):
         train(toy_values(corpus, "plain", "training.precision=float64"), run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_this_cpu_computes_in_float16_what_is_not_refused(corpus: dict[str, Path], tmp_path: Path) -> None:
-    """Whatever kernels it has: a mistake in asking for them would end in a traceback."""
+def test_this_cpu_computes_in_float16_all_that_is_not_rejected(corpus: dict[str, Path], tmp_path: Path) -> None:
+    """Whatever kernels it has: a wrong check would end in a traceback."""
     try:
         train(toy_values(corpus, "plain", *HALF), run=tmp_path / "lstm", quiet=True)
     except ConfigError as error:
@@ -373,7 +373,7 @@ def test_this_cpu_computes_in_float16_what_is_not_refused(corpus: dict[str, Path
 
 
 def test_only_a_run_can_be_resumed(trained: Path, tmp_path: Path) -> None:
-    """A model folder has a config.toml too; not even a lock may be left in it."""
+    """A model folder has a config.toml too; not even a lock may be created in it."""
     with pytest.raises(FolderError, match=r"no config\.toml"):
         resume(tmp_path)
     before = sorted((trained / "model").iterdir())
@@ -382,7 +382,7 @@ def test_only_a_run_can_be_resumed(trained: Path, tmp_path: Path) -> None:
     assert sorted((trained / "model").iterdir()) == before
 
 
-def test_changed_data_is_refused_with_what_changed(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_changed_data_is_rejected_with_the_changes(corpus: dict[str, Path], tmp_path: Path) -> None:
     run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True)
     text = corpus["source"].read_text(encoding="utf-8")
     corpus["source"].write_text(text.replace("a", "b", 1), encoding="utf-8")
@@ -390,7 +390,7 @@ def test_changed_data_is_refused_with_what_changed(corpus: dict[str, Path], tmp_
         resume(run.folder, quiet=True)
 
 
-def test_what_differs_since_a_run_began_is_said(
+def test_changes_since_a_run_was_started_are_reported(
     corpus: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True)
@@ -398,7 +398,7 @@ def test_what_differs_since_a_run_began_is_said(
     assert record["reproducible"] is True
     (run.folder / "run.json").write_text(json.dumps({**record, "torch": "1.0"}), encoding="utf-8")
     resume(run.folder)
-    assert f"note: torch was '1.0' when the run began and is '{torch.__version__}' now" in capsys.readouterr().err
+    assert f"note: torch was '1.0' when the run was started and is '{torch.__version__}' now" in capsys.readouterr().err
     for text in ("{", "[1]"):
         (run.folder / "run.json").write_text(text, encoding="utf-8")
         with pytest.raises(FolderError, match=r"run\.json"):
@@ -411,7 +411,7 @@ def short(corpus: dict[str, Path], tmp_path: Path) -> Path:
     return train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True).folder
 
 
-def test_a_record_that_is_no_file_is_not_waited_for(short: Path) -> None:
+def test_a_record_that_is_a_pipe_is_not_read(short: Path) -> None:
     (short / "run.json").unlink()
     os.mkfifo(short / "run.json")
     with pytest.raises(FolderError, match=r"run\.json"):
@@ -419,58 +419,61 @@ def test_a_record_that_is_no_file_is_not_waited_for(short: Path) -> None:
 
 
 @pytest.mark.parametrize(("file", "line"), [("history.jsonl", '{"step": 3}'), ("metrics.jsonl", '{"kind": "train"}')])
-def test_lines_that_say_too_little_are_named(short: Path, file: str, line: str) -> None:
-    """In front: behind what the checkpoint knows of, metrics may be anything (test_loop.py)."""
+def test_lines_with_missing_counts_are_reported(short: Path, file: str, line: str) -> None:
+    """At the start: after the checkpoint's position, metrics may be damaged (test_loop.py)."""
     journal = short / file
     journal.write_text(
         f"{line}\n" + (journal.read_text(encoding="utf-8") if journal.exists() else ""), encoding="utf-8"
     )
-    with pytest.raises(FolderError, match=rf"{file}, line \d+: it does not say"):
+    with pytest.raises(FolderError, match=rf"{file}, line \d+: '\w+' is missing or not an integer"):
         resume(short, quiet=True)
 
 
-def edited(run: Path, *assignments: str) -> None:
-    """As if somebody had changed settings of a run between its stop and its resume."""
+def edit(run: Path, *assignments: str) -> None:
+    """Changes settings of a run before it is resumed."""
     values = override(read_toml(run / "config.toml"), assignments)
     (run / "config.toml").write_text(values_to_toml(values), encoding="utf-8")
 
 
-def test_settings_that_were_edited_are_said(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_edited_settings_are_reported(short: Path, capsys: pytest.CaptureFixture[str]) -> None:
     resume(short)
     assert "note:" not in capsys.readouterr().err
-    edited(short, "seed=9", "training.steps=3", "training.label_smoothing=0.3", "model.decoder.dropout=0.15")
+    edit(short, "seed=9", "training.steps=3", "training.label_smoothing=0.3", "model.decoder.dropout=0.15")
     resume(short)
-    said = capsys.readouterr().err
-    for key, now in {
+    messages = capsys.readouterr().err
+    for key, value in {
         "seed": "9",
         "training.steps": "3",
         "training.label_smoothing": "0.3",
         "model.decoder.dropout": "0.15",
     }.items():
-        assert re.search(rf"note: {re.escape(key)} was .* when the run began and is {now} now", said), said
+        assert re.search(rf"note: {re.escape(key)} was .* when the run was started and is {value} now", messages), (
+            messages
+        )
 
 
 @pytest.mark.parametrize(
-    ("change", "is_left"), [("training.batch.tokens=60", True), ("seed=5", True), ("training.batch.workers=0", False)]
+    ("change", "is_skipped"),
+    [("training.batch.tokens=60", True), ("seed=5", True), ("training.batch.workers=0", False)],
 )
-def test_an_epoch_whose_batches_changed_is_left(
+def test_the_rest_of_an_epoch_whose_batches_changed_is_skipped(
     corpus: dict[str, Path],
     tmp_path: Path,
     capsys: pytest.CaptureFixture[str],
     change: str,
-    is_left: bool,
+    is_skipped: bool,
 ) -> None:
-    """Which of its pairs were read cannot be told any more: none may be read twice and others not at all."""
+    """It is not known which of its pairs were read: none may be read twice and others not at all."""
     values = toy_values(corpus, "plain", "training.steps=2", "training.batch.tokens=100", "training.log_every=1")
     run = train(values, run=tmp_path / "run", quiet=True).folder
-    edited(run, "training.steps=3", change)
+    edit(run, "training.steps=3", change)
     resume(run)
-    assert ("the rest of epoch 1 is left out" in capsys.readouterr().err) == is_left
+    assert ("the rest of epoch 1 is skipped" in capsys.readouterr().err) == is_skipped
     epochs = [line["epoch"] for line in read_journal(run / "metrics.jsonl") if line["kind"] == "train"]
-    assert epochs == [1, 1, 2 if is_left else 1]
+    assert epochs == [1, 1, 2 if is_skipped else 1]
 
 
-def test_threads_are_those_the_run_began_with(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_threads_are_those_the_run_was_started_with(corpus: dict[str, Path], tmp_path: Path) -> None:
     before = torch.get_num_threads()
     run = train(toy_values(corpus, "plain", "training.steps=2"), run=tmp_path / "run", quiet=True)
     try:
@@ -482,7 +485,7 @@ def test_threads_are_those_the_run_began_with(corpus: dict[str, Path], tmp_path:
 
 
 @pytest.mark.parametrize("threads", [0, 1025, 100_000])
-def test_threads_that_no_machine_has_are_refused(threads: int, corpus: dict[str, Path]) -> None:
+def test_numbers_of_threads_that_no_machine_has_are_rejected(threads: int, corpus: dict[str, Path]) -> None:
     """Starting them would end the process with a signal."""
     with pytest.raises(ConfigError, match=rf"training\.threads: .*found {threads}"):
         check(Experiment, toy_values(corpus, "plain", f"training.threads={threads}"), origin="test")
@@ -500,39 +503,39 @@ def test_two_runs_share_a_store(corpus: dict[str, Path], tmp_path: Path) -> None
 # --- Longer runs, other runs ---
 
 
-def test_a_finished_run_goes_on_when_its_steps_are_raised(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_a_finished_run_continues_when_its_steps_are_raised(corpus: dict[str, Path], tmp_path: Path) -> None:
     run = train(toy_values(corpus, "plain", "training.steps=4"), run=tmp_path / "run", quiet=True)
     path = run.folder / "config.toml"
     path.write_text(path.read_text(encoding="utf-8").replace("steps = 4", "steps = 8"), encoding="utf-8")
     longer = resume(run.folder, quiet=True)
-    whole = train(toy_values(corpus, "plain", "training.steps=8"), run=tmp_path / "whole", quiet=True)
+    uninterrupted = train(toy_values(corpus, "plain", "training.steps=8"), run=tmp_path / "whole", quiet=True)
     assert longer.summary.step == 8
-    ends = [folder / "checkpoints" / "step-8" / "weights.safetensors" for folder in (run.folder, whole.folder)]
+    ends = [folder / "checkpoints" / "step-8" / "weights.safetensors" for folder in (run.folder, uninterrupted.folder)]
     assert ends[0].read_bytes() == ends[1].read_bytes()
 
 
-def test_differences_name_what_another_run_has_otherwise(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_differences_name_changed_values(corpus: dict[str, Path], tmp_path: Path) -> None:
     values = toy_values(corpus, "plain", "training.steps=2")
     run = train(values, run=tmp_path / "run", quiet=True)
     assert differences(values, run=run.folder) == []
     assert differences({**values, "seed": 99}, run=run.folder) == ["seed is 3, not 99"]
 
 
-def test_an_experiment_leaves_open_what_it_was_not_given(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_an_experiment_leaves_open_what_was_not_set(corpus: dict[str, Path], tmp_path: Path) -> None:
     values = toy_values(corpus, "plain", "training.steps=2")
-    given = check(Experiment, values, origin="test")
-    run = train(given, run=tmp_path / "run", quiet=True)
-    assert run.config.training.patience == 8  # chosen, where the class's own default is 0
+    experiment = check(Experiment, values, origin="test")
+    run = train(experiment, run=tmp_path / "run", quiet=True)
+    assert run.config.training.patience == 8  # chosen, though the default of the class is 0
 
 
 # --- Output layers ---
 
 
 @pytest.mark.parametrize("kind", ["sampled", "adaptive"])
-def test_smoothing_without_the_full_softmax_is_refused_with_both_keys(
+def test_smoothing_without_the_full_softmax_is_rejected_with_both_keys(
     kind: str, corpus: dict[str, Path], tmp_path: Path, command: Callable[..., Answer]
 ) -> None:
-    """Smoothing is on unless it is said not to be."""
+    """Smoothing is on by default."""
     values = toy_values(corpus, "plain", f"model.output.kind={kind}")
     with pytest.raises(ConfigError, match="1 problem") as caught:
         train(values, run=tmp_path / "run", quiet=True)
@@ -548,7 +551,7 @@ def test_smoothing_without_the_full_softmax_is_refused_with_both_keys(
     assert not (tmp_path / "run").exists()
 
 
-def test_output_layers_that_do_not_fit_are_refused_with_their_key(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_output_layers_that_do_not_fit_are_rejected_with_their_key(corpus: dict[str, Path], tmp_path: Path) -> None:
     refused = {
         r"model: tie = 'target' and output\.kind = 'adaptive'": ("model.tie=target",),
         r"model\.output: a width of 16 cannot shrink 2 times by 5": ("model.output.shrink=5",),
@@ -581,25 +584,25 @@ def test_an_output_layer_learns_the_frequencies_of_the_training_pairs(
         assert learnt["output.ranks"].argsort().tolist() == order
 
 
-def test_two_that_begin_in_one_folder_do_not_harm_each_other(
+def test_two_processes_that_start_in_one_folder_do_not_harm_each_other(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second one came between the first one's look and its config; the first is still at its data."""
+    """The second one started between the first one's check and its config; the first still prepares its data."""
     run = tmp_path / "run"
     run.mkdir()
     (run / "config.toml").write_text("seed = 5\n", encoding="utf-8")
-    monkeypatch.setattr("calque.experiment.running.new_run_folder", lambda _asked: run)
+    monkeypatch.setattr("calque.experiment.running.new_run_folder", lambda _folder: run)
     with run_lock(run), pytest.raises(FolderError, match="is training in this folder"):
         train(open_values(corpus), run=run, quiet=True)
-    with pytest.raises(FolderError, match="has just begun a run here"):
+    with pytest.raises(FolderError, match="has just started a run here"):
         train(open_values(corpus), run=run, quiet=True)
     assert (run / "config.toml").read_text(encoding="utf-8") == "seed = 5\n"
 
 
-@pytest.mark.parametrize(("warmup", "is_said"), [(3, True), (2, False)])
-def test_a_warm_up_beyond_the_last_step_is_told(
-    warmup: int, is_said: bool, corpus: dict[str, Path], tmp_path: Path
+@pytest.mark.parametrize(("warmup", "is_reported"), [(3, True), (2, False)])
+def test_a_warm_up_beyond_the_last_step_is_reported(
+    warmup: int, is_reported: bool, corpus: dict[str, Path], tmp_path: Path
 ) -> None:
     values = toy_values(corpus, "plain", "training.steps=2", f"training.schedule.warmup={warmup}")
     train(values, run=tmp_path / "run", quiet=True)
-    assert ("never gets to its peak" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said
+    assert ("never reaches its peak" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_reported

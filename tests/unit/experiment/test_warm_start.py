@@ -1,4 +1,4 @@
-"""Warm start: what two vocabularies share is carried over row by row, and what does not fit is refused."""
+"""Warm start: rows of shared pieces are copied, and models that do not fit are rejected."""
 
 import sys
 from pathlib import Path
@@ -34,38 +34,38 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Run:
         return make(tmp_path_factory.mktemp("old"), "luong")
 
 
-def test_with_the_same_vocabulary_every_weight_is_carried_over(old: Run, tmp_path: Path) -> None:
+def test_with_the_same_vocabulary_every_weight_is_copied(old: Run, tmp_path: Path) -> None:
     new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}")
-    carried = load_weights(new.folder / "checkpoints" / "step-1")
+    copied = load_weights(new.folder / "checkpoints" / "step-1")
     expected = load_weights(old.folder / "checkpoints" / "step-4")
     for name, value in expected.items():
-        torch.testing.assert_close(carried[name], value, rtol=0, atol=1e-12)
+        torch.testing.assert_close(copied[name], value, rtol=0, atol=1e-12)
     assert "all target pieces are known" in (new.folder / "log.txt").read_text(encoding="utf-8")
 
 
-NEW = {"hgfedcbaxy": "2 of 14 {side} pieces are new, their rows drawn", "hgfedcba": "all {side} pieces are known"}
+NEW = {"hgfedcbaxy": "2 of 14 {side} pieces are new, with random rows", "hgfedcba": "all {side} pieces are known"}
 
 
 @pytest.mark.parametrize("letters", NEW)
-def test_rows_of_known_pieces_are_carried_over_and_new_ones_drawn(letters: str, old: Run, tmp_path: Path) -> None:
-    """The new corpus has its letters in another order, and perhaps new ones: ids differ, and the log says how many."""
+def test_rows_of_known_pieces_are_copied_and_new_ones_are_random(letters: str, old: Run, tmp_path: Path) -> None:
+    """The new corpus has its letters in another order, and perhaps new ones; the log says how many."""
     new = make(tmp_path, "luong", *FROZEN, f"training.warm_start={old.folder}", letters=letters, seed=5)
     before, after = load(old.folder), load(new.folder)
-    kept = load_weights(old.folder / "checkpoints" / "step-4")
-    carried = load_weights(new.folder / "checkpoints" / "step-1")
+    old_weights = load_weights(old.folder / "checkpoints" / "step-4")
+    copied = load_weights(new.folder / "checkpoints" / "step-1")
     ids = [tokenizers.target.vocabulary for tokenizers in (before.tokenizers, after.tokenizers)]
     assert [ids[0].id(letter) for letter in "abcdefgh"] != [ids[1].id(letter) for letter in "abcdefgh"]
     for name in ("encoder.embedding.weight", "decoder.embedding.weight", "output.weight", "output.bias"):
         for letter in "abcdefgh":
-            old_row, new_row = kept[name][ids[0].id(letter)], carried[name][ids[1].id(letter)]
+            old_row, new_row = old_weights[name][ids[0].id(letter)], copied[name][ids[1].id(letter)]
             torch.testing.assert_close(new_row, old_row, rtol=0, atol=1e-12)
-    drawn = dict(assembly_of(new.config).build(open_prepared(new.folder / "store")).named_parameters())
+    initial = dict(assembly_of(new.config).build(open_prepared(new.folder / "store")).named_parameters())
     for letter in letters[8:]:
         row = ids[1].id(letter)
-        torch.testing.assert_close(carried["output.weight"][row], drawn["output.weight"][row], rtol=0, atol=1e-12)
-    assert carried["output.weight"].shape[0] == kept["output.weight"].shape[0] + len(letters) - 8
-    said = (new.folder / "log.txt").read_text(encoding="utf-8")
-    assert all(NEW[letters].format(side=side) in said for side in ("source", "target"))
+        torch.testing.assert_close(copied["output.weight"][row], initial["output.weight"][row], rtol=0, atol=1e-12)
+    assert copied["output.weight"].shape[0] == old_weights["output.weight"].shape[0] + len(letters) - 8
+    log = (new.folder / "log.txt").read_text(encoding="utf-8")
+    assert all(NEW[letters].format(side=side) in log for side in ("source", "target"))
 
 
 POSITIONED = {
@@ -75,8 +75,8 @@ POSITIONED = {
 
 
 @pytest.mark.parametrize("name", POSITIONED)
-def test_positions_are_no_words(name: str, tmp_path: Path) -> None:
-    """They are carried over as they are, however many pieces there are now: as many as positions, too."""
+def test_positions_are_not_mistaken_for_pieces(name: str, tmp_path: Path) -> None:
+    """Their rows are all copied, also if there are as many pieces as positions."""
     model = to_values(system_model(name, scale=0.02))
     if name == "tiny":
         model |= {"tie": "none"}
@@ -84,24 +84,24 @@ def test_positions_are_no_words(name: str, tmp_path: Path) -> None:
             model[side] |= {"positions": "learned", "maximum_positions": 12}
     old = make(tmp_path / "old", model)
     new = make(tmp_path / "new", model, *FROZEN, f"training.warm_start={old.folder}", letters="hgfedcbaxy")
-    kept = load_weights(old.folder / "checkpoints" / "step-4")
-    carried = load_weights(new.folder / "checkpoints" / "step-1")
+    old_weights = load_weights(old.folder / "checkpoints" / "step-4")
+    copied = load_weights(new.folder / "checkpoints" / "step-1")
     for positions in POSITIONED[name]:
-        torch.testing.assert_close(carried[positions], kept[positions], rtol=0, atol=1e-12)
+        torch.testing.assert_close(copied[positions], old_weights[positions], rtol=0, atol=1e-12)
 
 
-def test_what_an_output_layer_counted_is_of_the_new_corpus(tmp_path: Path) -> None:
+def test_frequencies_in_an_output_layer_are_those_of_the_new_corpus(tmp_path: Path) -> None:
     sampled = ("model.output.kind=sampled", "model.output.samples=5", "training.label_smoothing=0")
     first = make(tmp_path / "first", "luong", *sampled)
     settings = (*FROZEN, *sampled, f"training.warm_start={first.folder}")
     warm = make(tmp_path / "warm", "luong", *settings, letters="hgfedcbaxy", seed=5)
     cold = make(tmp_path / "cold", "luong", *settings[:-1], letters="hgfedcbaxy", seed=5)
-    carried, expected = (load_weights(run.folder / "checkpoints" / "step-1") for run in (warm, cold))
-    assert torch.equal(carried["output.proposal"], expected["output.proposal"])
-    assert not torch.equal(carried["output.weight"], expected["output.weight"])
+    copied, expected = (load_weights(run.folder / "checkpoints" / "step-1") for run in (warm, cold))
+    assert torch.equal(copied["output.proposal"], expected["output.proposal"])
+    assert not torch.equal(copied["output.weight"], expected["output.weight"])
 
 
-def test_everything_that_does_not_fit_is_named(old: Run, tmp_path: Path) -> None:
+def test_all_mismatches_are_reported(old: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         make(
             tmp_path,
@@ -110,17 +110,17 @@ def test_everything_that_does_not_fit_is_named(old: Run, tmp_path: Path) -> None
             "model.decoder.embedding=20",
             "model.encoder.layers=2",
         )
-    said = str(caught.value)
-    assert "does not fit this model" in said
-    assert "model.encoder.layers is 1 there and 2 here" in said
-    assert "model.decoder.embedding is 12 there and 20 here" in said
-    assert "is not in it" in said
-    assert "more" in said.splitlines()[-1]
-    assert len(said.splitlines()) < 12
+    message = str(caught.value)
+    assert "does not fit this model" in message
+    assert "model.encoder.layers is 1 there and 2 here" in message
+    assert "model.decoder.embedding is 12 there and 20 here" in message
+    assert "is not in it" in message
+    assert "more" in message.splitlines()[-1]
+    assert len(message.splitlines()) < 12
     assert not (tmp_path / "run").exists()
 
 
-def test_a_model_that_has_more_does_not_fit(old: Run, tmp_path: Path) -> None:
+def test_a_model_with_additional_weights_does_not_fit(old: Run, tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"\n  decoder\.\S+ is only in it"):
         make(tmp_path, "plain", f"training.warm_start={old.folder}")
 
@@ -129,42 +129,42 @@ def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: 
     settings = ("model.output.kind=adaptive", "training.label_smoothing=0")
     with pytest.raises(ConfigError, match="is only in it") as caught:  # that of the other layer
         make(tmp_path / "full", "luong", *settings, f"training.warm_start={old.folder}")
-    assert "orders the vocabulary" not in str(caught.value)
+    assert "the order of the vocabulary" not in str(caught.value)
     adaptive = make(tmp_path / "adaptive", "luong", *settings).folder
-    with pytest.raises(ConfigError, match="an adaptive output layer orders the vocabulary"):
+    with pytest.raises(ConfigError, match="an adaptive output layer depends on the order of the vocabulary"):
         make(tmp_path / "other", "luong", *settings, f"training.warm_start={adaptive}", letters="hgfedcbaxy")
     make(tmp_path / "same", "luong", *settings, f"training.warm_start={adaptive}")
 
 
-def test_a_vocabulary_that_is_hardly_known_is_refused(old: Run, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"only 4 of 20 source pieces are known to it; take its own with text\.kind"):
+def test_a_vocabulary_that_is_mostly_unknown_is_rejected(old: Run, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"knows only 4 of 20 source pieces; use its own pieces with text\.kind"):
         make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
     assert not (tmp_path / "run" / "config.toml").exists(), "the name can be used again"
 
 
-def test_a_given_vocabulary_that_is_hardly_known_is_refused_before_the_data_is_prepared(
+def test_a_given_vocabulary_that_is_mostly_unknown_is_rejected_before_the_data_is_prepared(
     old: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    other = make(tmp_path / "other", "luong", letters="ijklmnopqrstuvwx")
+    foreign = make(tmp_path / "other", "luong", letters="ijklmnopqrstuvwx")
 
     def unprepared(*_arguments: object, **_named: object) -> None:
         raise AssertionError("the data is prepared")
 
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     values = toy_values(toy_corpus(tmp_path / "corpus"), "luong", *SHORT, f"training.warm_start={old.folder}")
-    values["text"] = {"kind": "given", "path": str(other.folder)}
-    with pytest.raises(ConfigError, match="only 4 of 20 source pieces are known to it"):
+    values["text"] = {"kind": "given", "path": str(foreign.folder)}
+    with pytest.raises(ConfigError, match="knows only 4 of 20 source pieces"):
         train(values, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
 
-def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
+def test_a_folder_that_is_no_run_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(CalqueError, match="nothing"):
         make(tmp_path, "luong", f"training.warm_start={tmp_path / 'nothing'}")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_missing_tensorboard_is_noticed_before_anything_is_made(
+def test_a_missing_tensorboard_is_noticed_before_the_run_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard.writer", None)
@@ -173,10 +173,10 @@ def test_a_missing_tensorboard_is_noticed_before_anything_is_made(
     assert not (tmp_path / "run").exists()
 
 
-def test_a_run_killed_in_its_first_save_still_starts_warm(
+def test_a_run_killed_in_its_first_save_still_has_a_warm_start(
     old: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The folder of checkpoints is there, but in it is only what was being written."""
+    """The folder of checkpoints holds only an unfinished checkpoint."""
 
     def killed(*_arguments: object, **_named: object) -> None:
         raise Killed
@@ -188,6 +188,6 @@ def test_a_run_killed_in_its_first_save_still_starts_warm(
             make(tmp_path, "luong", *settings)
     (tmp_path / "run" / "checkpoints" / "step-1.tmp-1").mkdir(parents=True)
     resume(tmp_path / "run", quiet=True)
-    carried = load_weights(tmp_path / "run" / "checkpoints" / "step-1")
+    copied = load_weights(tmp_path / "run" / "checkpoints" / "step-1")
     for name, value in load_weights(old.folder / "checkpoints" / "step-4").items():
-        torch.testing.assert_close(carried[name], value, rtol=0, atol=1e-12)
+        torch.testing.assert_close(copied[name], value, rtol=0, atol=1e-12)

@@ -1,4 +1,4 @@
-"""What the tests of objectives share: a batch of pairs, and tiny models of every family in float64."""
+"""Shared by the tests of objectives: a batch of pairs, and tiny models of every family in float64."""
 
 import numpy as np
 import torch
@@ -13,7 +13,7 @@ from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.cross_entropy import TokenLoss, loss_of
 
 PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([6, 4], [5, 5, 7]), ([4], [])]
-SHAPES = [Size(5, (6, 6)), Size(7, (9, 8))]  # exact, and with rows and columns that only fill it up
+SHAPES = [Size(5, (6, 6)), Size(7, (9, 8))]  # exact, and with padded rows and columns
 SIZE = 8
 
 
@@ -22,7 +22,7 @@ def make_batch(shape: Size = SHAPES[0], pairs=PAIRS) -> PairBatch:
 
 
 def make_model(family: str, *overrides: str, seed: int = 1, size: int = SIZE) -> Model:
-    """In evaluation mode, with weights large enough that what is read matters."""
+    """In evaluation mode, with weights large enough that the inputs matter."""
     config = ModelConfig.model_validate(override(FAMILIES[family], overrides))
     model = Model(config, sizes=Sizes(size, size, joint=True)).double().eval()
     torch.manual_seed(seed)
@@ -34,12 +34,12 @@ def make_model(family: str, *overrides: str, seed: int = 1, size: int = SIZE) ->
 
 
 def translation_loss(model: Model, batch: PairBatch, *, smoothing: float) -> TokenLoss:
-    """The loss of a batch whose own target inputs are read."""
+    """The loss of a batch with teacher forcing."""
     return loss_of(model, model(batch.source, batch.target_input), batch, smoothing=smoothing)
 
 
 def gradients(model: Model, loss: torch.Tensor) -> dict[str, torch.Tensor]:
-    """Of every parameter that has one."""
+    """The gradient of every parameter that has one."""
     named = {name: parameter for name, parameter in model.named_parameters() if parameter.requires_grad}
     slopes = torch.autograd.grad(loss, list(named.values()), allow_unused=True, retain_graph=True)
     return {name: slope for name, slope in zip(named, slopes, strict=True) if slope is not None}

@@ -1,4 +1,4 @@
-"""Guided alignment against its formula, and that attention learns where it is told to look."""
+"""Guided alignment against its formula, and attention that learns alignments."""
 
 import math
 
@@ -20,12 +20,12 @@ LINKS = {0: [(0, 0), (2, 1), (1, 1)], 1: [(0, 0), (0, 1), (0, 4)], 3: [(1, 0), (
 
 
 def aligned(shape):
-    """The batch with LINKS as shares, written plainly."""
+    """The batch with LINKS as its guide, computed plainly."""
     batch = make_batch(shape)
     guide = torch.zeros(*batch.target_input.shape, batch.source.values.shape[1])
     for row, links in LINKS.items():
         for source, target in links:
-            guide[row, target, source] = 1 / sum(other == target for _, other in links)
+            guide[row, target, source] = 1 / sum(linked == target for _, linked in links)
     return batch._replace(guide=guide)
 
 
@@ -35,20 +35,20 @@ def test_it_is_the_cross_entropy_of_attention(family: str, shape) -> None:
     model, batch = make_model(family), aligned(shape)
     config = check(ObjectiveConfig, {"guidance": {"weight": 0.3}}, origin="test")
     loss = Objective(config, smoothing=0.1)(model, batch, step=5)
-    usual = translation_loss(model, batch, smoothing=0.1)
+    unguided = translation_loss(model, batch, smoothing=0.1)
     attention = model(batch.source, batch.target_input, attention=True).attention
     expected = 0.0
     for row, links in LINKS.items():
         for source, target in links:
-            share = 1 / sum(other == target for _, other in links)
+            share = 1 / sum(linked == target for _, linked in links)
             expected -= share * math.log(attention[row, target, source].item())
     assert expected > 1
-    assert loss.objective.item() == pytest.approx(usual.objective.item() + 0.3 * expected, abs=1e-6)
-    assert loss.cross_entropy.item() == pytest.approx(usual.cross_entropy.item(), abs=1e-9)
+    assert loss.objective.item() == pytest.approx(unguided.objective.item() + 0.3 * expected, abs=1e-6)
+    assert loss.cross_entropy.item() == pytest.approx(unguided.cross_entropy.item(), abs=1e-9)
 
 
 @pytest.mark.parametrize("family", ATTENDING)
-def test_attention_learns_to_look_where_it_is_told(family: str) -> None:
+def test_attention_learns_the_alignments(family: str) -> None:
     model, batch = make_model(family).float(), aligned(SHAPES[0])
     optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     costs = []
@@ -59,7 +59,7 @@ def test_attention_learns_to_look_where_it_is_told(family: str) -> None:
         loss.backward()
         optimiser.step()
         costs.append(loss.item())
-    floor = (-(batch.guide * batch.guide.clamp(min=1e-9).log())).sum().item()  # the shares' own entropy
+    floor = (-(batch.guide * batch.guide.clamp(min=1e-9).log())).sum().item()  # the entropy of the guide
     assert costs[-1] - floor < 0.3 * (costs[0] - floor)
 
 
@@ -73,18 +73,16 @@ def test_a_transformers_layer_can_be_chosen(layer: int) -> None:
     assert reached == {str(number) for number in range(layer)}  # nothing above it
 
 
-def test_the_last_layer_is_the_usual_one_and_there_must_be_one() -> None:
+def test_the_last_layer_is_the_default_and_the_layer_must_exist() -> None:
     batch = make_batch()
-    chosen, usual = (
-        make_model("transformer", "decoder.layers=2", *more) for more in (["decoder.attention_layer=2"], [])
-    )
-    one, other = (model(batch.source, batch.target_input, attention=True).attention for model in (chosen, usual))
-    assert torch.equal(one, other)
+    models = [make_model("transformer", "decoder.layers=2", *more) for more in (["decoder.attention_layer=2"], [])]
+    last, default = (model(batch.source, batch.target_input, attention=True).attention for model in models)
+    assert torch.equal(last, default)
     with pytest.raises(ConfigError, match="attention_layer 4 must be one of the 3 layers"):
         check(ModelConfig, {"decoder": {"kind": "transformer", "layers": 3, "attention_layer": 4}}, origin="test")
 
 
-def test_places_out_of_reach_cost_much_and_not_infinitely() -> None:
+def test_positions_outside_the_window_have_a_large_finite_cost() -> None:
     attention = torch.tensor([[[1.0, 0.0]]], requires_grad=True)
     loss = guidance_loss(attention, torch.tensor([[[0.5, 0.5]]]))
     loss.backward()
@@ -103,10 +101,10 @@ def test_guidance_needs_alignments_of_the_pieces_that_are_read() -> None:
     model = ModelConfig.model_validate(FAMILIES["luong"])
     values = {"train": [{"kind": "files", "source": "a", "target": "b"}]}
     data = check(DataConfig, values, origin="test")
-    (found,) = misfits(config, model=model, data=data, subwords=FixedConfig())
-    assert "needs alignments" in found
+    (problem,) = misfits(config, model=model, data=data, subwords=FixedConfig())
+    assert "needs word alignments" in problem
     values["train"][0]["alignments"] = "c"
     data = check(DataConfig, values, origin="test")
     assert misfits(config, model=model, data=data, subwords=FixedConfig()) == []
-    (found,) = misfits(config, model=model, data=data, subwords=BpeDropoutConfig())
-    assert "training.subwords.kind" in found
+    (problem,) = misfits(config, model=model, data=data, subwords=BpeDropoutConfig())
+    assert "training.subwords.kind" in problem

@@ -1,4 +1,4 @@
-"""Objectives as a run uses them: chosen by a config, drawn from one generator, refused where they make no sense."""
+"""Objectives as a run uses them: configured, random by one generator, rejected in combinations that make no sense."""
 
 import pytest
 import torch
@@ -38,9 +38,9 @@ def guided(batch, *, seed: int = 0):
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-def test_the_usual_objective_is_cross_entropy(family: str) -> None:
+def test_the_default_objective_is_cross_entropy(family: str) -> None:
     model, batch = make_model(family), make_batch()
-    for batch in (make_batch(), guided(make_batch())):  # an alignment that nobody asked for changes nothing
+    for batch in (make_batch(), guided(make_batch())):  # alignments without guidance change nothing
         loss = make({})(model, batch, step=9)
         expected = translation_loss(model, batch, smoothing=0.1)
         assert loss.objective.item() == expected.objective.item()
@@ -55,7 +55,7 @@ def test_every_objective_is_a_function_of_the_batch_the_step_and_the_generator(f
     model, batch = make_model(family).train(), guided(make_batch(SHAPES[1]))
     computed = []
     for objective in (make(KINDS[kind]), make(KINDS[kind])):
-        objective(model, make_batch(), step=1)  # what was done before leaves no trace
+        objective(model, make_batch(), step=1)  # earlier calls leave no trace
         torch.manual_seed(11)
         loss = objective(model, batch, step=4)
         computed.append((loss, gradients(model, loss.objective)))
@@ -71,7 +71,7 @@ def test_every_objective_is_a_function_of_the_batch_the_step_and_the_generator(f
 @pytest.mark.parametrize("kind", ["cross-entropy", "r-drop", "guided", "guided r-drop"])
 @pytest.mark.parametrize("family", ["luong", "bahdanau", "convolutional", "transformer"])
 def test_losses_are_sums_that_can_be_split(family: str, kind: str) -> None:
-    """Without anything drawn, the rows of a batch may come in several batches, and padding costs nothing."""
+    """Without random numbers, the rows of a batch may come in several batches, and padding costs nothing."""
     model = make_model(family)
     values = {**KINDS[kind], "word_dropout": {}}
     objective = make(values)
@@ -85,8 +85,8 @@ def test_losses_are_sums_that_can_be_split(family: str, kind: str) -> None:
 
 @pytest.mark.parametrize("method", ["cross-entropy", "r-drop", "minimum-risk"])
 @pytest.mark.parametrize("family", ["luong", "transformer"])
-def test_guidance_counts_beside_every_objective_as_much_as_the_step_says(family: str, method: str) -> None:
-    """Without dropout two readings look at the same places, whose mean costs as much as one."""
+def test_guidance_is_added_to_every_objective_with_the_weight_of_the_step(family: str, method: str) -> None:
+    """Without dropout, two passes have the same attention, whose mean costs as much as one."""
     model, batch = make_model(family), guided(make_batch())
     values = {"method": {"kind": method, **({"samples": 3} if method == "minimum-risk" else {})}}
     weights = {"weight": 0.5, "half_life": 4}
@@ -117,12 +117,14 @@ MISFITS = [
     ("luong", ["output.kind=sampled"], {"method": {"kind": "r-drop"}}, "all words"),
     ("luong", ["output.kind=sampled"], {"method": {"kind": "minimum-risk"}}, "all words"),
     ("luong", ["decoder.copies=true"], {"word_dropout": {"source": 0.1}}, "cannot be copied"),
-    ("plain", [], {"guidance": {"weight": 0.1}}, "does not look"),
+    ("plain", [], {"guidance": {"weight": 0.1}}, "has no attention"),
 ]
 
 
 @pytest.mark.parametrize(("family", "overrides", "values", "reason"), MISFITS)
-def test_what_makes_no_sense_is_refused(family: str, overrides: list[str], values: Values, reason: str) -> None:
+def test_combinations_that_make_no_sense_are_rejected(
+    family: str, overrides: list[str], values: Values, reason: str
+) -> None:
     config = check(ObjectiveConfig, values, origin="test")
     model = ModelConfig.model_validate(override(FAMILIES[family], overrides))
     (problem,) = misfits(config, model=model)
@@ -132,14 +134,14 @@ def test_what_makes_no_sense_is_refused(family: str, overrides: list[str], value
 
 
 @pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
-def test_ranks_that_hold_parts_of_a_model_must_read_alike(kind: str) -> None:
+def test_objectives_that_read_word_by_word_cannot_be_sharded(kind: str) -> None:
     config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
     (problem,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), sharded=True)
     assert "training.sharded" in problem
 
 
 @pytest.mark.parametrize("kind", ["scheduled-sampling", "minimum-risk"])
-def test_what_would_silently_not_be_compiled_is_refused(kind: str) -> None:
+def test_objectives_that_read_word_by_word_cannot_be_compiled(kind: str) -> None:
     config = check(ObjectiveConfig, {"method": {"kind": kind}}, origin="test")
     (problem,) = misfits(config, model=ModelConfig.model_validate(FAMILIES["luong"]), compiled=True)
     assert "training.compile" in problem
@@ -147,7 +149,7 @@ def test_what_would_silently_not_be_compiled_is_refused(kind: str) -> None:
 
 @pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("kind", [kind for kind in KINDS if "guided" not in kind])
-def test_what_makes_sense_is_not_refused(family: str, kind: str) -> None:
+def test_other_combinations_are_accepted(family: str, kind: str) -> None:
     config = check(ObjectiveConfig, KINDS[kind], origin="test")
     assert misfits(config, model=ModelConfig.model_validate(FAMILIES[family])) == []
 
@@ -161,8 +163,8 @@ def test_a_misspelt_objective_is_explained() -> None:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("family", ["luong", "transformer"])
-def test_objectives_hold_in_few_bits(family: str, kind: str) -> None:
-    """The forward pass in bfloat16, as training.precision may ask: near what float32 gives, and finite."""
+def test_objectives_hold_in_bfloat16(family: str, kind: str) -> None:
+    """The forward pass in bfloat16, as with training.precision: near that in float32, and finite."""
     model, batch = make_model(family).float(), guided(make_batch())
     objectives = []
     for enabled in (False, True):
@@ -171,12 +173,12 @@ def test_objectives_hold_in_few_bits(family: str, kind: str) -> None:
             loss = make({**KINDS[kind], "word_dropout": {}})(model, batch, step=0)
         objectives.append(loss.objective.item())
         assert all(slope.isfinite().all() for slope in gradients(model, loss.objective).values())
-    if kind != "risk":  # what is drawn may differ
+    if kind != "risk":  # samples may differ
         assert objectives[1] == pytest.approx(objectives[0], rel=0.1)
 
 
 @pytest.mark.parametrize("kind", ["cross-entropy", "scheduled", "r-drop", "risk"])
-def test_an_adaptive_output_layer_has_every_objective(kind: str) -> None:
+def test_an_adaptive_output_layer_supports_every_objective(kind: str) -> None:
     overrides = ["output.kind=adaptive", "output.cutoffs=[4]", "output.shrink=2.0"]
     model, batch = make_model("luong", *overrides), make_batch()
     expected = translation_loss(model, batch, smoothing=0.0)
@@ -186,6 +188,6 @@ def test_an_adaptive_output_layer_has_every_objective(kind: str) -> None:
     assert any(slope.abs().sum() > 0 for slope in gradients(model, loss.objective).values())
 
 
-def test_a_sampled_output_layer_may_be_read_by_scheduled_sampling() -> None:
+def test_a_sampled_output_layer_supports_scheduled_sampling() -> None:
     model, batch = make_model("luong", "output.kind=sampled", "output.samples=5").train(), make_batch()
     assert make(KINDS["scheduled"], smoothing=0.0)(model, batch, step=10).objective.isfinite()

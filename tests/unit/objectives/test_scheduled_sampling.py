@@ -1,4 +1,4 @@
-"""Scheduled sampling: with true words it is teacher forcing, without them free-running decoding."""
+"""Scheduled sampling: with reference words it is teacher forcing, without them free-running decoding."""
 
 import math
 
@@ -30,7 +30,7 @@ ATTENDING = [family for family in FAMILIES if family != "plain"]
 
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("family", FAMILIES)
-def test_with_true_words_alone_it_is_teacher_forcing(family: str, shape) -> None:
+def test_with_reference_words_only_it_is_teacher_forcing(family: str, shape) -> None:
     model, batch = make_model(family), make_batch(shape)
     gold = torch.ones_like(batch.target_input, dtype=torch.bool)
     expected = translation_loss(model, batch, smoothing=0.1)
@@ -41,27 +41,27 @@ def test_with_true_words_alone_it_is_teacher_forcing(family: str, shape) -> None
         loss = loss_of(model, output, batch, smoothing=0.1)
         assert loss.objective.item() == pytest.approx(expected.objective.item(), abs=1e-9)
         assert loss.cross_entropy.item() == pytest.approx(expected.cross_entropy.item(), abs=1e-9)
-        found = gradients(model, loss.objective)
-        assert found.keys() == slopes.keys()
-        assert all(torch.allclose(found[name], slopes[name], rtol=0, atol=1e-9) for name in slopes)
+        mixed_slopes = gradients(model, loss.objective)
+        assert mixed_slopes.keys() == slopes.keys()
+        assert all(torch.allclose(mixed_slopes[name], slopes[name], rtol=0, atol=1e-9) for name in slopes)
     direct = read_mixed(model, batch, gold=gold, choice="sample")
     assert torch.allclose(direct.hidden, model(batch.source, batch.target_input).hidden, rtol=0, atol=1e-9)
 
 
 def free_running(model, source, targets) -> torch.Tensor:
-    """The cross-entropy of targets [T] where the decoder reads what it itself finds most likely, written plainly."""
+    """The cross-entropy of targets [T] if the decoder reads its own most likely words, computed plainly."""
     context = model.decoder.prepare(model.encoder(source))
     state, token, total = model.decoder.start(context), BOS, torch.zeros((), dtype=torch.float64)
-    for said in targets:
+    for target in targets:
         output, state = model.decoder(torch.tensor([[token]]), state, context)
         log_probs = model.output.log_probs(output.hidden)[0, 0]
-        total = total - log_probs[said]
+        total = total - log_probs[target]
         token = max((id for id in range(len(log_probs)) if id not in (PAD, BOS)), key=lambda id: log_probs[id].item())
     return total
 
 
 @pytest.mark.parametrize("family", SERIAL)
-def test_without_true_words_recurrent_decoders_run_free(family: str) -> None:
+def test_without_reference_words_recurrent_decoders_run_free(family: str) -> None:
     model, batch = make_model(family), make_batch()
     gold = draw_gold(batch, probability=0.0)
     loss = loss_of(model, read_mixed(model, batch, gold=gold, choice="best"), batch, smoothing=0.0).objective
@@ -74,15 +74,15 @@ def test_without_true_words_recurrent_decoders_run_free(family: str) -> None:
         parts.append(free_running(model, source, batch.target_output[row, :length].tolist()))
     assert loss.item() == pytest.approx(torch.stack(parts).sum().item(), abs=1e-9)
     assert loss.item() != pytest.approx(translation_loss(model, batch, smoothing=0.0).objective.item(), abs=1e-3)
-    found, expected = gradients(model, loss), gradients(model, torch.stack(parts).sum())
-    assert all(torch.allclose(found[name], expected[name], rtol=0, atol=1e-9) for name in expected)
+    slopes, expected = gradients(model, loss), gradients(model, torch.stack(parts).sum())
+    assert all(torch.allclose(slopes[name], expected[name], rtol=0, atol=1e-9) for name in expected)
 
 
 @pytest.mark.parametrize(
     ("family", "copies"), [("convolutional", False), ("transformer", False), ("transformer", True)]
 )
-def test_two_passes_read_the_first_ones_words_where_they_are_not_true(family: str, copies: bool) -> None:
-    """Also those that are copied, each from its own sentence."""
+def test_the_second_pass_reads_predictions_of_the_first(family: str, copies: bool) -> None:
+    """Copied words too, each from its own sentence."""
     model = make_model(family, *(["decoder.copies=true"] if copies else []))
     with torch.no_grad():
         for name, parameter in model.named_parameters():
@@ -92,22 +92,22 @@ def test_two_passes_read_the_first_ones_words_where_they_are_not_true(family: st
     torch.manual_seed(5)
     gold = draw_gold(batch, probability=0.4)
     context = Context(None, batch.source.values if copies else None)
-    said = model.log_probs(model(batch.source, batch.target_input), context)
-    said[..., [PAD, BOS]] = -torch.inf
+    log_probs = model.log_probs(model(batch.source, batch.target_input), context)
+    log_probs[..., [PAD, BOS]] = -torch.inf
     mixed = batch.target_input.clone()
-    for row, place in (~gold).nonzero().tolist():
-        mixed[row, place] = int(said[row, place - 1].argmax())
+    for row, position in (~gold).nonzero().tolist():
+        mixed[row, position] = int(log_probs[row, position - 1].argmax())
     assert not torch.equal(mixed, batch.target_input)
     assert (mixed >= SIZE).any() == copies
     expected = loss_of(model, model(batch.source, mixed), batch, smoothing=0.1).objective
-    found = loss_of(model, read_mixed(model, batch, gold=gold, choice="best"), batch, smoothing=0.1).objective
-    assert found.item() == pytest.approx(expected.item(), abs=1e-9)
-    slopes, wanted = gradients(model, found), gradients(model, expected)  # the first pass gives none
-    assert all(torch.allclose(slopes[name], wanted[name], rtol=0, atol=1e-9) for name in wanted)
+    loss = loss_of(model, read_mixed(model, batch, gold=gold, choice="best"), batch, smoothing=0.1).objective
+    assert loss.item() == pytest.approx(expected.item(), abs=1e-9)
+    slopes, expected_slopes = gradients(model, loss), gradients(model, expected)  # the first pass has none
+    assert all(torch.allclose(slopes[name], slope, rtol=0, atol=1e-9) for name, slope in expected_slopes.items())
 
 
 @pytest.mark.parametrize("family", ["luong", "transformer"])
-def test_drawn_words_follow_the_models_probabilities(family: str) -> None:
+def test_sampled_words_follow_the_models_distribution(family: str) -> None:
     model = make_model(family)
     batch = make_batch(Size(200, (3, 3)), pairs=[([4, 5], [6, 7])] * 200)
     gold = torch.ones_like(batch.target_input, dtype=torch.bool)
@@ -126,36 +126,36 @@ def test_drawn_words_follow_the_models_probabilities(family: str) -> None:
 
 
 def _spied(function, read: list[int]):
-    """Notes the tokens that are read in second place, of the last reading of a batch."""
+    """Records the second tokens that the last pass over a batch reads."""
 
     def call(tokens, state, context, **options):
         if tokens.shape[1] == 1:
-            call.place += 1
-            if call.place % 3 == 2:
+            call.count += 1
+            if call.count % 3 == 2:
                 read.extend(tokens[:, 0].tolist())
         else:
-            call.place += 1
-            if call.place % 2 == 0:
+            call.count += 1
+            if call.count % 2 == 0:
                 read.extend(tokens[:, 1].tolist())
         return function(tokens, state, context, **options)
 
-    call.place = 0
+    call.count = 0
     return call
 
 
 @pytest.mark.parametrize("family", ATTENDING)
-def test_attention_is_that_of_what_was_read(family: str) -> None:
+def test_attention_is_that_of_the_words_read(family: str) -> None:
     model, batch = make_model(family), make_batch()
     torch.manual_seed(0)
     gold = draw_gold(batch, probability=0.5)
     read = model.read
     tokens: list[torch.Tensor] = []
 
-    def noted(given, *arguments, **options):
-        tokens.append(given)
-        return read(given, *arguments, **options)
+    def recorded(inputs, *arguments, **options):
+        tokens.append(inputs)
+        return read(inputs, *arguments, **options)
 
-    model.read = noted  # type: ignore[method-assign]
+    model.read = recorded  # type: ignore[method-assign]
     output = read_mixed(model, batch, gold=gold, choice="best", attention=True)
     model.read = read  # type: ignore[method-assign]
     mixed = torch.cat(tokens, dim=1) if family in SERIAL else tokens[-1]
@@ -173,17 +173,17 @@ def test_models_that_copy_may_read_words_outside_the_vocabulary(family: str) -> 
     assert loss.objective.isfinite()
 
 
-def test_hard_attention_learns_from_what_it_drew_on_the_way() -> None:
+def test_hard_attention_learns_from_its_samples() -> None:
     model = make_model("luong", "decoder.attention.choice=hard").train()
     batch = make_batch()
     output = read_mixed(model, batch, gold=draw_gold(batch, probability=0.0), choice="best")
     assert output.chosen is not None
     assert output.chosen.shape == batch.target_input.shape
     loss = loss_of(model, output, batch, smoothing=0.0)
-    assert any(each.abs().sum() > 0 for each in gradients(model, loss.objective).values())
+    assert any(slope.abs().sum() > 0 for slope in gradients(model, loss.objective).values())
 
 
-def test_padding_and_begin_marks_stay(seed: int) -> None:
+def test_padding_and_begin_marks_are_kept(seed: int) -> None:
     torch.manual_seed(seed)
     batch = make_batch(SHAPES[1])
     gold = draw_gold(batch, probability=0.0)

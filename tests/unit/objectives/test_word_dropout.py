@@ -1,4 +1,4 @@
-"""Word dropout: unknown words in what is read, at the rate that was asked for; marks and what is to be said stay."""
+"""Word dropout: unknown words in the inputs at the configured rate; marks and outputs do not change."""
 
 import pytest
 import torch
@@ -10,37 +10,37 @@ from calque.text import UNK
 
 
 @pytest.mark.parametrize(("source", "target"), [(0.3, 0.0), (0.0, 0.3), (0.6, 0.2)])
-def test_words_become_unknown_at_the_rate_asked_for(source: float, target: float) -> None:
+def test_words_become_unknown_at_the_configured_rate(source: float, target: float) -> None:
     batch = make_batch(Size(100, (41, 31)), pairs=[([4] * 40, [5] * 30)] * 100)
     torch.manual_seed(0)
-    found = drop_words(batch, WordDropoutConfig(source=source, target=target))
+    dropped = drop_words(batch, WordDropoutConfig(source=source, target=target))
     for values, before, rate, words in (
-        (found.source.values, batch.source.values, source, 4000),
-        (found.target_input, batch.target_input, target, 3000),
+        (dropped.source.values, batch.source.values, source, 4000),
+        (dropped.target_input, batch.target_input, target, 3000),
     ):
-        dropped = (values == UNK).sum().item()
-        assert abs(dropped - rate * words) <= 4 * (rate * (1 - rate) * words) ** 0.5
+        count = (values == UNK).sum().item()
+        assert abs(count - rate * words) <= 4 * (rate * (1 - rate) * words) ** 0.5
         assert torch.equal(values[values != UNK], before[values != UNK])
-    assert found.target_output is batch.target_output
-    assert found.source.lengths is batch.source.lengths
+    assert dropped.target_output is batch.target_output
+    assert dropped.source.lengths is batch.source.lengths
 
 
-def test_marks_and_padding_stay() -> None:
+def test_marks_and_padding_are_kept() -> None:
     batch = make_batch(SHAPES[1])
     torch.manual_seed(0)
-    found = drop_words(batch, WordDropoutConfig(source=0.999, target=0.999))
-    for values, before in ((found.source.values, batch.source.values), (found.target_input, batch.target_input)):
+    dropped = drop_words(batch, WordDropoutConfig(source=0.999, target=0.999))
+    for values, before in ((dropped.source.values, batch.source.values), (dropped.target_input, batch.target_input)):
         is_word = before > UNK
         assert torch.equal(values[~is_word], before[~is_word])
         assert (values[is_word] == UNK).float().mean() > 0.8
 
 
-def test_what_is_dropped_is_a_function_of_the_generator() -> None:
+def test_dropped_words_depend_only_on_the_generator() -> None:
     batch, config = make_batch(), WordDropoutConfig(source=0.5, target=0.5)
-    found = []
+    batches = []
     for seed in (7, 7, 8):
         torch.manual_seed(seed)
-        found.append(drop_words(batch, config))
-    assert torch.equal(found[0].source.values, found[1].source.values)
-    assert torch.equal(found[0].target_input, found[1].target_input)
-    assert not torch.equal(found[0].source.values, found[2].source.values)
+        batches.append(drop_words(batch, config))
+    assert torch.equal(batches[0].source.values, batches[1].source.values)
+    assert torch.equal(batches[0].target_input, batches[1].target_input)
+    assert not torch.equal(batches[0].source.values, batches[2].source.values)

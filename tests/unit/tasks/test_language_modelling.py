@@ -1,4 +1,4 @@
-"""Language modelling: batches of lines and of running text, their loss, and the state that is handed on."""
+"""Language modelling: batches of lines and of running text, their loss, and the carried state."""
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ def running(repeat: int = 4) -> Store:
 
 
 def log_prob(network: LanguageModel, line: list[int]) -> float:
-    """One token after the other, from the begin mark."""
+    """Token by token, from the begin mark."""
     total, state, before = 0.0, network.start(1), BOS
     for token in (*line, EOS):
         read, state = network.read(torch.tensor([[before]]), state)
@@ -43,7 +43,7 @@ def log_prob(network: LanguageModel, line: list[int]) -> float:
 
 
 @pytest.mark.parametrize("network", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
-def test_the_loss_of_lines_is_theirs_one_by_one(network: dict[str, object]) -> None:
+def test_the_loss_of_lines_is_the_sum_over_single_lines(network: dict[str, object]) -> None:
     built, task, store = model(network), LanguageModelling(LanguageModellingConfig()), lines()
     expected = -sum(log_prob(built, line) for line in LINES)
     total, weight = 0.0, 0.0
@@ -70,17 +70,17 @@ def test_a_line_is_shifted_between_its_marks() -> None:
     assert batch.weight == sum(part.weight for part in batch.split(3))
 
 
-def test_running_text_hands_its_state_on() -> None:
+def test_running_text_carries_its_state() -> None:
     """The losses of an epoch's batches are those of each stream read at once."""
     built, store = model(LSTM), running()
     task = LanguageModelling(LanguageModellingConfig(reading="running", steps=5))
-    total, carry, seen = 0.0, None, []
+    total, carry, outputs = 0.0, None, []
     for planned in task.order(store, config=BatchConfig(tokens=10), seed=1).batches(0):
         batch = task.collate(store, planned, epoch=0, shard=WHOLE)
         loss = task.loss(built, batch, step=1, carry=carry)
         total, carry = total + float(loss.objective), loss.carry
-        seen.append(batch.outputs)
-    streams = torch.cat(seen, dim=1)
+        outputs.append(batch.outputs)
+    streams = torch.cat(outputs, dim=1)
     text = store["text"].values.astype(np.int64)
     size = streams.shape[1]
     expected = 0.0
@@ -93,8 +93,8 @@ def test_running_text_hands_its_state_on() -> None:
     first = task.collate(
         store, next(task.order(store, config=BatchConfig(tokens=10), seed=1).batches(1)), epoch=1, shard=WHOLE
     )
-    fresh, kept = (float(task.loss(built, first, step=1, carry=state).objective) for state in (None, carry))
-    assert first.begins and fresh == kept  # an epoch begins anew
+    fresh, carried = (float(task.loss(built, first, step=1, carry=state).objective) for state in (None, carry))
+    assert first.begins and fresh == carried  # an epoch starts with a new state
 
 
 @pytest.mark.parametrize("rows", [1, 3])
@@ -102,9 +102,9 @@ def test_the_loss_of_running_text(rows: int) -> None:
     built, text = model(LSTM), running()["text"].values
     loss = running_loss(built, text, rows=rows, steps=4)
     assert loss.tokens == len(text)
-    whole = torch.from_numpy(np.concatenate([[EOS], text]).astype(np.int64))[None]
-    read, _ = built.read(whole[:, :-1], built.start(1))
-    exact = -float(built.log_probs(read.hidden).gather(2, whole[:, 1:, None]).sum())
+    tokens = torch.from_numpy(np.concatenate([[EOS], text]).astype(np.int64))[None]
+    read, _ = built.read(tokens[:, :-1], built.start(1))
+    exact = -float(built.log_probs(read.hidden).gather(2, tokens[:, 1:, None]).sum())
     if rows == 1:
         assert loss.nats == pytest.approx(exact, abs=1e-9)
     else:
@@ -113,16 +113,16 @@ def test_the_loss_of_running_text(rows: int) -> None:
 
 @pytest.mark.parametrize(("context", "stride"), [(4, 1), (5, 3), (6, 6), (500, 9)])
 def test_a_transformer_sees_a_stated_context(context: int, stride: int) -> None:
-    """Every token once, each with the window that ends nearest behind it."""
+    """Every token is predicted once, in the first window that contains it."""
     built, text = model(TRANSFORMER), running(1)["text"].values.astype(np.int64)
     loss = running_loss(built, text, rows=2, context=context, stride=stride)
     assert loss.tokens == len(text)
-    whole = np.concatenate([[EOS], text])
+    tokens = np.concatenate([[EOS], text])
     expected, done = 0.0, 0
     ends = [*range(min(context, len(text)), len(text), stride), len(text)]
     for end in dict.fromkeys(ends):
         start = max(0, end - context)
-        window = torch.from_numpy(whole[start : end + 1])[None]
+        window = torch.from_numpy(tokens[start : end + 1])[None]
         read, _ = built.read(window[:, :-1], built.start(1))
         log_probs = built.log_probs(read.hidden).gather(2, window[:, 1:, None])[0, :, 0]
         expected -= float(log_probs[done - start :].sum())

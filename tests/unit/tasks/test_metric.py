@@ -1,4 +1,4 @@
-"""What a value of a metric is worth: more is better, and what is chance is worth nothing."""
+"""The worth of metric values: higher is better, and chance level is worth nothing."""
 
 import math
 
@@ -11,25 +11,25 @@ from calque.tasks.metric import Metric
 values = st.floats(-1e6, 1e6)
 
 
-@given(value=values, other=values)
-def test_worth_sorts_values_as_the_metric_means(value: float, other: float) -> None:
-    assert (Metric("lower").worth(value) > Metric("lower").worth(other)) == (value < other)
+@given(value=values, rival=values)
+def test_worth_sorts_values_as_the_metric_means(value: float, rival: float) -> None:
+    assert (Metric("lower").worth(value) > Metric("lower").worth(rival)) == (value < rival)
     higher = Metric("higher", chance=-math.inf)
-    assert (higher.worth(value) > higher.worth(other)) == (value > other)
+    assert (higher.worth(value) > higher.worth(rival)) == (value > rival)
 
 
-@given(value=st.floats(0, 100), other=st.floats(0, 100), chance=st.floats(0, 50))
+@given(value=st.floats(0, 100), rival=st.floats(0, 100), chance=st.floats(0, 50))
 def test_values_below_chance_are_worth_the_same_and_less_than_all_others(
-    value: float, other: float, chance: float
+    value: float, rival: float, chance: float
 ) -> None:
     metric = Metric("higher", chance=chance)
     assert metric.is_chance(value) == (value < chance)
-    worths = metric.worth(value), metric.worth(other)
+    worths = metric.worth(value), metric.worth(rival)
     if metric.is_chance(value):
         assert worths[0] == 0.0
         assert worths[0] <= worths[1]
-    elif not metric.is_chance(other):
-        assert worths == (value, other)
+    elif not metric.is_chance(rival):
+        assert worths == (value, rival)
 
 
 def test_lower_is_better_has_no_chance_and_negative_values_stay_below_zero() -> None:
@@ -40,5 +40,5 @@ def test_lower_is_better_has_no_chance_and_negative_values_stay_below_zero() -> 
 
 
 @pytest.mark.parametrize("better", ["higher", "lower"])
-def test_what_is_no_number_is_worth_no_number(better) -> None:
+def test_nan_is_worth_nan(better) -> None:
     assert math.isnan(Metric(better).worth(math.nan))

@@ -1,4 +1,4 @@
-"""What tests of training share: a corpus, runs that nobody touched, and trainers for single steps."""
+"""Fixtures of training tests: a corpus, uninterrupted runs, and trainers for single steps."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 from tests.conftest import Values, made_once, toy_corpus, toy_values
-from tests.unit.training.objects import PAIRS, drawn_model
+from tests.unit.training.objects import PAIRS, initial_model
 
 from calque.config import check, override
 from calque.data.store import store_of_pairs
@@ -31,9 +31,9 @@ def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.fixture(scope="session")
-def whole(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
-    """`whole(family, *overrides)`, an uninterrupted run, made once for each; do not change it."""
-    return made_once(lambda *asked: toy_values(corpus, *asked), folder=lambda: tmp_path_factory.mktemp("whole"))
+def uninterrupted(corpus: dict[str, Path], tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Run]:
+    """`uninterrupted(family, *overrides)`, an uninterrupted run, trained once for each; do not change it."""
+    return made_once(lambda *overrides: toy_values(corpus, *overrides), folder=lambda: tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture
@@ -42,11 +42,11 @@ def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
     with Records(tmp_path) as records:
 
         def make(family: str = "luong", *overrides: str, **changes: Any) -> Trainer:
-            values = override(_still(toy_values({"source": tmp_path, "target": tmp_path}, family)), overrides)
+            values = override(_without_dropout(toy_values({"source": tmp_path, "target": tmp_path}, family)), overrides)
             experiment = check(Experiment, values, origin="test")
             words = WordsTokenizer(Vocabulary([*PIECES, "a", "b", "c", "d"]))
             tokenizers = Tokenizers(words, words)
-            model = drawn_model(experiment, sizes=Sizes(8, 8, joint=True)).double()
+            model = initial_model(experiment, sizes=Sizes(8, 8, joint=True)).double()
             translator = Translator(model, tokenizers, config=experiment.model, search=SearchConfig())
             config = TrainingConfig.model_validate({"label_smoothing": 0.0, **changes})
             smoothing, store = config.label_smoothing, store_of_pairs(PAIRS)
@@ -69,7 +69,7 @@ def make_trainer(tmp_path: Path) -> Iterator[Callable[..., Trainer]]:
         yield make
 
 
-def _still(values: Values) -> Values:
+def _without_dropout(values: Values) -> Values:
     sides = {side: {**part, "dropout": 0.0} for side, part in values["model"].items()}
     for part in sides.values():
         part.pop("attention_dropout", None)

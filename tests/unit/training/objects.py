@@ -1,4 +1,4 @@
-"""What tests of training share: what must be the same after a stop, ways to stop a run, batches and weights."""
+"""Shared by tests of training: digests of a run, ways to stop it, batches and weights."""
 
 import hashlib
 from collections.abc import Callable, Sequence
@@ -28,7 +28,7 @@ PAIRS = [([4, 5, 6], [7, 4]), ([5], [6, 6, 6, 4, 5]), ([7, 7, 4, 4, 5], [4]), ([
 
 
 def digests(run: Path) -> dict[str, str]:
-    """SHA-256 of all that must be the same however a run came to its end."""
+    """SHA-256 of all files that must be the same however often a run was interrupted."""
     last = run / "checkpoints" / f"step-{scheduled_steps(run / 'checkpoints')[-1]}"
     files = [run / "model" / "weights.safetensors", run / "metrics.jsonl", run / "samples.txt"]
     files += [last / f"{group}.safetensors" for group in ("weights", "optimiser", "sums")]
@@ -38,7 +38,7 @@ def digests(run: Path) -> dict[str, str]:
 def stop_at(
     monkeypatch: pytest.MonkeyPatch, step: int, *, before: str, action: Callable[[], None], of: type = Trainer
 ) -> None:
-    """Does `action` at that step, before the method `before`, once."""
+    """Calls `action` once, at that step before the method `before`."""
     original = getattr(of, before)
     done: list[int] = []
 
@@ -52,7 +52,7 @@ def stop_at(
 
 
 class Killed(BaseException):
-    """Stands for kill -9: nothing in the code under test catches it."""
+    """Simulates kill -9: nothing in the code under test catches it."""
 
 
 def kill() -> None:
@@ -67,8 +67,8 @@ def train_until_killed(values: Values, *, run: Path, step: int, monkeypatch: pyt
             train(values, run=run, quiet=True)
 
 
-def drawn_model(experiment: Experiment, *, sizes: Sizes) -> Model:
-    """A model as a run begins with it, for vocabularies of any size."""
+def initial_model(experiment: Experiment, *, sizes: Sizes) -> Model:
+    """The initial model of a run, for vocabularies of any size."""
     torch.manual_seed(stream_seed(experiment.seed, "weights"))
     return Model(experiment.model, sizes=sizes)
 
@@ -86,25 +86,27 @@ def weights(model: Model) -> dict[str, torch.Tensor]:
 def score(
     patch: pytest.MonkeyPatch, value: Callable[[int, bool], float], *, loss: Callable[[int], float] = lambda _: 1.0
 ) -> None:
-    """Lets `value` (of the step, and whether it is the mean) say how good a validation is, `loss` what it lost."""
+    """Makes `value` (of the step, and whether it is the mean) the BLEU of a validation, and `loss` its loss."""
     judge, keep_mean = ModelSelection._judge, ModelSelection.keep_mean
     means: list[int] = []
 
-    def kept(self: ModelSelection, weights: Sequence[dict[str, torch.Tensor]]) -> None:
+    def counted_mean(self: ModelSelection, weights: Sequence[dict[str, torch.Tensor]]) -> None:
         means.append(len(weights))
         keep_mean(self, weights)
 
-    def scored(self: ModelSelection, stop_asked: Callable[[], bool]) -> Judgement:
-        step, judgement = self.learner.progress.step, judge(self, stop_asked)
-        given = {"bleu": float(value(step, bool(means))), "loss": loss(step)}
-        return judgement._replace(values={**judgement.values, **given})
+    def scored(self: ModelSelection, stop_requested: Callable[[], bool]) -> Judgement:
+        step, judgement = self.learner.progress.step, judge(self, stop_requested)
+        scores = {"bleu": float(value(step, bool(means))), "loss": loss(step)}
+        return judgement._replace(values={**judgement.values, **scores})
 
-    patch.setattr(ModelSelection, "keep_mean", kept)
+    patch.setattr(ModelSelection, "keep_mean", counted_mean)
     patch.setattr(ModelSelection, "_judge", scored)
 
 
-def assert_taken_or_refused(section: str, kind: str, key: str, value: Any, *, readers: Sequence[str] | None) -> None:
-    """A key of a section of training is taken, or refused with the kinds that read it; at its default it is fine."""
+def assert_accepted_or_rejected(
+    section: str, kind: str, key: str, value: Any, *, readers: Sequence[str] | None
+) -> None:
+    """A key of a training section is accepted, or rejected with the kinds that use it; its default always is."""
     values = {section: {"kind": kind, key: value}}
     if readers is None:
         assert getattr(getattr(check(TrainingConfig, values, origin="x"), section), key) == value
@@ -112,6 +114,6 @@ def assert_taken_or_refused(section: str, kind: str, key: str, value: Any, *, re
         with pytest.raises(ConfigError, match=rf"{section}: {key} = \S+ is used only with kind = ") as refused:
             check(TrainingConfig, values, origin="x")
         assert all(reader in str(refused.value) for reader in readers)
-        check(TrainingConfig, values, origin="x", written=True)  # a run that began with it can go on
+        check(TrainingConfig, values, origin="x", written=True)  # a run that was started with it can be resumed
     default = type(getattr(TrainingConfig(), section)).model_fields[key].default
     check(TrainingConfig, {section: {"kind": kind, key: default}}, origin="x")

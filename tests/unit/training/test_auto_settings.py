@@ -1,4 +1,4 @@
-"""Settings that are left open follow the corpus: how many steps, how large batches, how fast."""
+"""Open settings are chosen to fit the corpus: steps, batch size, learning rate."""
 
 from pathlib import Path
 from typing import Any
@@ -16,22 +16,22 @@ from calque.experiment import Experiment, assembly_of
 from calque.training.auto_settings import complete_settings
 
 
-def chosen(store: Store, family: str = "luong", *, device: str = "cpu", **given: Any) -> Values:
-    """The training section that is made of one with a few settings."""
-    return dict(completed(store, FAMILIES[family], given, device=device)[0]["training"])
+def chosen(store: Store, family: str = "luong", *, device: str = "cpu", **training: Any) -> Values:
+    """The completed training section for one with a few settings."""
+    return dict(completed(store, FAMILIES[family], training, device=device)[0]["training"])
 
 
-def completed(store: Store, model: Values, given: Values, *, device: str = "cpu") -> tuple[Values, list[str]]:
-    """The values of a translation experiment, and what is said of those that were chosen."""
+def completed(store: Store, model: Values, training: Values, *, device: str = "cpu") -> tuple[Values, list[str]]:
+    """The completed values of a translation experiment, and the report of the choices."""
     nowhere = Path("nowhere")
     values = toy_values({"source": nowhere, "target": nowhere}, model, "seed=1")
     prepared = Prepared(nowhere, store, store, Tally(), Tally(), {})
     corpus = assembly_of(check(Experiment, values, origin="test")).corpus(prepared)
-    return complete_settings({"training": given}, corpus, device=device)
+    return complete_settings({"training": training}, corpus, device=device)
 
 
 def pairs(count: int, *, size: int = 4) -> Store:
-    """Each has `size` positions on either side, its end mark counted."""
+    """Each has `size` positions on either side, including the end mark."""
     return store_of_pairs([([5] * (size - 1), [6] * (size - 1))] * count)
 
 
@@ -61,8 +61,8 @@ def test_a_warm_up_leaves_most_of_a_run(steps: int, warmup: int) -> None:
 
 def test_an_epoch_has_fewer_steps_when_gradients_are_summed() -> None:
     store = pairs(7500)
-    usual = chosen(store)["steps"]
-    assert chosen(store, accumulate=4)["steps"] == pytest.approx(usual / 4, rel=0.05)
+    steps = chosen(store)["steps"]
+    assert chosen(store, accumulate=4)["steps"] == pytest.approx(steps / 4, rel=0.05)
     assert chosen(store, accumulate_tokens=1000)["steps"] == 60 * (7500 * 4 // 1000)
 
 
@@ -74,22 +74,22 @@ def test_a_device_takes_larger_batches() -> None:
 @pytest.mark.parametrize(
     ("family", "kind", "rate"), [("luong", "adam", 4e-3), ("luong", "sgd", 0.7), ("plain", "adadelta", 1.0)]
 )
-def test_every_optimiser_has_its_usual_rate(family: str, kind: str, rate: float) -> None:
+def test_every_optimiser_has_its_default_rate(family: str, kind: str, rate: float) -> None:
     assert chosen(pairs(400), family, optimiser={"kind": kind})["optimiser"]["learning_rate"] == rate
 
 
 @pytest.mark.parametrize(("family", "rate"), [("luong", 0.00187), ("plain", 0.00187), ("convolutional", 0.00187)])
 def test_wide_layers_of_all_kinds_learn_more_slowly(family: str, rate: float) -> None:
-    """0.06 / √width where there is no Transformer, and at most 4e-3."""
+    """0.06 / √width without a Transformer, and at most 4e-3."""
     values = {side: FAMILIES[family][side] | {"width": 1024} for side in ("encoder", "decoder")}
-    made, _ = completed(pairs(400), values, {})
-    assert made["training"]["optimiser"]["learning_rate"] == rate
+    settings, _ = completed(pairs(400), values, {})
+    assert settings["training"]["optimiser"]["learning_rate"] == rate
 
 
 @pytest.mark.parametrize(("width", "rate"), [(16, 2e-3), (256, 0.00125), (1024, 0.00063)])
 def test_wide_transformers_learn_more_slowly(width: int, rate: float) -> None:
     """0.02 / √width, and at most 2e-3."""
     model = {side: FAMILIES["transformer"][side] | {"width": width} for side in ("encoder", "decoder")}
-    made, said = completed(pairs(400), model, {})
-    assert made["training"]["optimiser"]["learning_rate"] == pytest.approx(rate, abs=1e-5)
-    assert f"  training.optimiser.learning_rate = {made['training']['optimiser']['learning_rate']}" in said
+    settings, report = completed(pairs(400), model, {})
+    assert settings["training"]["optimiser"]["learning_rate"] == pytest.approx(rate, abs=1e-5)
+    assert f"  training.optimiser.learning_rate = {settings['training']['optimiser']['learning_rate']}" in report

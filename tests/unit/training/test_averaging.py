@@ -1,4 +1,4 @@
-"""Means of weights over time: of the last checkpoints, of the best ones, and the moving one."""
+"""Averages of weights: of the last checkpoints, of the best ones, and the moving average."""
 
 from pathlib import Path
 
@@ -24,7 +24,7 @@ def test_mean_weights_is_the_mean_taken_in_float64() -> None:
     assert mean_weights(parts)["w"].dtype == torch.float32
 
 
-def test_whole_numbers_have_no_mean() -> None:
+def test_integers_are_not_averaged() -> None:
     parts = [{"w": torch.tensor([value]), "ranks": torch.tensor([2**60 + 1, 0])} for value in (1.0, 3.0)]
     mean = mean_weights(parts)
     assert mean["w"].tolist() == [2.0]
@@ -32,10 +32,10 @@ def test_whole_numbers_have_no_mean() -> None:
     assert mean["ranks"].dtype == torch.int64
 
 
-def test_the_model_is_the_mean_of_the_last_checkpoints_where_that_was_asked_for(
+def test_the_model_is_the_mean_of_the_last_checkpoints_if_configured(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However well it does on the validation pairs, and though fewer checkpoints were to be kept."""
+    """Whatever its validation, and though training.keep is smaller."""
     for name, value in (("better", 101.0), ("worse", -1.0)):
         with monkeypatch.context() as patch:
             score(patch, lambda step, averaged, value=value: value if averaged else step)
@@ -45,16 +45,16 @@ def test_the_model_is_the_mean_of_the_last_checkpoints_where_that_was_asked_for(
         assert scheduled_steps(folder) == [8, 12, 14]
         parts = [load_weights(folder / f"step-{step}") for step in (8, 12, 14)]
         expected = mean_weights(parts)
-        kept = weights(load(run.folder).model)
-        assert all(torch.equal(kept[key], expected[key]) for key in expected)
+        saved = weights(load(run.folder).model)
+        assert all(torch.equal(saved[key], expected[key]) for key in expected)
         assert not run.summary.stopped_early
         assert read_journal(run.folder / "metrics.jsonl")[-1]["averaged"] == 3
 
 
-def test_the_model_is_the_mean_of_the_best_checkpoints_where_that_was_asked_for(
+def test_the_model_is_the_mean_of_the_best_checkpoints_if_configured(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They stay on disk beside the last ones, and are there after a kill too."""
+    """They stay on disk beside the last ones, after a kill too."""
     good = {2: 1.0, 4: 7.0, 6: 4.0, 8: 7.0, 10: 6.0, 12: 3.0, 14: 2.0}
     settings = ("training.average=3", "training.average_of=best", "training.validate_every=2", "training.keep=1")
     values = toy_values(corpus, "luong", *settings, "training.checkpoint_every=5")
@@ -73,12 +73,12 @@ def test_the_model_is_the_mean_of_the_best_checkpoints_where_that_was_asked_for(
         folder = run.folder / "checkpoints"
         assert scheduled_steps(folder) == [4, 8, 10, 14]
         expected = mean_weights([load_weights(folder / f"step-{step}") for step in (4, 8, 10)])
-        kept = weights(load(run.folder).model)
-        assert all(torch.equal(kept[key], expected[key]) for key in expected)
+        saved = weights(load(run.folder).model)
+        assert all(torch.equal(saved[key], expected[key]) for key in expected)
     assert digests(runs[0].folder) == digests(runs[1].folder)
 
 
-def test_the_moving_average_follows_its_equation_and_is_the_model_that_is_kept(
+def test_the_moving_average_follows_its_equation_and_becomes_the_model(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings = ("training.average=0", "training.ema=0.3", "training.steps=6", "training.checkpoint_every=1")
@@ -89,12 +89,12 @@ def test_the_moving_average_follows_its_equation_and_is_the_model_that_is_kept(
     expected = {name: value.double() for name, value in weights(start).items()}
     for step in range(1, 7):
         share = min(0.3, (1 + step) / (10 + step))  # the decay from step 3 on
-        now = load_weights(folder / f"step-{step}")
-        expected = {name: share * value + (1 - share) * now[name].double() for name, value in expected.items()}
-    kept = weights(load(run.folder).model)
+        current = load_weights(folder / f"step-{step}")
+        expected = {name: share * value + (1 - share) * current[name].double() for name, value in expected.items()}
+    saved = weights(load(run.folder).model)
     for name, value in expected.items():
-        torch.testing.assert_close(kept[name].double(), value, rtol=0, atol=1e-6)
-    assert any(not torch.equal(kept[name], load_weights(folder / "step-6")[name]) for name in expected)
+        torch.testing.assert_close(saved[name].double(), value, rtol=0, atol=1e-6)
+    assert any(not torch.equal(saved[name], load_weights(folder / "step-6")[name]) for name in expected)
     train_until_killed(values, run=tmp_path / "killed", step=3, monkeypatch=monkeypatch)
     assert digests(resume(tmp_path / "killed", quiet=True).folder) == digests(run.folder)
 
@@ -108,6 +108,6 @@ def test_a_damaged_checkpoint_is_left_out_of_the_mean(corpus: dict[str, Path], t
     damaged.write_bytes(content)
     again = resume(run.folder, quiet=True)
     expected = mean_weights([load_weights(run.folder / "checkpoints" / f"step-{step}") for step in (4, 6)])
-    kept = weights(load(again.folder).model)
-    assert all(torch.equal(kept[key], expected[key]) for key in expected)
+    saved = weights(load(again.folder).model)
+    assert all(torch.equal(saved[key], expected[key]) for key in expected)
     assert "left out of the mean" in (run.folder / "log.txt").read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""Batch fitting: what a step keeps is counted, and the budget follows from it."""
+"""The batch size that fits: saved bytes are measured, and the budget follows from them."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from tests.conftest import FAMILIES, toy_corpus, toy_values
-from tests.unit.training.objects import drawn_model
+from tests.unit.training.objects import initial_model
 from torch import nn
 
 from calque.config import check, read_toml
@@ -37,7 +37,7 @@ def store(pairs: int) -> Store:
 
 
 class Watched(Translation):
-    """Translation, whose batches are looked at first."""
+    """Translation that passes every batch to `look` first."""
 
     def __init__(self, look: Callable[[PairBatch], None] = lambda _: None) -> None:
         words = WordsTokenizer.train(WordsConfig(), lines=["a b c d"])
@@ -49,53 +49,53 @@ class Watched(Translation):
         return super().loss(model, batch, step=step, carry=carry)
 
 
-def trial(family: str, tmp_path: Path, *overrides: str, pairs: int) -> Trial:
+def make_trial(family: str, tmp_path: Path, *overrides: str, pairs: int) -> Trial:
     values = toy_values({"source": tmp_path, "target": tmp_path}, family, *overrides)
-    model = drawn_model(check(Experiment, values, origin="test"), sizes=Sizes(50, 50, joint=True))
+    model = initial_model(check(Experiment, values, origin="test"), sizes=Sizes(50, 50, joint=True))
     return Trial(model, Watched(), store(pairs))
 
 
-def fitted(tried: Trial, *, ranks: int = 1) -> Fit:
-    positions = sum(axis.total() for axis in pair_widths(tried.store))
-    return find_batch_size(tried, config=BatchConfig(tokens="auto"), positions=positions, ranks=ranks)
+def fitted(trial: Trial, *, ranks: int = 1) -> Fit:
+    positions = sum(axis.total() for axis in pair_widths(trial.store))
+    return find_batch_size(trial, config=BatchConfig(tokens="auto"), positions=positions, ranks=ranks)
 
 
-def kept_bytes(tried: Trial, *, tokens: int) -> int:
-    """What a step of the fullest batch keeps."""
-    return batch_size._kept_bytes(tried, next(tried.extremes(BatchConfig(), tokens=tokens)))
+def saved_bytes(trial: Trial, *, tokens: int) -> int:
+    """The bytes that a step of the fullest batch saves."""
+    return batch_size._saved_bytes(trial, next(trial.extremes(BatchConfig(), tokens=tokens)))
 
 
 @pytest.mark.parametrize("family", FAMILIES)
 def test_twice_the_memory_takes_about_twice_the_batch(
     family: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried, fits = trial(family, tmp_path, pairs=20_000), []
+    trial, fits = make_trial(family, tmp_path, pairs=20_000), []
     for megabytes in (12, 24):
         monkeypatch.setattr(batch_size, "free_memory", lambda _device, free=megabytes: free << 20)
-        fits.append(fitted(tried))
+        fits.append(fitted(trial))
     assert all("fill" in fit.reason for fit in fits)
     assert 1.7 < fits[1].tokens / fits[0].tokens < 2.3
 
 
-def test_what_the_budget_leads_to_is_what_a_step_keeps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The line through two small batches tells a large one's needs."""
-    tried = trial("transformer", tmp_path, pairs=20_000)
+def test_a_step_with_the_budget_saves_the_expected_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The needs of a large batch are extrapolated from two small ones."""
+    trial = make_trial("transformer", tmp_path, pairs=20_000)
     monkeypatch.setattr(batch_size, "free_memory", lambda _device: 100 << 20)
-    kept = kept_bytes(tried, tokens=fitted(tried).tokens)
-    assert 0.7 < kept / (0.4 * (100 << 20)) < 1.2
+    saved = saved_bytes(trial, tokens=fitted(trial).tokens)
+    assert 0.7 < saved / (0.4 * (100 << 20)) < 1.2
 
 
-@pytest.mark.parametrize("what", ["rows", "positions", "length"])
-def test_a_budget_fits_only_where_every_kind_of_batch_does(what: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("measured", ["rows", "positions", "length"])
+def test_a_budget_fits_only_where_every_kind_of_batch_does(measured: str, tmp_path: Path) -> None:
     """The fullest batch has neither the most sentences nor the longest ones."""
-    tried = trial("luong", tmp_path, pairs=4000)
+    trial = make_trial("luong", tmp_path, pairs=4000)
     measures: dict[str, Callable[[Size], int]] = {
         "rows": lambda size: size.rows,
         "positions": lambda size: size.positions,
         "length": lambda size: sum(size.widths),
     }
-    measure = measures[what]
-    order = tried.task.order(tried.store, config=BatchConfig(tokens=2048), seed=0)
+    measure = measures[measured]
+    order = trial.task.order(trial.store, config=BatchConfig(tokens=2048), seed=0)
     most = max(measure(planned.size) for planned in order.batches(0))
 
     def fits(room: int) -> bool:
@@ -104,30 +104,30 @@ def test_a_budget_fits_only_where_every_kind_of_batch_does(what: str, tmp_path: 
             if measure(Size(rows, (width, batch.target_input.shape[1]))) > room:
                 raise torch.OutOfMemoryError("CUDA out of memory")
 
-        return batch_size._fits(tried._replace(task=Watched(look)), config=BatchConfig(), tokens=2048)
+        return batch_size._fits(trial._replace(task=Watched(look)), config=BatchConfig(), tokens=2048)
 
     assert [fits(room) for room in (most, most - 1)] == [True, False]
-    assert all(parameter.grad is None for parameter in tried.model.parameters())
+    assert all(parameter.grad is None for parameter in trial.model.parameters())
 
 
 @pytest.mark.parametrize("times", [2, 3])
-def test_what_an_optimiser_holds_is_left_free(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Weights, gradients and Adam's two means, a half or a third of the memory here, fit beside what a step keeps."""
+def test_memory_for_the_optimiser_is_left_free(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Weights, gradients and Adam's moments, a half or a third of the memory here, fit beside the saved bytes."""
     wide = [f"model.{side}.{size}" for side in ("encoder", "decoder") for size in ("width=64", "feed_forward=1024")]
-    tried = trial("transformer", tmp_path, *wide, pairs=4000)
-    state = 4 * 4 * sum(parameter.numel() for parameter in tried.model.parameters())
+    trial = make_trial("transformer", tmp_path, *wide, pairs=4000)
+    state = 4 * 4 * sum(parameter.numel() for parameter in trial.model.parameters())
     monkeypatch.setattr(batch_size, "free_memory", lambda _device: int(times * state / 0.4))
-    assert 0.5 * state < kept_bytes(tried, tokens=fitted(tried).tokens) <= (times - 1) * state
+    assert 0.5 * state < saved_bytes(trial, tokens=fitted(trial).tokens) <= (times - 1) * state
 
 
 def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = trial("luong", tmp_path, pairs=4000)
+    trial = make_trial("luong", tmp_path, pairs=4000)
 
     def tokens(ranks: int, *, free: int) -> int:
         monkeypatch.setattr(batch_size, "free_memory", lambda _device: free)
-        return fitted(tried, ranks=ranks).tokens
+        return fitted(trial, ranks=ranks).tokens
 
     alone = tokens(1, free=6 << 20)
     assert 0 <= tokens(2, free=12 << 20) - 2 * alone < 2 * 64
@@ -137,11 +137,11 @@ def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it
 
 def test_no_budget_is_larger_than_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_size, "MOST", 1024)
-    assert fitted(trial("plain", tmp_path, pairs=2000)) == (1024, "the most that is ever taken")
+    assert fitted(make_trial("plain", tmp_path, pairs=2000)) == (1024, "the largest budget ever chosen")
 
 
-def test_what_a_step_keeps_is_counted_once_and_without_the_weights(tmp_path: Path) -> None:
-    """y = exp(x) keeps y, y·y keeps it twice more, and w·w keeps a weight."""
+def test_saved_tensors_are_counted_once_and_without_the_weights(tmp_path: Path) -> None:
+    """y = exp(x) saves y, y·y saves it twice more, and w·w saves a weight."""
 
     class Squares(Watched):
         def loss(self, model: nn.Module, batch: PairBatch, *, step: int, carry: Carry | None = None) -> Loss:
@@ -149,24 +149,24 @@ def test_what_a_step_keeps_is_counted_once_and_without_the_weights(tmp_path: Pat
             weight = next(model.parameters())
             return Loss((y * y).sum() + (weight * weight).sum(), {})
 
-    tried = trial("plain", tmp_path, pairs=50)._replace(task=Squares())
-    assert kept_bytes(tried, tokens=256) == 4000
+    trial = make_trial("plain", tmp_path, pairs=50)._replace(task=Squares())
+    assert saved_bytes(trial, tokens=256) == 4000
 
 
-def test_an_epoch_keeps_enough_updates_and_little_memory_still_trains(
+def test_an_epoch_has_enough_updates_and_little_memory_still_trains(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried = trial("transformer", tmp_path, pairs=400)
-    fit = fitted(tried)
+    trial = make_trial("transformer", tmp_path, pairs=400)
+    fit = fitted(trial)
     assert "20 batches" in fit.reason
-    order = tried.task.order(tried.store, config=BatchConfig(tokens=fit.tokens), seed=0)
+    order = trial.task.order(trial.store, config=BatchConfig(tokens=fit.tokens), seed=0)
     assert len(list(order.batches(0))) >= 20
     monkeypatch.setattr(batch_size, "free_memory", lambda _device: 0)
-    assert fitted(tried).tokens == LEAST
+    assert fitted(trial).tokens == LEAST
 
 
-def test_the_number_is_written_into_the_config_and_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A resume takes it from there, and does not search again."""
+def test_the_budget_is_written_into_the_config_and_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resumed run reads it from there and does not search again."""
     values = toy_values(toy_corpus(tmp_path / "corpus"), "plain", "training.batch.tokens=auto", "training.steps=4")
     run = train(values, run=tmp_path / "run", quiet=True)
     tokens = read_toml(run.folder / "config.toml")["training"]["batch"]["tokens"]
@@ -202,7 +202,7 @@ def test_free_memory_is_not_more_than_there_is() -> None:
         ({"proc/meminfo": "MemAvailable:  500 kB\n", "limit": "300000\n", "used": "400000\n"}, 0),
     ],
 )
-def test_free_memory_is_what_the_system_and_its_container_leave(
+def test_free_memory_is_limited_by_the_system_and_its_container(
     files: dict[str, str], free: int, tmp_path: Path
 ) -> None:
     names = {"limit": "sys/fs/cgroup/memory.max", "used": "sys/fs/cgroup/memory.current"}
@@ -214,8 +214,8 @@ def test_free_memory_is_what_the_system_and_its_container_leave(
 
 
 @pytest.mark.parametrize(
-    ("most", "taken"), [(9999, 6400), (6400, 6400), (6399, 4608), (5440, 4608), (5439, 3904), (1, LEAST)]
+    ("limit", "budget"), [(9999, 6400), (6400, 6400), (6399, 4608), (5440, 4608), (5439, 3904), (1, LEAST)]
 )
-def test_what_was_tried_leaves_room_where_the_first_budget_was_too_large(most: int, taken: int) -> None:
-    """Budgets of 6,400, 5,440, 4,608 …, each 85 % of the one before in whole 64s."""
-    assert batch_size._tried(6400, fits=lambda tokens: tokens <= most) == taken
+def test_a_reduced_budget_leaves_a_margin(limit: int, budget: int) -> None:
+    """Budgets of 6,400, 5,440, 4,608 …, each 85 % of the one before, in multiples of 64."""
+    assert batch_size._reduce_until_fit(6400, fits=lambda tokens: tokens <= limit) == budget

@@ -1,4 +1,4 @@
-"""Checkpoints: whatever is killed, flipped, cut, lost or swapped, the newest sound one is found."""
+"""Checkpoints: whatever is killed, flipped, truncated, lost or swapped, the newest intact one is used."""
 
 import errno
 import json
@@ -37,11 +37,13 @@ def save(folder: Path, step: int, *, scheduled: bool = True) -> Path:
     return save_checkpoint(folder, snapshot(step), step=step, scheduled=scheduled, parent=None)
 
 
-def same(first: Snapshot, second: Snapshot) -> bool:
+def are_equal(first: Snapshot, second: Snapshot) -> bool:
     def plain(tensors: dict[str, torch.Tensor]) -> dict[str, object]:
         return {name: (tensor.dtype, tensor.tolist()) for name, tensor in sorted(tensors.items())}
 
-    groups = [{group: plain(named) for group, named in sorted(each.tensors.items())} for each in (first, second)]
+    groups = [
+        {group: plain(named) for group, named in sorted(snapshot.tensors.items())} for snapshot in (first, second)
+    ]
     return groups[0] == groups[1] and first.values == second.values
 
 
@@ -55,7 +57,7 @@ def flip(file: Path, *, bit: int = 0) -> None:
     file.write_bytes(content)
 
 
-def test_what_is_saved_comes_back(tmp_path: Path) -> None:
+def test_a_saved_snapshot_is_restored(tmp_path: Path) -> None:
     path = save_checkpoint(tmp_path / "checkpoints", snapshot(7), step=7, scheduled=False, parent=5)
     assert names(path) == [
         "manifest.json",
@@ -64,11 +66,11 @@ def test_what_is_saved_comes_back(tmp_path: Path) -> None:
         "state.json",
         "weights.safetensors",
     ]
-    found = newest_checkpoint(tmp_path / "checkpoints")
-    assert found is not None
-    assert (found.step, found.path, found.skipped) == (7, path, [])
-    assert same(found.snapshot, snapshot(7))
-    assert list(load_weights(path)) == list(found.snapshot.tensors["weights"])
+    latest = newest_checkpoint(tmp_path / "checkpoints")
+    assert latest is not None
+    assert (latest.step, latest.path, latest.skipped) == (7, path, [])
+    assert are_equal(latest.snapshot, snapshot(7))
+    assert list(load_weights(path)) == list(latest.snapshot.tensors["weights"])
     details = json.loads((path / "manifest.json").read_text())["details"]
     assert details == {"step": 7, "scheduled": False, "parent": 5}
 
@@ -89,7 +91,7 @@ def test_loaded_tensors_are_independent_of_each_other_and_of_their_files(tmp_pat
     assert loaded.tensors["weights"]["output"].eq(3).all()
 
 
-def test_nothing_saved_is_none_and_litter_is_not_a_checkpoint(tmp_path: Path) -> None:
+def test_nothing_saved_is_none_and_stale_folders_are_no_checkpoints(tmp_path: Path) -> None:
     assert newest_checkpoint(tmp_path / "none") is None
     (tmp_path / "step-5.tmp-1").mkdir()
     (tmp_path / "step-x").mkdir()
@@ -107,26 +109,26 @@ def test_a_save_cleans_what_a_killed_save_of_another_step_left(tmp_path: Path) -
 def test_steps_are_compared_as_numbers(tmp_path: Path) -> None:
     for step in (9, 10, 100, 0):
         save(tmp_path, step)
-    found = newest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.step == 100
+    latest = newest_checkpoint(tmp_path)
+    assert latest is not None
+    assert latest.step == 100
     assert scheduled_steps(tmp_path) == [0, 9, 10, 100]
 
 
-def test_a_damaged_one_is_named_and_the_one_before_used(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_is_reported_and_the_previous_one_used(tmp_path: Path) -> None:
     for step in (1, 2, 3):
         save(tmp_path, step)
     flip(tmp_path / "step-3" / "optimiser.safetensors", bit=900)
     (tmp_path / "step-2" / "weights.safetensors").unlink()
-    found = newest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.step == 1
-    assert same(found.snapshot, snapshot(1))
-    assert "step-3 is damaged:\n  optimiser.safetensors: changed" in found.skipped[0]
-    assert "step-2 is damaged:\n  weights.safetensors: missing" in found.skipped[1]
+    latest = newest_checkpoint(tmp_path)
+    assert latest is not None
+    assert latest.step == 1
+    assert are_equal(latest.snapshot, snapshot(1))
+    assert "step-3 is damaged:\n  optimiser.safetensors: changed" in latest.skipped[0]
+    assert "step-2 is damaged:\n  weights.safetensors: missing" in latest.skipped[1]
 
 
-def test_all_damaged_is_an_error_that_names_each(tmp_path: Path) -> None:
+def test_if_all_are_damaged_the_error_names_each(tmp_path: Path) -> None:
     for step in (1, 2):
         os.truncate(save(tmp_path, step) / "state.json", 3)
     with pytest.raises(FolderError, match=r"(?s)every checkpoint is damaged.*step-2.*step-1.*start from scratch"):
@@ -143,10 +145,10 @@ def test_every_flipped_bit_is_detected(tmp_path: Path, data: st.DataObject) -> N
     bit = data.draw(st.integers(0, 8 * file.stat().st_size - 1))
     flip(file, bit=bit)
     try:
-        found = newest_checkpoint(tmp_path)
-        assert found is not None
-        assert found.step == 1
-        assert same(found.snapshot, snapshot(1))
+        latest = newest_checkpoint(tmp_path)
+        assert latest is not None
+        assert latest.step == 1
+        assert are_equal(latest.snapshot, snapshot(1))
     finally:
         flip(file, bit=bit)
 
@@ -161,9 +163,9 @@ def test_every_truncation_is_detected(tmp_path: Path, data: st.DataObject) -> No
     content = file.read_bytes()
     file.write_bytes(content[: data.draw(st.integers(0, len(content) - 1))])
     try:
-        found = newest_checkpoint(tmp_path)
-        assert found is not None
-        assert found.step == 1
+        latest = newest_checkpoint(tmp_path)
+        assert latest is not None
+        assert latest.step == 1
         assert scheduled_steps(tmp_path) == [1]
     finally:
         file.write_bytes(content)
@@ -176,19 +178,19 @@ def test_files_swapped_between_checkpoints_are_detected(tmp_path: Path, file: st
     (tmp_path / "step-2" / file).rename(tmp_path / "kept")
     (tmp_path / "step-3" / file).rename(tmp_path / "step-2" / file)
     (tmp_path / "kept").rename(tmp_path / "step-3" / file)
-    found = newest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.step == 1
-    assert [message.splitlines()[0].split("/")[-1][:6] for message in found.skipped] == ["step-3", "step-2"]
+    latest = newest_checkpoint(tmp_path)
+    assert latest is not None
+    assert latest.step == 1
+    assert [message.splitlines()[0].split("/")[-1][:6] for message in latest.skipped] == ["step-3", "step-2"]
 
 
 def test_a_renamed_checkpoint_is_detected(tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path, 2).rename(tmp_path / "step-9")
-    found = newest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.step == 1
-    assert "holds the checkpoint of step 2" in found.skipped[0]
+    latest = newest_checkpoint(tmp_path)
+    assert latest is not None
+    assert latest.step == 1
+    assert "holds the checkpoint of step 2" in latest.skipped[0]
     assert scheduled_steps(tmp_path) == [1]
 
 
@@ -196,9 +198,9 @@ def test_a_link_is_detected(tmp_path: Path) -> None:
     save(tmp_path, 1)
     save(tmp_path / "elsewhere", 2)
     (tmp_path / "step-2").symlink_to(tmp_path / "elsewhere" / "step-2")
-    found = newest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.step == 1
+    latest = newest_checkpoint(tmp_path)
+    assert latest is not None
+    assert latest.step == 1
     save(tmp_path, 2)
     assert not (tmp_path / "step-2").is_symlink()
     load_checkpoint(tmp_path / "elsewhere" / "step-2")
@@ -225,7 +227,7 @@ def test_saving_a_step_again_replaces_it(tmp_path: Path, harm: str) -> None:
         case "manifest":
             (path / "manifest.json").write_text("")
     save(tmp_path, 1)
-    assert same(load_checkpoint(path), snapshot(1))
+    assert are_equal(load_checkpoint(path), snapshot(1))
     assert names(tmp_path) == ["step-1"]
 
 
@@ -275,9 +277,9 @@ def test_pruning_never_removes_the_newest_that_verifies(tmp_path: Path) -> None:
     for step in (4, 5):
         flip(save(tmp_path, step) / "weights.safetensors", bit=3000)  # sizes are right
     assert prune_checkpoints(tmp_path, keep=1) == [1]
-    found = newest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.step == 3
+    latest = newest_checkpoint(tmp_path)
+    assert latest is not None
+    assert latest.step == 3
     for step in (2, 3):
         flip(tmp_path / f"step-{step}" / "weights.safetensors", bit=3000)
     assert prune_checkpoints(tmp_path, keep=1) == []
@@ -301,20 +303,20 @@ def test_a_full_disk_keeps_the_old_checkpoint(tmp_path: Path, monkeypatch: pytes
     with pytest.raises(FolderError, match="disk is full"):
         save(tmp_path, 1)
     assert names(tmp_path) == ["step-1"]
-    assert same(load_checkpoint(tmp_path / "step-1"), snapshot(1))
+    assert are_equal(load_checkpoint(tmp_path / "step-1"), snapshot(1))
 
 
-def test_without_exchange_a_replaced_checkpoint_moved_aside_is_put_back(tmp_path: Path) -> None:
+def test_a_checkpoint_moved_aside_for_its_replacement_is_restored(tmp_path: Path) -> None:
     save(tmp_path, 1)
     (tmp_path / "step-1").rename(tmp_path / "step-1.old-77")
     (tmp_path / "step-1.tmp-77").mkdir()
-    found = newest_checkpoint(tmp_path)
-    assert found is not None
-    assert found.step == 1
+    latest = newest_checkpoint(tmp_path)
+    assert latest is not None
+    assert latest.step == 1
     assert names(tmp_path) == ["step-1"]
 
 
-def test_a_checkpoint_that_must_have_been_there_is_missed(tmp_path: Path) -> None:
+def test_a_missing_checkpoint_is_noticed(tmp_path: Path) -> None:
     folder = tmp_path / "checkpoints"
     for reached in (0, 1, 500):
         assert lost_checkpoint(folder, reached=reached, every=500) == []

@@ -1,4 +1,4 @@
-"""Compiled runs learn what plain ones do, can be resumed exactly, and leave a model that knows nothing of it."""
+"""Compiled runs learn what plain ones do, can be resumed exactly, and save an ordinary model."""
 
 import hashlib
 import os
@@ -27,8 +27,8 @@ STATIC = ("training.batch.shapes=static", "training.accumulate=1", "training.log
 SHORT = ("training.steps=6", "training.validate_every=3", "training.checkpoint_every=3")
 
 
-def still(corpus: dict[str, Path], *settings: str) -> Values:
-    """A Transformer without dropout, whose draws are other ones when compiled."""
+def without_dropout(corpus: dict[str, Path], *settings: str) -> Values:
+    """A Transformer without dropout, whose random numbers differ when compiled."""
     values = toy_values(corpus, "transformer", *STATIC, *SHORT, *settings)
     for side in ("encoder", "decoder"):
         for key in ("dropout", "attention_dropout", "activation_dropout"):
@@ -47,7 +47,7 @@ def digests(run: Path) -> list[str]:
 
 @pytest.fixture
 def interrupted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Values, Path], None]:
-    """Begins a run that is asked to stop after its fourth step."""
+    """Starts a run that is interrupted after its fourth step."""
 
     def begin(values: Values, run: Path) -> None:
         after = Trainer._after_step
@@ -66,69 +66,69 @@ def interrupted(monkeypatch: pytest.MonkeyPatch) -> Callable[[Values, Path], Non
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, where it imports its compiler
-def test_a_compiled_run_learns_what_a_plain_one_does_and_goes_on_exactly(
+@pytest.mark.filterwarnings("ignore:.*torch.jit:DeprecationWarning")  # torch's own, when it imports its compiler
+def test_a_compiled_run_learns_what_a_plain_one_does_and_resumes_exactly(
     tmp_path: Path, interrupted: Callable[[Values, Path], None]
 ) -> None:
-    """With the kernels that users get. All sentences have one length: a graph takes a C++ compiler many seconds."""
+    """With the default backend. All sentences have one length, since compiling a graph takes many seconds."""
     corpus = toy_corpus(tmp_path, pairs=60, longest=2)
-    compiled = still(corpus, "training.compile=true")
-    plain = train(still(corpus), run=tmp_path / "plain", quiet=True).folder
-    whole = train(compiled, run=tmp_path / "whole", quiet=True).folder
-    assert losses(whole) == pytest.approx(losses(plain), abs=1e-5)
-    assert len(losses(whole)) == 6 + 2
+    compiled = without_dropout(corpus, "training.compile=true")
+    plain = train(without_dropout(corpus), run=tmp_path / "plain", quiet=True).folder
+    uninterrupted = train(compiled, run=tmp_path / "whole", quiet=True).folder
+    assert losses(uninterrupted) == pytest.approx(losses(plain), abs=1e-5)
+    assert len(losses(uninterrupted)) == 6 + 2
 
-    written = load_file(whole / "model" / "weights.safetensors")
+    written = load_file(uninterrupted / "model" / "weights.safetensors")
     assert list(written) == list(load_file(plain / "model" / "weights.safetensors"))
-    translator = load(whole, device="cpu")
+    translator = load(uninterrupted, device="cpu")
     assert translator.model._compiled_call_impl is None
     assert translator.translate(["a b"])
 
     interrupted(compiled, tmp_path / "stopped")
-    assert losses(tmp_path / "stopped") == losses(whole)[: 4 + 1]
+    assert losses(tmp_path / "stopped") == losses(uninterrupted)[: 4 + 1]
     resume(tmp_path / "stopped", quiet=True)
-    assert digests(tmp_path / "stopped") == digests(whole)
+    assert digests(tmp_path / "stopped") == digests(uninterrupted)
 
 
 @pytest.mark.full
-def test_every_shape_has_one_graph_whatever_is_dropped(
+def test_every_shape_has_one_graph_with_any_dropout(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, interrupted: Callable[[Values, Path], None]
 ) -> None:
-    """The graphs are those of the usual backend, the kernels torch's own: so that many shapes take seconds."""
+    """With the graphs of the default backend but eager kernels, so that many shapes take seconds."""
     monkeypatch.setattr(learner, "compile_shapes", partial(compile_shapes, backend="aot_eager"))
     torch._dynamo.reset()
     torch._dynamo.utils.counters.clear()
     values = toy_values(toy_corpus(tmp_path), "transformer", *STATIC, *SHORT, "training.compile=true")
-    whole = train(values, run=tmp_path / "whole", quiet=True).folder
+    uninterrupted = train(values, run=tmp_path / "whole", quiet=True).folder
     graphs = torch._dynamo.utils.counters["stats"]["unique_graphs"]
-    assert 2 <= graphs <= 6  # at most one a step
+    assert 2 <= graphs <= 6  # at most one per step
     assert not torch._dynamo.utils.counters["graph_break"]
     interrupted(values, tmp_path / "stopped")
     resume(tmp_path / "stopped", quiet=True)
-    assert digests(tmp_path / "stopped") == digests(whole)
+    assert digests(tmp_path / "stopped") == digests(uninterrupted)
 
 
 @pytest.mark.parametrize("times", [1, 2])
-def test_a_compiler_that_failed_once_begins_again(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C goes to all processes of a terminal, the compiler too. The step counts once; failing twice is told."""
-    monkeypatch.setattr(learner, "compile_shapes", lambda _model: None)  # what fails is told below
+def test_a_compiler_that_failed_once_is_retried(times: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ctrl-C also reaches the compiler. The step counts once; a second failure is raised."""
+    monkeypatch.setattr(learner, "compile_shapes", lambda _model: None)  # failures are injected below
     monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(tmp_path / "damaged"))
     values = toy_values(
         toy_corpus(tmp_path), "plain", *STATIC, *SHORT, "training.accumulate=2", "training.compile=true"
     )
-    whole = train(values, run=tmp_path / "whole", quiet=True).folder
+    uninterrupted = train(values, run=tmp_path / "whole", quiet=True).folder
     gradient, calls = Updater._gradient, []
 
     def failing(self: Updater, *arguments: Any, **options: Any) -> Any:
         calls.append((options["step"], os.environ["TORCHINDUCTOR_CACHE_DIR"]))
-        found = gradient(self, *arguments, **options)
+        result = gradient(self, *arguments, **options)
         if 2 <= len(calls) < 2 + times:
             raise torch._dynamo.exc.BackendCompilerFailed(compile_shapes, RuntimeError("killed"), None)
-        return found
+        return result
 
     monkeypatch.setattr(Updater, "_gradient", failing)
     if times == 1:
-        assert digests(train(values, run=tmp_path / "run", quiet=True).folder) == digests(whole)
+        assert digests(train(values, run=tmp_path / "run", quiet=True).folder) == digests(uninterrupted)
     else:
         with pytest.raises(torch._dynamo.exc.BackendCompilerFailed):
             train(values, run=tmp_path / "run", quiet=True)

@@ -1,4 +1,4 @@
-"""What the environment says of the processes that train together; tests/integration/test_ranks.py has them train."""
+"""Ranks by environment variables; tests/integration/test_ranks.py trains with several processes."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -14,22 +14,22 @@ NAMES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 PLACE = "MASTER_ADDR=127.0.0.1 MASTER_PORT=29500"
 
 
-def say(monkeypatch: pytest.MonkeyPatch, environment: str) -> None:
+def set_environment(monkeypatch: pytest.MonkeyPatch, environment: str) -> None:
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
-    for each in environment.split():
-        monkeypatch.setenv(*each.split("=", 1))
+    for variable in environment.split():
+        monkeypatch.setenv(*variable.split("=", 1))
 
 
 @pytest.mark.parametrize("environment", ["", "RANK=0", "WORLD_SIZE=1", "RANK=0 WORLD_SIZE=1", f"{PLACE} WORLD_SIZE="])
 def test_one_process_is_one_rank(environment: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    say(monkeypatch, environment)
+    set_environment(monkeypatch, environment)
     with joined_ranks() as ranks:
         assert (ranks.rank, ranks.count, ranks.leads) == (0, 1, True)
 
 
-def test_a_process_knows_its_place_before_it_joins(monkeypatch: pytest.MonkeyPatch) -> None:
-    say(monkeypatch, f"RANK=2 WORLD_SIZE=3 {PLACE}")
+def test_the_rank_is_known_before_processes_are_connected(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch, f"RANK=2 WORLD_SIZE=3 {PLACE}")
     ranks = started_ranks()
     assert (ranks.rank, ranks.count, ranks.leads) == (2, 3, False)
 
@@ -41,33 +41,31 @@ def test_a_process_knows_its_place_before_it_joins(monkeypatch: pytest.MonkeyPat
         (f"WORLD_SIZE=2 {PLACE}", "RANK is not set"),
         (f"RANK=1 {PLACE}", "WORLD_SIZE is not set"),
         ("RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1", "MASTER_PORT is not set"),
-        (f"RANK=2 WORLD_SIZE=2 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=1 WORLD_SIZE=1 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=0 WORLD_SIZE=0 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=-1 WORLD_SIZE=2 {PLACE}", "less than WORLD_SIZE"),
-        (f"RANK=0 WORLD_SIZE=two {PLACE}", "less than WORLD_SIZE"),
+        (f"RANK=2 WORLD_SIZE=2 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=1 WORLD_SIZE=1 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=0 WORLD_SIZE=0 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=-1 WORLD_SIZE=2 {PLACE}", "from 0 to WORLD_SIZE - 1"),
+        (f"RANK=0 WORLD_SIZE=two {PLACE}", "from 0 to WORLD_SIZE - 1"),
     ],
 )
-def test_a_start_without_what_ranks_need_is_refused(
-    environment: str, problem: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    say(monkeypatch, environment)
-    with pytest.raises(ConfigError, match=f"{problem}; torchrun sets all of it") as refused, joined_ranks():
+def test_incomplete_environments_are_rejected(environment: str, problem: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    set_environment(monkeypatch, environment)
+    with pytest.raises(ConfigError, match=f"{problem}; torchrun sets these variables") as refused, joined_ranks():
         pass
     assert environment.split()[0] in str(refused.value)
 
 
 @pytest.mark.usefixtures("unplotted")
-def test_the_command_trains_and_tells_its_result_or_is_refused(
+def test_the_command_trains_or_rejects_the_environment(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., Answer]
 ) -> None:
     config = tmp_path / "toy.toml"
     config.write_text(values_to_toml(toy_values(corpus, "plain", "training.steps=2")), encoding="utf-8")
     for environment in ("RANK=1", "WORLD_SIZE=2"):
-        say(monkeypatch, environment)
+        set_environment(monkeypatch, environment)
         answer = command("train", "--config", config, "--run", tmp_path / "run")
         assert (answer.code, answer.out) == (2, "")
         assert "torchrun" in answer.err
         assert not (tmp_path / "run").exists()
-    say(monkeypatch, "RANK=0")
+    set_environment(monkeypatch, "RANK=0")
     assert command("train", "--config", config, "--run", tmp_path / "run").out == f"{tmp_path / 'run'}\n"

@@ -1,4 +1,4 @@
-"""Stop requests: the first signal asks, the second acts, and everybody's handlers come back."""
+"""Stop requests: the first signal requests a stop, the second stops at once, and handlers are restored."""
 
 import os
 import signal
@@ -10,29 +10,29 @@ from calque.training.interrupt import SIGNALS, stop_request
 
 
 @pytest.mark.parametrize("number", SIGNALS)
-def test_the_first_signal_asks_and_the_second_is_the_old_one(number: int) -> None:
-    said: list[str] = []
-    old: list[int] = []
-    before = signal.signal(number, lambda which, _frame: old.append(which))
+def test_the_first_signal_requests_a_stop_and_the_second_calls_the_previous_handler(number: int) -> None:
+    messages: list[str] = []
+    received: list[int] = []
+    before = signal.signal(number, lambda which, _frame: received.append(which))
     try:
-        with stop_request(lambda: said.append("stopping")) as asked:
-            assert not asked()
+        with stop_request(lambda: messages.append("stopping")) as requested:
+            assert not requested()
             os.kill(os.getpid(), number)
-            assert asked()
-            assert (said, old) == (["stopping"], [])
+            assert requested()
+            assert (messages, received) == (["stopping"], [])
             os.kill(os.getpid(), number)
-            assert (said, old) == (["stopping"], [number])
+            assert (messages, received) == (["stopping"], [number])
     finally:
         signal.signal(number, before)
 
 
-def test_an_announcement_that_fails_does_not_keep_a_run_from_saving() -> None:
+def test_an_announcement_that_fails_does_not_prevent_saving() -> None:
     def closed() -> None:
         raise BrokenPipeError
 
-    with stop_request(closed) as asked:
+    with stop_request(closed) as requested:
         os.kill(os.getpid(), signal.SIGTERM)
-        assert asked()
+        assert requested()
 
 
 def test_after_the_first_ctrl_c_the_second_raises() -> None:
@@ -45,19 +45,19 @@ def test_after_the_first_ctrl_c_the_second_raises() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_handlers_are_back_afterwards_also_after_an_error() -> None:
+def test_handlers_are_restored_also_after_an_error() -> None:
     before = [signal.getsignal(number) for number in SIGNALS]
     with pytest.raises(ZeroDivisionError), stop_request(lambda: None):
         raise ZeroDivisionError
     assert [signal.getsignal(number) for number in SIGNALS] == before
 
 
-def test_outside_the_main_thread_nothing_is_ever_asked() -> None:
+def test_outside_the_main_thread_a_stop_is_never_requested() -> None:
     answers: list[bool] = []
 
     def work() -> None:
-        with stop_request(lambda: None) as asked:
-            answers.append(asked())
+        with stop_request(lambda: None) as requested:
+            answers.append(requested())
 
     thread = threading.Thread(target=work)
     thread.start()

@@ -1,4 +1,4 @@
-"""Journals: no line lost, none doubled, and every float back to its bits."""
+"""Journals: no line is lost or doubled, and every float reads back to the same bits."""
 
 import errno
 import json
@@ -23,7 +23,7 @@ per_test = settings(max_examples=50, deadline=None, suppress_health_check=[Healt
 def bits(value: Any) -> Any:
     if isinstance(value, float):
         return "nan" if math.isnan(value) else struct.pack("<d", value)
-    return [bits(each) for each in value] if isinstance(value, list) else value
+    return [bits(item) for item in value] if isinstance(value, list) else value
 
 
 values = st.one_of(st.floats(), st.integers(), st.booleans(), st.none(), st.lists(st.floats()))
@@ -39,8 +39,8 @@ def test_lines_come_back_to_the_bit(tmp_path: Path, lines: list[dict[str, Any]])
         for line in lines:
             journal.append(line)
         assert journal.position == path.stat().st_size
-    found = read_journal(path)
-    assert [[(key, bits(value)) for key, value in line.items()] for line in found] == [
+    read = read_journal(path)
+    assert [[(key, bits(value)) for key, value in line.items()] for line in read] == [
         [(key, bits(value)) for key, value in line.items()] for line in lines
     ]
 
@@ -71,7 +71,7 @@ def test_cutting_back_and_repeating_gives_the_uninterrupted_bytes(
         position = journal.position
         for step in after:
             journal.append({"step": step})
-    whole = path.read_bytes()
+    expected = path.read_bytes()
     with path.open("ab") as file:
         file.write(torn)
     with Journal(path) as journal:
@@ -79,7 +79,7 @@ def test_cutting_back_and_repeating_gives_the_uninterrupted_bytes(
         assert journal.position == position
         for step in after:
             journal.append({"step": step})
-    assert path.read_bytes() == whole
+    assert path.read_bytes() == expected
 
 
 def test_a_shorter_journal_or_a_changed_one_is_refused(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_a_torn_last_line_is_cut_on_opening_and_not_read(tmp_path: Path) -> None
     assert read_journal(path) == [{"step": 1}, {"step": 2}]
 
 
-def test_a_damaged_line_is_named(tmp_path: Path) -> None:
+def test_a_damaged_line_is_reported_with_its_number(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     for line in (b"{", b"[]", b"\xff", b""):
         path.write_bytes(b'{"step":1}\n' + line + b'\n{"step":3}\n')
@@ -114,15 +114,15 @@ def test_a_damaged_line_is_named(tmp_path: Path) -> None:
     assert read_journal(tmp_path / "none") == []
 
 
-def test_behind_the_byte_that_is_sure_damaged_lines_are_left_out(tmp_path: Path) -> None:
+def test_damaged_lines_after_the_durable_part_are_skipped(tmp_path: Path) -> None:
     path = tmp_path / "metrics.jsonl"
     first, last = b'{"step":1}\n', b'{"step":3}\n'
     for line in (b"\0" * 9, b"{", b"[]", b"", b'{"step":"x"}'):
         path.write_bytes(first + line + b"\n" + last)
-        for sure in (0, len(first)):
-            assert read_journal(path, counts=("step",), sure=sure) == [{"step": 1}, {"step": 3}]
+        for durable in (0, len(first)):
+            assert read_journal(path, counts=("step",), durable=durable) == [{"step": 1}, {"step": 3}]
         with pytest.raises(FolderError, match=r"metrics\.jsonl, line 2"):
-            read_journal(path, counts=("step",), sure=len(first) + 1)
+            read_journal(path, counts=("step",), durable=len(first) + 1)
 
 
 def test_a_full_disk_keeps_whole_lines_only(tmp_path: Path) -> None:
@@ -141,7 +141,7 @@ def test_a_full_disk_keeps_whole_lines_only(tmp_path: Path) -> None:
     assert read_journal(path) == [{"step": 1}, {"step": 2}]
 
 
-def test_a_failing_fsync_is_a_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failing_fsync_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: int) -> None:
         raise OSError(errno.EIO, "Input/output error")
 

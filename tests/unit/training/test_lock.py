@@ -1,4 +1,4 @@
-"""The run lock: one trainer for one folder, and no death leaves it locked."""
+"""The run lock: one trainer per folder, and no stale lock after a death."""
 
 import errno
 import os
@@ -38,7 +38,7 @@ def holder(folder: Path, *, workers: bool = False) -> Iterator[subprocess.Popen[
         yield process
 
 
-def test_a_second_process_is_refused_and_told_who(tmp_path: Path) -> None:
+def test_a_second_process_is_rejected_with_the_number_of_the_first(tmp_path: Path) -> None:
     with holder(tmp_path) as process:
         with pytest.raises(FolderError, match=f"pid {process.pid} is training in this folder"), run_lock(tmp_path):
             pass
@@ -63,7 +63,7 @@ def test_workers_of_a_killed_process_are_waited_for(tmp_path: Path) -> None:
         process.kill()
         process.wait()
         with (
-            pytest.raises(FolderError, match="is dead, but a process it started is not"),
+            pytest.raises(FolderError, match="is dead, but a child process is not"),
             run_lock(tmp_path, patience=0),
         ):
             pass
@@ -80,7 +80,7 @@ def test_the_same_process_is_refused_too(tmp_path: Path) -> None:
             pass
 
 
-def test_an_error_inside_lets_go(tmp_path: Path) -> None:
+def test_an_error_inside_releases_the_lock(tmp_path: Path) -> None:
     with pytest.raises(ZeroDivisionError), run_lock(tmp_path):
         print(1 / 0)
     with run_lock(tmp_path):
@@ -88,7 +88,7 @@ def test_an_error_inside_lets_go(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "nonsense", "-5", "99999999999999999999999999"])
-def test_what_an_unheld_file_says_does_not_matter(tmp_path: Path, text: str) -> None:
+def test_the_content_of_a_released_lock_does_not_matter(tmp_path: Path, text: str) -> None:
     (tmp_path / "lock").write_text(text)
     with run_lock(tmp_path):
         pass
@@ -101,7 +101,7 @@ def test_a_lock_that_cannot_be_opened_is_named(tmp_path: Path) -> None:
     assert not (tmp_path / "elsewhere").exists()
 
 
-def test_who_trains_is_told_by_the_kernel_not_by_a_number_that_was_left(tmp_path: Path) -> None:
+def test_the_owner_holds_the_lock_and_is_not_just_a_number_in_the_file(tmp_path: Path) -> None:
     """As after a kill in a container, where the next process has the same number."""
     assert owner(tmp_path) is None
     (tmp_path / "lock").write_text(f"{os.getpid()}\n")

@@ -1,4 +1,4 @@
-"""Validation in a run when memory runs out: smaller batches, and an end that says what to do."""
+"""Validation when memory runs out: smaller batches, or an error that says what to do."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,19 +20,19 @@ pytestmark = pytest.mark.usefixtures("unplotted")
 
 
 def starve(patch: pytest.MonkeyPatch, where: str, *, rows: int) -> list[int]:
-    """Lets validation run out of memory in its loss or in its search with more rows; the rows of those that fitted."""
+    """Makes validation run out of memory beyond `rows` rows, in its loss or search; a list of the rows that fitted."""
     forward, decode = Model.forward, Translator._decode
-    taken: list[int] = []
+    fitted: list[int] = []
 
     def take(count: int) -> None:
         if count > rows:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
-        taken.append(count)
+        fitted.append(count)
 
-    def starved_forward(self: Model, source: Any, *others: Any, **named: Any) -> Any:
+    def starved_forward(self: Model, source: Any, *arguments: Any, **named: Any) -> Any:
         if not self.training:
             take(len(source.lengths))
-        return forward(self, source, *others, **named)
+        return forward(self, source, *arguments, **named)
 
     def starved_decode(self: Translator, ids: list[list[int]], **named: Any) -> Any:
         take(len(ids))
@@ -42,39 +42,43 @@ def starve(patch: pytest.MonkeyPatch, where: str, *, rows: int) -> list[int]:
         patch.setattr(Model, "forward", starved_forward)
     else:
         patch.setattr(Translator, "_decode", starved_decode)
-    return taken
+    return fitted
 
 
 @pytest.mark.parametrize("where", ["loss", "search"])
 @pytest.mark.parametrize("family", ["plain", "transformer"])
-def test_a_validation_that_does_not_fit_takes_smaller_batches_and_finds_the_same(
+def test_a_validation_that_does_not_fit_uses_smaller_batches_with_the_same_results(
     family: str,
     where: str,
     corpus: dict[str, Path],
-    whole: Callable[..., Run],
+    uninterrupted: Callable[..., Run],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """And training goes on as if nothing had been, with its dropout."""
-    other = whole(family)
-    taken = starve(monkeypatch, where, rows=1)
+    """Training then continues as usual, with its dropout."""
+    roomy = uninterrupted(family)
+    fitted = starve(monkeypatch, where, rows=1)
     run = train(toy_values(corpus, family), run=tmp_path / "run", quiet=True)
-    assert len(taken) >= 3
-    reached, expected = digests(run.folder), digests(other.folder)
+    assert len(fitted) >= 3
+    reached, expected = digests(run.folder), digests(roomy.folder)
     assert reached.keys() == expected.keys()
     assert [name for name in reached if reached[name] != expected[name]] in (
         [],
         ["metrics.jsonl"],
     )  # the loss is rounded
-    lines = [read_journal(folder / "metrics.jsonl") for folder in (run.folder, other.folder)]
-    for line, wanted in zip(*lines, strict=True):
-        assert line.pop("kind") == wanted.pop("kind")
-        assert line == pytest.approx(wanted, rel=1e-6)
+    lines = [read_journal(folder / "metrics.jsonl") for folder in (run.folder, roomy.folder)]
+    for line, expected_line in zip(*lines, strict=True):
+        assert line.pop("kind") == expected_line.pop("kind")
+        assert line == pytest.approx(expected_line, rel=1e-6)
 
 
 @pytest.mark.parametrize("where", ["loss", "search"])
 def test_a_validation_in_which_no_sentence_fits_ends_the_run_with_its_checkpoint(
-    where: str, corpus: dict[str, Path], whole: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    where: str,
+    corpus: dict[str, Path],
+    uninterrupted: Callable[..., Run],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as patch:
         starve(patch, where, rows=0)
@@ -83,10 +87,10 @@ def test_a_validation_in_which_no_sentence_fits_ends_the_run_with_its_checkpoint
     saved = newest_checkpoint(tmp_path / "run" / "checkpoints")
     assert saved is not None
     assert saved.step == 4
-    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(whole("plain").folder)
+    assert digests(resume(tmp_path / "run", quiet=True).folder) == digests(uninterrupted("plain").folder)
 
 
-def test_other_errors_in_a_validation_are_not_taken_for_a_lack_of_memory(
+def test_other_errors_in_a_validation_are_not_mistaken_for_a_lack_of_memory(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def broken(*_arguments: Any, **_named: Any) -> Any:
@@ -97,10 +101,10 @@ def test_other_errors_in_a_validation_are_not_taken_for_a_lack_of_memory(
         train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
 
 
-def test_the_best_below_chance_is_told_to_be_so_by_its_loss(
+def test_a_best_model_at_chance_level_is_reported_as_best_by_its_loss(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A toy model says nothing right in its first steps; later it would."""
+    """A toy model translates nothing correctly in its first steps."""
     logs = []
     for bleu in (0.5, 50.0):
         monkeypatch.setattr("calque.experiment.judges.bleu", lambda *_, bleu=bleu: bleu)

@@ -1,4 +1,4 @@
-"""Every objective in a run: one that goes on from an older checkpoint ends with the same bytes; misfits are refused."""
+"""Every objective in a run: resuming from an older checkpoint gives the same bytes; misfits are rejected."""
 
 import shutil
 from collections.abc import Callable
@@ -31,10 +31,10 @@ SAME = ("metrics.jsonl", "checkpoints/step-14/weights.safetensors", "checkpoints
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """Reversed letters, and that they are."""
+    """Reversed letters, with their word alignments."""
     files = toy_corpus(tmp_path_factory.mktemp("corpus"))
     lengths = [len(line.split()) for line in files["source"].read_text(encoding="utf-8").splitlines()]
-    links = "".join(" ".join(f"{place}-{size - 1 - place}" for place in range(size)) + "\n" for size in lengths)
+    links = "".join(" ".join(f"{word}-{size - 1 - word}" for word in range(size)) + "\n" for size in lengths)
     files["source"].with_name("links").write_text(links, encoding="utf-8")
     return files
 
@@ -59,7 +59,7 @@ def values_of(corpus: dict[str, Path], family: str, objective: str):
         ),
     ],
 )
-def test_a_run_goes_on_as_if_it_had_not_been_stopped(
+def test_a_resumed_run_ends_with_the_same_bytes(
     family: str, objective: str, corpus: dict[str, Path], tmp_path: Path
 ) -> None:
     train(values_of(corpus, family, objective), run=tmp_path / "whole", quiet=True)
@@ -72,30 +72,30 @@ def test_a_run_goes_on_as_if_it_had_not_been_stopped(
 
 
 @pytest.mark.usefixtures("unplotted")
-def test_batches_of_pieces_that_are_drawn_keep_the_budget(
+def test_batches_of_sampled_pieces_keep_the_budget(
     corpus: dict[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Words that are cut into letters and what stands before them are twice as long, so a batch has half the pairs."""
+    """Words split into letters and word boundaries are twice as long, so a batch has half the pairs."""
     positions: dict[str, list[int]] = {}
-    for name, settings in {"fixed": [], "drawn": ["kind=bpe-dropout", "dropout=1.0"]}.items():
-        seen = positions.setdefault(name, [])
+    for name, settings in {"fixed": [], "sampled": ["kind=bpe-dropout", "dropout=1.0"]}.items():
+        counts = positions.setdefault(name, [])
 
-        def step(self: Trainer, batches: list[Batch], seen: list[int] = seen) -> None:
-            seen.extend(batch.positions for batch in batches)
+        def step(self: Trainer, batches: list[Batch], counts: list[int] = counts) -> None:
+            counts.extend(batch.positions for batch in batches)
             self.learner.progress.step += 1
 
         monkeypatch.setattr(Trainer, "_step", step)
-        subwords = [f"training.subwords.{each}" for each in settings]
+        subwords = [f"training.subwords.{setting}" for setting in settings]
         train(toy_values(corpus, "plain", *PIECES, *subwords), run=tmp_path / name, quiet=True)
-    means = {name: sum(seen) / len(seen) for name, seen in positions.items()}
-    assert 0.5 * means["fixed"] < means["drawn"] < 1.2 * means["fixed"]
+    means = {name: sum(counts) / len(counts) for name, counts in positions.items()}
+    assert 0.5 * means["fixed"] < means["sampled"] < 1.2 * means["fixed"]
 
 
 def test_misfits_are_a_users_mistake(corpus: dict[str, Path], tmp_path: Path, command: Callable[..., Answer]) -> None:
     files = ("--source", corpus["source"], "--target", corpus["target"], "--run", tmp_path / "run")
     answer = command("train", *files, "training.objective.guidance.weight=0.5")
     assert answer.code == 2
-    assert "needs alignments" in answer.err
+    assert "needs word alignments" in answer.err
     broken = tmp_path / "broken"
     broken.write_text("0-0 9-9\n" * 150, encoding="utf-8")
     answer = command("train", *files, "--alignments", broken, "training.objective.guidance.weight=0.5")
@@ -108,37 +108,37 @@ def test_misfits_are_a_users_mistake(corpus: dict[str, Path], tmp_path: Path, co
 
 
 @pytest.mark.usefixtures("unplotted")
-def test_what_is_made_small_is_told_beside_the_loss(corpus: dict[str, Path], tmp_path: Path) -> None:
+def test_the_objective_is_reported_beside_the_loss(corpus: dict[str, Path], tmp_path: Path) -> None:
     still = ("model.encoder.dropout=0.3", "model.decoder.dropout=0.3", "training.log_every=1", "training.steps=2")
     alone = (
         *OBJECTIVES["minimum-risk"],
         "training.objective.method.weight=1",
         "training.objective.method.reference=false",
     )
-    told = {}
+    lines = {}
     for name, overrides in (("plain", ()), ("r-drop", OBJECTIVES["r-drop"]), ("risk", alone)):
         train(toy_values(corpus, "transformer", *still, *overrides), run=tmp_path / name, quiet=True)
-        told[name] = [line for line in read_journal(tmp_path / name / "metrics.jsonl") if line["kind"] == "train"]
-        assert len(told[name]) == 2
-    assert all(line["objective"] == line["loss"] for line in told["plain"])
-    assert all(line["objective"] > line["loss"] + 1e-3 for line in told["r-drop"])
-    assert all(0 < line["objective"] < 1 < line["loss"] for line in told["risk"])
+        lines[name] = [line for line in read_journal(tmp_path / name / "metrics.jsonl") if line["kind"] == "train"]
+        assert len(lines[name]) == 2
+    assert all(line["objective"] == line["loss"] for line in lines["plain"])
+    assert all(line["objective"] > line["loss"] + 1e-3 for line in lines["r-drop"])
+    assert all(0 < line["objective"] < 1 < line["loss"] for line in lines["risk"])
 
 
 @pytest.mark.usefixtures("unplotted")
 @pytest.mark.parametrize(
-    ("overrides", "is_said"),
+    ("overrides", "is_reported"),
     [
         ((), True),
         (("model.encoder.attention_dropout=0.1",), False),
         (("training.objective.word_dropout.target=0.1",), False),
     ],
 )
-def test_readings_that_cannot_differ_are_told(
-    overrides: tuple[str, ...], is_said: bool, corpus: dict[str, Path], tmp_path: Path
+def test_r_drop_without_dropout_is_reported(
+    overrides: tuple[str, ...], is_reported: bool, corpus: dict[str, Path], tmp_path: Path
 ) -> None:
     kinds = ("dropout", "attention_dropout", "activation_dropout")
     still = [f"model.{side}.{kind}=0" for side in ("encoder", "decoder") for kind in kinds]
     values = toy_values(corpus, "transformer", *still, "training.steps=1", *OBJECTIVES["r-drop"], *overrides)
     train(values, run=tmp_path / "run", quiet=True)
-    assert ("r-drop: nothing is dropped" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_said
+    assert ("r-drop: without dropout" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_reported

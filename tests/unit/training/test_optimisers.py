@@ -7,7 +7,7 @@ from typing import Any, get_args
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from tests.unit.training.objects import assert_taken_or_refused
+from tests.unit.training.objects import assert_accepted_or_rejected
 from torch import Tensor, nn
 
 from calque.config import check, to_values
@@ -23,8 +23,8 @@ from calque.training.settings import TrainingConfig
 
 KINDS = ["adam", "adamw"]
 ALL_KINDS = get_args(OptimiserConfig.model_fields["kind"].annotation)
-SMALL = 1e-3  # with which SGD stays where it began
-OTHERS = {
+SMALL = 1e-3  # with which SGD does not diverge
+NOT_DEFAULT = {
     "learning_rate": 0.5,
     "beta1": 0.8,
     "beta2": 0.9,
@@ -32,11 +32,11 @@ OTHERS = {
     "momentum": 0.9,
     "epsilon": 1e-3,
     "weight_decay": 0.1,
-}  # than the defaults
+}
 
 
 class Small(nn.Module):
-    """A matrix that is used twice (tied), a vector, a part that never gets a gradient, and one that may have none."""
+    """A matrix that is used twice (tied), a vector, an unused parameter, and one without gradients."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ def test_updates_are_the_papers(kind: str) -> None:
 
 
 def with_momentum(gradient: Tensor, state: dict[str, Tensor]) -> Tensor:
-    """Polyak's heavy ball, as torch has it: the first step goes along its gradient."""
+    """Polyak's heavy ball, as in torch: the first step is along its gradient."""
     state["speed"] = 0.9 * state["speed"] + gradient if "speed" in state else gradient
     return state["speed"]
 
@@ -117,7 +117,7 @@ def by_accumulated_updates(gradient: Tensor, state: dict[str, Tensor]) -> Tensor
     ],
     ids=["sgd", "momentum", "adadelta"],
 )
-def test_updates_of_the_older_ones_are_the_papers(
+def test_updates_of_sgd_and_adadelta_are_the_papers(
     options: dict[str, Any], change: Callable[[Tensor, dict[str, Tensor]], Tensor]
 ) -> None:
     """L2 adds to the gradient of matrices; vectors have none."""
@@ -136,21 +136,21 @@ def test_updates_of_the_older_ones_are_the_papers(
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
 @pytest.mark.parametrize("stop", [1, 4])
-def test_going_on_from_a_file_is_as_if_never_stopped(kind: str, stop: int, tmp_path: Path) -> None:
-    whole = Small()
-    take_steps(whole, build_optimiser(config(kind), whole), range(1, 9), rate=SMALL)
+def test_resuming_from_a_file_is_exact(kind: str, stop: int, tmp_path: Path) -> None:
+    uninterrupted = Small()
+    take_steps(uninterrupted, build_optimiser(config(kind), uninterrupted), range(1, 9), rate=SMALL)
 
-    begun = Small()
-    optimiser = build_optimiser(config(kind), begun)
-    take_steps(begun, optimiser, range(1, stop), rate=SMALL)
-    save_file(optimiser_tensors(optimiser, begun), tmp_path / "optimiser.safetensors")
+    stopped = Small()
+    optimiser = build_optimiser(config(kind), stopped)
+    take_steps(stopped, optimiser, range(1, stop), rate=SMALL)
+    save_file(optimiser_tensors(optimiser, stopped), tmp_path / "optimiser.safetensors")
 
     resumed = Small()
-    resumed.load_state_dict(begun.state_dict())
+    resumed.load_state_dict(stopped.state_dict())
     restored = build_optimiser(config(kind), resumed)
     restore_optimiser(restored, resumed, load_file(tmp_path / "optimiser.safetensors"))
     take_steps(resumed, restored, range(stop, 9), rate=SMALL)
-    for name, parameter in whole.named_parameters():
+    for name, parameter in uninterrupted.named_parameters():
         assert torch.equal(parameter, dict(resumed.named_parameters())[name]), name
 
 
@@ -164,28 +164,28 @@ def test_the_state_is_named_after_parameters_and_tied_ones_come_once() -> None:
     }
 
 
-def test_only_what_learns_is_given_to_it() -> None:
+def test_only_trained_parameters_are_optimised() -> None:
     model = Small()
     optimiser = build_optimiser(config("adamw"), model)
-    given = {id(one) for group in optimiser.param_groups for one in group["params"]}
-    assert given == {id(one) for one in (model.matrix, model.vector, model.unused)}
+    optimised = {id(parameter) for group in optimiser.param_groups for parameter in group["params"]}
+    assert optimised == {id(parameter) for parameter in (model.matrix, model.vector, model.unused)}
     take_steps(model, optimiser, range(1, 3))
     restore_optimiser(optimiser, model, optimiser_tensors(optimiser, model))
     assert model.fixed not in optimiser.state
     assert model.fixed.flatten().tolist() == list(range(6))
 
 
-def test_what_was_restored_is_independent_of_where_it_came_from() -> None:
+def test_restored_state_is_independent_of_its_source() -> None:
     model = Small()
     optimiser = build_optimiser(config("adam"), model)
     take_steps(model, optimiser, range(1, 3))
     tensors = optimiser_tensors(optimiser, model)
-    kept = {name: tensor.clone() for name, tensor in tensors.items()}
-    other = Small()
-    restored = build_optimiser(config("adam"), other)
-    restore_optimiser(restored, other, kept)
-    take_steps(other, restored, range(1, 3))
-    assert all(torch.equal(tensors[name], kept[name]) for name in kept)
+    source = {name: tensor.clone() for name, tensor in tensors.items()}
+    resumed = Small()
+    restored = build_optimiser(config("adam"), resumed)
+    restore_optimiser(restored, resumed, source)
+    take_steps(resumed, restored, range(1, 3))
+    assert all(torch.equal(tensors[name], source[name]) for name in source)
 
 
 def test_the_rate_that_is_set_is_the_rate_of_every_group() -> None:
@@ -195,27 +195,27 @@ def test_the_rate_that_is_set_is_the_rate_of_every_group() -> None:
 
 
 def groups_of(config: OptimiserConfig) -> list[dict[str, Any]]:
-    """All that an optimiser is told."""
+    """All options of an optimiser."""
     groups = build_optimiser(config, Small()).param_groups
     return [{key: value for key, value in group.items() if key != "params"} for group in groups]
 
 
-@pytest.mark.parametrize("key", OTHERS)
+@pytest.mark.parametrize("key", NOT_DEFAULT)
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_a_key_that_a_kind_does_not_read_is_refused_unless_it_is_at_its_default(kind: str, key: str) -> None:
-    """A key is read where the optimiser is told something else."""
-    some = OptimiserConfig(kind=kind)
-    is_read = groups_of(some) != groups_of(some.model_copy(update={key: OTHERS[key]}))
+def test_a_key_that_a_kind_does_not_use_is_rejected_unless_it_is_the_default(kind: str, key: str) -> None:
+    """A key is used if it changes the options of the optimiser."""
+    default = OptimiserConfig(kind=kind)
+    is_read = groups_of(default) != groups_of(default.model_copy(update={key: NOT_DEFAULT[key]}))
     readers = None if is_read else OPTIMISERS_THAT_READ[key]
-    assert_taken_or_refused("optimiser", kind, key, OTHERS[key], readers=readers)
+    assert_accepted_or_rejected("optimiser", kind, key, NOT_DEFAULT[key], readers=readers)
 
 
-def test_every_key_of_an_optimiser_is_tried() -> None:
-    assert {*OTHERS, "kind"} == {*OptimiserConfig.model_fields}
-    assert all(value != OptimiserConfig.model_fields[key].default for key, value in OTHERS.items())
+def test_every_key_of_an_optimiser_is_tested() -> None:
+    assert {*NOT_DEFAULT, "kind"} == {*OptimiserConfig.model_fields}
+    assert all(value != OptimiserConfig.model_fields[key].default for key, value in NOT_DEFAULT.items())
 
 
 @pytest.mark.parametrize("kind", ALL_KINDS)
-def test_a_config_that_was_written_out_with_all_its_keys_is_read_again(kind: str) -> None:
-    given = check(TrainingConfig, {"optimiser": {"kind": kind}}, origin="x")
-    assert check(TrainingConfig, to_values(given), origin="x") == given
+def test_a_config_written_with_all_its_keys_is_read_again(kind: str) -> None:
+    config = check(TrainingConfig, {"optimiser": {"kind": kind}}, origin="x")
+    assert check(TrainingConfig, to_values(config), origin="x") == config

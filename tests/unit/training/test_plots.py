@@ -1,4 +1,4 @@
-"""Curves are drawn where matplotlib is, and missed politely where it is not."""
+"""Curves are drawn with matplotlib, and skipped without it."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ def write(folder: Path, *lines: dict[str, object]) -> None:
     (folder / "metrics.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines), encoding="utf-8")
 
 
-def test_pictures_are_drawn_also_of_odd_runs(tmp_path: Path) -> None:
+def test_plots_are_drawn_also_of_unusual_runs(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     write(tmp_path, TRAIN, VALID, {**TRAIN, "step": 2, "gradient_norm": "Infinity"}, {**VALID, "averaged": 2})
     assert draw_curves(tmp_path)
@@ -30,7 +30,7 @@ def test_every_panel_has_its_curves(tmp_path: Path) -> None:
     write(tmp_path, {**TRAIN, "padding": 0.1, "skipped": 1}, {**VALID, "chrf": 9.0, "ter": 80.0})
     (tmp_path / "lengths.json").write_text('{"source": [0, 3, 4], "target": [1, 2, 4]}', encoding="ascii")
     assert draw_curves(tmp_path)
-    picture = (tmp_path / "plots" / "training.svg").read_text(encoding="utf-8")
+    plot = (tmp_path / "plots" / "training.svg").read_text(encoding="utf-8")
     curves = (
         "training, with",
         "validation, without",
@@ -41,15 +41,15 @@ def test_every_panel_has_its_curves(tmp_path: Path) -> None:
         "learning rate",
         "gradient norm",
     )
-    assert [name for name in (*curves, "padding", "updates left out", "source", "target") if name not in picture] == []
+    assert [name for name in (*curves, "padding", "skipped updates", "source", "target") if name not in plot] == []
 
 
-def test_an_objective_of_its_own_has_a_curve(tmp_path: Path) -> None:
+def test_an_objective_other_than_the_loss_has_a_curve(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     for objective, is_drawn in ((2.0, False), (2.5, True)):
         write(tmp_path, {**TRAIN, "objective": objective}, VALID)
         assert draw_curves(tmp_path)
-        assert ("all that is made small" in (tmp_path / "plots/training.svg").read_text(encoding="utf-8")) == is_drawn
+        assert ("whole objective" in (tmp_path / "plots/training.svg").read_text(encoding="utf-8")) == is_drawn
 
 
 def test_without_matplotlib_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,12 +1,12 @@
-"""What a run writes for people to read, and how much of it a checkpoint keeps."""
+"""The samples that a run writes, and their size in a checkpoint."""
 
 from pathlib import Path
 
 from calque.training.records import Records
 
 
-def test_samples_stand_below_their_step_with_lines_between(tmp_path: Path) -> None:
-    """As files of earlier versions have them."""
+def test_samples_follow_their_step_with_empty_lines_between(tmp_path: Path) -> None:
+    """As in files of earlier versions."""
     with Records(tmp_path) as records:
         records.add_samples(7, ["source       今天\ntranslation  to day\n", "source       b\ntranslation  d\n"])
         records.add_samples(9, [])

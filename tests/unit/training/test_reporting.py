@@ -1,4 +1,4 @@
-"""What a person reads of a run."""
+"""Progress reports: the terminal and the log."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from calque.training.reporting import NOBODY_READS, Pace, Reporter, outliving
+from calque.training.reporting import CLOSED, Pace, Reporter, ignore_write_errors
 
 
 def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
@@ -23,30 +23,30 @@ def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
         reporter.pace(Pace(1, 0, 2.5, 1e-3, 1234.5, padding=0.04))
     captured = capsys.readouterr()
     assert captured.out == ""
-    assert captured.err == "one [bold]\ntwo é\n"  # no markup, and no bar where nobody watches
+    assert captured.err == "one [bold]\ntwo é\n"  # no markup, and no bar without a terminal
     log = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 1)[1] for line in log[:2]] == ["one [bold]", "two é"]
     assert log[2].split(" ", 1)[1] == "step 1 · epoch 1 · loss 2.500 · 1,234 tok/s · padding 4% · rate 1.00e-03"
 
 
-def test_a_bar_tells_loss_speed_padding_and_the_time_that_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a terminal; 96 steps to go, each in the three seconds of those before, are four minutes and 48 seconds."""
+def test_the_bar_shows_loss_speed_padding_and_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a terminal; the remaining 96 steps, at three seconds each, take 4 minutes 48 seconds."""
     ours, theirs = pty.openpty()
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("COLUMNS", "140")
-    now = [0.0]
+    clock = [0.0]
     with os.fdopen(theirs, "w", encoding="utf-8") as terminal:
         monkeypatch.setattr(sys, "stderr", terminal)
         with Reporter(None, steps=100) as reporter:
-            monkeypatch.setattr(reporter._bar, "get_time", lambda: now[0])
+            monkeypatch.setattr(reporter._bar, "get_time", lambda: clock[0])
             reporter.begin(0)
             for step in range(1, 5):
-                now[0] += 3.0
+                clock[0] += 3.0
                 reporter.advance(step)
             reporter.pace(Pace(4, 0, 2.5, 1e-3, 1234.5, padding=0.04, skipped=2))
-    shown = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(ours, 1 << 16).decode())
+    output = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(ours, 1 << 16).decode())
     os.close(ours)
-    assert "step 4/100 · loss 2.500 · 1,234 tok/s · padding 4% · 2 left out · 04:48 left" in shown
+    assert "step 4/100 · loss 2.500 · 1,234 tok/s · padding 4% · 2 skipped · 04:48 left" in output
 
 
 def test_a_long_line_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:
@@ -63,7 +63,7 @@ def test_quiet_is_quiet_but_keeps_the_log(tmp_path: Path, capsys: pytest.Capture
 
 
 @pytest.mark.parametrize("ends", [os.pipe, pty.openpty], ids=["pipe", "terminal"])
-def test_the_log_goes_on_when_nobody_reads_any_more(
+def test_the_log_continues_when_the_terminal_is_closed(
     ends: Callable[[], tuple[int, int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, number = ends()
@@ -78,17 +78,17 @@ def test_the_log_goes_on_when_nobody_reads_any_more(
             reporter.advance(1)
             reporter.pace(Pace(1, 0, 2.5, 1e-3, 1234.5))
             reporter.say("later")
-        stream.write("what others still say")
+        stream.write("output of others")
         stream.flush()
     log = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 1)[1].split(" · ")[0] for line in log] == ["before", "after", "step 1", "later"]
 
 
-def test_only_the_errors_that_were_named_are_outlived() -> None:
+def test_only_the_given_errors_are_ignored() -> None:
     with Path("/dev/full").open("w", encoding="utf-8") as stream:
-        with pytest.raises(OSError) as raised, outliving(stream, errors=NOBODY_READS):
+        with pytest.raises(OSError) as raised, ignore_write_errors(stream, errors=CLOSED):
             stream.write("x")
             stream.flush()
         assert raised.value.errno == errno.ENOSPC
-        with outliving(stream):
+        with ignore_write_errors(stream):
             stream.flush()

@@ -1,4 +1,4 @@
-"""The metric that selects a run's models is read from its folder, whoever made it, and quickly."""
+"""The metric that selects a run's models is read from its folder, of any version, and without torch."""
 
 import json
 import subprocess
@@ -23,27 +23,27 @@ EARLIER = {"bleu": Metric("higher", 1.0), "ter": Metric("lower"), "loss": Metric
 
 
 @pytest.mark.parametrize("name", EARLIER)
-def test_a_run_of_an_earlier_version_is_known_by_the_name_of_its_metric(name: str, tmp_path: Path) -> None:
+def test_the_metric_of_a_run_of_an_earlier_version_is_known_by_name(name: str, tmp_path: Path) -> None:
     recurrent = {"training": {"metric": name}, "model": {"encoder": {"kind": "recurrent"}}}
     assert selection_metric(run_with(tmp_path, recurrent)) == (name, EARLIER[name])
     language = {"training": {"metric": name}, "model": {"encoder": {"kind": "none"}}}
     assert selection_metric(run_with(tmp_path, language)) == ("loss", Metric("lower"))
 
 
-def test_a_config_that_does_not_say_asks_for_bleu(tmp_path: Path) -> None:
+def test_the_default_metric_is_bleu(tmp_path: Path) -> None:
     assert selection_metric(run_with(tmp_path, {})) == ("bleu", Metric("higher", 1.0))
     language = {"model": {"encoder": {"kind": "none"}}}
     assert selection_metric(run_with(tmp_path, language)) == ("loss", Metric("lower"))
 
 
-def test_what_a_run_recorded_of_its_metrics_decides(tmp_path: Path) -> None:
+def test_the_recorded_metrics_of_a_run_are_used(tmp_path: Path) -> None:
     recorded = {"accuracy": ["higher", 0.5], "bleu": ["lower", 0.0], "broken": "yes"}
     for name, metric in (("accuracy", Metric("higher", 0.5)), ("bleu", Metric("lower")), ("broken", Metric("higher"))):
         assert selection_metric(run_with(tmp_path, {"training": {"metric": name}}, metrics=recorded)) == (name, metric)
 
 
 @pytest.mark.parametrize("config", [{"model": "gpt"}, {"training": "yes"}, {"model": {"encoder": 3}}])
-def test_a_value_in_place_of_a_section_is_named(config: dict[str, object], tmp_path: Path) -> None:
+def test_a_value_in_place_of_a_section_is_rejected(config: dict[str, object], tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config\.toml: (model|training).*: expected a section, not ") as refused:
         selection_metric(run_with(tmp_path, config))
     assert str(refused.value).startswith(f"{tmp_path / 'config.toml'}: ")
@@ -51,11 +51,11 @@ def test_a_value_in_place_of_a_section_is_named(config: dict[str, object], tmp_p
         section(config, "model.encoder" if "model" in config else "training", origin="runs/1/config.toml")
 
 
-def test_a_metric_that_is_no_name_is_named(tmp_path: Path) -> None:
+def test_a_metric_that_is_no_name_is_rejected(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"config\.toml: training\.metric: expected a name, not 3"):
         selection_metric(run_with(tmp_path, {"training": {"metric": 3}}))
 
 
-def test_it_needs_no_torch_so_that_runs_are_listed_at_once() -> None:
+def test_it_does_not_import_torch() -> None:
     code = "import sys, calque.training.runs, calque.training.journal; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
