@@ -125,9 +125,13 @@ def test_training_from_the_command_line(tmp_path, command: Command, monkeypatch)
     for arguments, message in (
         (["--valid-conll", path], "--valid-conll needs --conll"),
         (["--conll", path, "--text", path], "--conll is for a tagger"),
-        (["--conll", path, "--system", "tiny"], "--conll is for a tagger"),
+        (["--conll", path], "has 3 columns: name them with --columns, e.g. --columns form,pos,chunk"),
+        (["--conll", path, "--columns", "form,pos,chunk", "--system", "tiny"], "--conll is for a tagger"),
         (["--source", path, "--target", path, "--system", "huang2015"], "a tagger reads words and labels"),
-        (["--conll", path, "--label", "nothing", "--run", tmp_path / "x"], "this task reads nothing"),
+        (
+            ["--conll", path, "--columns", "form,pos,chunk", "--label", "nothing", "--run", tmp_path / "x"],
+            "this task reads nothing",
+        ),
     ):
         answer = command("train", *arguments)
         assert answer.code == 2 and message in answer.err, answer.err

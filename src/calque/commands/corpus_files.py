@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calque.commands.inputs import refuse_unreadable
+from calque.commands.inputs import is_pipe, refuse_unreadable
 from calque.commands.tag import names_of
 from calque.errors import ConfigError
 
@@ -47,6 +47,8 @@ class CorpusFiles(NamedTuple):
             )
         corpora = (self.text, self.valid_text, self.conll, self.valid_conll, self.source, self.target)
         refuse_unreadable(*corpora, self.alignments, self.valid_source, self.valid_target)
+        if self.conll is not None and self.columns is None:
+            _refuse_unnamed_columns(self.conll)
 
     def corpora(self) -> Corpora:
         """The values of the config's data section."""
@@ -106,6 +108,20 @@ def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
         return {"kind": "conllu", "path": str(path)}
     names = {} if columns is None else {"columns": list(names_of(columns))}
     return {"kind": "columns", "path": str(path), **names}
+
+
+def _refuse_unnamed_columns(path: Path) -> None:
+    """Raises a ConfigError for a file with more columns than a word and its label: which is which is not known."""
+    from calque.data.column_files import file_sentences
+
+    if is_conllu(path) or is_pipe(path):
+        return
+    first = next((rows for rows in file_sentences(path, format="columns") if rows.cells), None)
+    if first is not None and len(first.cells[0]) > 2:
+        raise ConfigError(
+            f"{path} has {len(first.cells[0])} columns: name them with --columns, e.g. --columns form,pos,chunk; the "
+            "last one is predicted unless --label names another"
+        )
 
 
 def is_conllu(path: Path) -> bool:

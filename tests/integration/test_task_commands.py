@@ -1,0 +1,98 @@
+"""`init`, `data check` and `data prepare` for language models and taggers: what they write can be trained with."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from calque.config import read_toml
+from tests.conftest import Answer
+from tests.tagged import write_columns, write_conllu
+
+Command = Callable[..., Answer]
+
+pytestmark = pytest.mark.usefixtures("unplotted")
+SHORT = ["training.steps=2", "training.validate_every=2", "training.checkpoint_every=2"]
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("".join(f"a b c {number % 7}\n" for number in range(120)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("system", ["language", "merity2018"])
+def test_a_config_of_a_language_model_trains(system: str, text: Path, tmp_path: Path, command: Command) -> None:
+    file = tmp_path / "a.toml"
+    arguments = ["--system", system, "--scale", 0.05, "text.kind=tokens"]
+    assert command("init", file, "--text", text, *arguments).code == 0
+    assert read_toml(file)["data"]["train"] == [{"kind": "text", "path": str(text), "weight": 1.0}]
+    trained = command("train", "--config", file, "--run", tmp_path / "run", *SHORT)
+    assert trained.code == 0, trained.err
+
+
+def test_a_config_and_a_store_of_a_tagger_train(tmp_path: Path, command: Command) -> None:
+    path, file, store = write_columns(tmp_path / "train.txt", sentences=120), tmp_path / "a.toml", tmp_path / "store"
+    columns = ["--conll", path, "--columns", "form,pos,chunk", "--system", "ma2016"]
+    assert command("init", file, *columns, "--scale", 0.1).code == 0
+    values = read_toml(file)
+    assert (values["task"]["labels"], values["data"]["train"][0]["columns"]) == ("chunk", ["form", "pos", "chunk"])
+    prepared = command("data", "prepare", *columns, "--out", store)
+    assert prepared.code == 0 and "sentences to train on" in prepared.err, prepared.err
+    trained = command("train", "--config", file, f"data.store={store}", "--run", tmp_path / "run", *SHORT)
+    assert trained.code == 0, trained.err
+    assert not (tmp_path / "run" / "store").exists()
+
+
+@pytest.mark.parametrize(
+    ("system", "kind"), [("tiny", "files"), ("zaremba2014-medium", "text"), ("lample2016", "conllu")]
+)
+def test_a_config_without_files_names_a_corpus_of_its_task(
+    system: str, kind: str, tmp_path: Path, command: Command
+) -> None:
+    assert command("init", tmp_path / "a.toml", "--system", system).code == 0
+    assert [corpus["kind"] for corpus in read_toml(tmp_path / "a.toml")["data"]["train"]] == [kind]
+
+
+def test_text_is_checked(text: Path, tmp_path: Path, command: Command) -> None:
+    (tmp_path / "test").write_text("a b c 1\na ñ\n", encoding="utf-8")
+    answer = command("data", "check", "--text", text, "--test-text", tmp_path / "test", "text.kind=tokens")
+    assert answer.code == 0, answer.err
+    assert "120 lines\n" in answer.out and "test in train: 1 of 2 lines\n" in answer.out
+    assert "padding with exact shapes" in answer.out
+    (tmp_path / "bad").write_bytes(b"a b\n\xff\n")
+    answer = command("data", "check", "--text", tmp_path / "bad", "text.kind=tokens")
+    assert answer.code == 2 and "bad: line 2, byte 1: 0xff is not UTF-8" in answer.out
+
+
+def test_labelled_words_are_checked(tmp_path: Path, command: Command) -> None:
+    train, test = (write_conllu(tmp_path / f"{name}.conllu", sentences=count) for name, count in (("a", 90), ("b", 20)))
+    test.write_text(test.read_text().replace("\tN\t", "\tX\t"), encoding="utf-8")
+    answer = command("data", "check", "--conll", train, "--test-conll", test)
+    assert answer.code == 0, answer.err
+    assert "90 sentences\n" in answer.out and "words per sentence: 2 to 9" in answer.out
+    assert "upos: 5 different" in answer.out and "upos of test that train has not: X ×" in answer.out
+    broken = tmp_path / "broken.conllu"
+    broken.write_text("1\tdog\tN\n", encoding="utf-8")
+    answer = command("data", "check", "--conll", broken)
+    assert answer.code == 2 and "broken.conllu: line 1" in answer.out, answer
+
+
+def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
+    columns = write_columns(tmp_path / "train.txt", sentences=9)
+    for arguments, message in (
+        (["data", "check"], "give --source and --target, --text, --conll or --config"),
+        (["data", "check", "--text", text, "--conll", columns], "--conll is for a tagger and cannot be combined"),
+        (["data", "check", "--conll", columns], "has 3 columns: name them with --columns"),
+        (["data", "check", "--text", tmp_path / "none"], "none: No such file"),
+        (["data", "check", "--text", text, "--test-source", text, "--test-target", text], "this task reads text"),
+        (["data", "check", "--text", text, "--columns", "a,b"], "--columns needs --conll"),
+        (["data", "prepare", "--text", text, "--system", "tiny", "--out", tmp_path / "s"], "--text is for a language"),
+        (["init", tmp_path / "b.toml", "--text", text, "--system", "tiny"], "--text is for a language model"),
+        (["init", tmp_path / "b.toml", "--conll", text, "--system", "language"], "--conll is for a tagger"),
+        (["init", tmp_path / "b.toml", "--source", text], "--source and --target go together"),
+    ):
+        answer = command(*arguments)
+        assert answer.code == 2 and message in answer.err, (arguments, answer)
+    assert not (tmp_path / "b.toml").exists()
