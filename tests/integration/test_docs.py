@@ -12,36 +12,69 @@ import pytest
 from calque.config import Values
 from calque.errors import Interrupted
 from calque.experiment import running
-from tests.conftest import Answer, toy_corpus
+from tests.conftest import Answer, toy_corpus, without_plots
+from tests.promises.subjects import SUBJECTS
+from tests.tagged import write_columns, write_conllu
 
 DOCS = Path(__file__).parents[2] / "docs"
-PAGES = ("objectives.md", "search.md", "training.md", "tutorial.md", "architectures.md")
+PAGES = (
+    "objectives.md",
+    "search.md",
+    "training.md",
+    "tutorial.md",
+    "architectures.md",
+    "language_models.md",
+    "tagging.md",
+)
 
 
 def _commands() -> Iterator[tuple[str, str]]:
     for page in PAGES:
         text = (DOCS / page).read_text(encoding="utf-8").replace("\\\n", " ")
         for block in re.findall(r"```\w*\n(.*?)```", text, re.DOTALL):
-            found = [line.split("  #")[0].strip() for line in block.splitlines() if line.startswith("calque train ")]
-            yield from ((page, line) for line in found if "--resume" not in line)
+            lines = [line.split("  #")[0].strip() for line in block.splitlines() if line.startswith("calque train ")]
+            yield from ((page, line) for line in lines if "--resume" not in line)
+
+
+def _example(page: str) -> str:
+    """The Python of a page."""
+    (example,) = re.findall(r"```python\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+    return str(example)
 
 
 COMMANDS = list(_commands())
 
 
 def test_search_from_python_works_as_written(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = (DOCS / "search.md").read_text(encoding="utf-8")
-    (example,) = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    example = _example("search.md")
     (tmp_path / "runs").mkdir()
     (tmp_path / "runs" / "book").symlink_to(trained)
     monkeypatch.chdir(tmp_path)
     for word, letter in (("The", "a"), ("station", "b"), ("train", "c")):  # what this model can say
         example = example.replace(f'"{word}"', f'"{letter}"')
-    found: dict[str, Any] = {}
-    exec(example, found)
-    assert len(found["translation"].candidates) == 1
-    assert found["best"].text.startswith("a")
-    assert "b" in found["best"].text
+    names: dict[str, Any] = {}
+    exec(example, names)
+    assert len(names["translation"].candidates) == 1
+    assert names["best"].text.startswith("a")
+    assert "b" in names["best"].text
+
+
+@pytest.mark.parametrize(
+    ("page", "run", "subject"),
+    [("language_models.md", "english", "language model of lines"), ("tagging.md", "upos", "tagging")],
+)
+def test_python_of_the_other_tasks_works_as_written(
+    page: str, run: str, subject: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
+    with without_plots():
+        SUBJECTS[subject].train(tmp_path / "runs" / run, *NO_COLUMNS[subject], "training.steps=2")
+    exec(_example(page), {})
+    assert capsys.readouterr().out
+
+
+NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",)}
 
 
 def test_there_are_such_commands() -> None:
@@ -62,14 +95,17 @@ def test_a_run_can_begin(
     (tmp_path / "RUN").symlink_to(trained)
     corpus = toy_corpus(tmp_path / "corpus")
     for option, name in pairwise(arguments):
-        if option in ("--source", "--target", "--text", "--valid-source", "--valid-target"):
-            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-            (tmp_path / name).write_bytes(corpus["source"].read_bytes())
+        path = tmp_path / name
+        if option in ("--source", "--target", "--text", "--valid-text", "--valid-source", "--valid-target"):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(corpus["source"].read_bytes())
+        if option in ("--conll", "--valid-conll"):
+            (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
 
     def begun(folder: Path, *_: object, **__: object) -> Values:
         assert (folder / "config.toml").is_file()
         raise Interrupted("begun")
 
-    monkeypatch.setattr(running, "_go_on", begun)
+    monkeypatch.setattr(running, "_continue", begun)
     answer = command(*arguments)
     assert (answer.code, answer.out) == (75, ""), f"{page}: {line}\n{answer.err}"

@@ -156,7 +156,7 @@ class LanguageModellingAssembly:
             return task.order(store, config=config, seed=self.experiment.seed)
 
         rate = adam_rate(transformer=isinstance(network, TransformerLanguageConfig), width=network.width)
-        return Corpus(len(store), total, weight=total, order=order, rate=rate, unit="lines")
+        return Corpus(len(store), total, weight=total, order=order, rate=rate, unit=self.preparation.unit)
 
     def selects(self, prepared: Prepared) -> str:
         return LanguageModelJudge.selects

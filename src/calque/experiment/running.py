@@ -235,7 +235,7 @@ def _describe(prepared: Prepared, assembly: Assembly) -> list[str]:
     tally = prepared.train_tally
     reasons = {"empty": tally.empty, "too long": tally.long, "not UTF-8": tally.invalid}
     listed = ", ".join(f"{count:,} {reason}" for reason, count in reasons.items() if count)
-    unit = assembly.corpus(prepared).unit
+    unit = assembly.preparation.unit
     return [
         f"data: {len(prepared.train):,} {unit} to train on, {len(prepared.valid):,} to validate"
         + (f"; left out: {listed}" if listed else ""),

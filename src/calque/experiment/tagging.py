@@ -178,7 +178,7 @@ class TaggingAssembly:
             return task.order(store, config=config, seed=self.experiment.seed)
 
         rate = adam_rate(transformer=isinstance(encoder, TransformerConfig), width=encoder.width)
-        return Corpus(len(store), total, weight=total, order=order, rate=rate, unit="sentences")
+        return Corpus(len(store), total, weight=total, order=order, rate=rate, unit=self.preparation.unit)
 
     def selects(self, prepared: Prepared) -> str:
         return "f1" if self._scores_spans(prepared) else "accuracy"

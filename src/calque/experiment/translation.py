@@ -107,7 +107,9 @@ class TranslationAssembly:
 
         rate = adam_rate(transformer=isinstance(decoder, TransformerConfig), width=decoder.width)
         positions = sum(axis.total() for axis in widths)
-        return Corpus(len(store), positions, weight=widths[1].total(), order=order, rate=rate)
+        return Corpus(
+            len(store), positions, weight=widths[1].total(), order=order, rate=rate, unit=self.preparation.unit
+        )
 
     def selects(self, prepared: Prepared) -> str:
         return TranslationJudge.selects

@@ -23,7 +23,7 @@ class Corpus(NamedTuple):
     weight: int  # number of items that the loss of all rows is summed over
     order: Callable[[BatchConfig], Order]
     rate: float  # a good learning rate for Adam with this model
-    unit: str = "pairs"
+    unit: str  # what rows are called
 
 
 def complete_settings(values: Values, corpus: Corpus, *, device: str) -> tuple[Values, list[str]]:
