@@ -70,12 +70,12 @@ def misfits(config: SubwordsConfig, *, text: TextConfig, batch: BatchConfig) -> 
     kind, algorithm = getattr(text, "kind", "given"), getattr(text, "algorithm", None)
     name = f"training.subwords.kind = {config.kind!r}"
     if kind not in ("sentencepiece", "given"):
-        found.append(f"{name} and text.kind = {kind!r} do not go together; set text.kind = 'sentencepiece'")
+        found.append(f"{name} and text.kind = {kind!r} cannot be combined; set text.kind = 'sentencepiece'")
     elif algorithm not in (needed, None):
-        found.append(f"{name} and text.algorithm = {algorithm!r} do not go together; set text.algorithm = {needed!r}")
+        found.append(f"{name} and text.algorithm = {algorithm!r} cannot be combined; set text.algorithm = {needed!r}")
     if batch.shapes == "static":
         found.append(
-            f"{name} and training.batch.shapes = 'static' do not go together, as what is drawn has any length; "
+            f"{name} and training.batch.shapes = 'static' cannot be combined, as what is drawn has any length; "
             "set training.batch.shapes = 'exact'"
         )
     return found

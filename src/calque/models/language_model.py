@@ -17,7 +17,7 @@ from calque.config import Config, refuse_unused
 from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.bounds import Layers, Width
-from calque.layers.multihead import Chunk, KeysValues
+from calque.layers.multihead import Chunk
 from calque.layers.output import FullOutputConfig, OutputLayer
 from calque.layers.positions import Sinusoids
 from calque.layers.recurrent import CellName, Recurrence, State, state_parts
@@ -26,7 +26,14 @@ from calque.layers.stack import WeightMasks, kept, together
 from calque.layers.transformer import BlockShape, MixerName, Residual, build_mixer, feed_forward
 from calque.models.outputs import OutputConfig, build_output
 from calque.models.recurrent import WordEmbedding
-from calque.models.transformer import Embedding, TransformerConfig, initialise, last_norm, self_mask
+from calque.models.transformer import (
+    CausalTransformerConfig,
+    Embedding,
+    TransformerState,
+    embed_chunk,
+    initialise,
+    last_norm,
+)
 
 Probability = Annotated[float, Field(ge=0, lt=1)]
 
@@ -44,40 +51,27 @@ class RecurrentLanguageConfig(Config):
     top_width: Width | None = None
     """Width of the top layer. Left out: as width."""
     embedding: Width = 256
-    """Width of the word vectors, and of the output layer; where the top layer has another, a linear layer leads to
-    it."""
+    """Width of the word vectors and of the output layer; a linear layer follows a top layer of another width."""
     dropout: Probability = 0.2
-    """Between layers."""
+    """Dropout between layers."""
     input_dropout: Probability | None = None
-    """On the word vectors. Left out: as dropout."""
+    """Dropout of the word vectors. Left out: as dropout."""
     output_dropout: Probability | None = None
-    """On what the top layer gives out. Left out: as dropout."""
+    """Dropout of the top layer's outputs. Left out: as dropout."""
     variational: bool = False
-    """One mask of dropout for all positions of a batch (Gal 2016; Merity 2018, §4.2), not one for each."""
+    """Use the same dropout mask at all positions of a batch (Gal 2016; Merity 2018, §4.2)."""
     weight_dropout: Probability = 0.0
-    """On the recurrent weights, one mask for all positions (DropConnect: Merity 2018, §2)."""
+    """Dropout of the recurrent weights, with one mask for all positions (DropConnect: Merity 2018, §2)."""
     type_dropout: Probability = 0.0
-    """Whole words: all their occurrences in a batch (Merity 2018, §4.3)."""
+    """Dropout of whole words: all occurrences of a word in a batch (Merity 2018, §4.3)."""
     activation_penalty: float = Field(default=0.0, ge=0)
-    """α: how much the square of what the top layer gives out, after dropout, counts beside the loss (Merity 2017)."""
+    """α: weight of the squared outputs of the top layer, after dropout, in the loss (Merity 2017)."""
     temporal_penalty: float = Field(default=0.0, ge=0)
-    """β: how much the square of its change from token to token counts (Merity 2017)."""
+    """β: weight of their squared change from token to token (Merity 2017)."""
 
 
-class TransformerLanguageConfig(TransformerConfig):
+class TransformerLanguageConfig(CausalTransformerConfig):
     """A stack of causal self-attention and feed-forward blocks."""
-
-    mixer: MixerName = "attention"
-    """What mixes a token with those before it: attention (the paper), ssru (Kim 2019) or average (Zhang 2018)."""
-
-    @model_validator(mode="after")
-    def _positions_are_used(self) -> Self:
-        if self.mixer != "attention" and self.positions in ("rotary", "relative"):
-            raise ValueError(
-                f"positions {self.positions!r} are part of self-attention, which mixer {self.mixer!r} replaces; "
-                "use positions = 'sinusoidal' or 'learned'"
-            )
-        return self
 
 
 NetworkConfig = Annotated[RecurrentLanguageConfig | TransformerLanguageConfig, Field(discriminator="kind")]
@@ -88,10 +82,10 @@ class LanguageModelConfig(Config):
 
     kind: Literal["language-model"] = "language-model"
     tie: bool = True
-    """Whether the output layer and the embedding have the same weights (Press and Wolf 2017)."""
+    """Share the weights of the embedding and the output layer (Press and Wolf 2017)."""
     spread: float | None = Field(default=None, gt=0)
-    """Weights of a recurrent model begin uniformly between ± this (Zaremba 2014: 0.04 to 0.1). Each layer's own way
-    unless set."""
+    """Initialise the weights of a recurrent model uniformly between ± this (Zaremba 2014: 0.04 to 0.1). Left out: each
+    layer's own initialisation."""
     network: NetworkConfig = TransformerLanguageConfig(layers=4, width=256, heads=4, feed_forward=1024)
     output: OutputConfig = FullOutputConfig()
 
@@ -99,7 +93,7 @@ class LanguageModelConfig(Config):
     def _fitting(self, info: ValidationInfo) -> Self:
         if self.tie and isinstance(self.output, AdaptiveOutputConfig):
             raise ValueError(
-                "tie and output.kind = 'adaptive' do not go together, as rare words have narrower vectors there; "
+                "tie and output.kind = 'adaptive' cannot be combined, as rare words have narrower vectors there; "
                 "set model.tie = false"
             )
         is_recurrent = isinstance(self.network, RecurrentLanguageConfig)
@@ -108,17 +102,17 @@ class LanguageModelConfig(Config):
 
 
 class Read(NamedTuple):
-    """What reading T tokens gives."""
+    """The result of reading T tokens."""
 
     hidden: Tensor  # [N,T,E], what the output layer projects
     penalties: Tensor | None = None  # [N,T], weighted, in training: what is added to a token's loss
 
 
 class RecurrentLanguageState(NamedTuple):
-    """What a recurrent language model remembers."""
+    """The state of a recurrent language model."""
 
     parts: State  # (h,) or (h, c), each [N,L,D], D the widest layer's: behind a narrower one's state are zeros
-    last: Tensor  # [N,D], what the top layer gave out last, before dropout
+    last: Tensor  # [N,D], the top layer's last output, before dropout
     masks: tuple[Tensor, ...] | None = None  # in training with variational dropout: of inputs, layers, output; [N,·]
     weight_masks: WeightMasks | None = None  # in training with dropout of recurrent weights
 
@@ -155,7 +149,7 @@ class RecurrentNetwork(nn.Module):
         return self.drawn(RecurrentLanguageState(parts, like.new_zeros(rows, self.widths[-1])))
 
     def drawn(self, state: RecurrentLanguageState) -> RecurrentLanguageState:
-        """The same state with new masks of dropout: a pass over a batch begins here."""
+        """The state with new dropout masks, for the next batch."""
         masks, weight_masks = None, None
         if self.training and self.config.variational:
             widths = [self.config.embedding, *self.widths]
@@ -204,14 +198,6 @@ class RecurrentNetwork(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, Recurrence)]
 
 
-class TransformerLanguageState(NamedTuple):
-    """What was read: row n's tokens are the last `position[n]` of P kept ones."""
-
-    past: tuple[KeysValues, ...]  # per layer, [N,G,P,d]; empty where the mixer is no attention
-    position: Tensor  # [N]
-    carried: Tensor | None = None  # [N,L,D]: the cells of SSRU, the sums of average attention
-
-
 class CausalBlock(nn.Module):
     """Causal self-attention over the past and the chunk, then feed-forward."""
 
@@ -239,40 +225,28 @@ class TransformerNetwork(nn.Module):
         self.rotary = Sinusoids(config.head_width) if config.positions == "rotary" else None
         self.blocks = nn.ModuleList(CausalBlock(config.shape, mixer=config.mixer) for _ in range(config.layers))
         self.norm = last_norm(config)
-        self.keeps_all = config.mixer == "attention"
         self.width = config.width
         initialise(self)
 
-    def start(self, rows: int) -> TransformerLanguageState:
+    def start(self, rows: int) -> TransformerState:
         """The state before any token."""
         like = self.embedding.weight
         position = torch.zeros(rows, dtype=torch.long, device=like.device)
-        return self._state([block.self_attention.start(rows, like=like) for block in self._blocks()], position)
+        layers = [block.self_attention.start(rows, like=like) for block in self._blocks()]
+        return TransformerState.of_layers(layers, position)
 
-    def drawn(self, state: TransformerLanguageState) -> TransformerLanguageState:
-        """The same state: nothing is dropped alike at all positions."""
+    def drawn(self, state: TransformerState) -> TransformerState:
+        """The state as it is: no dropout mask is shared between positions."""
         return state
 
-    def forward(self, tokens: Tensor, state: TransformerLanguageState) -> tuple[Read, TransformerLanguageState]:
+    def forward(self, tokens: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
         """Reads [N,T] tokens."""
-        size = tokens.shape[1]
-        past = state.past[0].keys.shape[2] if state.past else 0
-        room = past + size if state.past else None
-        places = state.position[:, None] + torch.arange(size, device=tokens.device)
-        stream = self.embedding(tokens, places, size=room)
-        mask = self_mask(state.position, past=past, size=size) if past else None
-        chunk = Chunk(places, mask, None if self.rotary is None else self.rotary(places, size=room, like=stream))
-        before = state.past if state.carried is None else state.carried.unbind(1)
+        stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
         after = []
-        for number, block in enumerate(self._blocks()):
-            stream, layer = block(stream, before[number], chunk)
+        for block, before in zip(self._blocks(), state.layers, strict=True):
+            stream, layer = block(stream, before, chunk)
             after.append(layer)
-        return Read(self.norm(stream)), self._state(after, state.position + size)
-
-    def _state(self, layers: list[Any], position: Tensor) -> TransformerLanguageState:
-        if self.keeps_all:
-            return TransformerLanguageState(tuple(layers), position)
-        return TransformerLanguageState((), position, torch.stack(layers, dim=1))
+        return Read(self.norm(stream)), TransformerState.of_layers(after, state.position + tokens.shape[1])
 
     def _blocks(self) -> list[CausalBlock]:
         return [block for block in self.blocks if isinstance(block, CausalBlock)]
@@ -303,7 +277,7 @@ class LanguageModel(nn.Module):
 
     @property
     def carries(self) -> bool:
-        """Whether its state, however long the text, has a fixed size: then running text can hand it on."""
+        """Whether the state has a fixed size, so that running text can carry it from batch to batch."""
         return isinstance(self.network, RecurrentNetwork)
 
     def start(self, rows: int) -> Any:
@@ -311,7 +285,7 @@ class LanguageModel(nn.Module):
         return self.network.start(rows)
 
     def read(self, tokens: Tensor, state: Any) -> tuple[Read, Any]:
-        """What the network makes of tokens [N,T], and the state after them."""
+        """The network's outputs for tokens [N,T], and the state after them."""
         read: Read
         read, state = self.network(tokens, state)
         return read, state

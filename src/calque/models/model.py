@@ -79,7 +79,7 @@ class ModelConfig(Config):
     def _fitting(self) -> "ModelConfig":
         if self.tie in ("target", "all") and isinstance(self.output, AdaptiveOutputConfig):
             raise ValueError(
-                f"tie = {self.tie!r} and output.kind = 'adaptive' do not go together, as rare words have "
+                f"tie = {self.tie!r} and output.kind = 'adaptive' cannot be combined, as rare words have "
                 "narrower vectors there; set model.tie = 'none'"
             )
         if self.spread is not None and not self.is_recurrent(self.encoder) and not self.is_recurrent(self.decoder):
@@ -89,7 +89,7 @@ class ModelConfig(Config):
             )
         if self.copies and self.output.kind != "full":
             raise ValueError(
-                f"decoder.copies and output.kind = {self.output.kind!r} do not go together, as copying mixes the "
+                f"decoder.copies and output.kind = {self.output.kind!r} cannot be combined, as copying mixes the "
                 "probabilities of all words in training too; set model.output.kind = 'full'"
             )
         return self

@@ -4,6 +4,7 @@ Letters: B sentences, K beams, N = B·K hypotheses, S source, T target, P past, 
 d = D/H, L layers.
 """
 
+from collections.abc import Sequence
 from typing import Any, Literal, NamedTuple, Self, assert_never
 
 import torch
@@ -150,13 +151,39 @@ class TransformerState(NamedTuple):
     position: Tensor  # [N]
     carried: Tensor | None = None  # [N,L,D]: the cells of SSRU, the sums of average attention
 
+    @classmethod
+    def of_layers(cls, layers: Sequence[Any], position: Tensor) -> Self:
+        """The state of a model from those of its layers."""
+        if isinstance(layers[0], KeysValues):
+            return cls(tuple(layers), position)
+        return cls((), position, torch.stack(list(layers), dim=1))
 
-class TransformerDecoderConfig(TransformerConfig):
-    """A Transformer decoder."""
+    @property
+    def layers(self) -> Sequence[Any]:
+        """The state of each layer."""
+        return self.past if self.carried is None else self.carried.unbind(1)
+
+
+class CausalTransformerConfig(TransformerConfig):
+    """A Transformer that reads from left to right."""
 
     mixer: MixerName = "attention"
     """How a token is combined with those before it: attention (the paper), ssru (Kim 2019) or average (Zhang 2018).
     The last two carry one vector per layer whatever the length of the text, and decode faster."""
+
+    @model_validator(mode="after")
+    def _positions_are_used(self) -> Self:
+        if self.mixer != "attention" and self.positions in ("rotary", "relative"):
+            raise ValueError(
+                f"positions {self.positions!r} are part of self-attention, which mixer {self.mixer!r} replaces; "
+                "use positions = 'sinusoidal' or 'learned'"
+            )
+        return self
+
+
+class TransformerDecoderConfig(CausalTransformerConfig):
+    """A Transformer decoder."""
+
     copies: bool = False
     """Allow copying words from the source (See 2017); needs a joint vocabulary."""
     attention_layer: Layers | None = None
@@ -167,15 +194,6 @@ class TransformerDecoderConfig(TransformerConfig):
     def _layer_exists(self) -> Self:
         if self.attention_layer is not None and self.attention_layer > self.layers:
             raise ValueError(f"attention_layer {self.attention_layer} must be one of the {self.layers} layers")
-        return self
-
-    @model_validator(mode="after")
-    def _positions_are_used(self) -> Self:
-        if self.mixer != "attention" and self.positions in ("rotary", "relative"):
-            raise ValueError(
-                f"positions {self.positions!r} are part of self-attention, which mixer {self.mixer!r} replaces; "
-                "use positions = 'sinusoidal' or 'learned'"
-            )
         return self
 
 
@@ -194,7 +212,6 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         self.norm = last_norm(config)
         width = config.width
         self.copy_gate = CopyGate(context=width, state=width, inputs=width) if config.copies else None
-        self.keeps_all = config.mixer == "attention"
         self.shown = (config.attention_layer or config.layers) - 1
         self.width = config.width
         initialise(self)
@@ -206,19 +223,15 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     def start(self, context: TransformerContext) -> TransformerState:
         rows, like = context.mask.shape[0], context.memory[0].keys
         position = torch.zeros(rows, dtype=torch.long, device=like.device)
-        return self._state([block.self_attention.start(rows, like=like) for block in self._blocks()], position)
+        layers = [block.self_attention.start(rows, like=like) for block in self._blocks()]
+        return TransformerState.of_layers(layers, position)
 
     def forward(
         self, tokens: Tensor, state: TransformerState, context: TransformerContext, *, attention: bool = False
     ) -> tuple[Output, TransformerState]:
         rows, size = tokens.shape
-        past = state.past[0].keys.shape[2] if state.past else 0
-        total = past + size if state.past else None
-        positions = state.position[:, None] + torch.arange(size, device=tokens.device)
-        inputs = self.embedding(tokens, positions, size=total)
-        mask = self_mask(state.position, past=past, size=size) if past else None
-        chunk = Chunk(positions, mask, None if self.rotary is None else self.rotary(positions, size=total, like=inputs))
-        before = state.past if state.carried is None else state.carried.unbind(1)
+        inputs, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
+        before = state.layers
         source_mask = context.mask[:, None, None]
         needs_attention = attention or self.copy_gate is not None
         stream, after, shown = inputs, [], None
@@ -236,13 +249,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         hidden = self.norm(stream)
         gate = None if self.copy_gate is None else self.copy_gate(unfold(shown.attended, rows=rows), hidden, inputs)
         output = Output(hidden, weights if attention else None, gate, None if gate is None else weights)
-        return output, self._state(after, state.position + size)
-
-    def _state(self, layers: list[Any], position: Tensor) -> TransformerState:
-        """The decoder state from the states of all layers."""
-        if self.keeps_all:
-            return TransformerState(tuple(layers), position)
-        return TransformerState((), position, torch.stack(layers, dim=1))
+        return output, TransformerState.of_layers(after, state.position + size)
 
     def _blocks(self) -> list[DecoderBlock]:
         return [block for block in self.blocks if isinstance(block, DecoderBlock)]
@@ -281,6 +288,19 @@ class ProjectedVectors(nn.Module):
         if self.positions is not None:
             projected = projected + self.positions(places, size=size, like=projected)
         return F.dropout(projected, self.dropout, self.training)
+
+
+def embed_chunk(
+    tokens: Tensor, state: TransformerState, *, embedding: Embedding, rotary: Sinusoids | None
+) -> tuple[Tensor, Chunk]:
+    """The inputs [N,T,D] of tokens [N,T] that follow a prefix, and what self-attention needs to know of their place."""
+    size = tokens.shape[1]
+    past = state.past[0].keys.shape[2] if state.past else 0
+    total = past + size if state.past else None
+    positions = state.position[:, None] + torch.arange(size, device=tokens.device)
+    inputs = embedding(tokens, positions, size=total)
+    mask = self_mask(state.position, past=past, size=size) if past else None
+    return inputs, Chunk(positions, mask, None if rotary is None else rotary(positions, size=total, like=inputs))
 
 
 def added_positions(config: TransformerConfig) -> Sinusoids | LearnedPositions | None:
