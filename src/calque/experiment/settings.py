@@ -147,6 +147,11 @@ def tagging_misfits(experiment: Experiment, model: TaggerConfig) -> list[str]:
         )
     if training.compile:
         problems.append("training.compile: taggers are not compiled; set it to false")
+    if experiment.data.invalid != "fail":
+        problems.append(
+            f"data.invalid = {experiment.data.invalid!r} is for text; labelled words that are not UTF-8 are always "
+            "rejected with file and line"
+        )
     return problems
 
 

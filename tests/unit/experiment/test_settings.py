@@ -1,0 +1,50 @@
+"""Settings that cannot be combined with a task are rejected by name, before anything is read."""
+
+from typing import Any
+
+import pytest
+
+from calque.config import check, override
+from calque.errors import ConfigError
+from calque.experiment import Experiment
+
+TASKS: dict[str, dict[str, Any]] = {
+    "tagging": {"task": {"kind": "tagging"}, "data": {"train": [{"kind": "conllu", "path": "a"}]}},
+    "language": {"task": {"kind": "language-modelling"}, "data": {"train": [{"kind": "text", "path": "a"}]}},
+    "translation": {"data": {"train": [{"kind": "tsv", "path": "a"}]}},
+}
+MISFITS = [
+    ("tagging", "training.objective.word_dropout.source=0.1", "training.objective is for translation; a tagger"),
+    ("tagging", "training.subwords.kind=bpe-dropout", "training.subwords.kind = 'bpe-dropout' is for translation"),
+    ("tagging", "text.kind=words", "text.kind = 'words': a tagger needs a list of words"),
+    ("tagging", "training.label_smoothing=0.1", "model.head = 'crf' cannot be combined"),
+    ("tagging", "training.compile=true training.batch.shapes=static", "taggers are not compiled"),
+    ("tagging", "data.invalid=skip", "data.invalid = 'skip' is for text"),
+    ("tagging", "model.kind=translation", "model"),
+    (
+        "language",
+        "training.objective.word_dropout.source=0.1",
+        "training.objective is for translation; a language model",
+    ),
+    ("language", "training.subwords.kind=bpe-dropout", "training.subwords.kind = 'bpe-dropout' is for translation"),
+    ("language", "text.kind=forms", "text.kind = 'forms' is for taggers"),
+    ("language", "task.reading=running task.stride=99 task.context=10", "task.stride = 99 is more than task.context"),
+    (
+        "language",
+        "task.reading=running task.jitter=true training.batch.shapes=static",
+        "task.jitter and training.batch.shapes = 'static' cannot be combined",
+    ),
+    ("translation", "text.kind=forms", "text.kind = 'forms' is for taggers"),
+]
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_the_defaults_of_every_task_can_be_combined(task: str) -> None:
+    assert check(Experiment, TASKS[task], origin="config").data.train
+
+
+@pytest.mark.parametrize(("task", "assignments", "message"), MISFITS)
+def test_misfits_are_named(task: str, assignments: str, message: str) -> None:
+    with pytest.raises(ConfigError) as error:
+        check(Experiment, override(TASKS[task], assignments.split(), of=Experiment), origin="config")
+    assert message in str(error.value)
