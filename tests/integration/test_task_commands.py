@@ -72,7 +72,7 @@ def test_labelled_words_are_checked(tmp_path: Path, command: Command) -> None:
     answer = command("data", "check", "--conll", train, "--test-conll", test)
     assert answer.code == 0, answer.err
     assert "90 sentences\n" in answer.out and "words per sentence: 2 to 9" in answer.out
-    assert "upos: 5 different" in answer.out and "upos of test that train has not: X ×" in answer.out
+    assert "upos: 5 different" in answer.out and "upos of test that are not in train: X ×" in answer.out
     broken = tmp_path / "broken.conllu"
     broken.write_text("1\tdog\tN\n", encoding="utf-8")
     answer = command("data", "check", "--conll", broken)

@@ -1,4 +1,4 @@
-"""From corpora on disk to batches: read and check, store, plan, batch.
+"""From corpora on disk to batches: reading and checking, storing, planning, collating.
 
 May use text, tensors, config and errors.
 """

@@ -1,4 +1,4 @@
-"""What training asks of a batch, whatever the task, and batches made some threads ahead of who reads them."""
+"""The interface of a batch, whatever the task, and the preparation of batches by threads in advance."""
 
 import threading
 from collections.abc import Callable, Iterable, Iterator
@@ -12,16 +12,16 @@ Result = TypeVar("Result")
 
 
 class Batch(Protocol):
-    """Rows of a store, padded. Its loss is a sum over `weight` terms: target tokens, words, frames."""
+    """Padded rows of a store. Its loss is a sum over `weight` terms: target tokens, words, frames."""
 
     @property
     def rows(self) -> int:
-        """Rows, those included that only fill a static shape."""
+        """The number of rows, including those that only fill a static shape."""
         ...
 
     @property
     def weight(self) -> float:
-        """What the loss of these rows is a sum over."""
+        """The number of terms in the loss of these rows."""
         ...
 
     @property
@@ -31,91 +31,91 @@ class Batch(Protocol):
 
     @property
     def positions(self) -> int:
-        """Positions on all padded axes, padding included."""
+        """The number of positions on all padded axes, padding included."""
         ...
 
     @property
     def filled(self) -> int:
-        """Those that are not padding."""
+        """The number of positions that are not padding."""
         ...
 
     def to(self, device: torch.device) -> Self:
-        """The same batch on a device; lengths stay on the host."""
+        """The same batch on a device; lengths stay on the CPU."""
         ...
 
     def pin(self) -> Self:
-        """The same batch in pinned memory, from where a copy to a GPU does not wait."""
+        """The same batch in pinned memory, from which a copy to a GPU is asynchronous."""
         ...
 
     def split(self, parts: int) -> list[Self]:
-        """The same rows in that many batches, cut as `row_slices` says; `shared_weight` stays."""
+        """The same rows in that many batches, divided by `row_slices`; `shared_weight` is unchanged."""
         ...
 
 
 def row_slices(rows: int, *, parts: int) -> list[slice]:
-    """Rows in `parts` slices of nearly equal size, or in as many as there are rows."""
+    """`parts` slices of nearly equal size, or one slice per row if there are fewer rows."""
     count = min(parts, rows)
-    edges = [round(place * rows / count) for place in range(count + 1)]
+    edges = [round(index * rows / count) for index in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(edges)]
 
 
 def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: int, ahead: int) -> Iterator[Result]:
-    """`make` of each item, in their order, up to `ahead` of them made early by threads; their errors are raised here.
+    """`make(item)` for each item, in order, computed by threads up to `ahead` items early; re-raises their errors.
 
-    Without workers everything is made when it is asked for.
+    Without workers, each result is computed when it is requested.
     """
     if workers == 0:
         yield from map(make, items)
         return
-    shelf = _Prefetched(iter(items), make, room=max(ahead, workers))
-    threads = [threading.Thread(target=shelf.fill, name="calque-batches", daemon=True) for _ in range(workers)]
+    queue = _Prefetched(iter(items), make, capacity=max(ahead, workers))
+    threads = [threading.Thread(target=queue.fill, name="calque-batches", daemon=True) for _ in range(workers)]
     for thread in threads:
         thread.start()
     try:
-        yield from shelf.read()
+        yield from queue.read()
     finally:
-        shelf.stop()
+        queue.stop()
         for thread in threads:
             thread.join()
 
 
 class _Prefetched(Generic[Item, Result]):
-    """Results in numbered places: threads draw items in turn and make them side by side, one reader reads in order."""
+    """Numbered results: threads take items in turn and compute them in parallel; one reader receives them in order."""
 
-    def __init__(self, items: Iterator[Item], make: Callable[[Item], Result], *, room: int) -> None:
-        self._items, self._make, self._room = items, make, room
-        self._drawing = threading.Lock()  # a generator is for one thread at a time
+    def __init__(self, items: Iterator[Item], make: Callable[[Item], Result], *, capacity: int) -> None:
+        self._items, self._make, self._capacity = items, make, capacity
+        self._items_lock = threading.Lock()  # a generator is for one thread at a time
         self._changed = threading.Condition()
-        self._made: dict[int, Result] = {}
+        self._results: dict[int, Result] = {}
         self._errors: dict[int, BaseException] = {}
-        self._drawn = self._read = 0
-        self._end: int | None = None  # the place after the last one
+        self._next_item = self._next_result = 0
+        self._end: int | None = None  # the number of items, once it is known
         self._is_stopped = False
 
     def read(self) -> Iterator[Result]:
         while True:
             with self._changed:
-                self._changed.wait_for(lambda: self._read in {*self._made, *self._errors, self._end})
-                if self._read in self._errors:
-                    raise self._errors[self._read]
-                if self._read == self._end:
+                self._changed.wait_for(lambda: self._next_result in {*self._results, *self._errors, self._end})
+                if self._next_result in self._errors:
+                    raise self._errors[self._next_result]
+                if self._next_result == self._end:
                     return
-                made = self._made.pop(self._read)
-                self._read += 1
+                result = self._results.pop(self._next_result)
+                self._next_result += 1
                 self._changed.notify_all()
-            yield made
+            yield result
 
     def fill(self) -> None:
-        """What each thread does until nothing is left to draw, or nobody reads any more."""
-        while (drawn := self._draw()) is not None:
-            number, item = drawn
+        """The loop of each thread, until no items are left or the reader has stopped."""
+        while (numbered_item := self._take()) is not None:
+            number, item = numbered_item
             try:
-                made = self._make(item)
+                result = self._make(item)
             except BaseException as error:  # the reader raises it
                 self._fail(number, error)
             else:
                 with self._changed:
-                    self._made[number] = made
+                    self._results[number] = result
                     self._changed.notify_all()
 
     def stop(self) -> None:
@@ -123,15 +123,15 @@ class _Prefetched(Generic[Item, Result]):
             self._is_stopped = True
             self._changed.notify_all()
 
-    def _draw(self) -> tuple[int, Item] | None:
-        """The next item and its place, as soon as there is room for it."""
-        with self._drawing:
+    def _take(self) -> tuple[int, Item] | None:
+        """The next item and its number, as soon as there is capacity for its result."""
+        with self._items_lock:
             with self._changed:
-                self._changed.wait_for(lambda: self._is_over or self._drawn - self._read < self._room)
+                self._changed.wait_for(lambda: self._is_over or self._next_item - self._next_result < self._capacity)
                 if self._is_over:
                     return None
-                number = self._drawn
-                self._drawn += 1
+                number = self._next_item
+                self._next_item += 1
             try:
                 return number, next(self._items)
             except StopIteration:

@@ -1,8 +1,8 @@
-"""Which rows make up the batches of an epoch: a pure function of seed and epoch, made as it is read.
+"""Which rows make up the batches of an epoch: a pure function of seed and epoch, computed lazily.
 
 Bucketed: blocks of neighbouring rows are shuffled; the rows of a window of blocks are sorted by length and cut into
-batches; the window's batches are shuffled. Streams: running text, cut into streams that are read side by side. Nothing
-depends on who reads an order, or from where on.
+batches; the window's batches are shuffled. Streams: running text is cut into streams that are read in parallel. The
+batches depend neither on the process that reads them nor on the batch at which it starts.
 """
 
 from collections.abc import Iterator, Sequence
@@ -21,20 +21,20 @@ Array = NDArray[Any]
 
 BLOCK = 1024  # rows
 WINDOW = 64 * BLOCK  # rows
-_CHUNK = 1 << 20  # rows of a store looked at together
-_BLOCKS, _ORDER, _WINDOW, _STREAMS = range(4)  # what a random generator is for
+_CHUNK = 1 << 20  # rows of a store in memory at a time
+_BLOCKS, _ORDER, _WINDOW, _STREAMS = range(4)  # purposes of random generators
 
 
 class BatchConfig(Config):
-    """How rows are put into batches."""
+    """How rows are grouped into batches."""
 
     tokens: int | Literal["auto"] = 4096
-    """The most positions of a batch, of all padded columns (source and target) and with padding; auto finds the most
-    that the device can take, once, and writes it here."""
+    """The largest number of positions per batch, over all padded columns (source and target) and including padding;
+    auto finds the largest number that fits the device when training begins, and writes it here."""
     shapes: Literal["exact", "static"] = "exact"
-    """Exact: as wide as the longest row of the batch. Static: a few fixed shapes, for compiled graphs."""
+    """exact: a batch is as wide as its longest row; static: a few fixed shapes, for compiled graphs."""
     workers: int = Field(default=1, ge=0, le=64)
-    """Threads that make batches ahead of the training; 0 makes them between the steps. The batches are the same."""
+    """Threads that prepare batches in advance; 0 prepares them between steps. The batches do not depend on it."""
 
     @field_validator("tokens", mode="before")
     @classmethod
@@ -47,12 +47,12 @@ class BatchConfig(Config):
     def budget(self) -> int:
         """`tokens`, once it is known."""
         if self.tokens == "auto":
-            raise ValueError("batch.tokens is still to be found for this device")
+            raise ValueError("batch.tokens is 'auto' and has not been determined for this device yet")
         return self.tokens
 
 
 class Shard(NamedTuple):
-    """One rank among those that share every batch."""
+    """One of the ranks that share every batch."""
 
     rank: int
     ranks: int
@@ -62,30 +62,30 @@ WHOLE = Shard(0, 1)
 
 
 class Planned(NamedTuple):
-    """A batch to be made: which rows (of a store, or where streams go on), and its size.
+    """A batch to be collated: the indices of its rows in a store (or the positions of its streams), and its size.
 
-    `size.rows` may be more than there are rows: the others only fill a static shape.
+    `size.rows` may exceed the number of indices: the remaining rows only fill a static shape.
     """
 
     indices: Array
     size: Size
 
     def shard(self, shard: Shard) -> "Planned":
-        """The rows of one rank.   Law: the ranks' rows are all rows, each once, and their sizes are equal."""
+        """The rows of one rank.   Law: every row belongs to exactly one rank, and the ranks' sizes are equal."""
         rows = -(-self.size.rows // shard.ranks)
         return Planned(self.indices[shard.rank :: shard.ranks], self.size._replace(rows=rows))
 
 
 class Order(Protocol):
-    """The batches of every epoch.   Law: batches(epoch, start=k) is batches(epoch) without its first k."""
+    """The batches of every epoch.   Law: batches(epoch, start=k) is batches(epoch) without its first k batches."""
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]: ...
 
 
 class Bucketed:
-    """Rows of similar length together, within a budget of positions.
+    """Batches of rows of similar length, within a budget of positions.
 
-    `widths` are the lengths of each padded axis: source and target of a pair, or one column alone.
+    `widths` are the lengths on each padded axis: source and target of a pair, or one column alone.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class Bucketed:
         self.sizes = static_sizes(widths, spans=spans, budget=config.budget, limit=limit) if is_static else ()
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]:
-        """The batches of one epoch from the `start`-th on; the ones before are planned but not built."""
+        """The batches of one epoch from the `start`-th on; earlier ones are planned, but not collated."""
         windows = _windows(self.spans, seed=self.seed, epoch=epoch)
         match self.config.shapes:
             case "exact":
@@ -114,7 +114,7 @@ class Bucketed:
             yield from _shuffled(self._cut(generator.permutation(indices)), generator)
 
     def _cut(self, indices: Array) -> list[Planned]:
-        """The rows in batches of nearly equal length."""
+        """The rows cut into batches of nearly equal length."""
         axes = [axis[indices] for axis in self.widths]
         order = _by_length(axes)
         indices, axes = indices[order], [axis[order] for axis in axes]
@@ -122,11 +122,11 @@ class Bucketed:
         batches: list[Planned] = []
         start = 0
         while start < len(indices):
-            most = self.config.budget // max(1, int(total[start]))
-            ahead = slice(start, start + max(1, most))
-            width = np.sum([np.maximum.accumulate(axis[ahead]) for axis in axes], axis=0)
+            limit = self.config.budget // max(1, int(total[start]))
+            candidates = slice(start, start + max(1, limit))
+            width = np.sum([np.maximum.accumulate(axis[candidates]) for axis in axes], axis=0)
             fits = width * np.arange(1, len(width) + 1) <= self.config.budget
-            rows = max(1, int(fits.sum()))  # a row longer than the budget has a batch to itself
+            rows = max(1, int(fits.sum()))  # a row longer than the budget is a batch of its own
             at = slice(start, start + rows)
             batches.append(Planned(indices[at], Size(rows, tuple(int(axis[at].max()) for axis in axes))))
             start += rows
@@ -141,14 +141,14 @@ class Bucketed:
             full: list[Planned] = []
             for bucket, size in enumerate(self.sizes):
                 rows = np.concatenate([waiting[bucket], indices[buckets == bucket]])
-                whole = len(rows) // size.rows * size.rows
-                full += [Planned(part, size) for part in rows[:whole].reshape(-1, size.rows)]
-                waiting[bucket] = rows[whole:]
+                full_rows = len(rows) // size.rows * size.rows
+                full += [Planned(part, size) for part in rows[:full_rows].reshape(-1, size.rows)]
+                waiting[bucket] = rows[full_rows:]
             yield from _shuffled(full, generator)
-        yield from _shuffled(_last(self.sizes, waiting), _generator(self.seed, _WINDOW, epoch, -1))
+        yield from _shuffled(_last_batches(self.sizes, waiting), _generator(self.seed, _WINDOW, epoch, -1))
 
     def _buckets(self, indices: Array) -> Array:
-        """The cheapest size that holds each row."""
+        """The index of the cheapest size that holds each row."""
         axes = [axis[indices] for axis in self.widths]
         buckets = np.full(len(indices), -1)
         for bucket, size in enumerate(self.sizes):
@@ -159,10 +159,10 @@ class Bucketed:
 
 
 class Streams:
-    """Running text: `rows` streams of equal length, read `steps` tokens at a time.
+    """Running text of `length` tokens: `rows` streams of equal length, read `steps` tokens at a time.
 
-    A batch's indices are where each stream goes on in the text, which has `length` tokens; what is left at the end of
-    the text and makes no whole row is not read. With `jitter`, lengths vary around `steps` (Merity et al. 2018, §4.1).
+    A batch's indices are the positions in the text at which its streams continue. Tokens at the end of the text that do
+    not fill all streams are not read. With `jitter`, lengths vary around `steps` (Merity et al. 2018, §4.1).
     """
 
     def __init__(self, length: int, *, rows: int, steps: int, seed: int, jitter: bool = False) -> None:
@@ -184,13 +184,13 @@ class Streams:
             at += steps
 
     def _draw(self, generator: np.random.Generator) -> int:
-        """About `steps`, and now and then half as many, so that cuts fall elsewhere in each epoch."""
+        """A length near `steps`, sometimes near half of it, so that batches begin at other tokens in each epoch."""
         middle = self.steps if generator.random() < 0.95 else self.steps / 2
         return max(5, min(round(generator.normal(middle, 5)), self.steps + 20))
 
 
 def waste(order: Bucketed, *, epoch: int) -> float:
-    """The share of an epoch's positions that is padding, empty rows included."""
+    """The share of padding among an epoch's positions, empty rows included."""
     real = padded = 0
     for indices, size in order.batches(epoch):
         real += sum(int(axis[indices].sum()) for axis in order.widths)
@@ -199,11 +199,11 @@ def waste(order: Bucketed, *, epoch: int) -> float:
 
 
 def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int, limit: int) -> tuple[Size, ...]:
-    """The batch sizes for rows of one or two axes; read in chunks, so the number of rows does not matter."""
+    """The static batch sizes for rows of one or two axes; memory does not grow with the number of rows."""
     if len(widths) == 1:
-        nothing = np.zeros(1, dtype=np.uint8)
-        flat = Widths(np.broadcast_to(nothing, len(widths[0].lengths)))
-        sizes = static_sizes([widths[0], flat], spans=spans, budget=budget, limit=limit)
+        zero = np.zeros(1, dtype=np.uint8)
+        zero_widths = Widths(np.broadcast_to(zero, len(widths[0].lengths)))
+        sizes = static_sizes([widths[0], zero_widths], spans=spans, budget=budget, limit=limit)
         return tuple(size._replace(widths=size.widths[:1]) for size in sizes)
     assert len(widths) == 2, "static shapes are searched over two axes"
     chunks = [(span, at) for span in spans if span.weight > 0 for at in _chunks(span)]
@@ -212,40 +212,41 @@ def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int
     for span, at in chunks:
         for axis, count in zip(widths, counts, strict=True):
             count += span.weight * np.bincount(axis[at], minlength=len(count))
-    first, second = map(boundaries, counts)
-    table = np.zeros((len(first), len(second)))
+    sources, targets = map(boundaries, counts)
+    table = np.zeros((len(sources), len(targets)))
     for span, at in chunks:
-        place = np.searchsorted(first, widths[0][at]) * len(second)
-        place += np.searchsorted(second, widths[1][at])
-        table += span.weight * np.bincount(place, minlength=table.size).reshape(table.shape)
-    return find_sizes(Histogram(first, second, table), budget=budget, limit=limit)
+        cells = np.searchsorted(sources, widths[0][at]) * len(targets)
+        cells += np.searchsorted(targets, widths[1][at])
+        table += span.weight * np.bincount(cells, minlength=table.size).reshape(table.shape)
+    return find_sizes(Histogram(sources, targets, table), budget=budget, limit=limit)
 
 
 def _by_length(axes: Sequence[Array]) -> Array:
-    """An order in which neighbours are close on every axis.
+    """An order in which neighbouring rows have similar widths on every axis.
 
-    With two: strips of two lengths of the second, in which the first rises and falls in turn.
+    With two axes, rows are grouped into strips of two widths on the second axis; on the first axis, widths rise in one
+    strip and fall in the next.
     """
     if len(axes) == 1:
         return np.argsort(axes[0], kind="stable")
-    first, second = axes[:2]
-    strips = second // 2
-    return np.lexsort((second, np.where(strips % 2, first, -first), strips))
+    sources, targets = axes[:2]
+    strips = targets // 2
+    return np.lexsort((targets, np.where(strips % 2, sources, -sources), strips))
 
 
-def _last(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned]:
-    """The epoch's last rows, in few batches: a bucket's rest joins a larger bucket's if that has room for it all."""
+def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned]:
+    """The epoch's last rows in few batches: a bucket's rows join those of a larger bucket if all of them fit there."""
     batches: dict[int, Array] = {}
     for bucket in reversed(range(len(sizes))):
-        room = [
+        hosts = [
             larger
             for larger, rows in batches.items()
-            if all(wide >= own for wide, own in zip(sizes[larger].widths, sizes[bucket].widths, strict=True))
+            if all(wide >= width for wide, width in zip(sizes[larger].widths, sizes[bucket].widths, strict=True))
             and sizes[larger].rows - len(rows) >= len(waiting[bucket])
         ]
-        home = room[-1] if room else bucket
+        host = hosts[-1] if hosts else bucket
         if len(waiting[bucket]):
-            batches[home] = np.concatenate([batches.get(home, waiting[bucket][:0]), waiting[bucket]])
+            batches[host] = np.concatenate([batches.get(host, waiting[bucket][:0]), waiting[bucket]])
     return [Planned(rows, sizes[bucket]) for bucket, rows in batches.items()]
 
 
@@ -259,26 +260,26 @@ def _windows(spans: tuple[Span, ...], *, seed: int, epoch: int) -> Iterator[Arra
     ends = np.cumsum(blocks[:, 1] - blocks[:, 0])
     start = 0
     while start < len(blocks):
-        held = ends[start - 1] if start else 0
-        stop = max(start + 1, int(np.searchsorted(ends, held + WINDOW, side="right")))
-        yield np.concatenate([np.arange(first, last) for first, last in blocks[start:stop]])
+        rows_before = ends[start - 1] if start else 0
+        stop = max(start + 1, int(np.searchsorted(ends, rows_before + WINDOW, side="right")))
+        yield np.concatenate([np.arange(low, high) for low, high in blocks[start:stop]])
         start = stop
 
 
 def _draw(span: Span, *, seed: int, corpus: int, epoch: int) -> Array:
     """The blocks of one corpus that an epoch reads.
 
-    Epochs read on in an endless row of shuffled rounds over the blocks, `weight` rounds per epoch: with weight 2 every
-    row comes twice per epoch, with ½ every row comes once in two epochs.
+    Epochs read an endless sequence of shuffled rounds over the blocks, `weight` rounds per epoch: with weight 2 every
+    row is read twice per epoch, with ½ every row is read once in two epochs.
     """
     size = min(BLOCK, max(1, (span.stop - span.start) // 64))
     starts = np.arange(span.start, span.stop, size)
     blocks = np.stack([starts, np.minimum(starts + size, span.stop)], axis=1)
-    first, last = (int(round(turn * span.weight * len(blocks), 6)) for turn in (epoch, epoch + 1))
-    rounds = range(first // max(1, len(blocks)), -(-last // max(1, len(blocks))))
-    drawn = [_generator(seed, _BLOCKS, corpus, turn).permutation(blocks) for turn in rounds]
-    skipped = first - rounds.start * len(blocks)
-    return np.concatenate([blocks[:0], *drawn])[skipped : skipped + last - first]
+    start, stop = (int(round(boundary * span.weight * len(blocks), 6)) for boundary in (epoch, epoch + 1))
+    rounds = range(start // max(1, len(blocks)), -(-stop // max(1, len(blocks))))
+    shuffled = [_generator(seed, _BLOCKS, corpus, number).permutation(blocks) for number in rounds]
+    skipped = start - rounds.start * len(blocks)
+    return np.concatenate([blocks[:0], *shuffled])[skipped : skipped + stop - start]
 
 
 def _shuffled(batches: list[Planned], generator: np.random.Generator) -> Iterator[Planned]:
@@ -286,7 +287,7 @@ def _shuffled(batches: list[Planned], generator: np.random.Generator) -> Iterato
 
 
 def _generator(seed: int, *purpose: int) -> np.random.Generator:
-    """A generator of its own for each purpose."""
+    """An independent generator per seed and purpose."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *(part + 1 for part in purpose)])))
 
 

@@ -1,12 +1,12 @@
-"""Length buckets: at most sixteen batch sizes for a corpus, chosen from its lengths.
+"""Length buckets: at most sixteen batch sizes for a corpus, chosen to fit its lengths.
 
-Compiled or captured graphs want few sizes; padding wants many. The search minimises the padded positions
+Compiled or captured graphs need few sizes; little padding needs many. The search minimises the padded positions
 
     Σ over rows of (total width of the cheapest size that holds the row)  +  ½ budget per size
 
-where the second term is what a size's last, partly filled batch costs an epoch. It searches over two padded axes, such
-as source and target; with one, the second is always 0. Sizes start as strips of the second axis, each cut at its own
-boundaries on the first (a dynamic programme), and are then moved one boundary at a time.
+where the second term is the cost per epoch of a size's last, partly filled batch. There are two padded axes, such as
+source and target; with a single axis, widths on the second are 0. A dynamic programme divides the second axis into
+strips and each strip into sizes along the first axis; a local search then moves one boundary at a time.
 """
 
 from typing import Any, NamedTuple
@@ -16,23 +16,23 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_BOUNDARIES = 48  # candidate widths a side: quantiles of the lengths
+_BOUNDARIES = 48  # candidate widths per axis: quantiles of the lengths
 
 
 class Size(NamedTuple):
-    """A batch's size: how many rows, and how wide they are on each padded axis (marks counted)."""
+    """A batch's size: the number of rows, and their width on each padded axis, begin and end marks included."""
 
     rows: int
     widths: tuple[int, ...]
 
     @property
     def positions(self) -> int:
-        """How many positions a batch of this size has, padding counted; rows where nothing is padded."""
+        """The number of positions in a batch of this size, padding included; without padded axes, its rows."""
         return self.rows * (sum(self.widths) if self.widths else 1)
 
 
 class Histogram(NamedTuple):
-    """How many pairs lie between candidate widths: `counts[i, j]` have source ≤ sources[i], target ≤ targets[j]."""
+    """Pairs by candidate widths: `counts[i, j]` pairs have sources[i - 1] < source ≤ sources[i], and targets alike."""
 
     sources: Array
     targets: Array
@@ -44,8 +44,8 @@ def find_sizes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Size, 
     if not histogram.counts.any():
         return ()
     strips = _strips(histogram, budget=budget, limit=limit)
-    turned = _strips(_turn(histogram), budget=budget, limit=limit)
-    starts = [strips, [(source, target) for target, source in turned]]
+    transposed_strips = _strips(_transpose(histogram), budget=budget, limit=limit)
+    starts = [strips, [(source, target) for target, source in transposed_strips]]
     cells = _Cells.of(histogram, budget=budget)
     corners = min((cells.descend(corners) for corners in starts), key=cells.cost)
     widths = {(int(histogram.sources[i]), int(histogram.targets[j])) for i, j in corners}
@@ -54,28 +54,31 @@ def find_sizes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Size, 
 
 
 def boundaries(counts: Array) -> Array:
-    """Candidate widths, from how often each length occurs: quantiles, and always the longest."""
+    """Candidate widths, given the number of rows of each length: quantiles, the greatest length among them."""
     lengths = np.flatnonzero(counts)
     if len(lengths) <= _BOUNDARIES:
         return lengths
-    shares = np.cumsum(counts[lengths])
-    wanted = shares[-1] * np.arange(1, _BOUNDARIES + 1) / _BOUNDARIES
-    kept: Array = lengths[np.unique(np.minimum(np.searchsorted(shares, wanted), len(lengths) - 1))]
-    return kept
+    cumulative = np.cumsum(counts[lengths])
+    levels = cumulative[-1] * np.arange(1, _BOUNDARIES + 1) / _BOUNDARIES
+    quantiles: Array = lengths[np.unique(np.minimum(np.searchsorted(cumulative, levels), len(lengths) - 1))]
+    return quantiles
 
 
 def _rows(width: int, *, budget: int) -> int:
-    """Rows of a shape: as many as the budget holds, in eights where it can (matrix products want that)."""
+    """The number of rows that fit into the budget, a multiple of eight if possible, for fast matrix products."""
     rows = max(1, budget // max(1, width))  # rows without values have no width
     return rows if rows < 8 else rows // 8 * 8
 
 
-def _turn(histogram: Histogram) -> Histogram:
+def _transpose(histogram: Histogram) -> Histogram:
     return Histogram(histogram.targets, histogram.sources, histogram.counts.T)
 
 
 def _strips(histogram: Histogram, *, budget: int, limit: int) -> list[tuple[int, int]]:
-    """Corners (source, target as indices) of the cheapest strips of target length, each cut by source length."""
+    """The cheapest sizes that divide target lengths into strips, and each strip by source length.
+
+    A size is given by its corner, the indices of its source and target boundaries.
+    """
     below = np.zeros((len(histogram.targets) + 1, len(histogram.sources) + 1))
     below[1:, 1:] = histogram.counts.T.cumsum(0).cumsum(1)
     height = len(histogram.targets)
@@ -100,24 +103,24 @@ def _strips(histogram: Histogram, *, budget: int, limit: int) -> list[tuple[int,
 
 
 def _cuts(below: Array, histogram: Histogram, *, top: int, budget: int, limit: int) -> list[tuple[float, list[int]]]:
-    """For 1, 2, … cuts of one strip: the least cost, and the source boundaries that reach it."""
+    """For 1, 2, … sizes in one strip: the least cost, and the source boundaries that attain it."""
     size = len(below)
     widths = np.concatenate([[0], histogram.sources]) + histogram.targets[top - 1]
     cost = (below[None] - below[:, None]) * widths[None] + budget / 2
     cost[np.tril_indices(size)] = np.inf
     last = max(1, int(np.argmax(below == below[-1])))
-    reached = np.where(below == 0, 0.0, np.inf)  # nothing to hold, nothing to pay
+    reached = np.where(below == 0, 0.0, np.inf)  # a strip without rows costs nothing
     steps: list[Array] = []
-    found: list[tuple[float, list[int]]] = []
+    cuts: list[tuple[float, list[int]]] = []
     for _ in range(min(limit, last, 6)):
         through = reached[:, None] + cost
         steps.append(through.argmin(0))
         reached = through.min(0)
-        found.append((float(reached[last]), _walk(steps, last)))
-    return found
+        cuts.append((float(reached[last]), _backtrace(steps, last)))
+    return cuts
 
 
-def _walk(steps: list[Array], last: int) -> list[int]:
+def _backtrace(steps: list[Array], last: int) -> list[int]:
     ends = []
     for step in reversed(steps):
         ends.append(last - 1)
@@ -126,9 +129,9 @@ def _walk(steps: list[Array], last: int) -> list[int]:
 
 
 class _Cells(NamedTuple):
-    """The histogram's occupied cells, for moving shapes one boundary at a time."""
+    """The non-empty cells of a histogram, for the local search over boundaries."""
 
-    source: Array  # index of each cell's boundary
+    source: Array  # index of each cell's source boundary
     target: Array
     counts: Array
     widths: tuple[Array, Array]
@@ -141,7 +144,7 @@ class _Cells(NamedTuple):
         return cls(source, target, counts, (histogram.sources, histogram.targets), budget)
 
     def column(self, corner: tuple[int, int]) -> Array:
-        """What a pair of each cell costs in this shape."""
+        """The cost of one pair of each cell in the size with this corner."""
         width = float(self.widths[0][corner[0]] + self.widths[1][corner[1]])
         return np.where((self.source <= corner[0]) & (self.target <= corner[1]), width, np.inf)
 
@@ -150,21 +153,22 @@ class _Cells(NamedTuple):
         return float((self.counts * cheapest).sum()) + len(set(corners)) * self.budget / 2
 
     def descend(self, corners: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """The corners after every single move (one boundary, either way, either side) that pays; at most 30 rounds."""
+        """A local minimum of the cost under moves of one corner by up to two boundaries; at most 30 rounds."""
         corners = list(corners)
         for _ in range(30):
             before = list(corners)
-            for place in range(len(corners)):
-                corners[place] = self._improve(corners, place=place)
+            for index in range(len(corners)):
+                corners[index] = self._improve(corners, moved=index)
             if corners == before:
                 break
         return corners
 
-    def _improve(self, corners: list[tuple[int, int]], *, place: int) -> tuple[int, int]:
-        others = [self.column(corner) for index, corner in enumerate(corners) if index != place]
-        rest = np.min(others, axis=0) if others else np.full(len(self.counts), np.inf)
-        i, j = corners[place]
+    def _improve(self, corners: list[tuple[int, int]], *, moved: int) -> tuple[int, int]:
+        """The best position of one corner while the others stay."""
+        fixed = [self.column(corner) for index, corner in enumerate(corners) if index != moved]
+        fixed_cost = np.min(fixed, axis=0) if fixed else np.full(len(self.counts), np.inf)
+        i, j = corners[moved]
         moves = [(i, j)] + [(i + a, j + b) for a in range(-2, 3) for b in range(-2, 3) if (a, b) != (0, 0)]
         inside = [(a, b) for a, b in moves if 0 <= a < len(self.widths[0]) and 0 <= b < len(self.widths[1])]
-        costs = [float((self.counts * np.minimum(rest, self.column(move))).sum()) for move in inside]
+        costs = [float((self.counts * np.minimum(fixed_cost, self.column(move))).sum()) for move in inside]
         return inside[int(np.argmin(costs))]

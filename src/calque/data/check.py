@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calque.data.batching import BatchConfig, Bucketed, Order, waste
-from calque.data.corpora import Block, Corpus, DataConfig, Shifted, gives, paths, read_blocks
+from calque.data.corpora import Block, Corpus, DataConfig, Shifted, paths, read_blocks, text_columns
 from calque.data.holdout import Hashes, HashFile, text_hashes
 from calque.data.length_statistics import LengthCount, Lengths, RatioCount, Ratios
 from calque.data.misalignment import Doubts, LineLengths, by_line
@@ -36,20 +36,20 @@ class CorpusReport(NamedTuple):
     role: str
     name: str
     rows: int
-    """Rows with text in every column that is read."""
+    """The number of rows with text in every column that is read."""
     tally: Tally
     invalid: list[str]
     """The first invalid UTF-8: file, line, byte."""
     problems: list[str]
-    """What training would reject: misaligned files, malformed TSV or JSON, a file that cannot be read."""
+    """Reasons why training would reject the corpus: misaligned files, malformed TSV or JSON, an unreadable file."""
     warnings: list[str]
-    """What is doubtful but would be accepted."""
+    """Doubtful findings that training would accept."""
     lengths: dict[str, Lengths]
-    """By what is measured, such as source characters."""
+    """Length statistics by what they measure, such as source characters."""
     counts: dict[str, Counter[str]]
     """How often each value of a column occurs, such as a label."""
     ratios: Ratios | None
-    """Of target to source lengths, for pairs."""
+    """The ratios of target to source lengths; None unless rows are pairs."""
 
 
 class Overlap(NamedTuple):
@@ -67,7 +67,7 @@ class CheckReport(NamedTuple):
     """The result of a check."""
 
     unit: str
-    """What a row is called, in the plural."""
+    """The name of rows, in the plural: pairs, lines or sentences."""
     columns: tuple[str, ...]
     """The columns that are read."""
     corpora: list[CorpusReport]
@@ -77,7 +77,7 @@ class CheckReport(NamedTuple):
     """Training rows whose first column repeats an earlier one."""
     overlaps: list[Overlap]
     unknown: dict[str, Counter[str]] | None
-    """What is outside the vocabularies, such as source characters; None without a prepared store."""
+    """Words or characters outside the vocabularies, by a name such as source characters; None without a store."""
     padding: dict[str, float] | None
     """The share of padding in an epoch, with exact (CPU) and static (GPU) shapes."""
 
@@ -94,7 +94,8 @@ def check(
 ) -> CheckReport:
     """The statistics and problems of the corpora as a task reads them.
 
-    With a prepared store also what is outside its vocabularies, and the padding of an epoch in its `order`.
+    With a prepared store, the report includes words or characters outside its vocabularies; with an `order`, the
+    padding of an epoch.
     """
     corpora = [("train", corpus) for corpus in data.train]
     corpora += [("valid", corpus) for corpus in data.valid] + [("test", corpus) for corpus in test]
@@ -114,7 +115,7 @@ def check(
         roles = {role: _RoleHashes(Path(folder), role=role) for role in dict.fromkeys(role for role, _ in corpora)}
         unknown: dict[str, Counter[str]] = {}
         items = _items(summaries, limit=data.line_limit)
-        for number, statistics in ordered_map(make, items=items, workers=workers_for(files, asked=workers)):
+        for number, statistics in ordered_map(make, items=items, workers=workers_for(files, requested=workers)):
             summaries[number].add(statistics)
             roles[summaries[number].role].add(statistics)
             for name, counter in statistics.unknown.items():
@@ -135,7 +136,7 @@ def check(
 
 
 def padding(order: Callable[[BatchConfig], Order], *, batch: BatchConfig) -> dict[str, float]:
-    """The share of an epoch's positions that is padding, with exact and with static shapes."""
+    """The share of padding among an epoch's positions, with exact and with static shapes."""
     shapes: tuple[Literal["exact"], Literal["static"]] = ("exact", "static")
     tokens = BatchConfig().tokens if batch.tokens == "auto" else batch.tokens
     orders = {kind: order(BatchConfig(tokens=tokens, shapes=kind)) for kind in shapes}
@@ -174,8 +175,8 @@ def _inspect(
     number, block = item
     corpus = corpora[number]
     parsed = parse(block, corpus=corpus, invalid="skip", limit=limit)
-    places = [gives(corpus).index(name) for name in preparation.reads]
-    rows = [tuple(row.texts[place] for place in places) for row in parsed.rows]
+    indices = [text_columns(corpus).index(name) for name in preparation.reads]
+    rows = [tuple(row.texts[index] for index in indices) for row in parsed.rows]
     return number, _BlockStatistics(
         tally=parsed.tally,
         invalid=parsed.invalid[:_SHOWN],

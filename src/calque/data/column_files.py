@@ -1,7 +1,7 @@
-r"""Sentences of words with labels: CoNLL-U, and files of plain columns such as CoNLL-2000's.
+r"""Sentences of labelled words: CoNLL-U, and files of plain columns such as those of CoNLL-2000.
 
-A sentence keeps its lines as they are, so that a file with one column replaced differs in that column only: line ends,
-spaces, comments and a missing "\n" at the end stay. Columns are counted from 1.
+A sentence keeps its lines unchanged, so a file with one column replaced differs in that column only: line ends, spaces,
+comments and a missing "\n" at the end are preserved. Columns are counted from 1.
 """
 
 import re
@@ -16,12 +16,12 @@ from calque.errors import DataError
 from calque.text.cleaning import BYTE_ORDER_MARK, strip_bom
 
 ColumnFormat = Literal["conllu", "columns"]
-"""CoNLL-U: ten columns between tabs, and comments. Columns: between tabs where a line has some, else between spaces."""
+"""conllu: ten tab-separated columns, and comments; columns: separated by tabs if a line has any, else by spaces."""
 
 CONLLU_COLUMNS = 10
-LINE_BYTES = 1 << 16  # of the longest line
-LATER_LINES = 2048  # read behind a bad line, for further problems
-SENTENCE_BYTES = 1 << 24  # of the longest sentence, with a line's overhead in memory
+LINE_BYTES = 1 << 16  # the longest line
+LATER_LINES = 2048  # lines read after a bad one, to report further problems
+SENTENCE_BYTES = 1 << 24  # the longest sentence, including the overhead of its lines in memory
 
 _OVERHEAD = 64
 _NUMBER = "[1-9][0-9]{0,8}"
@@ -29,20 +29,20 @@ _ID = re.compile(rf"({_NUMBER})(?:-({_NUMBER}))?|(0|{_NUMBER})\.({_NUMBER})")
 
 
 class ColumnSentence(NamedTuple):
-    """A sentence of a column file: its words, the comments before them and the empty line behind them.
+    """A sentence of a column file: its words, the comments before them and the empty line after them.
 
-    Comments and empty lines behind the last word of a file come as a sentence without words.
+    Comments and empty lines after the last word of a file form a sentence without words.
     """
 
     name: str
-    """Of the file, for messages."""
+    """The name of the file, for messages."""
     format: ColumnFormat
     first: int
     """The number of its first line, from 1."""
     lines: tuple[bytes, ...]
-    """All of its lines with their line ends."""
+    """All of its lines, including line ends."""
     words: tuple[int, ...]
-    """Which of the lines, from 0, are words."""
+    """The indices, from 0, of the lines that are words."""
     cells: tuple[tuple[str, ...], ...]
     """The values of each word's columns."""
 
@@ -52,7 +52,7 @@ class ColumnSentence(NamedTuple):
 
 
 def file_sentences(path: Path, *, format: ColumnFormat, columns: int = 1) -> Iterator[ColumnSentence]:
-    """The sentences of a file, plain or gzip, as `read_sentences` gives them."""
+    """The sentences of a file, plain or gzip; see `read_sentences`."""
     lines = file_lines(path, limit=LINE_BYTES, keep_ends=True)
     return read_sentences(lines, name=str(path), format=format, columns=columns)
 
@@ -60,15 +60,15 @@ def file_sentences(path: Path, *, format: ColumnFormat, columns: int = 1) -> Ite
 def read_sentences(
     lines: Iterable[bytes], *, name: str, format: ColumnFormat, columns: int = 1, first: int = 1
 ) -> Iterator[ColumnSentence]:
-    """Every sentence as soon as it is complete, from lines with their line ends; only one is held in memory.
+    """Every sentence as soon as it is complete; only one sentence is in memory at a time.
 
-    The lines are those of a file from number `first` on.
-    Every word must have `columns` columns, in CoNLL-U at least ten, and no empty value in them. The problems of the
-    first bad line and of the 2,048 lines behind it are raised together as a DataError, each with `name` and line.
+    `lines` are those of a file from line number `first` on, including their line ends.
+    Every word must have `columns` columns without empty values, and at least ten in CoNLL-U. The problems of the first
+    bad line and of the 2,048 lines after it are raised together as a DataError, each with `name` and line.
     """
     numbered = enumerate(lines, start=first)
-    least = max(columns, CONLLU_COLUMNS if format == "conllu" else 1)
-    reader = _Reader(name, format=format, columns=least, first=first)
+    required = max(columns, CONLLU_COLUMNS if format == "conllu" else 1)
+    reader = _Reader(name, format=format, columns=required, first=first)
     for number, line in numbered:
         sentence = reader.read(line, number=number)
         if reader.problems:
@@ -84,19 +84,19 @@ def read_sentences(
 
 
 def with_column(sentence: ColumnSentence, *, column: int, values: Sequence[str]) -> bytes:
-    """The sentence's bytes with `values`, one per word, in a column; the column behind a line's last is appended.
+    """The sentence's bytes with a column replaced by `values`, one per word; the column after the last is appended.
 
-    In CoNLL-U, multiword tokens and empty nodes have `_` in an appended column.   Law: a column's own values give the
-    bytes that were read.
+    In CoNLL-U, multiword tokens and empty nodes have `_` in an appended column.   Law: replacing a column by its own
+    values returns the bytes that were read.
     """
     assert len(values) == len(sentence.words), f"{len(values)} values for {len(sentence.words)} words"
     by_line = dict(zip(sentence.words, values, strict=True))
     output = []
-    for place, raw in enumerate(sentence.lines):
-        number = sentence.first + place
+    for index, raw in enumerate(sentence.lines):
+        number = sentence.first + index
         line = _split(raw.decode(), number=number, format=sentence.format)
         is_appended = bool(line.parts) and not line.is_comment and len(line.cells) == column - 1
-        value = by_line.get(place, "_" if is_appended else None)
+        value = by_line.get(index, "_" if is_appended else None)
         try:
             output.append(raw if value is None else _replaced(line, column=column, value=value, number=number))
         except ValueError as error:
@@ -105,21 +105,21 @@ def with_column(sentence: ColumnSentence, *, column: int, values: Sequence[str])
 
 
 class _Line(NamedTuple):
-    """A line between its separators."""
+    """A line, split at its separators."""
 
     format: ColumnFormat
     mark: str
-    """A byte order mark, or nothing."""
+    """A byte order mark, or an empty string."""
     parts: list[str]
-    """Between tabs, all are cells; between spaces, those that are not empty."""
+    """All parts are cells if tabs separate them; if spaces do, those that are not empty."""
     separator: str
     end: str
-    """Spaces, tabs and the line end behind the last cell."""
+    """Spaces, tabs and the line end after the last cell."""
 
     @property
-    def places(self) -> list[int]:
-        """Which parts are cells."""
-        return [place for place, part in enumerate(self.parts) if part or self.separator == "\t"]
+    def cell_indices(self) -> list[int]:
+        """The indices of the parts that are cells."""
+        return [index for index, part in enumerate(self.parts) if part or self.separator == "\t"]
 
     @property
     def cells(self) -> list[str]:
@@ -146,26 +146,26 @@ def _split(text: str, *, number: int, format: ColumnFormat) -> _Line:
 
 
 def _replaced(line: _Line, *, column: int, value: str, number: int) -> bytes:
-    """The line with a value in a column; a ValueError says why it could not be read again."""
-    parts, places, cells = list(line.parts), line.places, line.cells
-    if column > len(places) + 1:
-        raise ValueError(f"{len(places)} columns, so that column {column} can be neither replaced nor appended")
-    if column > len(places):
+    """The line with a value in a column; a ValueError says why the result would not be parsed back to that value."""
+    parts, indices, cells = list(line.parts), line.cell_indices, line.cells
+    if column > len(indices) + 1:
+        raise ValueError(f"{len(indices)} columns, so column {column} can be neither replaced nor appended")
+    if column > len(indices):
         parts.append(value)
     else:
-        part, old = parts[places[column - 1]], cells[column - 1]
+        part, old = parts[indices[column - 1]], cells[column - 1]
         start = part.index(old)
-        parts[places[column - 1]] = part[:start] + value + part[start + len(old) :]
+        parts[indices[column - 1]] = part[:start] + value + part[start + len(old) :]
     changed = line._replace(parts=parts).text
     expected = [*cells[: column - 1], value, *cells[column:]]
     if "\n" in value or _split(changed, number=number, format=line.format).cells != expected:
-        between = "tabs" if line.separator == "\t" else "spaces"
-        raise ValueError(f"{value!r} cannot be the value of a column between {between}")
+        separators = "tabs" if line.separator == "\t" else "spaces"
+        raise ValueError(f"{value!r} cannot be a value in columns separated by {separators}")
     return changed.encode()
 
 
 class _Reader:
-    """Gathers lines to sentences, and what is wrong with them."""
+    """Collects lines into sentences, and their problems."""
 
     def __init__(self, name: str, *, format: ColumnFormat, columns: int, first: int) -> None:
         self.name = name
@@ -185,9 +185,9 @@ class _Reader:
         self.ids = _Ids()
 
     def read(self, raw: bytes, *, number: int) -> ColumnSentence | None:
-        """The sentence that ends with this line, if one does."""
+        """The sentence that ends with this line, if there is one."""
         if not self.is_ended:
-            raise ValueError(f"line {number - 1} has no line end, but lines follow: pass lines with their ends")
+            raise ValueError(f"line {number - 1} has no line end, but lines follow: pass lines including line ends")
         is_long = len(raw.removesuffix(b"\n")) > LINE_BYTES
         self.is_ended = raw.endswith(b"\n") or is_long
         if is_long:
@@ -206,14 +206,16 @@ class _Reader:
         return None
 
     def finish(self) -> ColumnSentence | None:
-        """The sentence that the end of the file ends, if lines are left."""
+        """The sentence that ends with the file, if lines are left."""
         return self._complete() if self.lines else None
 
     def _keep(self, raw: bytes) -> None:
         self.lines.append(raw)
         self.size += len(raw) + _OVERHEAD
         if self.size > SENTENCE_BYTES:
-            self._report(self.first, f"a sentence of {len(self.lines):,} lines and more; an empty line must end each")
+            self._report(
+                self.first, f"a sentence of at least {len(self.lines):,} lines; sentences end with an empty line"
+            )
             refuse(self.problems)
 
     def _complete(self) -> ColumnSentence:
@@ -226,12 +228,12 @@ class _Reader:
         return sentence
 
     def _read_row(self, line: _Line, *, number: int) -> None:
-        """Takes in a line of cells: a word, or a multiword token or an empty node of CoNLL-U."""
+        """Adds a line of cells: a word, or a multiword token or an empty node of CoNLL-U."""
         cells = line.cells
         is_word, problem = self.ids.read(cells[0], number=number) if self.format == "conllu" else (True, None)
         if len(cells) < self.columns:
-            between = "tabs" if line.separator == "\t" else "spaces"
-            problem = f"{len(cells)} columns between {between}, expected at least {self.columns}"
+            separators = "tabs" if line.separator == "\t" else "spaces"
+            problem = f"{len(cells)} columns separated by {separators}, expected at least {self.columns}"
         elif "" in cells[: self.columns]:
             problem = f"column {cells.index('') + 1} is empty"
         if problem:
@@ -246,22 +248,22 @@ class _Reader:
 
 
 class _Ids:
-    """The order of a CoNLL-U sentence's ids: words 1, 2, 3, multiword tokens 1-2 before theirs, empty nodes 2.1."""
+    """Checks the order of a CoNLL-U sentence's ids: words 1, 2, 3; multiword token 1-2 before 1; empty node 2.1."""
 
     def __init__(self) -> None:
         self.word = 0
-        self.empty_node = 0  # behind the last word
-        self.token = ""  # the last multiword token,
+        self.empty_node = 0  # the last one since the last word
+        self.token = ""  # the id of the last multiword token
         self.token_end = 0  # its last word
-        self.token_line = 0
+        self.token_line = 0  # its line
 
     def read(self, text: str, *, number: int) -> tuple[bool, str | None]:
-        """Whether it is a word's id, and what is wrong with it."""
+        """Whether `text` is the id of a word, and the problem with it, if there is one."""
         expected = self.word + 1
         match = _ID.fullmatch(text)
         if not match:
             self.word, self.empty_node = expected, 0
-            return True, f"{text[:40]!r} is no CoNLL-U id; expected {expected}"
+            return True, f"{text[:40]!r} is not a CoNLL-U id; expected {expected}"
         word, end, node_word, node = (int(part) if part else 0 for part in match.groups())
         if node:
             problem = f"empty node {text} is out of order; expected {self.word}.{self.empty_node + 1}"
@@ -276,7 +278,7 @@ class _Ids:
         return True, None if word == expected else f"id {word} is out of order; expected {expected}"
 
     def unfinished(self) -> list[tuple[int, str]]:
-        """The line of a multiword token that goes beyond the last word, and what is wrong there."""
+        """The line and problem of a multiword token that extends beyond the last word."""
         if self.token_end <= self.word:
             return []
         return [(self.token_line, f"multiword token {self.token}, but the last word is {self.word}")]

@@ -1,6 +1,6 @@
-"""Corpora: where text comes from, read in blocks of raw lines; each kind says which columns of text it gives.
+"""Corpora: the kinds of files that text is read from, and their lines in raw blocks.
 
-Blocks, so that the slow part (decoding, parsing, cutting into pieces) can be done by other processes.
+Lines are read in blocks so that other processes can do the slow work: decoding, parsing and tokenisation.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,7 +17,7 @@ from calque.errors import DataError
 
 BLOCK_LINES = 2048
 BLOCK_BYTES = 1 << 20
-SENTENCE_LIMIT = 1 << 25  # bytes; a block of words that has no sentence's end by then is too long to be one
+SENTENCE_LIMIT = 1 << 25  # bytes of a block of words without the end of a sentence; longer sentences are rejected
 
 Shifted = Literal["fail", "warn"]
 
@@ -25,37 +25,37 @@ Weight = Annotated[float, Field(gt=0)]
 
 
 class FilesConfig(Config):
-    """Two files, line by line."""
+    """Two files whose lines translate each other."""
 
     kind: Literal["files"] = "files"
     source: Path
-    """Source text, one sentence a line, plain or gzip."""
+    """Source text, one sentence per line, plain or gzip."""
     target: Path
-    """Target text, line for line the translation of the source."""
+    """Target text: line n translates line n of the source."""
     alignments: Path | None = None
-    """Links between the words of each pair, a line a pair, as 0-0 1-2 (Pharaoh); to guide attention in training."""
+    """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5 reads every pair once in two epochs."""
+    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
 
 
 class TsvConfig(Config):
-    """One file with columns between tabs."""
+    """One file with tab-separated columns."""
 
     kind: Literal["tsv"] = "tsv"
     path: Path
-    """The file, plain or gzip; it has no header."""
+    """The file, plain or gzip, without a header."""
     source_column: int = Field(default=1, ge=1)
-    """The source's column, from 1."""
+    """The number of the source column, from 1."""
     target_column: int = Field(default=2, ge=1)
-    """The target's column, from 1."""
+    """The number of the target column, from 1."""
     alignments: Path | None = None
-    """Links between the words of each pair, a line a pair, as 0-0 1-2 (Pharaoh); to guide attention in training."""
+    """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5 reads every pair once in two epochs."""
+    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
 
 
 class JsonlConfig(Config):
-    """One file with a JSON object a line."""
+    """One file with a JSON object per line."""
 
     kind: Literal["jsonl"] = "jsonl"
     path: Path
@@ -65,9 +65,9 @@ class JsonlConfig(Config):
     target_key: str = "target"
     """The key of the target text."""
     alignments: Path | None = None
-    """Links between the words of each pair, a line a pair, as 0-0 1-2 (Pharaoh); to guide attention in training."""
+    """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5 reads every pair once in two epochs."""
+    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
 
 
 class TextFileConfig(Config):
@@ -77,17 +77,17 @@ class TextFileConfig(Config):
     path: Path
     """The text, one sentence per line, plain or gzip."""
     weight: Weight = 1.0
-    """How often an epoch reads each line; 0.5 reads every line once in two epochs."""
+    """How often an epoch reads each line; 0.5: every line once in two epochs."""
 
 
 class ConlluConfig(Config):
-    """One file in CoNLL-U: ten columns, of which form and a label column such as upos are read."""
+    """One file in CoNLL-U format: ten columns, of which form and a label column such as upos are read."""
 
     kind: Literal["conllu"] = "conllu"
     path: Path
     """The file, plain or gzip."""
     weight: Weight = 1.0
-    """How often an epoch reads each sentence; 0.5 reads every sentence once in two epochs."""
+    """How often an epoch reads each sentence; 0.5: every sentence once in two epochs."""
 
     @property
     def columns(self) -> tuple[str, ...]:
@@ -96,21 +96,21 @@ class ConlluConfig(Config):
 
 
 class ColumnFileConfig(Config):
-    """One file with a word per line, its columns between tabs or spaces, and an empty line behind each sentence."""
+    """One file with a word per line, columns separated by tabs or spaces, and an empty line after each sentence."""
 
     kind: Literal["columns"] = "columns"
     path: Path
     """The file, plain or gzip."""
     columns: tuple[str, ...] = Field(default=("form", "label"), min_length=1)
-    """The names of its columns, from the first on; further columns in the file are ignored."""
+    """The names of the file's columns, in order; columns after the last name are ignored."""
     weight: Weight = 1.0
-    """How often an epoch reads each sentence; 0.5 reads every sentence once in two epochs."""
+    """How often an epoch reads each sentence; 0.5: every sentence once in two epochs."""
 
     @field_validator("columns")
     @classmethod
     def _distinct(cls, names: tuple[str, ...]) -> tuple[str, ...]:
         if len(set(names)) < len(names) or not all(names):
-            raise ValueError(f"columns are {', '.join(names)}: each needs a name of its own")
+            raise ValueError(f"columns are {', '.join(names)}: every column needs a unique name")
         return names
 
 
@@ -125,51 +125,51 @@ Corpus = Annotated[
 
 
 class ValidationConfig(Config):
-    """How many pairs are held out of training where no validation corpus is given.
+    """How many training pairs are held out for validation if there is no validation corpus.
 
-    Which ones is decided by a hash of the source text: the same pairs every time, and equal sources stay together.
+    A hash of the source text selects them: always the same pairs, and pairs with equal sources stay together.
     """
 
     share: float = Field(default=0.01, gt=0, lt=1)
-    """The share of all pairs."""
+    """The share of all pairs to hold out."""
     minimum: int = Field(default=50, ge=1)
-    """At least this many pairs, if that leaves half of them."""
+    """The least number of pairs to hold out, but never more than half of all pairs."""
     maximum: int = Field(default=2000, ge=1)
-    """At most this many pairs."""
+    """The largest number of pairs to hold out."""
 
 
 class DataConfig(Config):
-    """The text a model learns from."""
+    """The text that a model is trained and validated on."""
 
     train: tuple[Corpus, ...] = Field(min_length=1)
-    """The corpora to learn from."""
+    """The training corpora."""
     valid: tuple[Corpus, ...] = ()
-    """The corpora to validate on; without them a few training pairs are held out."""
+    """The validation corpora; without them, a few training pairs are held out."""
     invalid: Invalid = "fail"
-    """What to do with text that is not UTF-8: fail, skip the pair, or replace the bytes by U+FFFD."""
+    """What to do with invalid UTF-8: fail, skip the pair, or replace the invalid bytes by U+FFFD."""
     shifted: Shifted = "fail"
-    """What to do where the lengths of lines show that one side is some lines late or early: fail, or warn and go on."""
+    """What to do if line lengths show that source and target are shifted against each other: fail, or only warn."""
     maximum_length: int = Field(default=256, ge=1)
-    """Pairs with more pieces on a side are left out, and counted."""
+    """Pairs with more tokens than this on either side are left out, and counted."""
     validation: ValidationConfig = ValidationConfig()
-    """How many pairs are held out of training where no validation corpus is given."""
+    """How many training pairs are held out for validation if there is no validation corpus."""
     store: Path | None = None
-    """The folder of the prepared store; without it the run keeps its own."""
+    """The folder of the prepared store; by default it is inside the run."""
 
     @property
     def aligned(self) -> bool:
-        """Whether some training corpus has alignments."""
+        """Whether any training corpus has word alignments."""
         return any(getattr(corpus, "alignments", None) for corpus in self.train)
 
     @property
     def longest_row(self) -> int:
-        """The most values that a stored row has; of links between words and of characters there may be very many."""
+        """The largest number of values in a stored row; rows of links or characters may be very long."""
         is_long = self.aligned or any(isinstance(corpus, WordCorpus) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long else self.maximum_length + 1
 
     @property
     def line_limit(self) -> int:
-        """Bytes beyond which a line is left out unread: no line so long has few enough pieces."""
+        """The most bytes of a line that is parsed; a longer one would exceed `maximum_length` tokens anyway."""
         return 64 * max(self.maximum_length, 1024)
 
 
@@ -187,7 +187,7 @@ class Block(NamedTuple):
 
 
 def paths(corpus: Corpus) -> dict[str, Path]:
-    """The files of a corpus, by the name of the config's key."""
+    """The files of a corpus, by their config key."""
     match corpus:
         case FilesConfig():
             files = {"source": corpus.source, "target": corpus.target}
@@ -199,7 +199,7 @@ def paths(corpus: Corpus) -> dict[str, Path]:
     return files if alignments is None else {**files, "alignments": alignments}
 
 
-def gives(corpus: Corpus) -> tuple[str, ...]:
+def text_columns(corpus: Corpus) -> tuple[str, ...]:
     """The columns of text that a corpus has."""
     match corpus:
         case FilesConfig() | TsvConfig() | JsonlConfig():
@@ -215,7 +215,8 @@ def gives(corpus: Corpus) -> tuple[str, ...]:
 def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | None = None) -> Iterator[Block]:
     """The lines of a corpus in blocks, in bounded memory; files of different length are rejected at their end (P11).
 
-    Each file is read once; `digests`, by the names of `paths`, take in its bytes. Blocks of words end with a sentence.
+    Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
+    words ends at the end of a sentence.
     """
     files = paths(corpus)
     streams = [file_lines(path, limit=limit, digest=(digests or {}).get(key)) for key, path in files.items()]
@@ -223,7 +224,7 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     rows: list[tuple[bytes, ...]] = []
     for lines in zip_longest(*streams):
         if None in lines:
-            if rows:  # what else is wrong there is reported too
+            if rows:  # so that other problems in these lines are reported too
                 yield _block(first, rows)
             _refuse_unequal(corpus, lines, read=first + len(rows) - 1)
         rows.append(lines)
@@ -241,12 +242,12 @@ def _block(first: int, rows: list[tuple[bytes, ...]]) -> Block:
 
 
 def _refuse_unequal(corpus: Corpus, lines: tuple[bytes | None, ...], *, read: int) -> NoReturn:
-    """Raises a DataError for files of which one ends after `read` lines."""
+    """Raises a DataError for files of different length, the shortest of which has `read` lines."""
     if isinstance(corpus, FilesConfig) and (lines[0] is None) != (lines[1] is None):
         refuse_misaligned(corpus.source, target=corpus.target)
     alignments = paths(corpus)["alignments"]
     if lines[-1] is None:
-        problem = f"{alignments} ends after {read:,} lines, the corpus goes on"
+        problem = f"{alignments} ends after {read:,} lines, but the corpus is longer"
     else:
         problem = f"{alignments} has more than the corpus's {read:,} lines"
-    raise DataError(f"{problem}: line n of it must align line n of the corpus")
+    raise DataError(f"{problem}: its line n must align line n of the corpus")

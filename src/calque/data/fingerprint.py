@@ -1,4 +1,4 @@
-"""What a prepared store was made from, as plain values that can be compared."""
+"""The fingerprint of a prepared store: everything it was made from, as plain values that can be compared."""
 
 import hashlib
 import json
@@ -18,30 +18,30 @@ _WITHOUT_EFFECT = ("data.store", "data.shifted")
 def fingerprint(
     data: DataConfig, *, settings: Mapping[str, str], hashes: Mapping[str, str] | None = None
 ) -> dict[str, str]:
-    """Every setting that shapes a store, and the SHA-256 of every corpus file under the key that names it.
+    """Every setting that affects a store, and the SHA-256 of every corpus file under its config key.
 
-    `settings` are the task's own; `hashes` of the files are computed unless they are known. Paths are not part of it:
-    files that were moved are the same files.
+    `settings` are those of the task; the files' `hashes` are computed unless they are passed. Paths do not count: a
+    file that was moved is the same file.
     """
     files = corpus_files(data)
     refuse_unreadable(files)
-    shaping = dict(_flatten("data", data.model_dump(mode="json")))
-    if data.valid:  # then nothing is held out
-        shaping = {key: value for key, value in shaping.items() if not key.startswith("data.validation.")}
-    shaping = {
+    data_settings = dict(_flatten("data", data.model_dump(mode="json")))
+    if data.valid:  # then no rows are held out
+        data_settings = {key: value for key, value in data_settings.items() if not key.startswith("data.validation.")}
+    data_settings = {
         key: value
-        for key, value in shaping.items()
-        if key not in _WITHOUT_EFFECT and not key.endswith("].alignments")  # the file counts, where there is one
+        for key, value in data_settings.items()
+        if key not in _WITHOUT_EFFECT and not key.endswith("].alignments")  # the file's hash counts instead
     }
-    known = {key: sha256_of(path) for key, path in files.items()} if hashes is None else hashes
-    return {"format": str(FORMAT), **shaping, **settings, **known}
+    file_hashes = {key: sha256_of(path) for key, path in files.items()} if hashes is None else hashes
+    return {"format": str(FORMAT), **data_settings, **settings, **file_hashes}
 
 
 def text_settings(text: TextConfig, *, name: str = "text") -> dict[str, str]:
-    """The settings of a text section, by key; existing tokenizers count by their content, not by their place."""
+    """The settings of a text section, by key; existing tokenizers count by their content, not by their path."""
     settings = dict(_flatten(name, text.model_dump(mode="json")))
     if isinstance(text, GivenConfig):
-        settings[f"{name}.path"] = sha256_of(text.folder / DESCRIPTION)  # which names its files by their SHA-256
+        settings[f"{name}.path"] = sha256_of(text.folder / DESCRIPTION)  # which holds the SHA-256 of its files
     if isinstance(text, ColumnsConfig):
         settings |= text_settings(text.source, name=f"{name}.source") | text_settings(
             text.target, name=f"{name}.target"
@@ -55,7 +55,7 @@ def digest(fingerprint: Mapping[str, str]) -> str:
 
 
 def differences(before: Mapping[str, str], *, now: Mapping[str, str], files: Mapping[str, Path]) -> list[str]:
-    """What changed between two fingerprints, one thing a line; `files` names the corpus files as they are now."""
+    """The changes between two fingerprints, one per line; `files` are the current corpus files, by key."""
     changes = []
     for key in [*before, *(key for key in now if key not in before)]:
         if before.get(key) == now.get(key):
@@ -63,7 +63,7 @@ def differences(before: Mapping[str, str], *, now: Mapping[str, str], files: Map
         if key in files and key in before:
             changes.append(f"{key}: the contents of {files[key]} changed")
         elif key not in now:
-            changes.append(f"{key}: was {before[key]}, is gone")
+            changes.append(f"{key}: was {before[key]}, is no longer set")
         elif key not in before:
             changes.append(f"{key}: is new")
         else:
@@ -72,7 +72,7 @@ def differences(before: Mapping[str, str], *, now: Mapping[str, str], files: Map
 
 
 def corpus_files(data: DataConfig) -> dict[str, Path]:
-    """Every file of every corpus, under the key that names it."""
+    """Every file of every corpus, under its config key."""
     return {
         f"data.{role}[{number}].{key}": path
         for role, corpora in (("train", data.train), ("valid", data.valid))

@@ -27,7 +27,7 @@ _GZIP = b"\x1f\x8b\x08"
 
 
 class Line(NamedTuple):
-    """One line of a stream; every line of the input gives exactly one."""
+    """One line of a stream; every line of the input becomes exactly one."""
 
     text: str
     number: int  # from 1
@@ -78,7 +78,7 @@ def readable(name: str) -> Iterator[Position]:
 
 
 def raw_lines(stream: BinaryIO, *, limit: int, keep_ends: bool = False) -> Iterator[bytes]:
-    r"""Every line, with its "\n" only where ends are kept; of one longer than `limit` bytes the first `limit` + 1."""
+    r"""Every line, with its "\n" only if `keep_ends`; a line longer than `limit` bytes is cut to `limit` + 1 bytes."""
     while raw := stream.readline(limit + 2):
         if raw.endswith(b"\n"):
             yield raw if keep_ends else raw[:-1]
@@ -107,14 +107,14 @@ def describe(line: int, byte: int, raw: bytes) -> str:
 
 
 class Digest(Protocol):
-    """What takes in bytes as they are read; `hashlib.sha256()` is one."""
+    """An object updated with bytes as they are read, such as `hashlib.sha256()`."""
 
     def update(self, data: bytes, /) -> None: ...
 
 
 @contextmanager
 def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]:
-    """The bytes of a file or a pipe, unpacked if they are gzip; `digest` takes in every byte as it is on disk.
+    """The bytes of a file or a pipe, unpacked if they are gzip; `digest` is updated with the bytes on disk.
 
     The path is opened once, because the bytes read to recognise gzip cannot be read from a pipe again.
     """
@@ -130,7 +130,7 @@ def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]
 def file_lines(path: Path, *, limit: int, keep_ends: bool = False, digest: Digest | None = None) -> Iterator[bytes]:
     """`raw_lines` of a file, plain or gzip; a DataError names a file that cannot be read.
 
-    At the end, `digest` has taken in the whole file.
+    At the end, `digest` is that of the whole file.
     """
     with readable(str(path)) as position, open_text(path, digest=digest) as stream:
         for position.line, line in enumerate(raw_lines(stream, limit=limit, keep_ends=keep_ends), start=1):
@@ -138,7 +138,7 @@ def file_lines(path: Path, *, limit: int, keep_ends: bool = False, digest: Diges
 
 
 class _Prepended(io.RawIOBase):
-    """A stream preceded by a few bytes; a digest takes in what is read."""
+    """A stream preceded by a few bytes; a digest is updated with the bytes that are read."""
 
     def __init__(self, head: bytes, stream: io.FileIO, digest: Digest | None) -> None:
         self.head, self.stream, self.digest = head, stream, digest

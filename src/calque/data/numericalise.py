@@ -1,7 +1,7 @@
-"""Preparing data by several processes: blocks are parsed and spooled as clean text, then turned into ids.
+"""Preparing data in several processes: blocks are parsed and spooled as clean text, then converted to ids.
 
-A corpus file is decompressed, hashed and parsed once. The spool is a file of clean rows, one block per line as JSON;
-vocabularies are learnt from it and it is numericalised from there.
+A corpus file is decompressed, hashed and parsed once. The spool is a file of clean rows, one block per line, as JSON;
+vocabularies are learnt from it, and its rows are converted to ids.
 """
 
 import json
@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from calque.data.corpora import Block, Corpus, DataConfig, gives, read_blocks
+from calque.data.corpora import Block, Corpus, DataConfig, read_blocks, text_columns
 from calque.data.holdout import Hashes, text_hashes
 from calque.data.lines import Digest
 from calque.data.misalignment import by_line
@@ -29,56 +29,56 @@ Texts = tuple[str, ...]
 
 
 class Numericalised(NamedTuple):
-    """Rows of a block as columns of a store."""
+    """The rows of a block as columns of a store."""
 
     columns: Mapping[str, Rows]
     rows: Sequence[int]
-    """Which rows of the block they are."""
+    """The indices of these rows in the block."""
     empty: int = 0
-    """Rows left out, as nothing was left of a text."""
+    """The number of rows left out because a text has no tokens."""
     long: int = 0
-    """Rows left out, as they are too long."""
+    """The number of rows left out because they are too long."""
 
 
 class Numericaliser(Protocol):
-    """Makes columns of rows of text. Built once in each process."""
+    """Converts rows of text to columns of ids. Built once per process."""
 
     def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised: ...
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
-        """What of the rows is outside the vocabularies, by a name such as "source characters"."""
+        """The words or characters outside the vocabularies, by a name such as "source characters"."""
         ...
 
 
 class Preparation(Protocol):
-    """What a task makes of text: which columns it reads, what it learns from them, and what it stores."""
+    """How a task prepares text: which columns it reads, which vocabularies it learns, and what it stores."""
 
     @property
     def unit(self) -> str:
-        """What a row is called, in the plural."""
+        """The name of rows, in the plural: pairs, lines or sentences."""
         ...
 
     @property
     def reads(self) -> tuple[str, ...]:
-        """The columns of text that every corpus must give; the first one decides which rows are held out."""
+        """The columns of text that every corpus must have; the first one determines which rows are held out."""
         ...
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Every setting that shapes the store, by its key: part of the store's fingerprint."""
+        """Every setting that affects the store, by its key: part of the store's fingerprint."""
         ...
 
     @property
     def lines_up(self) -> bool:
-        """Whether the lengths of the first two columns should fit each other line by line."""
+        """Whether the lengths of the first two columns are expected to correlate line by line."""
         ...
 
     def lengths(self, rows: Sequence[Texts]) -> dict[str, list[int]]:
-        """The lengths of rows that a check reports, by a name such as "source characters"."""
+        """The lengths of rows for the report of a check, by a name such as "source characters"."""
         ...
 
     def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
-        """The values that a check counts, by the name of their column, such as labels."""
+        """The frequencies of values for the report of a check, by the name of their column, such as labels."""
         ...
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
@@ -86,11 +86,11 @@ class Preparation(Protocol):
         ...
 
     def columns(self, folder: Path, *, training: bool) -> Mapping[str, ColumnKind]:
-        """What is stored of training or validation rows, with the vocabularies in that folder."""
+        """The columns stored for training or validation rows, given the vocabularies in that folder."""
         ...
 
     def numericaliser(self, folder: Path) -> Numericaliser:
-        """What makes ids of text, with the vocabularies in that folder."""
+        """The conversion of text to ids with the vocabularies in that folder."""
         ...
 
 
@@ -103,7 +103,7 @@ class SpoolBlock(NamedTuple):
 
 
 class Scanned(NamedTuple):
-    """What parsing a block gave."""
+    """The result of parsing a block."""
 
     role: Role
     corpus: int
@@ -111,15 +111,15 @@ class Scanned(NamedTuple):
     problems: list[str]
     rows: int
     lengths: NDArray[Any]
-    """[lines,2], characters of the first two columns of every line; empty where nothing has to line up."""
+    """[lines,2], characters of the first two columns of every line; empty unless `Preparation.lines_up`."""
     hashes: Hashes
-    """A hash of each usable row's first column, where some are to be held out."""
+    """A hash of each usable row's first column; empty if no rows are held out of this corpus."""
     spooled: bytes
     """The rows, as a line of the spool."""
 
 
 class Encoded(NamedTuple):
-    """A block as ids: which rows are for training, which for validation, and the latter's text."""
+    """A block as ids: the rows for training, the rows for validation, and the text of the latter."""
 
     role: Role
     corpus: int
@@ -133,7 +133,7 @@ class Encoded(NamedTuple):
 
 
 class RawBlock(NamedTuple):
-    """A block of raw lines, and which corpus it comes from."""
+    """A block of raw lines, and the role and number of its corpus."""
 
     role: Role
     corpus: int  # from 0
@@ -141,12 +141,12 @@ class RawBlock(NamedTuple):
 
 
 def raw_blocks(data: DataConfig, *, digests: Mapping[str, Digest]) -> Iterator[RawBlock]:
-    """Every block of every corpus, in the config's order; `digests` have taken in all files in the end."""
+    """Every block of every corpus, in the config's order; `digests` are updated with the bytes of all files."""
     for role in ROLES:
         for number, corpus in enumerate(getattr(data, role)):
             prefix = f"data.{role}[{number + 1}]."
-            own = {key.removeprefix(prefix): value for key, value in digests.items() if key.startswith(prefix)}
-            for block in read_blocks(corpus, limit=data.line_limit, digests=own):
+            by_file = {key.removeprefix(prefix): value for key, value in digests.items() if key.startswith(prefix)}
+            for block in read_blocks(corpus, limit=data.line_limit, digests=by_file):
                 yield RawBlock(role, number, block)
 
 
@@ -156,29 +156,29 @@ def scanner(data: DataConfig, *, preparation: Preparation) -> Callable[[RawBlock
 
 
 def encoder(preparation: Preparation, *, folder: Path, held_out: Hashes) -> Callable[[bytes], Encoded]:
-    """A function that numericalises a line of the spool with the vocabularies in a folder."""
+    """A function that converts a line of the spool to ids, with the vocabularies in a folder."""
     return partial(_encode, numericaliser=preparation.numericaliser(folder), held_out=held_out)
 
 
 def read_spool(path: Path) -> Iterator[bytes]:
-    """The blocks of a spool, still packed."""
+    """The blocks of a spool, as lines of JSON."""
     with path.open("rb") as file:
         yield from file
 
 
 def unpack(line: bytes) -> SpoolBlock:
-    """A block of a spool."""
+    """A block of a spool, from its line of JSON."""
     role, corpus, rows = json.loads(line)
     return SpoolBlock(role, corpus, [tuple(row) for row in rows])
 
 
 def training_texts(spool: Path, *, column: int, held_out: Hashes) -> Iterator[str]:
-    """Every text of a column to learn from."""
+    """The texts of a column that vocabularies are learnt from: all training rows that are not held out."""
     for line in read_spool(spool):
         block = unpack(line)
         if block.role == "train":
-            held = _is_held_out(block, held_out=held_out)
-            yield from (row[column] for row, is_held in zip(block.rows, held, strict=True) if not is_held)
+            mask = _is_held_out(block, held_out=held_out)
+            yield from (row[column] for row, is_held_out in zip(block.rows, mask, strict=True) if not is_held_out)
 
 
 def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scanned:
@@ -186,9 +186,9 @@ def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scann
     parsed = parse(raw.block, corpus=corpus, invalid=data.invalid, limit=data.line_limit)
     problems = parsed.malformed + (parsed.invalid if data.invalid == "fail" else [])
     problems += link_problems(corpus, parsed.rows)
-    names = gives(corpus)
+    names = text_columns(corpus)
     order = [names.index(name) for name in (*preparation.reads, *(name for name in names if name == "links"))]
-    rows = [tuple(row.texts[place] for place in order) for row in parsed.rows]
+    rows = [tuple(row.texts[index] for index in order) for row in parsed.rows]
     is_held_out = raw.role == "train" and not data.valid
     return Scanned(
         raw.role,
@@ -203,17 +203,17 @@ def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scann
 
 
 def _lengths(parsed: Sequence[Row], rows: Sequence[Texts], *, block: Block) -> NDArray[Any]:
-    first, second = (np.array([len(row[side]) for row in rows], dtype=np.int64) for side in (0, 1))
+    source, target = (np.array([len(row[side]) for row in rows], dtype=np.int64) for side in (0, 1))
     lines = np.array([row.line for row in parsed], dtype=np.int64)
-    return by_line(first, target=second, lines=lines, first=block.first, count=block.lines)
+    return by_line(source, target=target, lines=lines, first=block.first, count=block.lines)
 
 
 def _encode(line: bytes, *, numericaliser: Numericaliser, held_out: Hashes) -> Encoded:
     block = unpack(line)
-    held = _is_held_out(block, held_out=held_out)
+    mask = _is_held_out(block, held_out=held_out)
     parts = []
     for is_valid in (False, True):
-        rows = [row for row, is_held in zip(block.rows, held, strict=True) if bool(is_held) == is_valid]
+        rows = [row for row, is_held_out in zip(block.rows, mask, strict=True) if bool(is_held_out) == is_valid]
         parts.append((rows, numericaliser(rows, training=not is_valid)))
     (_, train), (rows, valid) = parts
     return Encoded(
@@ -223,14 +223,14 @@ def _encode(line: bytes, *, numericaliser: Numericaliser, held_out: Hashes) -> E
         train.columns,
         len(train.rows),
         valid.columns,
-        [rows[place] for place in valid.rows],
+        [rows[index] for index in valid.rows],
         empty=train.empty + valid.empty,
         long=train.long + valid.long,
     )
 
 
 def _is_held_out(block: SpoolBlock, *, held_out: Hashes) -> NDArray[np.bool_]:
-    """[rows], whether each row is for validation."""
+    """Whether each row is for validation, [rows]."""
     if block.role == "valid" or not len(held_out):
         return np.full(len(block.rows), block.role == "valid")
     return np.isin(text_hashes([row[0] for row in block.rows]), held_out)

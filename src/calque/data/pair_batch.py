@@ -1,7 +1,8 @@
 """Batches of sentence pairs.
 
-Letters: B rows, S source, T target. A source row is its pieces and EOS; the decoder reads BOS and the pieces and
-should predict the pieces and EOS. Rows that only fill a static shape hold EOS against nothing and weigh nothing.
+Letters: B rows, S source, T target. A source row is its tokens and EOS. The decoder's inputs are BOS and the target
+tokens, its outputs the target tokens and EOS. Rows that only fill a static shape have the source EOS, no target and
+weight 0.
 """
 
 from collections.abc import Callable
@@ -23,15 +24,15 @@ Array = NDArray[Any]
 
 
 class PairBatch(NamedTuple):
-    """Pairs of sentences, padded."""
+    """Padded pairs of sentences."""
 
     source: Padded  # values [B,S]
     target_input: Tensor  # [B,T]
-    target_output: Tensor  # [B,T], PAD where there is nothing to predict
+    target_output: Tensor  # [B,T], PAD at positions without a token to predict
     target_lengths: Tensor  # [B], 0 for a row that only fills a shape
     weight: int  # target tokens to be predicted
-    shared_weight: int  # those of all ranks that share this batch; `weight` where no others do
-    guide: Tensor | None = None  # [B,T,S], shares of the aligned source positions, where they are known
+    shared_weight: int  # the weight of all ranks that share this batch; `weight` with a single rank
+    guide: Tensor | None = None  # [B,T,S], the shares of the aligned source positions, if there are word alignments
 
     @property
     def rows(self) -> int:
@@ -39,24 +40,24 @@ class PairBatch(NamedTuple):
 
     @property
     def positions(self) -> int:
-        """Source and target positions, padding included."""
+        """The number of source and target positions, padding included."""
         return self.source.values.numel() + self.target_input.numel()
 
     @property
     def filled(self) -> int:
-        """Those that are not padding."""
+        """The number of positions that are not padding."""
         return int(self.source.lengths.sum()) + self.weight
 
     def to(self, device: torch.device) -> "PairBatch":
-        """The same batch on `device`; lengths stay on the host."""
+        """The same batch on `device`; lengths stay on the CPU."""
         return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin(self) -> "PairBatch":
-        """The same batch in pinned memory, from where a copy to a GPU does not wait."""
+        """The same batch in pinned memory, from which a copy to a GPU is asynchronous."""
         return self._map(Tensor.pin_memory)
 
     def split(self, parts: int) -> "list[PairBatch]":
-        """The same rows in that many batches, or in as many as there are rows."""
+        """The same rows in that many batches, or one batch per row if there are fewer rows."""
         return [self] if parts == 1 else [self._rows(at) for at in row_slices(self.rows, parts=parts)]
 
     def _rows(self, at: slice) -> "PairBatch":
@@ -81,18 +82,20 @@ class PairBatch(NamedTuple):
 
 
 def pair_widths(store: Store) -> tuple[Widths, Widths]:
-    """The positions that source and target take in a batch, with their marks."""
+    """The positions that source and target take in a batch, BOS or EOS included."""
     return store.widths("source", marks=1), store.widths("target", marks=1)
 
 
 def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> PairBatch:
-    """The batch that is planned, or one rank's rows of it."""
+    """The planned batch, or the rows of one rank."""
     shared_weight = int(store.widths("target", marks=1)[planned.indices].sum())
     planned = planned.shard(shard)
     rows, (source_width, target_width) = planned.size
     source, source_lengths = pad_ids(store["source"], planned.indices, size=(rows, source_width))
     target, target_lengths = pad_ids(store["target"], planned.indices, size=(rows, target_width))
-    source[np.arange(rows), source_lengths] = EOS  # rows that fill a shape too: attention over nothing would be NaN
+    source[np.arange(rows), source_lengths] = (
+        EOS  # also in rows that only fill a shape: attention over no positions is NaN
+    )
     real = np.arange(len(planned.indices))
     target_input, target_output = shifted(target, target_lengths, real=real)
     target_lengths[real] += 1
@@ -110,7 +113,7 @@ def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> Pa
 
 
 def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
-    """What is read, BOS and the ids, and what should be predicted, the ids and EOS; `ids` becomes the latter."""
+    """A decoder's inputs (BOS and the ids) and outputs (the ids and EOS); the outputs overwrite `ids`."""
     inputs = np.full_like(ids, PAD)
     inputs[:, 0] = BOS
     inputs[:, 1:] = ids[:, :-1]
@@ -119,7 +122,7 @@ def shifted(ids: Array, lengths: Array, *, real: Array) -> tuple[Array, Array]:
 
 
 def pad_ids(column: Column, indices: Array, *, size: tuple[int, int]) -> tuple[Array, Array]:
-    """[B,width] ids with PAD behind them, and [B] lengths; 0 for rows beyond the indices."""
+    """The ids [B,width] of some rows, padded with PAD, and their lengths [B]; 0 for rows beyond the indices."""
     values = np.full(size, PAD, dtype=np.int64)
     lengths = np.zeros(size[0], dtype=np.int64)
     flat, lengths[: len(indices)] = column.gather(indices)

@@ -1,4 +1,4 @@
-"""Sentence pairs as columns of a store: source and target ids, and the links of their words where there are some."""
+"""Sentence pairs as columns of a store: source and target ids, and word alignments if there are any."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,12 +21,12 @@ from calque.text import (
 
 
 class PairPreparation(NamedTuple):
-    """How translation reads its corpora."""
+    """How translation prepares its corpora."""
 
     text: TextConfig
     maximum_length: int = 256
     linked: bool = False
-    """Whether some corpus has word alignments."""
+    """Whether any corpus has word alignments."""
 
     @property
     def unit(self) -> str:
@@ -45,7 +45,7 @@ class PairPreparation(NamedTuple):
         return True
 
     def lengths(self, rows: Sequence[Texts]) -> dict[str, list[int]]:
-        return {f"{side} characters": [len(row[place]) for row in rows] for place, side in enumerate(self.reads)}
+        return {f"{side} characters": [len(row[index]) for row in rows] for index, side in enumerate(self.reads)}
 
     def counts(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         return {}
@@ -59,9 +59,9 @@ class PairPreparation(NamedTuple):
     def columns(self, folder: Path, *, training: bool) -> Mapping[str, ColumnKind]:
         tokenizers = load_tokenizers(folder)
         is_open = tokenizers.joint and not tokenizers.source.is_closed
-        beyond = self.maximum_length if is_open else 0  # numbers of words outside the vocabulary
+        extra_ids = self.maximum_length if is_open else 0  # ids of words outside the vocabulary
         columns = {
-            name: ColumnKind(smallest_unsigned(len(tokenizer.vocabulary) + beyond - 1))
+            name: ColumnKind(smallest_unsigned(len(tokenizer.vocabulary) + extra_ids - 1))
             for name, tokenizer in tokenizers._asdict().items()
         }
         links = {LINKS: ColumnKind(smallest_unsigned(self.maximum_length))} if self.linked and training else {}
@@ -72,7 +72,7 @@ class PairPreparation(NamedTuple):
 
 
 class PairNumericaliser(NamedTuple):
-    """Pairs of text to pairs of ids."""
+    """Converts pairs of texts to pairs of ids."""
 
     tokenizers: Tokenizers
     maximum_length: int
@@ -80,35 +80,34 @@ class PairNumericaliser(NamedTuple):
 
     def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
         sources, targets = self._ids(rows)
-        kept: list[int] = []
+        usable: list[int] = []
         long = empty = 0
-        for place, (source, target) in enumerate(zip(sources, targets, strict=True)):
+        for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
             if not source or not target:
                 empty += 1
             elif max(len(source), len(target)) > self.maximum_length:
                 long += 1
             else:
-                kept.append(place)
+                usable.append(index)
         columns = {
-            "source": pack([sources[place] for place in kept]),
-            "target": pack([targets[place] for place in kept]),
+            "source": pack([sources[index] for index in usable]),
+            "target": pack([targets[index] for index in usable]),
         }
         if self.linked and training:
-            texts = [rows[place] for place in kept]
-            columns[LINKS] = pack([self._links(row) for row in texts])
-        return Numericalised(columns, kept, empty, long)
+            columns[LINKS] = pack([self._links(rows[index]) for index in usable])
+        return Numericalised(columns, usable, empty, long)
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         return {
-            f"{side} characters": tokenizer.unknown_characters("".join(row[place] for row in rows))
-            for place, (side, tokenizer) in enumerate(self.tokenizers._asdict().items())
+            f"{side} characters": tokenizer.unknown_characters("".join(row[index] for row in rows))
+            for index, (side, tokenizer) in enumerate(self.tokenizers._asdict().items())
         }
 
     def _links(self, row: Texts) -> list[int]:
         return piece_links(row, tokenizers=self.tokenizers) if len(row) > 2 else []
 
     def _ids(self, rows: Sequence[Texts]) -> tuple[list[list[int]], list[list[int]]]:
-        """The ids of both sides; with one vocabulary, words outside it are numbered so that they can be copied."""
+        """The ids of both sides; with a joint vocabulary, words outside it get ids of their own and can be copied."""
         sources, targets = [row[0] for row in rows], [row[1] for row in rows]
         if not self.tokenizers.joint:
             return self.tokenizers.source.encode_many(sources), self.tokenizers.target.encode_many(targets)

@@ -1,8 +1,8 @@
-"""Corpora to a prepared store: parsed first, then vocabularies learnt, then every row numericalised.
+"""From corpora to a prepared store: corpora are parsed, vocabularies learnt, and every row converted to ids.
 
-The store's folder holds `tokenizer/`, `train/` and `valid/` (columns), `valid.jsonl` (text), `store.json` (which rows
-came from which corpus, what was left out) and the manifest, which says what all was made from. The store is opened
-again when nothing changed, and refused with what changed otherwise.
+The store's folder holds `tokenizer/`, `train/` and `valid/` (columns), `valid.jsonl` (text), `store.json` (the rows of
+each corpus, counts of rows left out) and the manifest with the fingerprint. An existing store is reused if its
+fingerprint matches, and rejected with the differences otherwise.
 """
 
 import hashlib
@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.data.corpora import Corpus, DataConfig, gives
+from calque.data.corpora import Corpus, DataConfig, text_columns
 from calque.data.fingerprint import corpus_files, differences, digest, fingerprint, refuse_unreadable
 from calque.data.holdout import Hashes, Holdout
 from calque.data.misalignment import LineLengths
@@ -41,16 +41,16 @@ from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import STORE_LAYOUTS, upgrade_fingerprint
 
 Progress = Callable[[str, int, int], None]
-"""What is being done, how much of it is done, and of how much (0: not known)."""
+"""Called with the current stage, the number of lines done, and their total (0 if unknown)."""
 
 KIND = "store"
 
-_KEPT = 10  # problems
+_REPORTED = 10  # problems
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A store with all that was learnt to make it."""
+    """A prepared store: training and validation rows, tallies and the fingerprint."""
 
     folder: Path
     train: Store
@@ -59,7 +59,7 @@ class Prepared:
     valid_tally: Tally
     fingerprint: dict[str, str]
     warnings: tuple[str, ...] = ()
-    """What was doubtful about the corpora, and was to be taken as it is."""
+    """Doubtful findings in the corpora that did not lead to rejection."""
 
     @property
     def digest(self) -> str:
@@ -73,7 +73,7 @@ class Prepared:
 
     @property
     def valid_text(self) -> list[tuple[str, ...]]:
-        """The texts of every validation row, in the order of `valid`; read from disk."""
+        """The texts of every validation row, in the order of `valid`, read from disk."""
         with (self.folder / "valid.jsonl").open(encoding="utf-8", newline="\n") as file:
             return [tuple(json.loads(line)) for line in file]
 
@@ -87,16 +87,16 @@ def prepare(
     progress: Progress | None = None,
     begun: bool = False,
 ) -> Prepared:
-    """The store of the corpora, in `folder`: opened if it is there, made if not. Its bytes do not depend on `workers`.
+    """The store of the corpora in `folder`, prepared unless it exists. Its bytes do not depend on `workers`.
 
-    A store made from something else is refused with what changed, and with what can be done: where a run has `begun`
-    with it, not much.
+    An existing store with another fingerprint is rejected with the differences. The advice depends on `begun`: a run
+    that has begun cannot continue with another store.
     """
     refuse_missing_columns({"train": data.train, "valid": data.valid}, reads=preparation.reads)
     files = corpus_files(data)
     refuse_unreadable(files)
     if not (folder / MANIFEST).exists():
-        count = workers_for(files.values(), asked=workers)
+        count = workers_for(files.values(), requested=workers)
         fill = partial(_fill, data=data, preparation=preparation, workers=count, progress=progress or _quiet)
         write_folder(folder, kind=KIND, format=FORMAT, fill=fill)
         return open_prepared(folder)
@@ -105,21 +105,21 @@ def prepare(
     if changes := differences(prepared.fingerprint, now=now, files=files):
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(
-            f"{folder}: this store was made from something else:\n{listed}\n"
-            "  restore that, "
-            + ("or begin another run" if begun else "or give data.store another folder, or remove this one")
+            f"{folder}: this store was made from other data or settings:\n{listed}\n"
+            "  restore them, "
+            + ("or begin a new run" if begun else "or set data.store to another folder, or remove this one")
         )
     return prepared
 
 
 def refuse_missing_columns(corpora: Mapping[str, Sequence[Corpus]], *, reads: tuple[str, ...]) -> None:
-    """Raises a DataError for every corpus of a role that does not give the columns of text that a task reads."""
+    """Raises a DataError that lists every corpus without all columns of text that the task reads."""
     problems = []
-    for role, of_role in corpora.items():
-        for number, corpus in enumerate(of_role, start=1):
-            if missing := [name for name in reads if name not in gives(corpus)]:
+    for role, role_corpora in corpora.items():
+        for number, corpus in enumerate(role_corpora, start=1):
+            if missing := [name for name in reads if name not in text_columns(corpus)]:
                 problems.append(
-                    f"data.{role}[{number}]: kind = {corpus.kind!r} gives {' and '.join(gives(corpus))}, "
+                    f"data.{role}[{number}]: kind = {corpus.kind!r} has {' and '.join(text_columns(corpus))}, "
                     f"but this task reads {' and '.join(missing)}"
                 )
     if problems:
@@ -127,29 +127,29 @@ def refuse_missing_columns(corpora: Mapping[str, Sequence[Corpus]], *, reads: tu
 
 
 def open_prepared(folder: Path) -> Prepared:
-    """The store in `folder`, after a look at every file's SHA-256."""
+    """The store in `folder`, after verifying the SHA-256 of every file."""
     manifest = verify_folder(folder, kind=KIND, formats=list(STORE_LAYOUTS))
-    made = json.loads((folder / "store.json").read_bytes())
+    description = json.loads((folder / "store.json").read_bytes())
     train, valid = (
-        open_store(folder / role, spans=[Span(*span) for span in made[role]["spans"]], format=manifest.format)
+        open_store(folder / role, spans=[Span(*span) for span in description[role]["spans"]], format=manifest.format)
         for role in ROLES
     )
     return Prepared(
         folder=folder,
         train=train,
         valid=valid,
-        train_tally=Tally(**made["train"]["tally"]),
-        valid_tally=Tally(**made["valid"]["tally"]),
+        train_tally=Tally(**description["train"]["tally"]),
+        valid_tally=Tally(**description["valid"]["tally"]),
         fingerprint=upgrade_fingerprint(manifest.details["fingerprint"]),
-        warnings=tuple(made.get("warnings", ())),
+        warnings=tuple(description.get("warnings", ())),
     )
 
 
 class _Scan(NamedTuple):
-    """What reading all corpora once gave."""
+    """The result of reading all corpora once."""
 
     lines: int
-    rows: int  # to learn from
+    rows: int  # for training
     held_out: Hashes
     warnings: list[str]
     tallies: dict[Role, Tally]
@@ -163,7 +163,7 @@ def _fill(
     workers: int,
     progress: Progress,
 ) -> dict[str, Any]:
-    """Writes all parts of a store; gives what it was made from."""
+    """Writes all parts of a store; returns the manifest's details."""
     states = _states(data)
     spool = folder / "spool"
     digests = {key: hashlib.sha256() for key in corpus_files(data)}
@@ -176,7 +176,7 @@ def _fill(
     )
     make = partial(encoder, preparation, folder=folder / "tokenizer", held_out=scan.held_out)
     encoded = ordered_map(make, items=read_spool(spool), workers=workers)
-    made = _write(
+    description = _write(
         encoded,
         data=data,
         preparation=preparation,
@@ -186,12 +186,12 @@ def _fill(
     )
     spool.unlink()
     if _states(data) != states:
-        raise DataError("a corpus file was changed while it was being read; prepare again")
+        raise DataError("a corpus file changed while it was being read; prepare again")
     for role in ROLES:
-        if not made[role]["spans"][-1][1]:
-            raise DataError(f"data.{role}: no row is left; {_left_out(Tally(**made[role]['tally']))}")
-    made["warnings"] = scan.warnings
-    (folder / "store.json").write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
+        if not description[role]["spans"][-1][1]:
+            raise DataError(f"data.{role}: no rows are left; {_left_out(Tally(**description[role]['tally']))}")
+    description["warnings"] = scan.warnings
+    (folder / "store.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     hashes = {key: value.hexdigest() for key, value in digests.items()}
     return {"fingerprint": fingerprint(data, settings=preparation.settings, hashes=hashes)}
 
@@ -205,31 +205,34 @@ def _scan(
     workers: int,
     progress: Progress,
 ) -> _Scan:
-    """Writes the spool; counts, and chooses which rows to hold out; bad text and files that do not line up end here."""
+    """Writes the spool, counts rows and selects those to hold out; raises a DataError for bad or misaligned text."""
     holdout = Holdout(data.validation)
     problems: list[str] = []
     lengths: dict[tuple[Role, int], LineLengths] = defaultdict(LineLengths)
     tallies: dict[Role, Tally] = dict.fromkeys(ROLES, Tally())
-    rows = found = 0
+    rows = problem_count = 0
     make = partial(scanner, data, preparation=preparation)
     with spool.open("wb") as file:
         for scanned in ordered_map(make, items=raw_blocks(data, digests=digests), workers=workers):
             tallies[scanned.role] += scanned.tally
-            found += len(scanned.problems)
-            problems += scanned.problems[: _KEPT - len(problems)]
+            problem_count += len(scanned.problems)
+            problems += scanned.problems[: _REPORTED - len(problems)]
             rows += scanned.rows * (scanned.role == "train")
             holdout.add(scanned.hashes)
             if preparation.lines_up:
                 lengths[scanned.role, scanned.corpus].add(scanned.lengths)
             file.write(scanned.spooled)
             progress("reading", sum(tally.lines for tally in tallies.values()), 0)
-    doubts = [own.doubts(getattr(data, role)[place], shifted=data.shifted) for (role, place), own in lengths.items()]
+    doubts = [
+        line_lengths.doubts(getattr(data, role)[number], shifted=data.shifted)
+        for (role, number), line_lengths in lengths.items()
+    ]
     shifted = [problem for doubt in doubts for problem in doubt.problems]
-    refuse([*shifted, *problems], more=found - len(problems))
+    refuse([*shifted, *problems], more=problem_count - len(problems))
     warnings = [warning for doubt in doubts for warning in doubt.warnings]
     lines = sum(tally.lines for tally in tallies.values())
     if not rows:
-        raise DataError(f"data.train: {lines:,} lines, and not one with text in {' and '.join(preparation.reads)}")
+        raise DataError(f"data.train: {lines:,} lines, none of them with text in {' and '.join(preparation.reads)}")
     if data.valid:
         return _Scan(lines, rows, np.zeros(0, dtype=np.uint64), warnings, tallies)
     held_out, count = holdout.chosen()
@@ -245,7 +248,7 @@ def _write(
     tallies: dict[Role, Tally],
     report: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Writes columns and validation text; where each corpus ends, and the tallies."""
+    """Writes columns and validation text; returns the spans of the corpora and the tallies."""
     train, valid = (
         StoreWriter(
             folder / role,
@@ -288,5 +291,5 @@ def _states(data: DataConfig) -> list[tuple[int, int]]:
     return [(path.stat().st_size, path.stat().st_mtime_ns) for path in corpus_files(data).values()]
 
 
-def _quiet(what: str, done: int, total: int) -> None:
-    """No progress is shown."""
+def _quiet(stage: str, done: int, total: int) -> None:
+    """Shows no progress."""

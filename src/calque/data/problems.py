@@ -1,4 +1,4 @@
-"""Problems of corpora, told together."""
+"""Problems of corpora, raised together as one error."""
 
 from collections.abc import Sequence
 
@@ -8,8 +8,8 @@ _SHOWN = 10
 
 
 def refuse(problems: Sequence[str], *, more: int = 0) -> None:
-    """Raises a DataError that shows the problems, if there are any; `more` were found and not kept."""
+    """Raises a DataError that lists the problems, if there are any; `more` counts those that are not in the list."""
     if problems:
         hidden = len(problems) - _SHOWN + more if len(problems) > _SHOWN else more
-        rest = [f"… and {hidden:,} more"] if hidden > 0 else []
-        raise DataError("\n".join([*problems[:_SHOWN], *rest]))
+        summary = [f"… and {hidden:,} more"] if hidden > 0 else []
+        raise DataError("\n".join([*problems[:_SHOWN], *summary]))

@@ -19,14 +19,14 @@ Result = TypeVar("Result")
 _PARALLEL = 2 << 20  # bytes of corpus, plain or gzip, from which starting processes pays off
 
 
-def workers_for(files: Iterable[Path], *, asked: int | None) -> int:
-    """The number of processes for the files: `asked`, else the number of processors; one for a small corpus.
+def workers_for(files: Iterable[Path], *, requested: int | None) -> int:
+    """The number of processes for the files: `requested`, else the number of processors; one for a small corpus.
 
-    It is all or one: memory grows with the number of processes and must not grow with the size of the corpus.
+    It is either all or one, because memory grows with the number of processes but must not grow with the corpus.
     """
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     size = sum(path.stat().st_size for path in files if path.is_file())
-    return asked or processors if size >= _PARALLEL else 1
+    return requested or processors if size >= _PARALLEL else 1
 
 
 def ordered_map(

@@ -26,8 +26,8 @@ def bar(share: float, *, width: int = _BAR) -> str:
 def _corpus(corpus: CorpusReport, *, unit: str) -> Iterator[str]:
     tally = corpus.tally
     yield f"{corpus.role}: {corpus.name}"
-    both = " with text on both sides" if corpus.ratios else ""
-    yield f"  {tally.lines:,} lines" + (f", {corpus.rows:,} {unit}{both}" if unit != "lines" else "")
+    condition = " with text on both sides" if corpus.ratios else ""
+    yield f"  {tally.lines:,} lines" + (f", {corpus.rows:,} {unit}{condition}" if unit != "lines" else "")
     counts = {
         "pairs with an empty side" if corpus.ratios else "empty lines": tally.empty,
         f"{unit} with a line longer than the limit": tally.long,
@@ -62,9 +62,9 @@ def _values(name: str, counter: Counter[str]) -> Iterator[str]:
     width = max(len(value) for value, _ in shown)
     for value, count in shown:
         yield f"    {value:{width}} {count:>11,} {bar(count / shown[0][1])}".rstrip()
-    rest = counter.total() - sum(count for _, count in shown)
-    if rest:
-        yield f"    {'others':{width}} {rest:>11,}"
+    remaining = counter.total() - sum(count for _, count in shown)
+    if remaining:
+        yield f"    {'others':{width}} {remaining:>11,}"
 
 
 def _lengths(name: str, lengths: Lengths) -> Iterator[str]:
@@ -90,7 +90,7 @@ def _across(report: CheckReport) -> Iterator[str]:
 
 
 def _unseen(report: CheckReport) -> Iterator[str]:
-    """Values that are counted, such as labels, of other corpora than those to train on, which these have not."""
+    """Values of validation and test corpora, such as labels, that do not occur in the training corpora."""
     known: dict[str, set[str]] = {}
     for corpus in report.corpora:
         if corpus.role == "train":
@@ -101,7 +101,7 @@ def _unseen(report: CheckReport) -> Iterator[str]:
             unseen = {value: count for value, count in counter.most_common() if value not in known.get(name, ())}
             if unseen and corpus.role != "train":
                 listed = ", ".join(f"{value} ×{count:,}" for value, count in list(unseen.items())[:10])
-                yield f"{name} of {corpus.role} that train has not: {listed}"
+                yield f"{name} of {corpus.role} that are not in train: {listed}"
 
 
 def _characters(counter: Counter[str]) -> str:

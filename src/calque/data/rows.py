@@ -1,4 +1,4 @@
-r"""Rows of text out of blocks of raw lines, and a tally of what could not be used."""
+r"""Rows of text from blocks of raw lines, and a tally of unusable rows."""
 
 import json
 import re
@@ -27,7 +27,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 class Row(NamedTuple):
-    """The texts of a row, one per column of its corpus (see `corpora.gives`), and its line."""
+    """The texts of a row, one per column of its corpus (see `corpora.text_columns`), and its line."""
 
     texts: tuple[str, ...]
     line: int
@@ -35,37 +35,37 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """What was read, and what of it could not be used."""
+    """The number of lines read, and of the rows among them that could not be used."""
 
     lines: int = 0
     empty: int = 0
-    """Rows with a text that is empty."""
+    """Rows with an empty text."""
     long: int = 0
     """Rows with a text that is too long."""
     invalid: int = 0
-    """Rows with a text that is not UTF-8: left out, or repaired where that was asked for."""
+    """Rows with a text that is not UTF-8: left out, or repaired if the config says so."""
     returns: int = 0
     r"""Lines that ended in "\r\n"."""
     marks: int = 0
     """Byte order marks."""
 
     def __add__(self, other: "Tally") -> "Tally":
-        return Tally(*(mine + theirs for mine, theirs in zip(astuple(self), astuple(other), strict=True)))
+        return Tally(*(left + right for left, right in zip(astuple(self), astuple(other), strict=True)))
 
 
 class Parsed(NamedTuple):
-    """What a block holds."""
+    """The rows and problems of a block."""
 
     rows: list[Row]
     tally: Tally
     malformed: list[str]
-    """File, line and what is wrong with the TSV or JSON there."""
+    """File, line and description of malformed TSV or JSON."""
     invalid: list[str]
-    """File, line and byte of what is not UTF-8."""
+    """File, line and byte of invalid UTF-8."""
 
 
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:
-    """The usable rows of a block, and what was wrong with the others; one of more than `limit` bytes is too long."""
+    """The usable rows of a block, and the problems of the others; lines of more than `limit` bytes are too long."""
     if isinstance(corpus, WordCorpus):
         return _sentences(block, corpus)
     files = {
@@ -85,15 +85,15 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
             assert_never(corpus)
     for decoded in files.values():
         texts.invalid.update(decoded.invalid)
-    beside = [files["alignments"].texts] if "alignments" in files else []
+    optional = [files["alignments"].texts] if "alignments" in files else []
     long = {index for decoded in files.values() for index in decoded.long}
-    return _join(texts, beside, read=list(files.values()), long=long, first=block.first, skip=invalid != "replace")
+    return _join(texts, optional, files=list(files.values()), long=long, first=block.first, skip=invalid != "replace")
 
 
 def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
-    """A row per sentence: the values of a column are one text, with tabs between them.
+    """A row per sentence: the values of a column form one text, separated by tabs.
 
-    Bytes that are not UTF-8 are always rejected, as a repaired word would be given a label of its own.
+    Invalid UTF-8 is always rejected, as a label does not apply to a repaired word.
     """
     (lines,) = block.files
     columns = len(corpus.columns)
@@ -115,7 +115,7 @@ def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
 
 
 class _Decoded(NamedTuple):
-    """Lines of one file; those at `long` are empty."""
+    """The decoded lines of one file; lines with an index in `long` are empty."""
 
     texts: list[str]
     long: set[int]
@@ -125,7 +125,7 @@ class _Decoded(NamedTuple):
 
 
 class _Texts(NamedTuple):
-    """The texts of every line, by column, and which lines cannot be used."""
+    """The texts of every line, by column, and the problems of lines that cannot be used."""
 
     columns: list[list[str]]
     malformed: dict[int, str]
@@ -138,7 +138,7 @@ def _decode(lines: list[bytes], *, path: Path, first: int, limit: int) -> _Decod
     try:
         if long:
             raise ValueError
-        joined = b"\n".join(lines).decode()  # one call for a block, where all is well
+        joined = b"\n".join(lines).decode()  # one call for the whole block, if it is valid
         texts, clean = joined.split("\n"), "\r" not in joined
     except ValueError:
         texts, clean = [], False
@@ -158,15 +158,16 @@ def _decode(lines: list[bytes], *, path: Path, first: int, limit: int) -> _Decod
 
 def _columns(lines: _Decoded, corpus: TsvConfig, first: int) -> _Texts:
     texts = _Texts([[], []], {}, {})
-    most = max(corpus.source_column, corpus.target_column)
+    required = max(corpus.source_column, corpus.target_column)
     for index, text in enumerate(lines.texts):
         cells = text.split("\t")
-        if len(cells) < most:
+        if len(cells) < required:
             if text.strip():
                 texts.malformed[index] = (
-                    f"{corpus.path}: line {first + index}: {len(cells)} columns between tabs, expected at least {most}"
+                    f"{corpus.path}: line {first + index}: {len(cells)} columns separated by tabs, "
+                    f"expected at least {required}"
                 )
-            cells = [""] * most
+            cells = [""] * required
         texts.columns[0].append(cells[corpus.source_column - 1])
         texts.columns[1].append(cells[corpus.target_column - 1])
     return texts
@@ -206,14 +207,14 @@ def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
 
 
 def _join(
-    texts: _Texts, beside: list[list[str]], *, read: Sequence[_Decoded], long: set[int], first: int, skip: bool
+    texts: _Texts, optional: list[list[str]], *, files: Sequence[_Decoded], long: set[int], first: int, skip: bool
 ) -> Parsed:
-    """The rows that can be used; columns `beside` may be empty."""
+    """The usable rows; texts of `optional` columns may be empty."""
     rows: list[Row] = []
     empty = 0
     unusable = long | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
     required = len(texts.columns)
-    for index, row in enumerate(zip(*texts.columns, *beside, strict=True)):
+    for index, row in enumerate(zip(*texts.columns, *optional, strict=True)):
         if index in unusable:
             continue
         if any(not text or text.isspace() for text in row[:required]):
@@ -225,7 +226,7 @@ def _join(
         empty=empty,
         long=len(long),
         invalid=len(texts.invalid.keys() - long),
-        returns=sum(decoded.returns for decoded in read),
-        marks=sum(decoded.marks for decoded in read),
+        returns=sum(decoded.returns for decoded in files),
+        marks=sum(decoded.marks for decoded in files),
     )
     return Parsed(rows, tally, list(texts.malformed.values()), list(texts.invalid.values()))

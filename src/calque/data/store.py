@@ -1,8 +1,8 @@
-"""Named, ragged columns on disk, memory-mapped: opening a store costs nothing, however long it is.
+"""Named, ragged columns on disk, memory-mapped: opening a store takes the same time whatever its size.
 
-A store is a folder with three files per column: its values, flat; where each row starts in them; and how long each row
-is, without begin or end marks. Values are token ids (uint16 where the vocabulary fits, else uint32), label ids, or
-frames: vectors of floats.
+A store is a folder with three files per column: the values of all rows, concatenated; the offset of each row in them;
+and the length of each row, without begin or end marks. Values are token ids (uint16 if the vocabulary fits, else
+uint32), label ids, or frames: vectors of floats.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ FORMAT = 3
 
 
 class ColumnKind(NamedTuple):
-    """What the values of a column are."""
+    """The type of a column's values."""
 
     dtype: str = "<u4"
     feature: tuple[int, ...] = ()  # shape of one value: () for ids, (80,) for frames of 80 numbers
@@ -43,7 +43,7 @@ class Column(NamedTuple):
         return self.values[start : start + int(self.lengths[index])]
 
     def gather(self, indices: Array) -> tuple[Array, Array]:
-        """The values of some rows, one row after the other, and their lengths."""
+        """The concatenated values of some rows, and the rows' lengths."""
         lengths = self.lengths[indices].astype(np.int64)
         starts = self.offsets[indices].astype(np.int64) - (np.cumsum(lengths) - lengths)
         return self.values[np.repeat(starts, lengths) + np.arange(lengths.sum())], lengths
@@ -51,7 +51,7 @@ class Column(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Widths:
-    """How many positions each row of a column takes in a batch, marks counted."""
+    """The number of positions that each row of a column takes in a batch, begin and end marks included."""
 
     lengths: Array
     marks: int = 0
@@ -61,12 +61,12 @@ class Widths:
         return widths
 
     def total(self) -> int:
-        """Positions of all rows."""
+        """The number of positions of all rows."""
         return int(self.lengths.sum(dtype=np.int64)) + self.marks * len(self.lengths)
 
 
 class Span(NamedTuple):
-    """The rows `start` to `stop` that came from one corpus, and how often an epoch reads them."""
+    """The rows `start` to `stop` of one corpus, and how often an epoch reads them."""
 
     start: int
     stop: int
@@ -95,7 +95,7 @@ class Store:
 
 
 class Rows(NamedTuple):
-    """Some rows of a column, flat, as they are written to a store."""
+    """Rows of a column as they are written to a store: their concatenated values, and their lengths."""
 
     values: Array
     lengths: Array
@@ -114,12 +114,12 @@ def pack_frames(sequences: Sequence[Array]) -> Rows:
 
 
 def store_in_memory(columns: Mapping[str, Rows], *, weight: float = 1.0) -> Store:
-    """A store in memory, of one corpus: for small things, tests and users who bring their own data."""
-    made = {
+    """A store of one corpus in memory, for small data and tests."""
+    stored = {
         name: Column(rows.values, np.cumsum(rows.lengths.astype(np.uint64)) - rows.lengths, rows.lengths)
         for name, rows in columns.items()
     }
-    return Store(made, (Span(0, len(next(iter(columns.values())).lengths), weight),))
+    return Store(stored, (Span(0, len(next(iter(columns.values())).lengths), weight),))
 
 
 def store_of_pairs(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, weight: float = 1.0) -> Store:
@@ -131,18 +131,18 @@ def store_of_pairs(pairs: Sequence[tuple[Sequence[int], Sequence[int]]], *, weig
 def id_counts(
     store: Store, *, column: str, size: int, end: int | None, unknown: int, block: int = 1 << 22
 ) -> NDArray[np.float64]:
-    """How often an epoch reads each of `size` ids of a column; `end` is counted once per row, where there is one.
+    """How often an epoch reads each of `size` ids of a column; `end`, unless it is None, is counted once per row.
 
-    Ids from `size` on count as `unknown`. Reads one block of ids at a time.
+    Ids of `size` and above count as `unknown`. One block of ids is in memory at a time.
     """
     counts = np.zeros(size)
     ids = store[column]
     for start, stop, weight in store.spans:
         if start == stop:
             continue
-        first, last = int(ids.offsets[start]), int(ids.offsets[stop - 1]) + int(ids.lengths[stop - 1])
-        for at in range(first, last, block):
-            values = ids.values[at : min(at + block, last)]
+        low, high = int(ids.offsets[start]), int(ids.offsets[stop - 1]) + int(ids.lengths[stop - 1])
+        for at in range(low, high, block):
+            values = ids.values[at : min(at + block, high)]
             counts += weight * np.bincount(np.where(values < size, values, unknown), minlength=size)
         if end is not None:
             counts[end] += weight * (stop - start)
@@ -150,7 +150,7 @@ def id_counts(
 
 
 def length_counts(store: Store, *, longest: int = 200, block: int = 1 << 22) -> dict[str, list[int]]:
-    """How many rows of each column have 0, 1, … `longest` or more values."""
+    """The number of rows of each column with 0, 1, …, and `longest` or more values."""
     counts = {}
     for name, column in store.columns.items():
         total = np.zeros(longest + 1, dtype=np.int64)
@@ -177,7 +177,7 @@ def open_store(folder: Path, *, spans: Sequence[Span], format: int = FORMAT) -> 
 
 
 class StoreWriter:
-    """Appends rows to a new store; what it writes depends on the rows only, not on how they were grouped."""
+    """Appends rows to a new store; its bytes depend on the rows only, not on how they are grouped into calls."""
 
     def __init__(self, folder: Path, *, columns: Mapping[str, ColumnKind], longest: int) -> None:
         folder.mkdir()
@@ -188,9 +188,9 @@ class StoreWriter:
         }
 
     def append(self, columns: Mapping[str, Rows]) -> None:
-        """Adds rows at the end of every column."""
+        """Appends rows to every column."""
         counts = {len(columns[name].lengths) for name in self._columns}
-        assert len(counts) == 1, "columns of different length"
+        assert len(counts) == 1, "columns have different lengths"
         for name, writer in self._columns.items():
             writer.append(columns[name])
         self.rows += counts.pop()
@@ -223,25 +223,25 @@ class _ColumnWriter:
 
 
 _DTYPES = ("<u1", "<u2", "<u4", "<u8", "<f4", "<f8")
-_HEADER = 16  # bytes, so that the values behind it are aligned
+_HEADER = 16  # bytes, so that the values after it are aligned
 
 
 def _header(kind: ColumnKind) -> bytes:
     """`calque-u2`, `calque-f4 80`: the type of the values, and the shape of one of them."""
     shape = f" {'x'.join(map(str, kind.feature))}" if kind.feature else ""
     header = f"calque-{kind.dtype.removeprefix('<')}{shape}\n".encode().ljust(_HEADER, b"\0")
-    assert len(header) == _HEADER, "a feature too large for the header"
+    assert len(header) == _HEADER, "the feature's shape does not fit into the header"
     return header
 
 
 def _read_header(header: bytes) -> ColumnKind | None:
-    text, newline, rest = header.decode("ascii", "replace").partition("\n")
+    text, newline, padding = header.decode("ascii", "replace").partition("\n")
     dtype, _, shape = text.removeprefix("calque-").partition(" ")
     sizes = shape.split("x") if shape else []
-    is_whole = len(header) == _HEADER and newline and not rest.strip("\0")
-    is_sound = is_whole and text.startswith("calque-") and all(size.isdigit() for size in sizes)
-    kind = ColumnKind(f"<{dtype}", tuple(map(int, sizes)) if is_sound else ())
-    return kind if is_sound and kind.dtype in _DTYPES and 0 not in kind.feature else None
+    is_complete = len(header) == _HEADER and newline and not padding.strip("\0")
+    is_valid = is_complete and text.startswith("calque-") and all(size.isdigit() for size in sizes)
+    kind = ColumnKind(f"<{dtype}", tuple(map(int, sizes)) if is_valid else ())
+    return kind if is_valid and kind.dtype in _DTYPES and 0 not in kind.feature else None
 
 
 def _start(path: Path, kind: ColumnKind) -> BinaryIO:
@@ -256,12 +256,12 @@ def _map(path: Path) -> Array:
     size = path.stat().st_size - _HEADER
     width = np.dtype(kind.dtype).itemsize * prod(kind.feature) if kind else 1
     if kind is None or size % width:
-        raise FolderError(f"{path}: not a part of a Calque store, or cut short; remove the store and prepare again")
+        raise FolderError(f"{path}: not a file of a Calque store, or truncated; remove the store and prepare again")
     if size == 0:  # an empty file cannot be mapped
         return np.zeros((0, *kind.feature), dtype=kind.dtype)
     return np.memmap(path, dtype=kind.dtype, mode="r", offset=_HEADER, shape=(size // width, *kind.feature))
 
 
 def smallest_unsigned(largest: int) -> str:
-    """The smaller of two types that holds numbers up to `largest`."""
+    """The smaller of uint16 and uint32 that holds numbers up to `largest`."""
     return "<u2" if largest <= np.iinfo(np.uint16).max else "<u4"

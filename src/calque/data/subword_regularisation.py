@@ -1,8 +1,8 @@
-"""Subword sampling: every epoch cuts the words of a pair into other pieces.
+"""Subword regularisation: every epoch segments the words of a pair anew.
 
-How a pair is cut is a function of seed, epoch and the pair's index in the store, and of nothing else. The plan of
-batches stays that of the store, so that neither workers nor a resume change anything; what is drawn is longer, and a
-batch becomes as wide as it must.
+The segmentation of a pair depends only on the seed, the epoch and the pair's index in the store. Batches are planned
+from the lengths in the store, so neither the number of workers nor resuming changes them. Sampled segmentations are
+longer than the stored ones, and a batch is as wide as its longest pair.
 """
 
 from functools import partial
@@ -23,79 +23,84 @@ from calque.text.sampling import MergeDropout, NBestSampling, Segmenter, Unigram
 
 Sides = Literal["both", "source", "target"]
 _SIDES = ("source", "target")
-_SAMPLE = 256  # pairs that say how much longer drawn ones are
+_SAMPLE = 256  # pairs from which the growth in length is estimated
 
 
 class FixedConfig(Config):
-    """Words are always cut the same way."""
+    """Words are always segmented the same way."""
 
     kind: Literal["fixed"] = "fixed"
 
 
 class BpeDropoutConfig(Config):
-    """Merges of byte-pair encoding are left out at random (Provilkov et al. 2020)."""
+    """BPE-dropout: merges of byte-pair encoding are skipped at random (Provilkov et al. 2020)."""
 
     kind: Literal["bpe-dropout"] = "bpe-dropout"
     dropout: float = Field(default=0.1, gt=0, le=1)
-    """How likely each merge is left out."""
+    """The probability that a merge is skipped."""
     sides: Sides = "both"
-    """Which sides are cut anew."""
+    """The sides whose segmentation is sampled."""
     longest: int = Field(default=256, ge=1)
-    """A text that would get more pieces than this is cut as usual."""
+    """A text whose sampled segmentation has more pieces than this keeps its usual segmentation."""
 
 
 class UnigramSamplingConfig(Config):
-    """Ways to cut a text are drawn from the unigram model (Kudo 2018, §3.3)."""
+    """Segmentations are sampled from the unigram model (Kudo 2018, §3.3)."""
 
     kind: Literal["unigram"] = "unigram"
     alpha: float = Field(default=0.2, ge=0)
-    """Each counts by its probability to this power; 0: all the same."""
+    """Segmentations are sampled in proportion to their probability to this power; 0: uniformly."""
     nbest: int = Field(default=0, ge=0, le=512)
-    """Only so many of the likeliest ways to cut a whole text are drawn from; 0: all there are."""
+    """The number of most probable segmentations of a text to sample from; 0: all segmentations."""
     sides: Sides = "both"
-    """Which sides are cut anew."""
+    """The sides whose segmentation is sampled."""
     longest: int = Field(default=256, ge=1)
-    """A text that would get more pieces than this is cut as usual."""
+    """A text whose sampled segmentation has more pieces than this keeps its usual segmentation."""
 
 
 SubwordsConfig = Annotated[FixedConfig | BpeDropoutConfig | UnigramSamplingConfig, Field(discriminator="kind")]
 
 
 def misfits(config: SubwordsConfig, *, text: TextConfig, batch: BatchConfig) -> list[str]:
-    """Why a way to cut words does not go with a text or batch section, a sentence each; empty where it does."""
+    """Why the config cannot be combined with a text or batch section, one message per reason."""
     if isinstance(config, FixedConfig):
         return []
-    found = []
+    problems = []
     needed = _algorithm(config)
     kind, algorithm = getattr(text, "kind", "given"), getattr(text, "algorithm", None)
     name = f"training.subwords.kind = {config.kind!r}"
     if kind not in ("sentencepiece", "given"):
-        found.append(f"{name} and text.kind = {kind!r} cannot be combined; set text.kind = 'sentencepiece'")
+        problems.append(f"{name} and text.kind = {kind!r} cannot be combined; set text.kind = 'sentencepiece'")
     elif algorithm not in (needed, None):
-        found.append(f"{name} and text.algorithm = {algorithm!r} cannot be combined; set text.algorithm = {needed!r}")
+        problems.append(
+            f"{name} and text.algorithm = {algorithm!r} cannot be combined; set text.algorithm = {needed!r}"
+        )
     if batch.shapes == "static":
-        found.append(
-            f"{name} and training.batch.shapes = 'static' cannot be combined, as what is drawn has any length; "
+        problems.append(
+            f"{name} and training.batch.shapes = 'static' cannot be combined, as sampled segmentations vary in length; "
             "set training.batch.shapes = 'exact'"
         )
-    return found
+    return problems
 
 
 def refuse_unfit_tokenizers(config: SubwordsConfig, tokenizers: Tokenizers) -> None:
-    """Raises a ConfigError where words cannot be cut that way with these tokenizers."""
+    """Raises a ConfigError if these tokenizers do not support the config's way of sampling."""
     if not isinstance(config, FixedConfig):
         for tokenizer in tokenizers:
-            _fitting(tokenizer, config)
+            _sampled_tokenizer(tokenizer, config)
 
 
 class Draw(Protocol):
-    """The ids of a text, cut anew."""
+    """Samples a segmentation of a text, as ids."""
 
     def __call__(self, text: str, *, random: Random) -> list[int]: ...
 
 
 class SubwordSampler:
-    """Pairs of a store, cut anew per epoch.   Law: a pair's pieces are f(seed, epoch, index) and spell its text."""
+    """Samples the segmentations of a store's pairs, anew in each epoch.
+
+    Law: a pair's pieces are f(seed, epoch, index), and together they spell its text.
+    """
 
     def __init__(
         self,
@@ -108,34 +113,34 @@ class SubwordSampler:
         self.config = config
         self.store = store
         self.seed = seed
-        self.sides = tuple(_fitting(each, config) for each in tokenizers)
-        draws = {id(each): _draw(each, config) for each in self.sides}
-        self.draws = [draws[id(each)] for each in self.sides]
+        self.sides = tuple(_sampled_tokenizer(tokenizer, config) for tokenizer in tokenizers)
+        draws = {id(tokenizer): _draw(tokenizer, config) for tokenizer in self.sides}
+        self.draws = [draws[id(tokenizer)] for tokenizer in self.sides]
 
     @classmethod
     def of(cls, config: SubwordsConfig, *, store: Store, tokenizers: Tokenizers, seed: int) -> Self | None:
-        """A sampler, where one is asked for."""
+        """The sampler of a config; None if segmentations are fixed."""
         if isinstance(config, FixedConfig):
             return None
         return cls(config, store=store, tokenizers=tokenizers, seed=seed)
 
     def pair(self, index: int, *, epoch: int) -> tuple[list[int], list[int]]:
-        """The ids of both sides in an epoch."""
-        random = Random(f"subwords {self.seed} {epoch} {index}")  # which hashes it with SHA-512
-        drawn = []
+        """The ids of both sides of a pair in an epoch."""
+        random = Random(f"subwords {self.seed} {epoch} {index}")  # Random hashes a string with SHA-512
+        sides = []
         for name, tokenizer, draw in zip(_SIDES, self.sides, self.draws, strict=True):
             stored = self.store[name].row(index).tolist()
-            new = stored
+            sampled = stored
             if self.config.sides in ("both", name):
-                new = draw(tokenizer.decode(stored), random=random)
-            drawn.append(new if 0 < len(new) <= self.config.longest else stored)
-        source, target = drawn
+                sampled = draw(tokenizer.decode(stored), random=random)
+            sides.append(sampled if 0 < len(sampled) <= self.config.longest else stored)
+        source, target = sides
         return source, target
 
     def collate(self, planned: Planned, *, epoch: int, shard: Shard = WHOLE) -> PairBatch:
-        """The batch a plan over the store asks for, as wide as its pairs are in this epoch, or one rank's rows of it.
+        """A planned batch, as wide as its longest pair in this epoch; with a shard, the rows of that rank.
 
-        Every rank cuts all pairs, as it must know how many tokens they have together.
+        Every rank segments all pairs of the batch, as it needs their total number of tokens.
         """
         pairs = [self.pair(int(index), epoch=epoch) for index in planned.indices]
         width, height = (1 + max(len(pair[side]) for pair in pairs) for side in (0, 1))
@@ -143,7 +148,7 @@ class SubwordSampler:
         return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), size), shard=shard)
 
     def growth(self) -> float:
-        """How much longer pairs are than in the store, end marks counted: a plan's budget is divided by it."""
+        """The factor by which pairs are longer than in the store, end marks included; it divides a plan's budget."""
         count = len(self.store)
         indices = np.unique(np.linspace(0, count - 1, num=min(count, _SAMPLE)).astype(np.int64))
         before = sum(int(widths[indices].sum()) for widths in pair_widths(self.store))
@@ -163,15 +168,17 @@ def _draw(tokenizer: SentencePieceTokenizer, config: BpeDropoutConfig | UnigramS
             assert_never(config)
 
 
-def _word_by_word(tokenizer: SentencePieceTokenizer, cut: Segmenter) -> Draw:
+def _word_by_word(tokenizer: SentencePieceTokenizer, segment: Segmenter) -> Draw:
     def draw(text: str, *, random: Random) -> list[int]:
-        return tokenizer.encode_with(text, segment=partial(cut, random=random))
+        return tokenizer.encode_with(text, segment=partial(segment, random=random))
 
     return draw
 
 
-def _fitting(tokenizer: Tokenizer, config: BpeDropoutConfig | UnigramSamplingConfig) -> SentencePieceTokenizer:
-    """The tokenizer, if it can be sampled from that way."""
+def _sampled_tokenizer(
+    tokenizer: Tokenizer, config: BpeDropoutConfig | UnigramSamplingConfig
+) -> SentencePieceTokenizer:
+    """The tokenizer; a ConfigError if it does not support this way of sampling."""
     needed = _algorithm(config)
     if not isinstance(tokenizer, SentencePieceTokenizer):
         raise ConfigError(

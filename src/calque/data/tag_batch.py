@@ -1,6 +1,6 @@
-"""Batches of sentences of words with their labels.
+"""Batches of labelled sentences.
 
-Letters: B rows, T words, C characters. Rows that only fill a static shape have no words, and weigh nothing.
+Letters: B rows, T words, C characters. Rows that only fill a static shape have no words and weight 0.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,13 +24,13 @@ Array = NDArray[Any]
 
 
 class TagBatch(NamedTuple):
-    """Sentences, padded."""
+    """Padded sentences."""
 
     words: Tensor  # [B,T]
-    labels: Tensor  # [B,T], 0 behind a sentence's last word
+    labels: Tensor  # [B,T], 0 after a sentence's last word
     lengths: Tensor  # [B], on the CPU; 0 for a row that only fills a shape
     weight: int  # words
-    shared_weight: int  # those of all ranks that share this batch
+    shared_weight: int  # the weight of all ranks that share this batch
     characters: Tensor | None = None  # [B,T,C]
     word_lengths: Tensor | None = None  # [B,T], on the CPU
     columns: tuple[Tensor, ...] = ()  # [B,T] each
@@ -57,12 +57,12 @@ class TagBatch(NamedTuple):
         return [self] if parts == 1 else [self._rows(at) for at in row_slices(self.rows, parts=parts)]
 
     def _rows(self, at: slice) -> "TagBatch":
-        def cut(tensor: Tensor) -> Tensor:
+        def select(tensor: Tensor) -> Tensor:
             return tensor[at]
 
         lengths = self.lengths[at]
         parts = (self.words, self.labels, self.characters, self.word_lengths, self.columns)
-        words, labels, characters, word_lengths, columns = map_rows(cut, parts)
+        words, labels, characters, word_lengths, columns = map_rows(select, parts)
         weight = int(lengths.sum())
         return TagBatch(words, labels, lengths, weight, self.shared_weight, characters, word_lengths, columns)
 
@@ -76,27 +76,27 @@ class TagBatch(NamedTuple):
 
 
 def collate_tags(store: Store, planned: Planned, *, columns: Sequence[str] = (), shard: Shard = WHOLE) -> TagBatch:
-    """The batch that is planned, or one rank's rows of it; characters where the store has them."""
+    """The planned batch, or the rows of one rank; with characters if the store has them."""
     shared_weight = int(store.widths(WORDS)[planned.indices].sum())
     planned = planned.shard(shard)
     indices, (rows, (width,)) = planned.indices, planned.size
     words, lengths = pad_ids(store[WORDS], indices, size=(rows, width))
-    labels, *further = (pad_ids(store[name], indices, size=(rows, width))[0] for name in (LABELS, *columns))
-    spelled = _characters(store, indices, size=(rows, width)) if CHARACTERS in store else (None, None)
+    labels, *inputs = (pad_ids(store[name], indices, size=(rows, width))[0] for name in (LABELS, *columns))
+    characters, word_lengths = _characters(store, indices, size=(rows, width)) if CHARACTERS in store else (None, None)
     return TagBatch(
         torch.from_numpy(words),
         torch.from_numpy(labels),
         torch.from_numpy(lengths),
         weight=int(lengths.sum()),
         shared_weight=shared_weight,
-        characters=spelled[0],
-        word_lengths=spelled[1],
-        columns=tuple(map(torch.from_numpy, further)),
+        characters=characters,
+        word_lengths=word_lengths,
+        columns=tuple(map(torch.from_numpy, inputs)),
     )
 
 
 def _characters(store: Store, indices: Array, *, size: tuple[int, int]) -> tuple[Tensor, Tensor]:
-    """[B,T,C] characters with PAD behind each word's, and [B,T] how many each word has."""
+    """The characters of every word [B,T,C], padded with PAD, and their numbers [B,T]."""
     word_lengths, _ = pad_ids(store[WORD_LENGTHS], indices, size=size)
     flat, _ = store[CHARACTERS].gather(indices)
     longest = max(1, int(word_lengths.max(initial=0)))

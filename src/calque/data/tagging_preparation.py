@@ -1,4 +1,4 @@
-"""Sentences of words and labels as columns of a store, for taggers."""
+"""Labelled sentences as columns of a store, for taggers."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -16,13 +16,13 @@ WORD_LENGTHS = "word_lengths"
 
 
 class TaggingPreparation(NamedTuple):
-    """How tagging reads its corpora: which of their columns are words, labels and further inputs."""
+    """How tagging prepares its corpora: the columns of words, labels and further inputs."""
 
     text: FormsConfig
     words: str
     labels: str
     inputs: tuple[str, ...] = ()
-    """Further columns that are read."""
+    """Further input columns."""
     characters: bool = False
     """Whether the characters of the words are stored."""
     maximum_length: int = 256
@@ -81,7 +81,7 @@ class TaggingPreparation(NamedTuple):
 
 
 class TaggingNumericaliser(NamedTuple):
-    """Sentences to ids. A label that no training sentence has gets the id behind the last one."""
+    """Converts sentences to ids. A label that does not occur in training gets the id after the last label's."""
 
     vocabularies: TaggerVocabularies
     inputs: tuple[str, ...]
@@ -89,26 +89,26 @@ class TaggingNumericaliser(NamedTuple):
     maximum_length: int
 
     def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
-        kept: list[int] = []
+        usable: list[int] = []
         sentences: list[EncodedWords] = []
         labels: list[list[int]] = []
-        for place, (words, gold, *others) in enumerate(rows):
+        for index, (words, gold, *inputs) in enumerate(rows):
             forms = words.split("\t")
             if len(forms) > self.maximum_length:
                 continue
-            values = {name: text.split("\t") for name, text in zip(self.inputs, others, strict=True)}
-            kept.append(place)
+            values = {name: text.split("\t") for name, text in zip(self.inputs, inputs, strict=True)}
+            usable.append(index)
             sentences.append(self.vocabularies.encode(forms, values))
             labels.append(self.vocabularies.label_ids(gold.split("\t")))
-        stored = {
+        columns = {
             WORDS: pack([sentence.words for sentence in sentences]),
             LABELS: pack(labels),
             **{name: pack([sentence.columns[name] for sentence in sentences]) for name in self.inputs},
         }
         if self.characters:
-            stored[CHARACTERS] = pack([list(chain.from_iterable(sentence.characters)) for sentence in sentences])
-            stored[WORD_LENGTHS] = pack([list(map(len, sentence.characters)) for sentence in sentences])
-        return Numericalised(stored, kept, long=len(rows) - len(kept))
+            columns[CHARACTERS] = pack([list(chain.from_iterable(sentence.characters)) for sentence in sentences])
+            columns[WORD_LENGTHS] = pack([list(map(len, sentence.characters)) for sentence in sentences])
+        return Numericalised(columns, usable, long=len(rows) - len(usable))
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         vocabularies = self.vocabularies

@@ -1,6 +1,6 @@
-"""Batches of text alone: lines, padded, or stretches of running text.
+"""Batches for language models: padded lines, or segments of running text.
 
-Letters: B rows, T tokens. Of a line, BOS and its pieces are read, and its pieces and EOS should be predicted.
+Letters: B rows, T tokens. For a line, the inputs are BOS and its tokens, the outputs its tokens and EOS.
 """
 
 from collections.abc import Callable
@@ -20,14 +20,14 @@ COLUMN = "text"
 
 
 class TextBatch(NamedTuple):
-    """Lines, padded, or a stretch of running text."""
+    """Padded lines, or the next segment of every stream of running text."""
 
     inputs: Tensor  # [B,T]
-    outputs: Tensor  # [B,T], PAD where there is nothing to predict
+    outputs: Tensor  # [B,T], PAD at positions without a token to predict
     lengths: Tensor  # [B], on the CPU; 0 for a row that only fills a shape
     weight: int  # tokens to be predicted
-    shared_weight: int  # those of all ranks that share this batch
-    begins: bool = True  # whether what came before does not matter
+    shared_weight: int  # the weight of all ranks that share this batch
+    begins: bool = True  # whether the rows begin a text, so that no earlier state is needed
 
     @property
     def rows(self) -> int:
@@ -65,7 +65,7 @@ class TextBatch(NamedTuple):
 
 
 def collate_lines(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
-    """Lines with their marks, padded."""
+    """Padded lines with BOS and EOS."""
     shared_weight = int(store.widths(COLUMN, marks=1)[planned.indices].sum())
     planned = planned.shard(shard)
     rows, (width,) = planned.size
@@ -83,13 +83,15 @@ def collate_lines(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> Te
 
 
 def collate_streams(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
-    """The next stretch of every stream; the text has its end marks in it."""
+    """The next segment of every stream; the text already contains its end marks."""
     (width,) = planned.size.widths
     shared_weight = width * len(planned.indices)
     begins = bool(planned.indices[0] == 0)
     planned = planned.shard(shard)
     real = len(planned.indices)
-    starts = np.zeros(planned.size.rows, dtype=np.int64)  # ranks have as many rows each: some may only fill up
+    starts = np.zeros(
+        planned.size.rows, dtype=np.int64
+    )  # all ranks have the same number of rows; some rows only fill a shape
     starts[:real] = planned.indices
     tokens = store[COLUMN].values[starts[:, None] + np.arange(width + 1)].astype(np.int64)
     tokens[real:, 1:] = PAD

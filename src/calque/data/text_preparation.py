@@ -1,4 +1,4 @@
-"""Text alone as a column of a store, for language models: lines, or running text with its end marks in it."""
+"""Text as a column of a store, for language models: separate lines, or running text that includes end marks."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -12,12 +12,12 @@ from calque.text import EOS, TextConfig, Tokenizer, load_tokenizer, save_columns
 
 
 class TextPreparation(NamedTuple):
-    """How language modelling reads its corpora."""
+    """How language modelling prepares its corpora."""
 
     text: TextConfig
     maximum_length: int = 256
     running: bool = False
-    """Whether lines follow each other: then every line is stored with its end mark, and none is too long."""
+    """Whether the lines form a running text; then each is stored with its end mark, and no line is too long."""
 
     @property
     def unit(self) -> str:
@@ -53,25 +53,25 @@ class TextPreparation(NamedTuple):
 
 
 class TextNumericaliser(NamedTuple):
-    """Lines of text to ids."""
+    """Converts lines of text to ids."""
 
     tokenizer: Tokenizer
     maximum_length: int
     running: bool
 
     def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
-        kept: list[int] = []
+        usable: list[int] = []
         lines: list[list[int]] = []
         empty = long = 0
-        for place, ids in enumerate(self.tokenizer.encode_many([text for (text,) in rows])):
+        for index, ids in enumerate(self.tokenizer.encode_many([text for (text,) in rows])):
             if not ids:
                 empty += 1
             elif len(ids) > self.maximum_length and not self.running:
                 long += 1
             else:
-                kept.append(place)
+                usable.append(index)
                 lines.append([*ids, EOS] if self.running else ids)
-        return Numericalised({"text": pack(lines)}, kept, empty, long)
+        return Numericalised({"text": pack(lines)}, usable, empty, long)
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         return {"text characters": self.tokenizer.unknown_characters("".join(text for (text,) in rows))}

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from calque.data.corpora import Corpus, gives, paths
+from calque.data.corpora import Corpus, paths, text_columns
 from calque.data.rows import Row
 from calque.data.store import Array, Column
 from calque.text import Tokenizers
@@ -43,9 +43,9 @@ def parse_links(line: bytes, *, source: int, target: int) -> list[Link]:
 
 
 def link_problems(corpus: Corpus, rows: Sequence[Row]) -> list[str]:
-    """File, line and what is wrong with the alignments of a block's rows."""
+    """File, line and description of every invalid link in a block's rows."""
     problems = []
-    for row in rows if LINKS in gives(corpus) else ():
+    for row in rows if LINKS in text_columns(corpus) else ():
         try:
             links_of(row.texts)
         except ValueError as error:
@@ -78,7 +78,7 @@ def piece_links(texts: Sequence[str], *, tokenizers: Tokenizers) -> list[int]:
 
 
 def guide(links: Column, indices: Array, *, size: tuple[int, int, int]) -> Array:
-    """[B,T,S], a uniform distribution over the source pieces linked to each target piece; zeros without links."""
+    """A uniform distribution [B,T,S] over the source pieces linked to each target piece; zeros without links."""
     shares = np.zeros(size, dtype=np.float32)
     for row, index in enumerate(indices):
         pairs = links.row(int(index)).astype(np.int64).reshape(-1, 2)

@@ -70,7 +70,7 @@ def test_all_problems_are_reported_at_once(tmp_path):
     missing = TsvConfig(path=tmp_path / "missing.tsv")
     report = check(DataConfig(train=(TsvConfig(path=tmp_path / "bad.tsv"), short, missing)))
     text = "\n".join(report_lines(report))
-    assert "bad.tsv: line 2: 1 columns between tabs, expected at least 2" in text
+    assert "bad.tsv: line 2: 1 columns separated by tabs, expected at least 2" in text
     assert "bad.tsv: line 3, byte 3: 0xff is not UTF-8 here" in text
     assert "short.en has 2 lines" in text
     assert "missing.tsv: No such file" in text
@@ -188,11 +188,11 @@ def test_labels_are_counted_and_those_that_training_lacks_named(tmp_path):
     assert (report.duplicates, tuple(report.overlaps[0])) == (2, ("valid", 3, 1, 1))
     assert report.unknown == {"words": Counter(cat=1, now=1)}
     text = "\n".join(report_lines(report))
-    assert "pos of valid that train has not: R ×1" in text
+    assert "pos of valid that are not in train: R ×1" in text
     assert "words outside the vocabulary: 2 (2 different): cat ×1, now ×1" in text
 
 
 def test_a_corpus_without_the_columns_of_the_task_is_rejected(tmp_path):
     data = DataConfig(train=(corpus(tmp_path, [("a", "x")]),))
-    with pytest.raises(DataError, match="gives source and target, but this task reads text"):
+    with pytest.raises(DataError, match="has source and target, but this task reads text"):
         checking.check(data, preparation=TextPreparation(CharactersConfig()))

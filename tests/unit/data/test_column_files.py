@@ -113,15 +113,15 @@ def test_a_column_that_is_not_there_is_appended(line: bytes, appended: bytes) ->
 @pytest.mark.parametrize(
     ("line", "value", "message"),
     [
-        (b"a DT\n", "X Y", "line 1: 'X Y' cannot be the value of a column between spaces"),
-        (b"a DT\n", "", "line 1: '' cannot be the value of a column between spaces"),
-        (b"a DT\n", "X\tY", "between spaces"),
-        (b"a\tDT\n", "X\tY", "between tabs"),
-        (b"a\tDT\n", "X\nY", "between tabs"),
-        (b"a\tDT\n", "X\r", "between tabs"),
-        (b"a\tDT\n", " X", "between tabs"),
-        (b"a\tDT\n", "", "between tabs"),
-        (b"a\n", "X", "in: line 1: 1 columns, so that column 3 can be neither replaced nor appended"),
+        (b"a DT\n", "X Y", "line 1: 'X Y' cannot be a value in columns separated by spaces"),
+        (b"a DT\n", "", "line 1: '' cannot be a value in columns separated by spaces"),
+        (b"a DT\n", "X\tY", "separated by spaces"),
+        (b"a\tDT\n", "X\tY", "separated by tabs"),
+        (b"a\tDT\n", "X\nY", "separated by tabs"),
+        (b"a\tDT\n", "X\r", "separated by tabs"),
+        (b"a\tDT\n", " X", "separated by tabs"),
+        (b"a\tDT\n", "", "separated by tabs"),
+        (b"a\n", "X", "in: line 1: 1 columns, so column 3 can be neither replaced nor appended"),
     ],
 )
 def test_values_that_could_not_be_read_again_are_rejected(line: bytes, value: str, message: str) -> None:
@@ -184,11 +184,11 @@ def test_comments_and_empty_lines_at_the_end_are_kept() -> None:
         (["1 a", "3 b", "4 c"], ["line 2: id 3 is out of order; expected 2"]),
         (["1 a", "1 b"], ["line 2: id 1 is out of order; expected 2"]),
         (["2 a"], ["line 1: id 2 is out of order; expected 1"]),
-        (["1 a", "x b", "3 c"], ["line 2: 'x' is no CoNLL-U id; expected 2"]),
-        (["1 a", "02 b", "3 c"], ["line 2: '02' is no CoNLL-U id; expected 2"]),
+        (["1 a", "x b", "3 c"], ["line 2: 'x' is not a CoNLL-U id; expected 2"]),
+        (["1 a", "02 b", "3 c"], ["line 2: '02' is not a CoNLL-U id; expected 2"]),
         (
             ["1 a", "² b", "٣ c"],
-            ["line 2: '²' is no CoNLL-U id; expected 2", "line 3: '٣' is no CoNLL-U id; expected 3"],
+            ["line 2: '²' is not a CoNLL-U id; expected 2", "line 3: '٣' is not a CoNLL-U id; expected 3"],
         ),
         (["1 a", "3-4 b", "2 c", "3 d", "4 e"], ["line 2: multiword token 3-4 is out of order; the next word is 2"]),
         (["1-3 a", "1 b", "2-3 c", "2 d", "3 e"], ["line 3: multiword token 2-3 is out of order; the next word is 2"]),
@@ -218,14 +218,14 @@ def test_ids_in_order_are_fine(rows: list[str]) -> None:
 def test_all_problems_are_told_together() -> None:
     data = b"a X\nb\n\n\xe4 X\nc \xc3\xa4\xff\n" + b"d X\n" * 5 + b"e\tX\ng\t\tY\n"
     assert problems(data, columns=2) == [
-        "in: line 2: 1 columns between spaces, expected at least 2",
+        "in: line 2: 1 columns separated by spaces, expected at least 2",
         "in: line 4, byte 1: 0xe4 is not UTF-8 here",
         "in: line 5, byte 5: 0xff is not UTF-8 here",
         "in: line 12: column 2 is empty",
     ]
     assert problems(b"1 The the\n2\ta\n", format="conllu") == [
-        "in: line 1: 1 columns between tabs, expected at least 10",
-        "in: line 2: 2 columns between tabs, expected at least 10",
+        "in: line 1: 1 columns separated by tabs, expected at least 10",
+        "in: line 2: 2 columns separated by tabs, expected at least 10",
     ]
 
 
@@ -263,7 +263,7 @@ def test_a_file_without_empty_lines_does_not_fill_the_memory(monkeypatch: pytest
     finally:
         tracemalloc.stop()
     assert peak < 1 << 20
-    assert str(rejected.value) == "in: line 1: a sentence of 924 lines and more; an empty line must end each"
+    assert str(rejected.value) == "in: line 1: a sentence of at least 924 lines; sentences end with an empty line"
 
 
 def test_a_sentence_comes_as_soon_as_it_is_complete() -> None:

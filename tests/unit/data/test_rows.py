@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calque.data import corpora
-from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, gives, read_blocks
+from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, read_blocks, text_columns
 from calque.data.lines import Invalid
 from calque.data.problems import refuse
 from calque.data.rows import Row, Tally, parse
@@ -155,7 +155,7 @@ def test_every_line_is_a_row_or_counted(tmp_path_factory, rows):
 def test_one_file_of_text(tmp_path):
     corpus = TextFileConfig(path=tmp_path / "a.txt")
     corpus.path.write_bytes(gzip.compress(b"\xef\xbb\xbfa b\r\n\n \nc\n"))
-    assert gives(corpus) == ("text",)
+    assert text_columns(corpus) == ("text",)
     assert [(row.texts, row.line) for row in read_rows(corpus, invalid="fail", limit=LIMIT)] == [
         (("a b",), 1),
         (("c",), 4),
@@ -166,7 +166,7 @@ def test_one_file_of_text(tmp_path):
 def test_links_stand_behind_the_texts_and_may_be_empty(tmp_path):
     corpus = files(tmp_path, b"a b\nc\n", b"x\ny\n").model_copy(update={"alignments": tmp_path / "links"})
     (tmp_path / "links").write_bytes(b"0-0 1-0\n\n")
-    assert gives(corpus) == ("source", "target", "links")
+    assert text_columns(corpus) == ("source", "target", "links")
     assert texts(corpus) == [("a b", "x", "0-0 1-0"), ("c", "y", "")]
 
 
@@ -174,7 +174,7 @@ def test_tsv_columns(tmp_path):
     path = tmp_path / "a.tsv"
     path.write_bytes(b"id\tx\ta\n\nid\ty\tb\tmore\n")
     assert texts(TsvConfig(path=path, source_column=3, target_column=2)) == [("a", "x"), ("b", "y")]
-    with pytest.raises(DataError, match=r"a\.tsv: line 1: 3 columns between tabs, expected at least 4"):
+    with pytest.raises(DataError, match=r"a\.tsv: line 1: 3 columns separated by tabs, expected at least 4"):
         texts(TsvConfig(path=path, source_column=4))
 
 

@@ -145,7 +145,7 @@ def test_a_part_that_is_cut_short_or_foreign_is_named(part: str, tmp_path: Path)
     whole = path.read_bytes()
     for content in (whole[:-1], whole[:10], b"", b"x" * len(whole), whole.replace(b"calque-", b"calque-x")):
         path.write_bytes(content)
-        with pytest.raises(FolderError, match=rf"frames\.{part}: not a part of a Calque store"):
+        with pytest.raises(FolderError, match=rf"frames\.{part}: not a file of a Calque store"):
             open_store(tmp_path / "s", spans=[])
 
 

@@ -102,11 +102,11 @@ def test_bad_lines_are_named_with_file_and_line_whatever_the_block(tmp_path, mon
     with pytest.raises(DataError) as refused:
         prepare(data(path), preparation=CHUNKS, folder=tmp_path / "store")
     problems = str(refused.value).splitlines()
-    assert problems[0] == f"{path}: line {words[20] + 1}: 2 columns between spaces, expected at least 3"
+    assert problems[0] == f"{path}: line {words[20] + 1}: 2 columns separated by spaces, expected at least 3"
     assert problems[1] == f"{path}: line {words[30] + 1}, byte 2: 0xff is not UTF-8 here"
 
 
 def test_columns_that_a_corpus_has_not_are_refused(tmp_path) -> None:
     path = write_columns(tmp_path / "a", sentences=8)
-    with pytest.raises(DataError, match=r"kind = 'columns' gives form and label, but this task reads chunk and pos"):
+    with pytest.raises(DataError, match=r"kind = 'columns' has form and label, but this task reads chunk and pos"):
         prepare(data(path, columns=("form", "label")), preparation=CHUNKS, folder=tmp_path / "store")
