@@ -101,21 +101,14 @@ def with_kinds(values: Values) -> Values:
             values = {**values, "model": {"kind": MODELS[task["kind"]], **model}}
         elif model is None and task["kind"] in ("language-modelling", "tagging"):
             values = {**values, "model": to_values(SYSTEMS[DEFAULT_SYSTEMS[task["kind"]]].model)}
-        if task["kind"] == "tagging":
-            values, text = _with_tagging_kinds(values), None
+        if task["kind"] == "tagging" and (text is None or isinstance(text, dict)):
+            values, text = {**values, "text": {"kind": "forms", **(text or {})}}, None
+        training = values.get("training", {})
+        if task["kind"] != "translation" and isinstance(training, dict):
+            values = {**values, "training": {"label_smoothing": 0.0, **training}}
     if isinstance(text, dict) and "kind" not in text:
         kind = "columns" if {"source", "target"} & text.keys() else "sentencepiece"
         values = {**values, "text": {"kind": kind, **text}}
-    return values
-
-
-def _with_tagging_kinds(values: Values) -> Values:
-    """The values of a tagging experiment: its text is words in columns, without label smoothing by default."""
-    text, training = values.get("text", {}), values.get("training", {})
-    if isinstance(text, dict):
-        values = {**values, "text": {"kind": "forms", **text}}
-    if isinstance(training, dict):
-        values = {**values, "training": {"label_smoothing": 0.0, **training}}
     return values
 
 

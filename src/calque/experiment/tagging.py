@@ -49,8 +49,6 @@ LARGEST = 1 << 16  # assumed number of ids of a column before its vocabulary is 
 class TaggingJudge:
     """Evaluates the labels of held-out sentences: accuracy per word, and precision, recall and F1 of spans, in %."""
 
-    metrics = METRICS
-
     def __init__(
         self, tagger: Tagger, store: Store, *, texts: Sequence[tuple[str, ...]], batch: BatchConfig, spans: bool
     ) -> None:
@@ -60,6 +58,10 @@ class TaggingJudge:
         self.gold = [row[1].split("\t") for row in texts]
         self.batch = batch
         self.spans = spans  # whether the labels describe spans
+
+    @property
+    def metrics(self) -> Mapping[str, Metric]:
+        return {name: METRICS[name] for name in self.reports}
 
     @property
     def reports(self) -> tuple[str, ...]:
@@ -153,6 +155,7 @@ class TaggingAssembly:
         return Tagging(self.config, characters=self.reads_characters, smoothing=smoothing)
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> TaggingJudge:
+        self._refuse_missing_spans(prepared)
         batch = self.experiment.training.batch
         batch = batch.model_copy(update={"tokens": max(2, batch.budget // ranks)})
         return TaggingJudge(
@@ -217,6 +220,17 @@ class TaggingAssembly:
                 return True
             case "accuracy":
                 return False
+
+    def _refuse_missing_spans(self, prepared: Prepared) -> None:
+        """Raises a ConfigError for settings that need spans if the labels do not describe any."""
+        key = "task.score" if self.config.score == "spans" else "training.metric"
+        needs_spans = self.config.score == "spans" or self.experiment.training.metric in SPANS
+        labels = self._vocabularies(prepared).predicted_labels
+        if needs_spans and not has_spans(labels):
+            raise ConfigError(
+                f"{key}: only labels such as B-NP, I-NP and O describe spans; the column {self.config.labels!r} has "
+                f"{', '.join(labels[:8])}"
+            )
 
     def _vocabularies(self, prepared: Prepared) -> TaggerVocabularies:
         return TaggerVocabularies.load(prepared.vocabularies, config=self.text)

@@ -133,18 +133,19 @@ def allowed_transitions(labels: Sequence[str]) -> Allowed:
     """The transitions of well-formed label sequences in BIO (IOB2), or in IOBES if some names begin with E or S.
 
     BIO: I-X only after B-X or I-X. IOBES: I-X and E-X only after B-X or I-X, which nothing else may follow.
-    Labels without such a prefix may occur anywhere. A bare B, I, E or S is a prefix only if no label is longer.
-    All transitions are allowed if the names fit neither scheme: a type has I-X but no B-X (IOB1), or, among names with
-    E or S, B-X but no E-X.
+    Labels without such a prefix may occur anywhere. A bare B, I, E or S is a prefix only if no label is longer. A type
+    is incomplete if it has I-X but no B-X or, among names with E or S, B-X but no E-X: its labels may occur anywhere,
+    and if half of the types are incomplete the labels are of another scheme (such as IOB1) and all may.
     """
     is_untyped = set(labels) <= {"O", "B", "I", "E", "S"}
     parts = [_parts(label, is_untyped=is_untyped) for label in labels]
-    names = set(parts)
     closes = any(prefix in ("E", "S") for prefix, _ in parts)  # IOBES: the last word of a span is marked
     needed = {("B", kind) for prefix, kind in parts if prefix in ("I", "E")}
     needed |= {("E", kind) for prefix, kind in parts if prefix in ("B", "I") and closes}
-    if needed - names:
+    incomplete = {kind for _, kind in needed - set(parts)}
+    if 2 * len(incomplete) >= len({kind for prefix, kind in parts if prefix}):
         return Allowed(*(torch.ones(size, dtype=torch.bool) for size in ((len(labels),) * 2, len(labels), len(labels))))
+    parts = [("", kind) if kind in incomplete else (prefix, kind) for prefix, kind in parts]
 
     def may_follow(before: tuple[str, str], after: tuple[str, str]) -> bool:
         is_same_span = before[0] in ("B", "I") and after[0] in ("I", "E") and before[1] == after[1]

@@ -27,7 +27,11 @@ class Loss(NamedTuple):
 
 
 class Task(Protocol):
-    """What a model is trained to do."""
+    """What a model is trained to do.
+
+    A task may also have `order_settings`, a mapping of its own settings that the order of batches depends on: a run
+    that is resumed with others starts a new epoch.
+    """
 
     @property
     def reads(self) -> Mapping[str, ColumnKind]:

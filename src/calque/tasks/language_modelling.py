@@ -42,10 +42,13 @@ class LanguageModelling:
     reads: Mapping[str, ColumnKind] = {COLUMN: ColumnKind()}
     parts = ("loss",)
     divisible = True
+    order_settings: Mapping[str, object] = {}
 
     def __init__(self, config: LanguageModellingConfig, *, smoothing: float = 0.0) -> None:
         self.config = config
         self.smoothing = smoothing
+        if config.reading == "running":
+            self.order_settings = {"reading": "running", "steps": config.steps, "jitter": config.jitter}
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Order:
         if self.config.reading == "lines":

@@ -1,5 +1,6 @@
 """Tagging: a label for every word of a sentence."""
 
+import re
 from collections.abc import Mapping
 from typing import Literal, Self
 
@@ -29,7 +30,7 @@ class TaggingConfig(Config):
     """The names of further input columns, such as parts of speech."""
     score: Literal["auto", "accuracy", "spans"] = "auto"
     """The measure that is reported and selects models. accuracy: the share of words with the correct label. spans: the
-    F1 of spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels are such labels."""
+    F1 of spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels are so."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
@@ -38,6 +39,10 @@ class TaggingConfig(Config):
             raise ValueError(f"words, labels and inputs are {', '.join(names)}: they must be different columns")
         if reserved := sorted(set(self.inputs) & set(RESERVED)):
             raise ValueError(f"inputs: {', '.join(reserved)} cannot be the name of an input column; choose another")
+        if unsafe := [name for name in self.inputs if not re.fullmatch(r"[\w.-]+", name) or name.startswith(".")]:
+            raise ValueError(
+                f"inputs: {', '.join(map(repr, unsafe))}: the name of a column has letters, digits, - and _ only"
+            )
         return self
 
 

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -47,11 +48,13 @@ class Learner:
             "training.precision": config.precision,
             "training.ema": "on" if config.ema else "off",
         }
-        self._order_settings = {  # the batches of an epoch depend on them
+        self._order_settings: dict[str, Any] = {  # the batches of an epoch depend on them
             "seed": job.seed,
             "batch": config.batch.model_dump(mode="json", exclude={"workers"}),
             "subwords": config.subwords.model_dump(mode="json"),
         }
+        if settings := getattr(job.task, "order_settings", None):
+            self._order_settings["task"] = dict(settings)
 
     def step(self, parts: Sequence[Batch], *, rate: float) -> None:
         """Performs the next update."""
@@ -127,7 +130,7 @@ class Learner:
             return []
         progress.epoch, progress.batch = progress.epoch + 1, 0
         self.updater.carry = None
-        return [f"seed, batch or subwords have changed, so the rest of epoch {progress.epoch} is skipped"]
+        return [f"settings that the batches depend on have changed, so the rest of epoch {progress.epoch} is skipped"]
 
     def _refuse_changed_settings(self, before: dict[str, str], *, origin: str) -> None:
         now = self._fixed_settings

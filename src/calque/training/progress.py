@@ -59,8 +59,11 @@ class Progress:
         return is_best
 
     def triggers_averaging(self, loss: float, *, patience: int) -> bool:
-        """Records a loss; whether it is worse than the best one that is at least `patience` validations old."""
-        before = self.losses[: len(self.losses) - patience + 1]
+        """Records a loss; whether it is worse than the best one before the last `patience` validations.
+
+        The non-monotonic trigger of Merity et al. 2018, algorithm 1.
+        """
+        before = self.losses[:-patience]
         self.losses.append(loss)
         return bool(before) and loss > min(before)
 

@@ -97,6 +97,22 @@ def test_the_state_of_running_text_matters(text: Path, tmp_path: Path) -> None:
     assert len(carry) == 3 and all(state.abs().sum() > 0 for state in carry.values())
 
 
+def test_another_number_of_steps_per_batch_starts_a_new_epoch(
+    text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Where a batch would continue in the text can no longer be told."""
+    run = calque.train(values(text, LSTM, reading="running"), run=tmp_path / "run", quiet=True).folder
+    for step in (10, 15, 20):
+        shutil.rmtree(run / "checkpoints" / f"step-{step}")
+    config = (run / "config.toml").read_text()
+    assert "steps = 6\n" in config
+    (run / "config.toml").write_text(config.replace("steps = 6\n", "steps = 9\n"))
+    calque.resume(run)
+    assert (
+        "settings that the batches depend on have changed, so the rest of epoch 1 is skipped" in capsys.readouterr().err
+    )
+
+
 @pytest.fixture(scope="module")
 def trained(text: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("trained") / "run"
@@ -160,7 +176,7 @@ def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, comman
     wrong = command("train", "--text", text, "--system", "tiny", "--run", tmp_path / "a")
     assert wrong.code == 2 and "--text is for a language model" in wrong.err
     pairs = command("train", "--source", text, "--target", text, "--system", "language", "--run", tmp_path / "b")
-    assert pairs.code == 2 and "a language model reads none" in pairs.err
+    assert pairs.code == 2 and "a language model reads no source" in pairs.err
     metric = command("train", "--text", text, "--run", tmp_path / "c", "training.metric=bleu")
     assert metric.code == 2 and "'bleu' is not one of loss, perplexity, word_perplexity" in metric.err
     objective = command("train", "--text", text, "--run", tmp_path / "d", "training.objective.method.kind=r-drop")

@@ -48,3 +48,11 @@ def test_misfits_are_named(task: str, assignments: str, message: str) -> None:
     with pytest.raises(ConfigError) as error:
         check(Experiment, override(TASKS[task], assignments.split(), of=Experiment), origin="config")
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize(("task", "smoothing"), [("translation", 0.1), ("language", 0.0), ("tagging", 0.0)])
+def test_labels_are_smoothed_in_translation_alone_unless_set(task: str, smoothing: float) -> None:
+    assert check(Experiment, TASKS[task], origin="config").training.label_smoothing == smoothing
+    if task != "tagging":
+        values = override(TASKS[task], ["training.label_smoothing=0.2"], of=Experiment)
+        assert check(Experiment, values, origin="config").training.label_smoothing == 0.2

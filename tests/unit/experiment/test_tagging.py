@@ -8,7 +8,9 @@ import pytest
 from tests.conftest import without_plots
 from tests.tagged import tagging_values
 
+from calque.config import override
 from calque.engine import Tagger, load
+from calque.errors import ConfigError
 from calque.experiment import train
 from calque.experiment.tagging import TaggingAssembly
 
@@ -45,3 +47,17 @@ def test_the_kept_model_has_the_best_f1_and_gives_it_again(tmp_path) -> None:
     right = sum(count for gold, label, count in counts if gold == label)
     assert 100 * right / sum(count for *_, count in counts) == pytest.approx(best["accuracy"])
     assert "/" in (done.folder / "samples.txt").read_text()
+
+
+@pytest.mark.parametrize("setting", ["task.score=spans", "training.metric=f1"])
+def test_spans_are_not_measured_of_labels_that_have_none(tmp_path, setting) -> None:
+    values = override(tagging_values(tmp_path), ["task.labels=pos", "task.inputs=[]", setting])
+    with pytest.raises(ConfigError, match=rf"{setting.partition('=')[0]}: only labels such as B-NP.*'pos' has"):
+        train(values, run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run" / "checkpoints").exists()
+
+
+@pytest.mark.parametrize("name", ["a/b", "../x", ".hidden", "a b"])
+def test_columns_have_names_that_files_can_have(tmp_path, name) -> None:
+    with pytest.raises(ConfigError, match="the name of a column has letters, digits, - and _ only"):
+        train(override(tagging_values(tmp_path), [f'task.inputs=["{name}"]']), run=tmp_path / "run", quiet=True)

@@ -311,6 +311,14 @@ def test_labels_without_a_prefix_are_free() -> None:
     assert allowed.end.all()
 
 
+def test_a_type_that_is_incomplete_frees_its_own_labels_alone() -> None:
+    names = ["O", "B-NP", "I-NP", "B-VP", "I-VP", "I-LST"]
+    allowed, complete = allowed_transitions(names), allowed_transitions(names[:-1])
+    assert torch.equal(allowed.transitions[:-1, :-1], complete.transitions)
+    assert allowed.transitions[:, -1].all() and allowed.start[-1] and not allowed.start[2]
+    assert not allowed.transitions[-1, 2], "I-NP still needs its own span before it"
+
+
 @pytest.mark.parametrize(
     "names",
     [

@@ -112,3 +112,25 @@ def test_before_the_first_validation_another_metric_changes_nothing() -> None:
     progress = Progress(metric="bleu")
     assert progress.switch_metric("ter", kind=METRICS["ter"], validations={}) == "training.metric is now ter"
     assert progress.best_value is None
+
+
+@pytest.mark.parametrize(
+    ("losses", "patience", "first"),
+    [
+        ([5, 4, 4.1, 4.1, 4.1, 4.1, 4.1, 4.1], 5, 8),
+        ([5, 4, 4.1, 4.1], 5, None),
+        ([5, 4, 3, 2, 1, 0.5, 0.4, 0.3], 5, None),
+        ([5, 6], 1, None),
+        ([5, 6, 6], 1, 3),
+        ([3, 4, 5, 6, 7, 8], 2, 4),
+    ],
+)
+def test_averaging_starts_as_in_the_paper(losses: list[float], patience: int, first: int | None) -> None:
+    """Merity et al. 2018, algorithm 1: t > n and v > min of the t − n earliest, written out."""
+    expected = None
+    for t, loss in enumerate(losses):
+        if expected is None and t > patience and loss > min(losses[: t - patience]):
+            expected = t + 1
+    progress = Progress()
+    triggered = [progress.triggers_averaging(loss, patience=patience) for loss in losses]
+    assert first == expected == (triggered.index(True) + 1 if any(triggered) else None)
