@@ -551,7 +551,7 @@ def test_data_check_reports_and_refuses(command: Command, corpus: dict[str, Path
     assert f"{corpus['source']}: line 1, byte 1" in worse.out, "reported with the other problem"
     assert worse.out.count("has 151 lines") == 1
     assert "2 problems" in worse.err
-    refused(command("data", "check", "--source", corpus["source"]), "give --source and --target")
+    refused(command("data", "check", "--source", corpus["source"]), "--source and --target go together")
     explained = " ".join(command("data", "check", "--help").out.split())
     assert "outside the vocabulary that training would build from these corpora" in explained
     assert "With exact shapes" in explained

@@ -147,9 +147,9 @@ class RecurrentNetwork(nn.Module):
         config, like = self.config, self.embedding.weight
         zero = like.new_zeros(rows, config.layers, max(self.widths))
         parts = (zero,) * state_parts(config.cell)
-        return self.drawn(RecurrentLanguageState(parts, like.new_zeros(rows, self.widths[-1])))
+        return self._with_masks(RecurrentLanguageState(parts, like.new_zeros(rows, self.widths[-1])))
 
-    def drawn(self, state: RecurrentLanguageState) -> RecurrentLanguageState:
+    def _with_masks(self, state: RecurrentLanguageState) -> RecurrentLanguageState:
         """The state with new dropout masks, for the next batch."""
         masks, weight_masks = None, None
         if self.training and self.config.variational:
@@ -235,10 +235,6 @@ class TransformerNetwork(nn.Module):
         position = torch.zeros(rows, dtype=torch.long, device=like.device)
         layers = [block.self_attention.start(rows, like=like) for block in self._blocks()]
         return TransformerState.of_layers(layers, position)
-
-    def drawn(self, state: TransformerState) -> TransformerState:
-        """The state as it is: no dropout mask is shared between positions."""
-        return state
 
     def forward(self, tokens: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
         """Reads [N,T] tokens."""
