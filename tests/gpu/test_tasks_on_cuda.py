@@ -14,7 +14,10 @@ if DEVICE == "cuda" and not torch.cuda.is_available():
     pytest.skip("there is no GPU on this machine", allow_module_level=True)
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # read when the device is first used
-pytestmark = pytest.mark.usefixtures("unplotted")
+pytestmark = [
+    pytest.mark.usefixtures("unplotted"),
+    pytest.mark.filterwarnings("ignore:Requested unified CUBLASLT workspace"),  # the setting above limits it
+]
 
 OWN = [name for name, subject in SUBJECTS.items() if subject.own is None]
 
