@@ -1,4 +1,4 @@
-"""Column files through a tagger: which of their columns are read, and where labels are written."""
+"""Tagging column files: which columns are read, and to which one labels are written."""
 
 import io
 from collections.abc import Iterable, Iterator
@@ -23,7 +23,7 @@ class ColumnLayout(NamedTuple):
 
     @classmethod
     def of(cls, tagger: Tagger, *, format: ColumnFormat, names: tuple[str, ...] = ()) -> "ColumnLayout":
-        """The layout of files of a format: with `names`, or as those that the tagger was trained on."""
+        """The layout of files in a format: with `names`, or with the columns that the tagger was trained on."""
         if format == "conllu":
             return cls(format, CONLLU_NAMES)
         if not names and not tagger.columns:
@@ -31,63 +31,65 @@ class ColumnLayout(NamedTuple):
         return cls(format, names or tagger.columns)
 
     def number(self, name: str) -> int:
-        """The column of that name, from 1."""
+        """The number of the column of that name, from 1."""
         if name not in self.names:
             raise DataError(
-                f"the model reads or gives the column {name!r}, but the columns are {', '.join(self.names)}; name them "
-                "in their order, e.g. --columns form,pos,label"
+                f"the model reads or predicts the column {name!r}, but the columns are {', '.join(self.names)}; name "
+                "them in order, e.g. --columns form,pos,label"
             )
         return self.names.index(name) + 1
 
     def least(self, *names: str) -> int:
-        """How many columns a file needs to have these."""
+        """The number of columns that a file with these columns has at least."""
         return max(map(self.number, names))
 
     def sentence(self, rows: ColumnSentence, *, tagger: Tagger) -> Sentence:
-        """What the tagger reads of a sentence."""
+        """The tagger's input, from a sentence of the file."""
         inputs = {name: rows.column(self.number(name)) for name in tagger.task.inputs}
         return Sentence(rows.column(self.number(tagger.task.words)), inputs)
 
 
 def file_format(path: Path) -> ColumnFormat | None:
-    """The format that a file's name tells: .conllu, or another name with conll, col or tsv in its suffix; else None."""
+    """The format according to a file's suffix: .conllu, or one that begins with .conll, .col, .iob, .bio or .tsv."""
     suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    last = suffixes[-1] if suffixes else ""
-    if last in (".conllu", ".conllup"):
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in (".conllu", ".conllup"):
         return "conllu"
-    return "columns" if last.startswith((".conll", ".col", ".iob", ".bio", ".tsv")) else None
+    return "columns" if suffix.startswith((".conll", ".col", ".iob", ".bio", ".tsv")) else None
 
 
 def tag_columns(
     sentences: Iterable[ColumnSentence], *, tagger: Tagger, layout: ColumnLayout, append: bool, marginals: bool
 ) -> Iterator[bytes]:
-    """The bytes of every sentence with the predicted labels in their column, or in one that is appended.
+    """The bytes of every sentence with the predicted labels in their column, or in an appended one.
 
-    With `marginals`, the probability of each predicted label stands in a further column; in CoNLL-U, in MISC.
+    With `marginals`, the probability of each predicted label is written to a further column, or to MISC in CoNLL-U.
     """
-    waiting = iter(sentences)
-    while group := list(islice(waiting, TOGETHER)):
-        read = (layout.sentence(rows, tagger=tagger) for rows in group)
-        for rows, tagged in zip(group, tagger.stream(read, marginals=marginals), strict=True):
-            column = _behind(rows) if append else layout.number(tagger.task.labels)
-            written = with_column(rows, column=column, values=tagged.labels)
-            yield _with_probabilities(written, rows=rows, tagged=tagged) if marginals else written
+    remaining = iter(sentences)
+    while group := list(islice(remaining, TOGETHER)):
+        inputs = (layout.sentence(rows, tagger=tagger) for rows in group)
+        for rows, tagged in zip(group, tagger.stream(inputs, marginals=marginals), strict=True):
+            column = _next_column(rows) if append else layout.number(tagger.task.labels)
+            labelled = with_column(rows, column=column, values=tagged.labels)
+            yield _with_probabilities(labelled, rows=rows, tagged=tagged) if marginals else labelled
 
 
-def _behind(rows: ColumnSentence) -> int:
+def _next_column(rows: ColumnSentence) -> int:
+    """The number of the column after the last."""
     return len(rows.cells[0]) + 1 if rows.cells else 1
 
 
-def _with_probabilities(written: bytes, *, rows: ColumnSentence, tagged: TaggedSentence) -> bytes:
+def _with_probabilities(labelled: bytes, *, rows: ColumnSentence, tagged: TaggedSentence) -> bytes:
     if not tagged.words:
-        return written
+        return labelled
     assert tagged.marginals is not None
-    chosen = [shares[label] for shares, label in zip(tagged.marginals, tagged.labels, strict=True)]
-    (again,) = read_sentences(io.BytesIO(written), name=rows.name, format=rows.format, first=rows.first)
+    probabilities = [marginals[label] for marginals, label in zip(tagged.marginals, tagged.labels, strict=True)]
+    (sentence,) = read_sentences(io.BytesIO(labelled), name=rows.name, format=rows.format, first=rows.first)
     if rows.format == "columns":
-        return with_column(again, column=_behind(again), values=[f"{share:.4f}" for share in chosen])
+        values = [f"{probability:.4f}" for probability in probabilities]
+        return with_column(sentence, column=_next_column(sentence), values=values)
     values = []
-    for before, share in zip(again.column(MISC), chosen, strict=True):
-        kept = [] if before == "_" else [part for part in before.split("|") if not part.startswith(f"{PROBABILITY}=")]
-        values.append("|".join([*kept, f"{PROBABILITY}={share:.4f}"]))
-    return with_column(again, column=MISC, values=values)
+    for misc, probability in zip(sentence.column(MISC), probabilities, strict=True):
+        features = [] if misc == "_" else [part for part in misc.split("|") if not part.startswith(f"{PROBABILITY}=")]
+        values.append("|".join([*features, f"{PROBABILITY}={probability:.4f}"]))
+    return with_column(sentence, column=MISC, values=values)

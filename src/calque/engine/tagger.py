@@ -23,12 +23,12 @@ from calque.tensors import exact
 from calque.text import TaggerVocabularies
 from calque.text.forms import CHARACTERS, LABELS, WORDS, EncodedWords
 
-TOGETHER = 512  # sentences that are sorted by length and put into batches
-BATCH_TOKENS = 4096  # words of a batch, padding counted
+TOGETHER = 512  # sentences that are sorted by length together and grouped into batches
+BATCH_TOKENS = 4096  # words per batch, padding included
 
 
 class Sentence(NamedTuple):
-    """What is tagged: words, and of each the values of the further columns that the model reads."""
+    """The input of a tagger: words, and one value per word for each further column that the model reads."""
 
     words: Sequence[str]
     columns: Mapping[str, Sequence[str]] = MappingProxyType({})
@@ -36,12 +36,12 @@ class Sentence(NamedTuple):
 
 @dataclass(frozen=True)
 class TaggedSentence:
-    """Words with their labels; iterates over pairs of them."""
+    """Words with their labels; iterating yields (word, label) pairs."""
 
     words: list[str]
     labels: list[str]
     marginals: list[dict[str, float]] | None = None
-    """The probability of every label for each word, where that was asked for."""
+    """The probability of every label for each word; None unless marginals were requested."""
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
         return zip(self.words, self.labels, strict=True)
@@ -54,12 +54,12 @@ class TaggedSentence:
 
 
 class StoreLabels(NamedTuple):
-    """The labels of a store's rows, and the negative log-probability of the right ones."""
+    """The predicted labels of a store's rows, and the negative log-probability of the gold labels."""
 
     labels: list[list[str]]
     nats: float
     words: int
-    """Words of the sentences in which every right label is known: the others have no probability."""
+    """The number of words in sentences whose gold labels are all known; other sentences have no probability."""
 
     @property
     def per_word(self) -> float:
@@ -88,7 +88,7 @@ class Tagger:
         self.config = config
         self.task = task
         self.columns = tuple(columns)
-        """The names of the columns of the files it was trained on, where these do not say so themselves."""
+        """The column names of the files it was trained on, if the format does not define them."""
         self.allowed = allowed_transitions(vocabularies.labels)
 
     @property
@@ -104,11 +104,11 @@ class Tagger:
     def tag(
         self, text: str | Sentence | list[str] | list[list[str]] | list[Sentence], *, marginals: bool = False
     ) -> TaggedSentence | list[TaggedSentence]:
-        """The labels of a sentence, a text with white space between its words or a `Sentence`; of a list, a list.
+        """The labels of a sentence: a text with white space between its words, or a `Sentence`; a list yields a list.
 
         >>> tagger.tag("The dog barks .")                    # one sentence
-        >>> tagger.tag(["The dog barks .", "Cats sleep ."])  # two
-        >>> tagger.tag([["Cats", "sleep", "."]])             # one that is split into words already
+        >>> tagger.tag(["The dog barks .", "Cats sleep ."])  # two sentences
+        >>> tagger.tag([["Cats", "sleep", "."]])             # one sentence, already split into words
         """
         if isinstance(text, str | Sentence):
             return next(self.stream([_sentence(text)], marginals=marginals))
@@ -122,17 +122,17 @@ class Tagger:
         batch_tokens: int = BATCH_TOKENS,
         together: int = TOGETHER,
     ) -> Iterator[TaggedSentence]:
-        """The labels of every sentence, in their order. They do not depend on the other sentences.
+        """The labels of every sentence, in order. They do not depend on the other sentences.
 
-        `together` sentences are read before the first is answered.
+        `together` sentences are read before the labels of the first are returned.
         """
-        waiting = iter(sentences)
-        while group := list(islice(waiting, together)):
+        remaining = iter(sentences)
+        while group := list(islice(remaining, together)):
             yield from self._group(group, marginals=marginals, batch_tokens=batch_tokens)
 
     @torch.inference_mode()
     def label_store(self, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None) -> StoreLabels:
-        """The labels of all rows, in evaluation mode; `stop` is asked per batch."""
+        """The labels of all rows, in evaluation mode; `stop` is called before each batch and may raise."""
         labels: list[list[str]] = [[] for _ in range(len(store))]
         total, words, size = exact(torch.zeros((), device=self.device)), 0, len(self.vocabularies.labels)
         config = batch.model_copy(update={"shapes": "exact"})
@@ -141,10 +141,10 @@ class Tagger:
                 stop()
             rows = collate_tags(store, planned, columns=self.task.inputs)
             is_known = (rows.labels < size).all(dim=1)
-            placed = rows.to(self.device)
-            scores = self.model(source_of(placed))
-            known = placed.labels.clamp(max=size - 1)
-            losses = self.model.losses(scores, known, rows.lengths)
+            device_rows = rows.to(self.device)
+            scores = self.model(source_of(device_rows))
+            known_labels = device_rows.labels.clamp(max=size - 1)
+            losses = self.model.losses(scores, known_labels, rows.lengths)
             total += exact(losses.masked_fill(~is_known.to(self.device), 0)).sum()
             words += int(rows.lengths[is_known].sum())
             for index, row in zip(planned.indices.tolist(), self._names(scores, rows.lengths), strict=True):
@@ -157,23 +157,23 @@ class Tagger:
         encoded = [self.vocabularies.encode(words, columns) for words, columns in sentences]
         lengths = [len(sentence.words) for sentence in encoded]
         tagged: dict[int, TaggedSentence] = {}
-        for places in _batches(lengths, batch_tokens=batch_tokens):
-            batch = self._batch([encoded[place] for place in places])
-            for place, (labels, probabilities) in zip(places, self._answers(batch, marginals=marginals), strict=True):
-                tagged[place] = TaggedSentence(list(sentences[place].words), labels, probabilities)
-        nothing: list[dict[str, float]] | None = [] if marginals else None
-        yield from (tagged.get(place, TaggedSentence([], [], nothing)) for place in range(len(sentences)))
+        for indices in _batches(lengths, batch_tokens=batch_tokens):
+            batch = self._batch([encoded[index] for index in indices])
+            for index, (labels, probabilities) in zip(indices, self._predict(batch, marginals=marginals), strict=True):
+                tagged[index] = TaggedSentence(list(sentences[index].words), labels, probabilities)
+        no_marginals: list[dict[str, float]] | None = [] if marginals else None
+        yield from (tagged.get(index, TaggedSentence([], [], no_marginals)) for index in range(len(sentences)))
 
     @torch.inference_mode()
-    def _answers(self, batch: TagBatch, *, marginals: bool) -> list[tuple[list[str], list[dict[str, float]] | None]]:
+    def _predict(self, batch: TagBatch, *, marginals: bool) -> list[tuple[list[str], list[dict[str, float]] | None]]:
         scores = self.model(source_of(batch.to(self.device)))
         labels = self._names(scores, batch.lengths)
         if not marginals:
             return [(names, None) for names in labels]
-        shares = self.model.marginals(scores, batch.lengths).cpu()
+        probabilities = self.model.marginals(scores, batch.lengths).cpu()
         return [
             (names, [self.vocabularies.label_shares(word) for word in row[: len(names)].tolist()])
-            for names, row in zip(labels, shares, strict=True)
+            for names, row in zip(labels, probabilities, strict=True)
         ]
 
     def _names(self, scores: Tensor, lengths: Tensor) -> list[list[str]]:
@@ -202,17 +202,17 @@ class Tagger:
         for name in self.task.inputs:
             if name not in sentence.columns:
                 raise TextError(
-                    f"this model also reads the column {name!r}: give it a file that has the column, or "
+                    f"this model also reads the column {name!r}: pass a file with that column, or "
                     f"calque.engine.Sentence(words, {{{name!r}: [...]}})"
                 )
             if len(sentence.columns[name]) != len(sentence.words):
                 raise TextError(
-                    f"{len(sentence.words)} words, but {len(sentence.columns[name])} values of the column {name!r}"
+                    f"{len(sentence.words)} words, but {len(sentence.columns[name])} values in the column {name!r}"
                 )
 
 
 def tagger_sizes(vocabularies: TaggerVocabularies, *, inputs: Sequence[str]) -> TaggerSizes:
-    """What a model needs to know of its vocabularies; further columns in the order of `inputs`."""
+    """The vocabulary sizes of a model; further columns in the order of `inputs`."""
     characters = 0 if vocabularies.characters is None else len(vocabularies.characters)
     columns = {name: len(vocabularies.columns[name]) for name in inputs}
     return TaggerSizes(len(vocabularies.words), len(vocabularies.labels), characters, columns)
@@ -225,12 +225,12 @@ def _sentence(text: str | Sequence[str] | Sentence) -> Sentence:
 
 
 def _batches(lengths: Sequence[int], *, batch_tokens: int) -> Iterator[list[int]]:
-    """Places of sentences with words, those of similar length together, within a budget of words."""
+    """The indices of non-empty sentences in batches of similar length, within a budget of words."""
     batch: list[int] = []
-    for place in sorted((place for place, length in enumerate(lengths) if length), key=lambda place: lengths[place]):
-        if batch and (len(batch) + 1) * lengths[place] > batch_tokens:
+    for index in sorted((index for index, length in enumerate(lengths) if length), key=lambda index: lengths[index]):
+        if batch and (len(batch) + 1) * lengths[index] > batch_tokens:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch

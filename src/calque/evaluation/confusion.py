@@ -1,4 +1,4 @@
-"""Label accuracy per word, and which labels are taken for which: as counts and, with matplotlib, as a picture."""
+"""Label accuracy per word, and the confusion matrix: as counts and, with matplotlib, as a figure."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -11,15 +11,15 @@ from calque.errors import DataError
 from calque.evaluation.spans import check_alignment
 
 Confusion = Mapping[tuple[str, str], int]
-"""How many words have this (gold, predicted) pair of labels."""
+"""The number of words with each (gold, predicted) pair of labels."""
 
-_DRAWN = 60  # labels with a row of their own
-_SMALL = 20  # labels up to which cells are large
-_NAME = 24  # characters of a label's name in the picture
+_DRAWN = 60  # the most labels drawn in separate rows
+_SMALL = 20  # the most labels drawn with large cells
+_NAME = 24  # the most characters of a label's name in the figure
 
 
 def count_confusions(predicted: Sequence[Sequence[str]], *, gold: Sequence[Sequence[str]]) -> Counter[tuple[str, str]]:
-    """The counts of all (gold, predicted) pairs of labels, from one label sequence of either kind per sentence."""
+    """The counts of all (gold, predicted) pairs of labels, given both label sequences of every sentence."""
     check_alignment(predicted, gold=gold)
     counts = Counter[tuple[str, str]]()
     for labels, gold_labels in zip(predicted, gold, strict=True):
@@ -28,16 +28,16 @@ def count_confusions(predicted: Sequence[Sequence[str]], *, gold: Sequence[Seque
 
 
 def token_accuracy(counts: Confusion) -> float:
-    """The share of words, between 0 and 1, whose predicted label is the gold one."""
+    """The share of words, between 0 and 1, whose predicted label equals the gold label."""
     words = _words(counts)
     return sum(count for (gold, predicted), count in counts.items() if gold == predicted) / words
 
 
 def draw_confusion(path: Path, counts: Confusion, *, labels: Sequence[str] = ()) -> bool:
-    """Draws the counts as a table, a row per gold label and a column per predicted one; False without matplotlib.
+    """Draws the confusion matrix, a row per gold label and a column per predicted one; False without matplotlib.
 
-    Colours show shares of a row, on a scale of square roots that keeps rare mistakes visible. Rows are in the order of
-    `labels`, where given, and by frequency otherwise; beyond 60 labels the rarest share a row and a column.
+    Colours show shares of a row, on a square-root scale that keeps rare errors visible. Rows are in the order of
+    `labels`, then by frequency; with more than 60 labels, the rarest share a row and a column.
     """
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -65,22 +65,22 @@ def draw_confusion(path: Path, counts: Confusion, *, labels: Sequence[str] = ())
 def confusion_table(
     counts: Confusion, *, labels: Sequence[str] = (), most: int
 ) -> tuple[list[str], np.ndarray[Any, np.dtype[np.int64]]]:
-    """Names [Y] and counts [Y,Y], gold labels in rows; beyond `most` names the rarest are counted together as one."""
+    """Names [Y] and counts [Y,Y], gold labels in rows; with more than `most` names, the rarest are counted as one."""
     _words(counts)
     frequencies = Counter[str]()
     for (gold, predicted), count in counts.items():
         frequencies[gold] += count
         frequencies[predicted] += 0
     by_frequency = sorted(frequencies, key=lambda name: (-frequencies[name], name))
-    kept = set(by_frequency if len(by_frequency) <= most else by_frequency[: most - 1])
+    frequent = set(by_frequency if len(by_frequency) <= most else by_frequency[: most - 1])
     order = list(dict.fromkeys((*labels, *by_frequency)))
-    names = [name for name in order if name in kept]
-    places = {name: place for place, name in enumerate(names)}
-    if rest := len(by_frequency) - len(names):
-        names.append(f"{rest} others")
+    names = [name for name in order if name in frequent]
+    indices = {name: index for index, name in enumerate(names)}
+    if others := len(by_frequency) - len(names):
+        names.append(f"{others} others")
     table = np.zeros((len(names), len(names)), dtype=np.int64)
     for (gold, predicted), count in counts.items():
-        table[places.get(gold, len(places)), places.get(predicted, len(places))] += count
+        table[indices.get(gold, len(indices)), indices.get(predicted, len(indices))] += count
     return names, table
 
 
@@ -100,20 +100,20 @@ def _write_counts(axes: Any, table: np.ndarray[Any, Any], shares: np.ndarray[Any
 
 
 def _name_labels(axes: Any, names: Sequence[str]) -> None:
-    shown = [_cut(name) for name in names]
-    axes.set_xticks(range(len(names)), shown, rotation=90, fontsize=8, parse_math=False)
-    axes.set_yticks(range(len(names)), shown, fontsize=8, parse_math=False)
+    shortened = [_shorten(name) for name in names]
+    axes.set_xticks(range(len(names)), shortened, rotation=90, fontsize=8, parse_math=False)
+    axes.set_yticks(range(len(names)), shortened, fontsize=8, parse_math=False)
     axes.set_xticks(np.arange(1, len(names)) - 0.5, minor=True)
     axes.set_yticks(np.arange(1, len(names)) - 0.5, minor=True)
     axes.grid(which="minor", color="#dddddd", linewidth=0.5)
-    is_large = len(names) > _SMALL  # too large to look along a row from its far end
+    is_large = len(names) > _SMALL  # then labels are shown on all four sides
     axes.tick_params(which="both", length=0, labeltop=is_large, labelright=is_large)
     axes.spines[:].set_visible(False)
     axes.set_xlabel("predicted", fontsize=9, labelpad=8)
     axes.set_ylabel("gold", fontsize=9, labelpad=8)
 
 
-def _cut(name: str) -> str:
+def _shorten(name: str) -> str:
     half = _NAME // 2
     return name if len(name) <= _NAME else f"{name[: half - 1]}…{name[-half:]}"
 

@@ -1,4 +1,4 @@
-"""Tagging as an experiment: from its config to a task, a model and a judge."""
+"""Tagging as an experiment: the task, model and judge of a config."""
 
 import json
 from collections import Counter
@@ -43,11 +43,11 @@ METRICS: Mapping[str, Metric] = {
     "f1": HIGHER,
 }
 SPANS = ("precision", "recall", "f1")
-LARGEST = 1 << 16  # ids of a column that is not known yet
+LARGEST = 1 << 16  # assumed number of ids of a column before its vocabulary is learnt
 
 
 class TaggingJudge:
-    """The labels of held-out sentences: the share of words that have the right one, and of spans, in per cent."""
+    """Evaluates the labels of held-out sentences: accuracy per word, and precision, recall and F1 of spans, in %."""
 
     metrics = METRICS
 
@@ -76,12 +76,12 @@ class TaggingJudge:
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.tagger.model
 
-        def ask() -> None:
+        def raise_if_stopped() -> None:
             if stop():
                 raise StoppedError
 
         batch = self.batch.model_copy(update={"tokens": max(2, self.batch.budget // parts)})
-        predicted = self.tagger.label_store(self.store, batch=batch, stop=ask)
+        predicted = self.tagger.label_store(self.store, batch=batch, stop=raise_if_stopped)
         confusions = count_confusions(predicted.labels, gold=self.gold)
         values = {"loss": predicted.per_word, "accuracy": 100 * token_accuracy(confusions)}
         summary = f"validation loss {values['loss']:.3f}, accuracy {values['accuracy']:.2f} %"
@@ -94,17 +94,19 @@ class TaggingJudge:
         return Judgement(values, self._samples(predicted.labels), artefacts, summary)
 
     def _samples(self, predicted: Sequence[Sequence[str]]) -> list[str]:
-        """Sentences with their labels; a wrong one is shown with the right one."""
+        """Sentences with their predicted labels; a wrong label is followed by the gold label in brackets."""
         samples = []
         for words, gold, labels in zip(self.words, self.gold, predicted, strict=True):
-            pairs = zip(words, gold, labels, strict=True)
-            shown = (f"{word}/{label}" + ("" if label == right else f"[{right}]") for word, right, label in pairs)
-            samples.append(" ".join(shown) + "\n")
+            tagged_words = (
+                f"{word}/{label}" + ("" if label == gold_label else f"[{gold_label}]")
+                for word, gold_label, label in zip(words, gold, labels, strict=True)
+            )
+            samples.append(" ".join(tagged_words) + "\n")
         return samples
 
 
 class TaggingAssembly:
-    """Sentences of labelled words, a tagger, and a judge of its labels."""
+    """Assembles the data, task, model and judge of a tagging experiment."""
 
     metrics = METRICS
 
@@ -136,7 +138,7 @@ class TaggingAssembly:
             model = TaggerModel(self.model, sizes=sizes)
         refuse_uncomputable(model, self.experiment.training)
         if self.experiment.training.warm_start is not None:
-            raise ConfigError("training.warm_start is for translation models; a tagger begins anew")
+            raise ConfigError("training.warm_start is for translation models; taggers do not support it")
 
     def build(self, prepared: Prepared) -> TaggerModel:
         torch.manual_seed(stream_seed(self.experiment.seed, "weights"))
@@ -193,11 +195,11 @@ class TaggingAssembly:
             del unseen[label]
         if unseen:
             listed = ", ".join(f"{label} ({count:,})" for label, count in unseen.most_common(10))
-            lines.append(f"warning: labels of the validation data that no training sentence has: {listed}")
+            lines.append(f"warning: labels of the validation data that do not occur in training: {listed}")
         return lines
 
     def draw(self, run: Path) -> None:
-        """Draws RUN/plots/confusion.png, of the model that is kept."""
+        """Draws RUN/plots/confusion.png for the run's model."""
         path = run / "model" / CONFUSION
         if path.is_file():
             counts = {(gold, label): count for gold, label, count in json.loads(path.read_bytes())}

@@ -1,4 +1,4 @@
-"""The linear-chain conditional random field: a sequence of labels is scored, and normalised, as a whole.
+"""The linear-chain conditional random field: label sequences are scored and normalised as a whole.
 
 Letters: B sentences, T words, Y labels.
 """
@@ -15,7 +15,7 @@ from calque.tensors import length_mask
 
 
 class Allowed(NamedTuple):
-    """Which label may follow which, begin a sentence and end one; all boolean."""
+    """Which labels may follow each other, and which may begin and end a sentence; all boolean."""
 
     transitions: Tensor  # [Y,Y], from the label of the row to the label of the column
     start: Tensor  # [Y]
@@ -25,7 +25,7 @@ class Allowed(NamedTuple):
 class BestPaths(NamedTuple):
     """The highest-scoring label sequence of every sentence."""
 
-    labels: Tensor  # [B,T], 0 behind a sentence's last word
+    labels: Tensor  # [B,T], 0 after a sentence's last word
     scores: Tensor  # [B]
 
 
@@ -34,9 +34,9 @@ class LinearChainCRF(nn.Module):
 
         score(x, y) = start[y₁] + Σₜ scores[t, yₜ] + Σₜ transitions[yₜ₋₁, yₜ] + end[y_T]
 
-    where `scores` come from a network that reads the sentence (Lample et al. 2016, §2.2). Scores and labels behind a
-    sentence's length are ignored, whatever they are; a sentence without words has one label sequence, of score 0.
-    Transitions start at zero, where the labels of a sentence are independent of each other.
+    where a network computes `scores` from the sentence (Lample et al. 2016, §2.2). Scores and labels after a sentence's
+    last word are ignored; a sentence without words has a single label sequence, with score 0. Transitions are
+    initialised to 0, so that the labels of a sentence are independent of each other at first.
     """
 
     def __init__(self, labels: int) -> None:
@@ -46,30 +46,30 @@ class LinearChainCRF(nn.Module):
         self.end = nn.Parameter(torch.zeros(labels))
 
     def loss(self, scores: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
-        """[B], −log P(labels | x), from scores [B,T,Y], labels [B,T] and lengths [B]."""
+        """−log P(labels | x) [B], given scores [B,T,Y], labels [B,T] and lengths [B]."""
         return self.log_partition(scores, lengths) - self.path_score(scores, labels, lengths)
 
     def log_partition(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """[B], log Z: the logarithm of the summed exp(score) of all label sequences, from scores [B,T,Y]."""
+        """log Z [B]: the logarithm of the sum of exp(score) over all label sequences, given scores [B,T,Y]."""
         scores, mask = _masked(scores, lengths)
         total = (self._forward_scores(scores, mask)[-1] + wide(self.end)).logsumexp(dim=-1)
         return total.masked_fill(~mask[:, 0], 0)
 
     def path_score(self, scores: Tensor, labels: Tensor, lengths: Tensor) -> Tensor:
-        """[B], the score of one label sequence per sentence, labels [B,T]."""
+        """The score [B] of one label sequence per sentence, labels [B,T]."""
         words = labels.shape[1]
         scores, mask = _masked(scores, lengths)
         labels = F.pad(labels, (0, mask.shape[1] - words)).masked_fill(~mask, 0)
-        last = labels.gather(1, (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
+        last_labels = labels.gather(1, (mask.sum(dim=1, keepdim=True) - 1).clamp(min=0)).squeeze(1)
         emissions = scores.gather(2, labels[..., None]).squeeze(2).sum(dim=1)
         steps = wide(self.transitions)[labels[:, :-1], labels[:, 1:]].masked_fill(~mask[:, 1:], 0).sum(dim=1)
-        ends = wide(self.start)[labels[:, 0]] + wide(self.end)[last]
+        ends = wide(self.start)[labels[:, 0]] + wide(self.end)[last_labels]
         return emissions + steps + ends.masked_fill(~mask[:, 0], 0)
 
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """[B,T,Y], P(yₜ = y | x) by the forward-backward algorithm, 0 behind a sentence's last word.
+        """P(yₜ = y | x) [B,T,Y] by the forward-backward algorithm; 0 after a sentence's last word.
 
-        They are the derivative of log Z by the scores.
+        They are the derivative of log Z with respect to the scores.
         """
         words = scores.shape[1]
         scores, mask = _masked(scores, lengths)
@@ -78,9 +78,9 @@ class LinearChainCRF(nn.Module):
         return (forward + backward).softmax(dim=-1).masked_fill(~mask[..., None], 0)[:, :words]
 
     def viterbi(self, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None = None) -> BestPaths:
-        """The label sequence with the highest score of every sentence; `allowed` excludes others from the comparison.
+        """The label sequence with the highest score for every sentence, among those that are `allowed`.
 
-        Equal scores go to the lower label. Where `allowed` leaves a sentence no sequence at all, its score is −∞.
+        Ties go to the label with the lower id. If no sequence of a sentence is allowed, its score is −∞.
         """
         words = scores.shape[1]
         scores, mask = _masked(scores, lengths)
@@ -100,7 +100,7 @@ class LinearChainCRF(nn.Module):
         return BestPaths(path_labels[:, :words], total.masked_fill(~mask[:, 0], 0))
 
     def _forward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """T times [B,Y], log of the summed exp(score) of all beginnings that end here with y; at the end, they stay."""
+        """Per word [B,Y], the log-sum-exp of the scores of all prefixes that end with label y; constant in padding."""
         transitions = wide(self.transitions)
         totals = [wide(self.start) + scores[:, 0]]
         for emission, is_word in zip(scores.unbind(1)[1:], mask.unbind(1)[1:], strict=True):
@@ -109,7 +109,7 @@ class LinearChainCRF(nn.Module):
         return totals
 
     def _backward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """T times [B,Y], log of the summed exp(score) of all continuations behind label y here."""
+        """Per word [B,Y], the log-sum-exp of the scores of all suffixes after label y."""
         transitions = wide(self.transitions)
         totals = [wide(self.end).expand_as(scores[:, 0])]
         for emission, is_word in zip(scores.unbind(1)[:0:-1], mask.unbind(1)[:0:-1], strict=True):
@@ -118,7 +118,7 @@ class LinearChainCRF(nn.Module):
         return totals[::-1]
 
     def _restricted(self, allowed: Allowed | None) -> tuple[Tensor, Tensor, Tensor]:
-        """Transitions, start and end, −∞ where they are not allowed."""
+        """The scores of transitions, start and end; −∞ for those that are not allowed."""
         weights = (wide(self.transitions), wide(self.start), wide(self.end))
         if allowed is None:
             return weights
@@ -130,17 +130,17 @@ class LinearChainCRF(nn.Module):
 
 
 def allowed_transitions(labels: Sequence[str]) -> Allowed:
-    """What keeps label sequences of these names well formed in BIO (IOB2), or in IOBES where names begin with E or S.
+    """The transitions of well-formed label sequences in BIO (IOB2), or in IOBES if some names begin with E or S.
 
-    BIO: I-X only behind B-X or I-X. IOBES: I-X and E-X only behind B-X or I-X, and behind B-X or I-X nothing else.
-    Labels without such a prefix are free to stand anywhere; a bare B, I, E or S is a prefix where no label is longer,
-    and a name like any other elsewhere. Everything is allowed where the names cannot be of either scheme, as some type
-    has an I-X but no B-X (IOB1), or a B-X but no E-X among names with E or S.
+    BIO: I-X only after B-X or I-X. IOBES: I-X and E-X only after B-X or I-X, which nothing else may follow.
+    Labels without such a prefix may occur anywhere. A bare B, I, E or S is a prefix only if no label is longer.
+    All transitions are allowed if the names fit neither scheme: a type has I-X but no B-X (IOB1), or, among names with
+    E or S, B-X but no E-X.
     """
     is_untyped = set(labels) <= {"O", "B", "I", "E", "S"}
     parts = [_parts(label, is_untyped=is_untyped) for label in labels]
     names = set(parts)
-    closes = any(prefix in ("E", "S") for prefix, _ in parts)  # IOBES: a span says where it ends
+    closes = any(prefix in ("E", "S") for prefix, _ in parts)  # IOBES: the last word of a span is marked
     needed = {("B", kind) for prefix, kind in parts if prefix in ("I", "E")}
     needed |= {("E", kind) for prefix, kind in parts if prefix in ("B", "I") and closes}
     if needed - names:
@@ -159,13 +159,13 @@ def allowed_transitions(labels: Sequence[str]) -> Allowed:
 
 
 def _parts(label: str, *, is_untyped: bool) -> tuple[str, str]:
-    """The prefix B, I, E or S and the type of a label; the prefix is empty where the label has none of these."""
+    """The prefix B, I, E or S and the type of a label; the prefix is empty if the label has none of these."""
     prefix, hyphen, kind = label.partition("-")
     return (prefix, kind) if prefix in ("B", "I", "E", "S") and (hyphen or is_untyped) else ("", label)
 
 
 def _masked(scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-    """Scores in float32 at least, 0 behind a sentence's length, and the mask [B,T] of words; T is 1 at least."""
+    """The scores in at least float32, 0 after a sentence's last word, and the mask [B,T] of words; T is at least 1."""
     mask = length_mask(lengths.to(scores.device, non_blocking=True), size=scores.shape[1])
     scores = wide(scores).masked_fill(~mask[..., None], 0)
     missing = max(0, 1 - scores.shape[1])

@@ -1,4 +1,4 @@
-"""Recurrent layers of one direction on each other, with what connects, drops and disturbs them.
+"""A stack of unidirectional recurrent layers, with connections, dropout and noise.
 
 Letters: N rows, T positions, E input width, D width, L layers, G gates. A state's parts are (h,) or (h, c).
 """
@@ -23,66 +23,66 @@ class StackConfig(Config):
     cell: CellName = "lstm"
     """rnn (tanh), rnn-relu, lstm, gru (cuDNN's form) or gru-original (Cho 2014: reset before the product)."""
     layers: Layers = 2
-    """How many recurrent layers stand on each other."""
+    """The number of recurrent layers."""
     width: Width = 256
     """Width of the recurrent layers."""
     connection: ConnectionName = "none"
-    """Between layers: none, residual, dense (each reads all below it) or highway (a gated residual)."""
+    """Connections between layers: none, residual, dense (each layer reads all below it) or highway (gated residual)."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings, between layers and on what the decoder gives out."""
+    """Dropout on the embeddings, between layers and on the decoder's output."""
     variational: bool = False
-    """One mask of dropout for all positions of a sentence, on what recurs too (Gal 2016); slower to train."""
+    """One dropout mask for all positions of a sentence, on the recurrent states too (Gal 2016); slower to train."""
     weight_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """On the recurrent weights: one mask for all positions and sentences of a batch (DropConnect, Merity 2018)."""
+    """Dropout on the recurrent weights, one mask per batch (DropConnect, Merity 2018)."""
     layer_norm: bool = False
-    """Normalise the gates inside each cell (Ba 2016); slower: no fused kernel does it."""
+    """Layer normalisation of the gates inside each cell (Ba 2016); slower, as it has no fused kernel."""
     noise: float = Field(default=0.0, ge=0)
-    """Standard deviation of Gaussian noise on the hidden states that go up to the next layer, in training."""
+    """Standard deviation of Gaussian noise added to each layer's outputs in training."""
 
     @property
     def embedding_dropout(self) -> float:
-        """What an embedding drops itself; variational dropout of the embeddings is the first layer's."""
+        """The dropout that an embedding applies itself; variational dropout is applied by the first layer."""
         return 0.0 if self.variational else self.dropout
 
 
 class Masks(NamedTuple):
-    """Variational dropout of one sentence: what is kept at every position, scaled up."""
+    """The masks of variational dropout, the same at every position: 0 or 1 / (1 − dropout)."""
 
-    inputs: tuple[Tensor, ...]  # a layer, [N,E]
-    hidden: tuple[Tensor, ...]  # a layer, [N,D]
+    inputs: tuple[Tensor, ...]  # per layer, [N,E]
+    hidden: tuple[Tensor, ...]  # per layer, [N,D]
     output: Tensor  # [N,D]
 
 
 class WeightMasks(NamedTuple):
-    """DropConnect of one pass: which recurrent weights are kept, scaled up. All rows share them."""
+    """The masks of DropConnect in one pass, 0 or 1 / (1 − dropout); all rows share them."""
 
-    layers: tuple[Tensor, ...]  # a layer, [G·D,D]
+    layers: tuple[Tensor, ...]  # per layer, [G·D,D]
 
     def select(self, rows: Tensor) -> Self:
         return self
 
 
 class StackState(NamedTuple):
-    """What a stack remembers."""
+    """The state of a stack."""
 
     parts: State  # (h,) or (h, c), each [N,L,D]
     masks: Masks | None = None  # in training with variational dropout
     weight_masks: WeightMasks | None = None  # in training with dropout of recurrent weights
 
 
-Levels = tuple[State, ...]  # a state of [N,D] tensors a layer
+Levels = tuple[State, ...]  # per layer, a state of [N,D] tensors
 Weights = tuple[Tensor, ...]  # the recurrent weights of each layer, [G·D,D]
 
 
 class RecurrentStack(nn.Module):
-    """Layers of one direction.   Law: `forward` over T positions equals T times `step` on `enter`."""
+    """Unidirectional layers.   Law: `forward` over T positions equals T calls of `step` on the output of `enter`."""
 
     def __init__(self, config: StackConfig, *, input_width: int) -> None:
         super().__init__()
         self.widths = layer_widths(config, first=input_width)
         self.layers = nn.ModuleList(
-            Recurrence(config.cell, input_width=each, width=config.width, layer_norm=config.layer_norm)
-            for each in self.widths
+            Recurrence(config.cell, input_width=width, width=config.width, layer_norm=config.layer_norm)
+            for width in self.widths
         )
         self.connections = nn.ModuleList(connections(config))
         self.config = config
@@ -95,28 +95,28 @@ class RecurrentStack(nn.Module):
         return layer
 
     def start(self, parts: State) -> StackState:
-        """The state that begins with these parts, its masks drawn: a pass over a batch begins here."""
+        """The initial state of a pass over a batch, with these parts and newly drawn masks."""
         return StackState(parts, self._draw_masks(parts[0][:, 0]), self._draw_weight_masks())
 
     def forward(self, inputs: Tensor, state: StackState) -> tuple[Tensor, StackState]:
-        """[N,T,D] outputs of the top layer and the state after them."""
-        levels, weights, after = apart(state.parts), self.weights(state), []
+        """The outputs [N,T,D] of the top layer and the state after them."""
+        levels, weights, after = split_layers(state.parts), self.weights(state), []
         for number, (layer, connection) in enumerate(self._levels()):
             entering = self._drop(inputs, number, state.masks)
             weight = weights[number] if weights else None
             outputs, final = layer(entering, levels[number], keep=_keep(state.masks, number), weight=weight)
-            inputs = connection(inputs, self._disturb(outputs))
+            inputs = connection(inputs, self._add_noise(outputs))
             after.append(final)
-        return inputs, state._replace(parts=together(after))
+        return inputs, state._replace(parts=stack_layers(after))
 
     def enter(self, inputs: Tensor, state: StackState) -> Tensor:
-        """[N,T,G·D], the inputs' share of the first layer's gates; inputs [N,T,E'] may be the first of its columns."""
+        """The contribution [N,T,G·D] of inputs [N,T,E'] to the first layer's gates; E' ≤ E: its first input columns."""
         if state.masks is not None:
             inputs = inputs * state.masks.inputs[0][:, None, : inputs.shape[-1]]
         return self.first.project(inputs)
 
     def entering(self, state: StackState, *, start: int) -> Callable[[Tensor], Tensor]:
-        """What gives [N,G·D] of the inputs [N,E'] that meet the columns from `start` on, one step after the other."""
+        """A function for each step: from inputs [N,E'] for the columns from `start` on to their gates [N,G·D]."""
         project = self.first.rest(start)
         if state.masks is None:
             return project
@@ -124,7 +124,7 @@ class RecurrentStack(nn.Module):
         return lambda inputs: project(inputs * mask)
 
     def weights(self, state: StackState) -> Weights | None:
-        """The recurrent weights of a pass for `step`, where they are not the layers' own; a loop asks for them once."""
+        """The recurrent weights of a pass, for `step`; None without weight dropout. A loop computes them once."""
         if state.weight_masks is None:
             return None
         layers = (layer for layer, _ in self._levels())
@@ -139,33 +139,33 @@ class RecurrentStack(nn.Module):
         masks: Masks | None = None,
         weights: Weights | None = None,
     ) -> tuple[Tensor, Levels]:
-        """[N,D] output of the top layer and the next states, from what enters the first layer's gates [N,G·D].
+        """The output [N,D] of the top layer and the next states, given the first layer's gate inputs [N,G·D].
 
-        Only a dense stack looks at the `inputs` [N,E] that they came from.
+        Their `inputs` [N,E] are used only in a dense stack.
         """
         after = []
         for number, (layer, connection) in enumerate(self._levels()):
             gates = entered if number == 0 else layer.project(self._drop(inputs, number, masks))
             weight = weights[number] if weights else None
             outputs, final = layer.step(gates, levels[number], keep=_keep(masks, number), weight=weight)
-            inputs = connection(inputs, self._disturb(outputs))
+            inputs = connection(inputs, self._add_noise(outputs))
             after.append(final)
         return inputs, tuple(after)
 
     def leave(self, outputs: Tensor, state: StackState) -> Tensor:
-        """What is given out [N,T,D], dropped as the layers are."""
+        """The stack's outputs [N,T,D] after dropout."""
         if state.masks is not None:
             return outputs * state.masks.output[:, None]
         return F.dropout(outputs, self.config.dropout if not self.config.variational else 0.0, self.training)
 
     def _draw_masks(self, rows: Tensor) -> Masks | None:
-        """Of variational dropout, for rows [N,...]."""
+        """The masks of variational dropout for rows [N,...]."""
         width, dropout = self.config.width, self.config.dropout
         if not (self.training and self.config.variational and dropout):
             return None
-        inputs = tuple(kept(rows, width=each, dropout=dropout) for each in self.widths)
-        hidden = tuple(kept(rows, width=width, dropout=dropout) for _ in self.widths)
-        return Masks(inputs, hidden, kept(rows, width=width, dropout=dropout))
+        inputs = tuple(dropout_mask(rows, width=input_width, dropout=dropout) for input_width in self.widths)
+        hidden = tuple(dropout_mask(rows, width=width, dropout=dropout) for _ in self.widths)
+        return Masks(inputs, hidden, dropout_mask(rows, width=width, dropout=dropout))
 
     def _draw_weight_masks(self) -> WeightMasks | None:
         dropout = self.config.weight_dropout
@@ -179,47 +179,47 @@ class RecurrentStack(nn.Module):
             yield layer, connection
 
     def _drop(self, inputs: Tensor, number: int, masks: Masks | None) -> Tensor:
-        """What a layer reads of its inputs [N,E] or [N,T,E]; embeddings were dropped where they were made."""
+        """A layer's inputs [N,E] or [N,T,E] after dropout; the embedding applies its own."""
         if masks is not None:
             return inputs * (masks.inputs[number] if inputs.dim() == 2 else masks.inputs[number][:, None])
         if number == 0 or self.config.variational:
             return inputs
         return F.dropout(inputs, self.config.dropout, self.training)
 
-    def _disturb(self, outputs: Tensor) -> Tensor:
-        return disturbed(outputs, noise=self.config.noise if self.training else 0.0)
+    def _add_noise(self, outputs: Tensor) -> Tensor:
+        return add_noise(outputs, noise=self.config.noise if self.training else 0.0)
 
 
 def layer_widths(config: StackConfig, *, first: int) -> list[int]:
-    """How wide the inputs of each layer are."""
+    """The width of each layer's inputs."""
     return [
         input_width(config.connection, layer=layer, first=first, width=config.width) for layer in range(config.layers)
     ]
 
 
 def connections(config: StackConfig) -> Iterator[Connection]:
-    """What stands above each layer."""
+    """The connection above each layer."""
     for layer in range(config.layers):
         yield Connection(config.connection, layer=layer, layers=config.layers, width=config.width)
 
 
-def kept(like: Tensor, *, width: int, dropout: float) -> Tensor:
-    """[N,width] of 1 / (1 − dropout), and 0 with that probability: what one mask keeps of each row of [N,...]."""
+def dropout_mask(like: Tensor, *, width: int, dropout: float) -> Tensor:
+    """A dropout mask [N,width], one per row of [N,...]: 0 with probability `dropout`, else 1 / (1 − dropout)."""
     return F.dropout(like.new_ones(like.shape[0], width), dropout)
 
 
-def disturbed(values: Tensor, *, noise: float) -> Tensor:
-    """`values` with Gaussian noise of that standard deviation."""
+def add_noise(values: Tensor, *, noise: float) -> Tensor:
+    """`values` plus Gaussian noise of that standard deviation."""
     return values + noise * torch.randn_like(values) if noise else values
 
 
-def apart(parts: State) -> Levels:
+def split_layers(parts: State) -> Levels:
     """The state of each layer, from parts [N,L,D]."""
     return tuple(zip(*(part.unbind(1) for part in parts), strict=True))
 
 
-def together(levels: Sequence[State]) -> State:
-    """The parts [N,L,D] of the states of all layers."""
+def stack_layers(levels: Sequence[State]) -> State:
+    """The parts [N,L,D], from the states of all layers."""
     return tuple(torch.stack(parts, dim=1) for parts in zip(*levels, strict=True))
 
 

@@ -1,4 +1,4 @@
-"""A vector per word from its characters: a recurrent network's last states, or a convolution's maxima.
+"""A vector per word from its characters: the last states of an LSTM, or the maxima of a convolution.
 
 Letters: W words, C characters, E embedding, D width, k kernel.
 """
@@ -19,13 +19,13 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 class NoCharactersConfig(Config):
-    """Words are known by their vectors alone."""
+    """Words are represented by their vectors only."""
 
     kind: Literal["none"] = "none"
 
 
 class RecurrentCharactersConfig(Config):
-    """An LSTM that spells a word in both directions (Lample et al. 2016, §4.1)."""
+    """A bidirectional LSTM over a word's characters (Lample et al. 2016, §4.1)."""
 
     kind: Literal["recurrent"] = "recurrent"
     embedding: Width = 25
@@ -33,7 +33,7 @@ class RecurrentCharactersConfig(Config):
     width: Width = 50
     """Width of a word's vector; each direction gets half."""
     dropout: Probability = 0.0
-    """On the character vectors."""
+    """Dropout on the character vectors."""
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -43,7 +43,7 @@ class RecurrentCharactersConfig(Config):
 
 
 class ConvolutionalCharactersConfig(Config):
-    """A convolution over a word's characters, of which each filter's maximum is kept (Ma and Hovy 2016, §2.1)."""
+    """A convolution over a word's characters with max pooling (Ma and Hovy 2016, §2.1)."""
 
     kind: Literal["convolutional"] = "convolutional"
     embedding: Width = 30
@@ -51,9 +51,9 @@ class ConvolutionalCharactersConfig(Config):
     width: Width = 30
     """Width of a word's vector: the number of filters."""
     kernel: Kernel = 3
-    """How many neighbouring characters a filter sees."""
+    """The number of neighbouring characters that a filter covers."""
     dropout: Probability = 0.0
-    """On the character vectors."""
+    """Dropout on the character vectors."""
 
 
 CharactersConfig = Annotated[
@@ -62,12 +62,12 @@ CharactersConfig = Annotated[
 
 
 class CharacterEncoder(nn.Module):
-    """Vectors of words from their characters.   Law: padding does not affect them, nor do other words."""
+    """Vectors of words from their characters.   Law: neither padding nor other words affect a word's vector."""
 
     width: int  # D
 
-    def forward(self, spelled: Padded) -> Tensor:
-        """[W,D] of characters [W,C]."""
+    def forward(self, characters: Padded) -> Tensor:
+        """The vectors [W,D] of words, given their characters [W,C]."""
         raise NotImplementedError
 
 
@@ -82,13 +82,13 @@ class RecurrentCharacters(CharacterEncoder):
         )
         self.width = config.width
 
-    def forward(self, spelled: Padded) -> Tensor:
-        state: Tensor = self.encoder(spelled).final[0]
+    def forward(self, characters: Padded) -> Tensor:
+        state: Tensor = self.encoder(characters).final[0]
         return state[:, -1]
 
 
 class ConvolutionalCharacters(CharacterEncoder):
-    """maxᵢ (W [cᵢ₋ₖ/₂; …; cᵢ₊ₖ/₂] + b), with zeros around the word; dropout on the characters' vectors."""
+    """maxᵢ (W [cᵢ₋ₖ/₂; …; cᵢ₊ₖ/₂] + b), with zeros around the word and dropout on the character vectors."""
 
     def __init__(self, config: ConvolutionalCharactersConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -97,15 +97,15 @@ class ConvolutionalCharacters(CharacterEncoder):
         self.margins = ((config.kernel - 1) // 2, config.kernel // 2)
         self.width = config.width
 
-    def forward(self, spelled: Padded) -> Tensor:
-        mask = spelled.mask[:, None]  # [W,1,C]
-        vectors = self.embedding(spelled.values).transpose(1, 2).masked_fill(~mask, 0)
+    def forward(self, characters: Padded) -> Tensor:
+        mask = characters.mask[:, None]  # [W,1,C]
+        vectors = self.embedding(characters.values).transpose(1, 2).masked_fill(~mask, 0)
         filtered: Tensor = self.convolution(F.pad(vectors, self.margins))
         return filtered.masked_fill(~mask, -torch.inf).amax(dim=2)
 
 
 def build_characters(config: CharactersConfig, *, vocabulary_size: int) -> CharacterEncoder | None:
-    """The character encoder a config describes, if any."""
+    """The character encoder of a config; None if words are read without their characters."""
     match config:
         case NoCharactersConfig():
             return None

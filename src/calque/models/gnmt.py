@@ -16,7 +16,7 @@ from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, A
 from calque.layers.bounds import Layers, Width
 from calque.layers.connections import Connection
 from calque.layers.recurrent import CellName, Recurrence, State
-from calque.layers.stack import apart, together
+from calque.layers.stack import split_layers, stack_layers
 from calque.models.attentional import AttentionalDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.interfaces import Memory, MemoryShape, Output
@@ -85,7 +85,7 @@ class GnmtDecoder(AttentionalDecoder[GnmtState, GnmtContext]):
         self, tokens: Tensor, state: GnmtState, context: GnmtContext, *, attention: bool = False
     ) -> tuple[Output, GnmtState]:
         embedded = self.embedding(tokens)
-        before = apart(state.cells)
+        before = split_layers(state.cells)
         steps = self.attend_and_step(
             self.bottom, embedded, cell=before[0], attention_state=state.attention, context=context.attention
         )
@@ -97,4 +97,4 @@ class GnmtDecoder(AttentionalDecoder[GnmtState, GnmtContext]):
             cells.append(cell)
         dropped = F.dropout(hidden, self.dropout, self.training)
         output = self.build_output(dropped, steps.attended, states=hidden, embedded=embedded, attention=attention)
-        return output, GnmtState(together(cells), steps.attention)
+        return output, GnmtState(stack_layers(cells), steps.attention)

@@ -1,6 +1,6 @@
-"""Inputs of encoders: words composed of several parts, and frames.
+"""Inputs of encoders: words with several features, and frames.
 
-Letters: B sentences, S words, C characters, W all words of a batch, F numbers of a frame, k stacked frames, E width.
+Letters: B sentences, S words, C characters, W all words of a batch, F values per frame, k stacked frames, E width.
 """
 
 from collections.abc import Mapping
@@ -18,12 +18,12 @@ from calque.tensors import Padded, length_mask
 
 
 class Words(NamedTuple):
-    """Sentences of words, padded, with what else is known of each word."""
+    """Padded sentences of words, with the characters and further columns of each word."""
 
     words: Tensor  # [B,S] ids
     lengths: Tensor  # [B], on the CPU
     characters: Tensor | None = None  # [B,S,C] ids
-    word_lengths: Tensor | None = None  # [B,S], on the CPU: how many characters a word has
+    word_lengths: Tensor | None = None  # [B,S], on the CPU: the number of characters of each word
     columns: tuple[Tensor, ...] = ()  # [B,S] ids each
 
 
@@ -31,7 +31,7 @@ class WordInputs(Inputs):
     """xₛ = [word vector; vector of its characters; a vector per further column].
 
     In training, words are replaced by the unknown word with probability `word_dropout`, so that its vector is learnt
-    and the other parts are relied on; characters and columns stay.
+    and the model learns to rely on characters and columns, which are never replaced.
     """
 
     def __init__(
@@ -60,27 +60,27 @@ class WordInputs(Inputs):
         parts = [self.words(words)]
         if self.characters is not None:
             assert source.characters is not None and source.word_lengths is not None, "this model reads characters"
-            parts.append(self._spelled(source.characters, source.word_lengths, lengths=source.lengths))
+            parts.append(self._character_vectors(source.characters, source.word_lengths, lengths=source.lengths))
         for embedding, ids in zip(self.columns, source.columns, strict=True):
             parts.append(embedding(ids))
         return Padded(torch.cat(parts, dim=-1), source.lengths)
 
-    def _spelled(self, characters: Tensor, word_lengths: Tensor, *, lengths: Tensor) -> Tensor:
-        """[B,S,·]: only words that are there are read, and padding has zeros."""
+    def _character_vectors(self, characters: Tensor, word_lengths: Tensor, *, lengths: Tensor) -> Tensor:
+        """The character vectors [B,S,·] of all words; only real words are encoded, padding gets zeros."""
         assert self.characters is not None
         size = characters.shape[1]
-        places = length_mask(lengths, size=size).flatten().nonzero().squeeze(1)  # [W], known on the host
-        here = places.to(characters.device, non_blocking=True)
-        spelled = characters.flatten(0, 1).index_select(0, here)
-        vectors = self.characters(Padded(spelled, word_lengths.flatten()[places].clamp(min=1)))
+        indices = length_mask(lengths, size=size).flatten().nonzero().squeeze(1)  # [W], on the CPU
+        device_indices = indices.to(characters.device, non_blocking=True)
+        word_characters = characters.flatten(0, 1).index_select(0, device_indices)
+        vectors = self.characters(Padded(word_characters, word_lengths.flatten()[indices].clamp(min=1)))
         flat: Tensor = vectors.new_zeros(characters.shape[0] * size, vectors.shape[1])
-        return flat.index_copy(0, here, vectors).view(*characters.shape[:2], -1)
+        return flat.index_copy(0, device_indices, vectors).view(*characters.shape[:2], -1)
 
 
 class FrameInputs(Inputs):
-    """x = W [f₁; …; fₖ] + b of k neighbouring frames at a time, so that k frames become one position.
+    """x = W [f₁; …; fₖ] + b: k neighbouring frames become one position.
 
-    A last group with fewer frames is filled with zeros.
+    If the last group has fewer frames, it is padded with zeros.
     """
 
     def __init__(self, features: int, *, stacked: int, width: int) -> None:
@@ -90,7 +90,7 @@ class FrameInputs(Inputs):
         self.width = width
 
     def forward(self, source: Padded) -> Padded:
-        """[B,⌈S/k⌉,E] vectors of frames [B,S,F]."""
+        """Vectors [B,⌈S/k⌉,E], given frames [B,S,F]."""
         frames = source.values.masked_fill(~source.mask[..., None], 0)
         rows, size, features = frames.shape
         missing = -size % self.stacked
@@ -99,5 +99,5 @@ class FrameInputs(Inputs):
         return Padded(self.linear(groups), self.subsampled(source.lengths))
 
     def subsampled(self, lengths: Tensor) -> Tensor:
-        """[B], how many positions so many frames become: known on the host."""
+        """The number of positions [B] after stacking, given the numbers of frames; computed on the CPU."""
         return torch.div(lengths + self.stacked - 1, self.stacked, rounding_mode="floor")

@@ -22,7 +22,7 @@ from calque.layers.output import FullOutputConfig, OutputLayer
 from calque.layers.positions import Sinusoids
 from calque.layers.recurrent import CellName, Recurrence, State, state_parts
 from calque.layers.regularisation import activation_penalty, temporal_activation_penalty
-from calque.layers.stack import WeightMasks, kept, together
+from calque.layers.stack import WeightMasks, dropout_mask, stack_layers
 from calque.layers.transformer import BlockShape, MixerName, Residual, build_mixer, feed_forward
 from calque.models.outputs import OutputConfig, build_output
 from calque.models.recurrent import WordEmbedding
@@ -93,7 +93,8 @@ class LanguageModelConfig(Config):
     def _fitting(self, info: ValidationInfo) -> Self:
         if self.tie and isinstance(self.output, AdaptiveOutputConfig):
             raise ValueError(
-                "tie and output.kind = 'adaptive' cannot be combined, as rare words have narrower vectors there; "
+                "tie and output.kind = 'adaptive' cannot be combined, as an adaptive output has narrower vectors for "
+                "rare words; "
                 "set model.tie = false"
             )
         is_recurrent = isinstance(self.network, RecurrentLanguageConfig)
@@ -154,7 +155,7 @@ class RecurrentNetwork(nn.Module):
         if self.training and self.config.variational:
             widths = [self.config.embedding, *self.widths]
             masks = tuple(
-                kept(state.last, width=width, dropout=dropout)
+                dropout_mask(state.last, width=width, dropout=dropout)
                 for width, dropout in zip(widths, self._dropouts, strict=True)
             )
         if self.training and self.config.weight_dropout:
@@ -175,7 +176,7 @@ class RecurrentNetwork(nn.Module):
         dropped = self._drop(values, self.config.layers, state)
         hidden = dropped if self.readout is None else self.readout(dropped)
         read = Read(hidden, self._penalties(values, dropped, before=state.last))
-        return read, state._replace(parts=together(after), last=values[:, -1])
+        return read, state._replace(parts=stack_layers(after), last=values[:, -1])
 
     def _drop(self, values: Tensor, number: int, state: RecurrentLanguageState) -> Tensor:
         if state.masks is not None:
@@ -270,7 +271,7 @@ class LanguageModel(nn.Module):
             own: Any = self.output
             if own.weight.shape != weight.shape:
                 raise ConfigError(
-                    f"model.tie: matrices of {tuple(own.weight.shape)} and {tuple(weight.shape)} cannot be one; "
+                    f"model.tie: matrices of {tuple(own.weight.shape)} and {tuple(weight.shape)} cannot be shared; "
                     "set model.tie = false"
                 )
             own.weight = weight

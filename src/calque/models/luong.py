@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from calque.layers.attention import Attended, AttentionConfig, AttentionContext, AttentionState, join
 from calque.layers.bounds import Width
-from calque.layers.stack import RecurrentStack, StackConfig, StackState, apart, together
+from calque.layers.stack import RecurrentStack, StackConfig, StackState, split_layers, stack_layers
 from calque.models.attentional import AttentionalDecoder
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.interfaces import Memory, MemoryShape, Output
@@ -94,7 +94,7 @@ class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
         recurrent, attention_state, feed = state
         assert feed is not None
         steps: list[tuple[Tensor, Tensor, Attended]] = []
-        levels, project_feed = apart(recurrent.parts), self.stack.entering(recurrent, start=embedded.shape[-1])
+        levels, project_feed = split_layers(recurrent.parts), self.stack.entering(recurrent, start=embedded.shape[-1])
         entered, weights = self.stack.enter(embedded, recurrent).unbind(1), self.stack.weights(recurrent)
         for projected, word in zip(entered, embedded.unbind(1), strict=True):
             gates = projected + project_feed(feed)
@@ -104,7 +104,7 @@ class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
             feed = self._attentional(attended, hidden[:, None]).squeeze(1)
             steps.append((feed, hidden, attended))
         feeds, all_hidden, all_attended = zip(*steps, strict=True)
-        after = LuongState(recurrent._replace(parts=together(levels)), attention_state, feed)
+        after = LuongState(recurrent._replace(parts=stack_layers(levels)), attention_state, feed)
         return LuongSteps(torch.stack(feeds, dim=1), torch.stack(all_hidden, dim=1), join(list(all_attended)), after)
 
     def _attentional(self, attended: Attended, hidden: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""A whole model: any encoder with any decoder, and the output layer.
+"""Encoder-decoder models: any encoder with any decoder, and an output layer.
 
 Letters: B sentences, S source, T target, D width.
 """
@@ -62,52 +62,52 @@ DecoderConfig = Annotated[
 
 
 class ModelConfig(Config):
-    """An encoder, a decoder, an output layer, and which of the three word matrices are one."""
+    """An encoder, a decoder, an output layer, and which of the three word matrices are shared."""
 
     kind: Literal["encoder-decoder"] = "encoder-decoder"
     tie: Literal["none", "target", "embeddings", "all"] = "none"
-    """Which are one: the output layer and the target embedding; both embeddings; all three (the last two need a joint
-    vocabulary)."""
+    """Shared word matrices. none; target: output layer and target embedding; embeddings: both embeddings; all: all
+    three. The last two need a joint vocabulary."""
     spread: float | None = Field(default=None, gt=0)
-    """Weights of recurrent models begin uniformly between ± this, embeddings and output layer too (Luong 2015: 0.1; at
-    a smaller scale more, as fewer are added up). Each layer's own way unless set."""
+    """Initialise the weights of recurrent models, embeddings and output layer included, uniformly between ± this value
+    (0.1 in Luong et al. 2015; narrower models need more). By default, each layer has its own initialisation."""
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
     output: OutputConfig = FullOutputConfig()
 
     @model_validator(mode="after")
-    def _fitting(self) -> "ModelConfig":
+    def _compatible(self) -> "ModelConfig":
         if self.tie in ("target", "all") and isinstance(self.output, AdaptiveOutputConfig):
             raise ValueError(
-                f"tie = {self.tie!r} and output.kind = 'adaptive' cannot be combined, as rare words have "
-                "narrower vectors there; set model.tie = 'none'"
+                f"tie = {self.tie!r} and output.kind = 'adaptive' cannot be combined, as an adaptive output has "
+                "narrower vectors for rare words; set model.tie = 'none'"
             )
         if self.spread is not None and not self.is_recurrent(self.encoder) and not self.is_recurrent(self.decoder):
             raise ValueError(
-                f"spread = {self.spread} is for recurrent models: Transformers and convolutions have initial weights "
-                "of their own; leave model.spread out"
+                f"spread = {self.spread} is for recurrent models: Transformers and convolutional models have their own "
+                "initialisation; remove model.spread"
             )
         if self.copies and self.output.kind != "full":
             raise ValueError(
-                f"decoder.copies and output.kind = {self.output.kind!r} cannot be combined, as copying mixes the "
+                f"decoder.copies and output.kind = {self.output.kind!r} cannot be combined, as copying needs the "
                 "probabilities of all words in training too; set model.output.kind = 'full'"
             )
         return self
 
     @property
     def copies(self) -> bool:
-        """Whether words of the source may be copied."""
+        """Whether the decoder can copy words of the source."""
         return bool(getattr(self.decoder, "copies", False))
 
     @staticmethod
     def is_recurrent(side: Config) -> bool:
-        """Whether an encoder or decoder goes by the weights' `spread`."""
-        others = (TransformerEncoderConfig, TransformerDecoderConfig)
-        return not isinstance(side, (*others, ConvolutionalEncoderConfig, ConvolutionalDecoderConfig))
+        """Whether `spread` applies to an encoder or decoder."""
+        transformers = (TransformerEncoderConfig, TransformerDecoderConfig)
+        return not isinstance(side, (*transformers, ConvolutionalEncoderConfig, ConvolutionalDecoderConfig))
 
 
 class Sizes(NamedTuple):
-    """How many pieces each side has; `joint` when they are the same pieces."""
+    """The vocabulary sizes of both sides; `joint` if they share one vocabulary."""
 
     source: int
     target: int
@@ -115,10 +115,10 @@ class Sizes(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a model knows of its sources; rows are sentences."""
+    """What a decoder reads of the sources; one row per sentence."""
 
     decoder: Any
-    tokens: Tensor | None  # [B,S], to copy from
+    tokens: Tensor | None  # [B,S] source ids, if the decoder copies
 
 
 class Model(nn.Module):
@@ -145,43 +145,43 @@ class Model(nn.Module):
             self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)
         if config.spread is not None:
             if config.is_recurrent(config.encoder):
-                spread_evenly(self.encoder, within=config.spread)
+                initialise_uniformly(self.encoder, within=config.spread)
             if config.is_recurrent(config.decoder):
-                spread_evenly(self.decoder, within=config.spread)
-                spread_evenly(self.output, within=config.spread)
+                initialise_uniformly(self.decoder, within=config.spread)
+                initialise_uniformly(self.output, within=config.spread)
 
     def forward(self, source: Padded, target: Tensor, *, attention: bool = False) -> Output:
-        """What the decoder makes of target inputs [B,T], every token given (teacher forcing)."""
+        """The decoder's output for target inputs [B,T], under teacher forcing."""
         context = self.prepare(source)
         output, _ = self.read(target, self.start(context), context, attention=attention)
         return output
 
     def encode(self, source: Padded) -> Memory:
-        """The memory of a source: [B,S] ids, or what else its encoder reads."""
+        """The memory of a source: [B,S] ids, or other inputs that its encoder reads."""
         memory: Memory = self.encoder(source)
         return memory
 
     def prepare(self, source: Padded) -> Context:
-        """What is computed once a sentence."""
+        """The context of a source, computed once per sentence."""
         return Context(self.decoder.prepare(self.encode(source)), source.values if self.copies else None)
 
     def start(self, context: Context) -> Any:
-        """The state before any token; one row a sentence."""
+        """The state before the first token; one row per sentence."""
         return self.decoder.start(context.decoder)
 
     def read(self, tokens: Tensor, state: Any, context: Context, *, attention: bool = False) -> tuple[Output, Any]:
-        """What the decoder makes of tokens [N,T], and the state after them."""
+        """The decoder's output for tokens [N,T], and the state after them."""
         output: Output
         output, state = self.decoder(tokens, state, context.decoder, attention=attention)
         return output, state
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[…,V] of hidden […,D], what a full softmax makes probabilities of, in float32 at least."""
+        """The logits […,V] of hidden vectors […,D] under a full softmax, in at least float32."""
         assert isinstance(self.output, FullOutput)
         return wide(self.output.logits(hidden))
 
     def log_probs(self, output: Output, context: Context) -> Tensor:
-        """[N,T,V] of what a decoder gave; a model that copies has S more, for words outside the vocabulary."""
+        """The log-probabilities [N,T,V] of a decoder's output; [N,T,V+S] with copying, for unknown source words."""
         log_probs = self.output.log_probs(output.hidden)
         if context.tokens is None:
             return log_probs
@@ -189,7 +189,7 @@ class Model(nn.Module):
         return mixture(log_probs, gate=output.gate, attention=output.copied, tokens=context.tokens)
 
     def losses(self, output: Output, source: Tensor, targets: Tensor, *, smoothing: float, ignored: int) -> Tensor:
-        """[B,T], the cross-entropy of targets [B,T] given source ids [B,S]; 0 where the target is `ignored`."""
+        """The cross-entropy [B,T] of targets [B,T], given source ids [B,S]; 0 where the target is `ignored`."""
         if self.copies:
             losses = mixture_loss(
                 self.log_probs(output, Context(None, source)),
@@ -203,7 +203,7 @@ class Model(nn.Module):
 
     @contextmanager
     def evaluating(self) -> Iterator[None]:
-        """In evaluation mode for a while, then as it was."""
+        """A context in which the model is in evaluation mode; its previous mode is restored afterwards."""
         was_training = self.training
         self.eval()
         try:
@@ -211,28 +211,29 @@ class Model(nn.Module):
         finally:
             self.train(was_training)
 
-    def _tie(self, one: Any, other: Any, *, key: str) -> None:
-        if one.weight.shape != other.weight.shape:
+    def _tie(self, layer: Any, embedding: Any, *, key: str) -> None:
+        """Makes a layer share the weight of an embedding."""
+        if layer.weight.shape != embedding.weight.shape:
             raise ConfigError(
-                f"model.tie = {key!r}: matrices of {tuple(one.weight.shape)} and {tuple(other.weight.shape)} "
-                "cannot be one; make the embeddings as wide as the decoder's output, or set model.tie = 'none'"
+                f"model.tie = {key!r}: matrices of {tuple(layer.weight.shape)} and {tuple(embedding.weight.shape)} "
+                "cannot be shared; make the embeddings as wide as the decoder's output, or set model.tie = 'none'"
             )
-        one.weight = other.weight
+        layer.weight = embedding.weight
 
 
-def spread_evenly(module: nn.Module, *, within: float) -> None:
-    """Draws all that is learnt uniformly from ± `within`; norms and connections keep what they begin with."""
+def initialise_uniformly(module: nn.Module, *, within: float) -> None:
+    """Initialises parameters uniformly between ± `within`; layer norms and connections keep their initialisation."""
     if isinstance(module, nn.LayerNorm | Connection):
         return
-    for values in module.parameters(recurse=False):
-        if values.requires_grad:
-            nn.init.uniform_(values, -within, within)
-    for part in module.children():
-        spread_evenly(part, within=within)
+    for parameter in module.parameters(recurse=False):
+        if parameter.requires_grad:
+            nn.init.uniform_(parameter, -within, within)
+    for child in module.children():
+        initialise_uniformly(child, within=within)
 
 
 def build_encoder(config: EncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None) -> Encoder:
-    """The encoder a config describes: of token ids, or of what `inputs` make vectors of."""
+    """The encoder of a config; it reads token ids, or the vectors that `inputs` compute."""
     match config:
         case RecurrentEncoderConfig():
             return RecurrentEncoder(config, vocabulary_size=vocabulary_size, inputs=inputs)
@@ -247,7 +248,7 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int = 0, inputs: In
 
 
 def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> Decoder[Any, Any]:
-    """The decoder a config describes, fit for the memory it will read."""
+    """The decoder of a config, for memories of that shape."""
     try:
         match config:
             case RecurrentDecoderConfig():

@@ -1,4 +1,4 @@
-"""The output layers that every model over a vocabulary can have."""
+"""The output layers of models over a vocabulary."""
 
 from typing import Annotated, assert_never
 
@@ -13,7 +13,7 @@ OutputConfig = Annotated[FullOutputConfig | SampledOutputConfig | AdaptiveOutput
 
 
 def build_output(config: OutputConfig, *, vocabulary_size: int, width: int) -> OutputLayer:
-    """The output layer a config describes, over hidden vectors of that width."""
+    """The output layer of a config, for hidden vectors of that width."""
     try:
         match config:
             case FullOutputConfig():

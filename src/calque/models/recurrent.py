@@ -1,4 +1,4 @@
-"""Recurrent encoder, and the decoder that starts from its last state alone.
+"""The recurrent encoder, and the decoder whose only access to the source is the encoder's last state.
 
 Sutskever et al. 2014, "Sequence to Sequence Learning with Neural Networks", §2; the bidirectional encoder is
 Schuster and Paliwal's (1997).
@@ -17,23 +17,31 @@ from calque.layers.bounds import Width
 from calque.layers.connections import Connection
 from calque.layers.embedding import known
 from calque.layers.recurrent import Recurrence, State, state_parts
-from calque.layers.stack import RecurrentStack, StackConfig, StackState, connections, disturbed, kept, layer_widths
+from calque.layers.stack import (
+    RecurrentStack,
+    StackConfig,
+    StackState,
+    add_noise,
+    connections,
+    dropout_mask,
+    layer_widths,
+)
 from calque.models.bridge import Bridge, BridgeName
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
 from calque.tensors import at_last, reverse_within
 
 
 class RecurrentEncoderConfig(StackConfig):
-    """A stack of recurrent layers, read in one direction or both.
+    """A stack of recurrent layers, unidirectional or bidirectional.
 
-    Its width is the memory's: where a layer has two directions, each gets half of it.
+    The width is that of the memory; in a bidirectional layer, each direction has half of it.
     """
 
     kind: Literal["recurrent"] = "recurrent"
     embedding: Width = 256
     """Width of the word vectors."""
     bidirectional: bool | Literal["first"] = True
-    """Every layer reads both ways, none, or the first only (Wu 2016, §3.2); each direction gets half the width."""
+    """Bidirectional layers: true (all), false (none), or "first" (Wu 2016, §3.2); each direction has half the width."""
     reverse: bool = False
     """Read the source from its end, the end mark still last (Sutskever 2014, §3.3)."""
 
@@ -44,12 +52,12 @@ class RecurrentEncoderConfig(StackConfig):
         return self
 
     def directions(self, layer: int) -> int:
-        """How many ways a layer reads."""
+        """The number of directions of a layer."""
         return 2 if self.bidirectional is True or (self.bidirectional == "first" and layer == 0) else 1
 
 
 class RecurrentEncoder(Encoder):
-    """Reads the source left to right, and right to left where it is bidirectional; layers see both directions."""
+    """Reads the source left to right and, if bidirectional, right to left; the next layer reads both directions."""
 
     def __init__(
         self, config: RecurrentEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None
@@ -78,49 +86,49 @@ class RecurrentEncoder(Encoder):
         self.shape = MemoryShape(config.width, config.layers, state_parts(config.cell), width, top)
 
     def forward(self, source: Any) -> Memory:
-        read = self.read(source)
-        inputs = self.embedding(read.values)
-        ends = read.lengths.to(inputs.device, non_blocking=True)
+        encoded = self.read(source)
+        inputs = self.embedding(encoded.values)
+        ends = encoded.lengths.to(inputs.device, non_blocking=True)
         values = reverse_within(inputs, ends - 1) if self.config.reverse else inputs
         finals = []
         for number, (directions, connection) in enumerate(zip(self.layers, self.connections, strict=True)):
             assert isinstance(directions, nn.ModuleList) and isinstance(connection, Connection)
-            outputs, final = self._layer(directions, self._drop(values, number), read.lengths)
-            values = connection(values, disturbed(outputs, noise=self.config.noise if self.training else 0.0))
+            outputs, final = self._layer(directions, self._drop(values, number), encoded.lengths)
+            values = connection(values, add_noise(outputs, noise=self.config.noise if self.training else 0.0))
             finals.append(final)
         if self.config.reverse:
             values = reverse_within(values, ends - 1)
-        last = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
-        return Memory(values, read.mask, inputs, read.tokens, last)
+        final_state = tuple(torch.stack(parts, dim=1) for parts in zip(*finals, strict=True))
+        return Memory(values, encoded.mask, inputs, encoded.tokens, final_state)
 
     def _layer(self, directions: nn.ModuleList, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, list[Tensor]]:
-        """[B,S,D] outputs and the last states [B,D], both directions side by side."""
-        read = [
-            _read(
+        """The outputs [B,S,D] and the last states [B,D], with both directions concatenated."""
+        results = [
+            _run_direction(
                 layer,
                 inputs,
                 lengths,
-                backward=place == 1,
+                backward=index == 1,
                 keep=self._keep(layer, inputs),
                 weight=self._weight(layer),
             )
-            for place, layer in enumerate(directions)
+            for index, layer in enumerate(directions)
             if isinstance(layer, Recurrence)
         ]
-        outputs = torch.cat([each for each, _ in read], dim=-1)
-        return outputs, [torch.cat(parts, dim=-1) for parts in zip(*(final for _, final in read), strict=True)]
+        outputs = torch.cat([output for output, _ in results], dim=-1)
+        return outputs, [torch.cat(parts, dim=-1) for parts in zip(*(final for _, final in results), strict=True)]
 
     def _drop(self, values: Tensor, number: int) -> Tensor:
-        """What a layer reads of [B,S,E]; embeddings are dropped where they are made, unless dropout is variational."""
+        """A layer's inputs [B,S,E] after dropout; unless it is variational, the embedding applies its own dropout."""
         if self._variational:
-            return values * kept(values, width=values.shape[-1], dropout=self._variational)[:, None]
+            return values * dropout_mask(values, width=values.shape[-1], dropout=self._variational)[:, None]
         return values if number == 0 else F.dropout(values, self.config.dropout, self.training)
 
     def _keep(self, layer: Recurrence, inputs: Tensor) -> Tensor | None:
-        return kept(inputs, width=layer.width, dropout=self._variational) if self._variational else None
+        return dropout_mask(inputs, width=layer.width, dropout=self._variational) if self._variational else None
 
     def _weight(self, layer: Recurrence) -> Tensor | None:
-        """The recurrent weights of this pass, where some are dropped."""
+        """The recurrent weights of this pass; None without weight dropout."""
         dropout = self.config.weight_dropout if self.training else 0.0
         return layer.dropped(layer.weight_mask(dropout=dropout)) if dropout else None
 
@@ -130,13 +138,13 @@ class RecurrentEncoder(Encoder):
 
 
 class RecurrentDecoderConfig(StackConfig):
-    """A recurrent decoder that knows the source by its first state only."""
+    """A recurrent decoder whose only access to the source is its initial state."""
 
     kind: Literal["recurrent"] = "recurrent"
     embedding: Width = 256
     """Width of the word vectors."""
     bridge: BridgeName = "copy"
-    """How the encoder's last states become the first here: copy, tanh (a layer), backward (Bahdanau's) or zero."""
+    """How the encoder's last states initialise the decoder: copy, tanh (a layer), backward (Bahdanau) or zero."""
 
 
 class RecurrentContext(NamedTuple):
@@ -144,7 +152,7 @@ class RecurrentContext(NamedTuple):
 
 
 class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
-    """p(y | x) = Π p(yₜ | v, y₁…yₜ₋₁): the source is the fixed vector v the decoder starts from (§2)."""
+    """p(y | x) = Π p(yₜ | v, y₁…yₜ₋₁): the source is represented by the initial state v of the decoder (§2)."""
 
     attends = False
 
@@ -169,10 +177,10 @@ class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
 
 
 class WordEmbedding(nn.Module):
-    """A vector per token, dropped out.
+    """A vector per token, with dropout.
 
-    With `type_dropout`, a call in training also drops whole rows of the matrix, and so all occurrences of a word
-    together (Gal and Ghahramani 2016, §4.2; Merity 2018, §4.3).
+    With `type_dropout`, a call in training also drops whole rows of the matrix, and with them all occurrences of a
+    word (Gal and Ghahramani 2016, §4.2; Merity 2018, §4.3).
     """
 
     def __init__(self, vocabulary_size: int, *, width: int, dropout: float, type_dropout: float = 0.0) -> None:
@@ -183,7 +191,7 @@ class WordEmbedding(nn.Module):
         nn.init.uniform_(self.weight, -0.1, 0.1)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        """[N,T,E] from [N,T]."""
+        """The vectors [N,T,E] of tokens [N,T]."""
         tokens = known(tokens, size=len(self.weight))
         vectors = F.embedding(tokens, self.weight)
         if self.training and self.type_dropout:
@@ -193,11 +201,11 @@ class WordEmbedding(nn.Module):
 
 
 def word_embedding(vocabulary_size: int, *, width: int, dropout: float, inputs: Inputs | None) -> nn.Module:
-    """What an encoder does with token ids, or with the vectors of its inputs: these are only dropped out."""
+    """An encoder's embedding of token ids; with `inputs`, which compute vectors themselves, only dropout."""
     return WordEmbedding(vocabulary_size, width=width, dropout=dropout) if inputs is None else nn.Dropout(dropout)
 
 
-def _read(
+def _run_direction(
     layer: Recurrence,
     inputs: Tensor,
     lengths: Tensor,
@@ -206,19 +214,18 @@ def _read(
     keep: Tensor | None,
     weight: Tensor | None,
 ) -> tuple[Tensor, State]:
-    """[B,S,D] outputs in source order, and the state after the last token read (the first one, when backward).
+    """The outputs [B,S,D] in source order, and the state after the last token (after the first one if backward).
 
-    Rows are padded behind their end and reversed within their length, so padding is only ever read after
-    everything that counts.
+    Rows are padded at their end and reversed within their length, so padding is only read after all tokens.
     """
-    lengths_here = lengths.to(inputs.device, non_blocking=True)
-    ordered = reverse_within(inputs, lengths_here) if backward else inputs
+    device_lengths = lengths.to(inputs.device, non_blocking=True)
+    ordered = reverse_within(inputs, device_lengths) if backward else inputs
     zero = layer.zero_state(inputs.shape[0], like=inputs)
     if not layer.is_fused(keep):
-        outputs, final = layer.unrolled(ordered, zero, keep=keep, weight=weight, lengths=lengths_here)
-    elif layer.cell == "lstm":  # outputs hold h alone; the cell at each row's end comes from the packed kernel
+        outputs, final = layer.unrolled(ordered, zero, keep=keep, weight=weight, lengths=device_lengths)
+    elif layer.cell == "lstm":  # outputs contain only h; the cell at each row's end comes from the packed kernel
         outputs, final = layer.packed(ordered, lengths, weight=weight)
     else:
         outputs, _ = layer(ordered, zero, weight=weight)
-        final = (at_last(outputs, lengths_here),)
-    return (reverse_within(outputs, lengths_here) if backward else outputs), final
+        final = (at_last(outputs, device_lengths),)
+    return (reverse_within(outputs, device_lengths) if backward else outputs), final

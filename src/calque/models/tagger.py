@@ -1,4 +1,4 @@
-"""Taggers: a label for every word, by a softmax over each word or a CRF over the whole sentence.
+"""Taggers: a label for every word, predicted by a softmax per word or by a CRF over the sentence.
 
 Huang et al. 2015 (BiLSTM-CRF); Lample et al. 2016 and Ma and Hovy 2016 (with characters).
 
@@ -28,20 +28,20 @@ HeadName = Literal["softmax", "crf"]
 
 
 class TaggerConfig(Config):
-    """An encoder of words, and what chooses their labels."""
+    """An encoder of words and a head that predicts their labels."""
 
     kind: Literal["tagger"] = "tagger"
     head: HeadName = "crf"
-    """softmax: every word by itself. crf: the sentence as a whole, with learnt transitions between labels."""
+    """softmax: every label by itself. crf: all labels of a sentence jointly, with learnt transition scores."""
     dropout: Probability = 0.5
-    """On the encoder's output."""
+    """Dropout on the encoder's output."""
     word_dropout: Probability = 0.05
-    """How often a word is read as an unknown one in training, which trains the unknown word's vector."""
+    """The probability that a word is replaced by the unknown word in training, which trains its vector."""
     column_width: Width = 25
     """Width of the vectors of each further input column (task.inputs)."""
     encoder: EncoderConfig = RecurrentEncoderConfig(layers=1, width=200, embedding=100, dropout=0.5)
-    """Its embedding (of a Transformer: its width) is the width of the word vectors; vectors of characters and further
-    columns are put beside them."""
+    """Its `embedding` (in a Transformer its `width`) is the width of the word vectors; the vectors of characters and
+    further columns are concatenated to them."""
     characters: CharactersConfig = NoCharactersConfig()
 
     @property
@@ -51,7 +51,7 @@ class TaggerConfig(Config):
 
 
 class TaggerSizes(NamedTuple):
-    """How many ids there are of everything a tagger reads and gives."""
+    """The number of ids of a tagger's inputs and labels."""
 
     words: int
     labels: int
@@ -78,29 +78,29 @@ class TaggerModel(nn.Module):
         self.sizes = sizes
 
     def forward(self, source: Words) -> Tensor:
-        """[B,T,Y], a score for every label of every word, in float32 at least.
+        """The score of every label of every word, [B,T,Y], in at least float32.
 
-        Rows without words, which only fill a shape, are read as if they had one.
+        Rows without words, which only fill a shape, are encoded as if they had one word.
         """
-        read = source._replace(lengths=source.lengths.clamp(min=1))
-        hidden = F.dropout(self.encoder(read).values, self.dropout, self.training)
+        non_empty = source._replace(lengths=source.lengths.clamp(min=1))
+        hidden = F.dropout(self.encoder(non_empty).values, self.dropout, self.training)
         return wide(self.head.scores(hidden))
 
     def losses(self, scores: Tensor, labels: Tensor, lengths: Tensor, *, smoothing: float = 0.0) -> Tensor:
-        """[B], the negative log-probability of each sentence's labels [B,T]; 0 for rows without words."""
+        """The negative log-probability [B] of each sentence's labels [B,T]; 0 for rows without words."""
         return self.head.losses(scores, labels, lengths, smoothing=smoothing)
 
     def best(self, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None = None) -> Tensor:
-        """[B,T], the best labels; a CRF chooses among the sequences that are `allowed`."""
+        """The best labels [B,T]; a CRF considers only the sequences that are `allowed`."""
         return self.head.best(scores, lengths, allowed=allowed)
 
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
-        """[B,T,Y], the probability of every label of every word, 0 behind a sentence's last word."""
+        """The probability of every label of every word, [B,T,Y]; 0 after a sentence's last word."""
         return self.head.marginals(scores, lengths)
 
 
 class SoftmaxHead(nn.Module):
-    """P(y | x) = Π softmax(W hₜ + b)[yₜ]: labels are independent of each other, given the words."""
+    """P(y | x) = Π softmax(W hₜ + b)[yₜ]: given the words, labels are independent of each other."""
 
     def __init__(self, width: int, *, labels: int) -> None:
         super().__init__()
@@ -128,7 +128,7 @@ class SoftmaxHead(nn.Module):
 
 
 class CrfHead(nn.Module):
-    """A linear layer under a linear-chain CRF."""
+    """A linear layer followed by a linear-chain CRF."""
 
     def __init__(self, width: int, *, labels: int) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ class CrfHead(nn.Module):
         return scores
 
     def losses(self, scores: Tensor, labels: Tensor, lengths: Tensor, *, smoothing: float) -> Tensor:
-        assert not smoothing, "a CRF smooths no labels"
+        assert not smoothing, "a CRF has no label smoothing"
         return self.crf.loss(scores, labels, lengths)
 
     def best(self, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None) -> Tensor:

@@ -18,26 +18,26 @@ from calque.text.forms import CHARACTERS, LABELS, RESERVED, WORDS
 
 
 class TaggingConfig(Config):
-    """Sentences of words: a model predicts a label for each word."""
+    """Tagging: a model predicts a label for each word of a sentence."""
 
     kind: Literal["tagging"] = "tagging"
     words: str = "form"
-    """The column of the corpora that has the words."""
+    """The name of the column with the words."""
     labels: str = "upos"
-    """The column that is predicted."""
+    """The name of the column to predict."""
     inputs: tuple[str, ...] = ()
-    """Further columns that are read beside the words, such as parts of speech."""
+    """The names of further input columns, such as parts of speech."""
     score: Literal["auto", "accuracy", "spans"] = "auto"
-    """What is measured and selects models: the share of words with the right label, or F1 of the spans that labels such
-    as B-NP, I-NP and O describe (BIO, IOBES). auto: spans where all labels are of that kind."""
+    """The measure that is reported and selects models. accuracy: the share of words with the correct label. spans: F1
+    of the spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels are such."""
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
         names = (self.words, self.labels, *self.inputs)
         if len(set(names)) < len(names):
-            raise ValueError(f"words, labels and inputs are {', '.join(names)}: each must be a column of its own")
-        if taken := sorted(set(self.inputs) & set(RESERVED)):
-            raise ValueError(f"inputs: {', '.join(taken)} cannot be the name of a further column; choose another")
+            raise ValueError(f"words, labels and inputs are {', '.join(names)}: they must be different columns")
+        if reserved := sorted(set(self.inputs) & set(RESERVED)):
+            raise ValueError(f"inputs: {', '.join(reserved)} cannot be the name of an input column; choose another")
         return self
 
 
@@ -66,9 +66,9 @@ class Tagging:
         return Loss(total, {"loss": total.detach()})
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """There are none."""
+        """Does nothing: tagging has no statistics."""
 
 
 def source_of(batch: TagBatch) -> Words:
-    """What a tagger reads of a batch."""
+    """The inputs of a tagger, from a batch."""
     return Words(batch.words, batch.lengths, batch.characters, batch.word_lengths, batch.columns)

@@ -1,6 +1,6 @@
-"""Words as a treebank lists them: ids of words, of their characters and of what else is known of them, and labels.
+"""Words of a treebank as ids: of the words, of their characters and of further columns; and the label set.
 
-A vocabulary per column is saved as `save_columns` does, and the label set beside them as labels.json.
+`save_columns` writes one vocabulary per column; the label set is written next to them as labels.json.
 """
 
 import json
@@ -27,29 +27,29 @@ LABEL_SET = "labels.json"
 
 
 class FormsConfig(Config):
-    """Words that are listed one by one, in the rows of a file: nothing has to be split."""
+    """Words that a file lists one per row, so that no tokenizer is needed."""
 
     kind: Literal["forms"] = "forms"
     lowercase: bool = False
-    """Word vectors do not tell upper from lower case; characters do."""
+    """Ignore case when a word's vector is looked up; characters keep their case."""
     digits: bool = False
-    """Word vectors do not tell digits apart: all are read as 0; characters do."""
+    """Replace all digits by 0 when a word's vector is looked up; characters keep their digits."""
     minimum_count: int = Field(default=1, ge=1)
-    """Words seen fewer times than this share the vector of the unknown word."""
+    """Words that occur less often than this share the vector of the unknown word."""
     vocabulary_size: int | None = Field(default=None, gt=len(PIECES))
-    """At most this many words, the four special pieces included: the most frequent ones; all of them unless set."""
+    """The number of most frequent words to keep, including the four special pieces; by default all words."""
     scheme: Literal["corpus", "iobes"] = "corpus"
-    """How spans are labelled inside the model. corpus: as in the files. iobes: BIO labels become IOBES in training,
-    where the last word of a span has a label of its own, and BIO again in what the tagger predicts."""
+    """How spans are labelled inside the model. corpus: as in the files. iobes: BIO labels are converted to IOBES for
+    the model, which marks the last word of a span, and predictions are converted back to BIO."""
     maximum_characters: int = Field(default=40, ge=2, le=1 << 12)
-    """Of longer words, only the first and the last half as many characters are read."""
+    """Of a longer word, only this many characters are read: half from its beginning, half from its end."""
 
     @property
     def joint(self) -> bool:
         return False
 
     def word(self, form: str) -> str:
-        """The piece of a word: as its vector is looked up."""
+        """The form of a word under which its vector is looked up."""
         form = normalise(form)
         if self.lowercase:
             form = form.lower()
@@ -58,7 +58,7 @@ class FormsConfig(Config):
         return escaped(form)
 
     def spelling(self, form: str) -> str:
-        """The characters of a word that are read."""
+        """The characters of a word that the model reads."""
         form, half = normalise(form), self.maximum_characters // 2
         return form if len(form) <= self.maximum_characters else form[: self.maximum_characters - half] + form[-half:]
 
@@ -67,28 +67,28 @@ class EncodedWords(NamedTuple):
     """A sentence as ids."""
 
     words: list[int]
-    characters: list[list[int]]  # of each word; empty lists where they are not read
+    characters: list[list[int]]  # per word; empty if the model reads no characters
     columns: dict[str, list[int]]
 
 
 class TaggerVocabularies(NamedTuple):
-    """All that a tagger makes ids of, and the labels it gives."""
+    """The vocabularies of a tagger's inputs, and its label set."""
 
     config: FormsConfig
     words: Vocabulary
     characters: Vocabulary | None
     columns: dict[str, Vocabulary]
     labels: tuple[str, ...]
-    """What the model chooses from; `predicted_labels` are those it gives."""
+    """The labels inside the model; see `predicted_labels` for those of its predictions."""
 
     def encode(self, forms: Sequence[str], columns: Mapping[str, Sequence[str]]) -> EncodedWords:
-        """The ids of a sentence's words; `columns` has a value of each further column for every word."""
-        spelled: list[list[int]] = [[] for _ in forms]
+        """The ids of a sentence's words; `columns` has one value per word for each further column."""
+        characters: list[list[int]] = [[] for _ in forms]
         if self.characters is not None:
-            spelled = [self.characters.ids(self.config.spelling(form)) for form in forms]
+            characters = [self.characters.ids(self.config.spelling(form)) for form in forms]
         return EncodedWords(
             self.words.ids(map(self.config.word, forms)),
-            spelled,
+            characters,
             {name: vocabulary.ids(map(escaped, columns[name])) for name, vocabulary in self.columns.items()},
         )
 
@@ -100,7 +100,7 @@ class TaggerVocabularies(NamedTuple):
         return tuple(dict.fromkeys(map(bio_name, self.labels)))
 
     def label_ids(self, labels: Sequence[str]) -> list[int]:
-        """The ids of a sentence's labels; those that no training sentence has get the id behind the last one."""
+        """The ids of a sentence's labels; a label that does not occur in training gets the id after the last one."""
         ids = {label: id for id, label in enumerate(self.labels)}
         return [ids.get(label, len(ids)) for label in _in_scheme(labels, config=self.config)]
 
@@ -110,7 +110,7 @@ class TaggerVocabularies(NamedTuple):
         return names if self.config.scheme == "corpus" else to_bio(names)
 
     def label_shares(self, shares: Sequence[float]) -> dict[str, float]:
-        """The probability of each label that can be predicted, from those of the labels inside the model."""
+        """The probability of each label that can be predicted, given those of the labels inside the model."""
         if self.config.scheme == "corpus":
             return dict(zip(self.labels, shares, strict=True))
         totals = dict.fromkeys(self.predicted_labels, 0.0)
@@ -119,28 +119,30 @@ class TaggerVocabularies(NamedTuple):
         return totals
 
     def sizes(self) -> dict[str, int]:
-        """How many ids each column has."""
+        """The number of ids of each column."""
         characters = {} if self.characters is None else {CHARACTERS: len(self.characters)}
         columns = {name: len(vocabulary) for name, vocabulary in self.columns.items()}
         return {WORDS: len(self.words), **characters, **columns, LABELS: len(self.labels)}
 
     def save(self, folder: Path) -> None:
-        """Writes a file for each vocabulary, and the label set."""
+        """Writes one file per vocabulary, and the label set."""
         vocabularies = {WORDS: self.words, **self.columns}
         if self.characters is not None:
             vocabularies[CHARACTERS] = self.characters
-        tokenizers: dict[str, Tokenizer] = {name: TokensTokenizer(own) for name, own in vocabularies.items()}
+        tokenizers: dict[str, Tokenizer] = {
+            name: TokensTokenizer(vocabulary) for name, vocabulary in vocabularies.items()
+        }
         save_columns(tokenizers, folder)
         text = json.dumps({"labels": self.labels}, ensure_ascii=True, indent=1)
         (folder / LABEL_SET).write_text(text + "\n", encoding="ascii")
 
     @classmethod
     def load(cls, folder: Path, *, config: FormsConfig) -> "TaggerVocabularies":
-        """What `save` wrote; a TextError names a file that is missing or damaged."""
+        """The vocabularies that `save` wrote; a TextError names a missing or damaged file."""
         loaded = {name: tokenizer.vocabulary for name, tokenizer in load_columns(folder).items()}
         if WORDS not in loaded:
             raise TextError(f"{folder}: has vocabularies of {' and '.join(sorted(loaded))}, not of words")
-        columns = {name: own for name, own in loaded.items() if name not in RESERVED}
+        columns = {name: vocabulary for name, vocabulary in loaded.items() if name not in RESERVED}
         labels = _read_labels(folder / LABEL_SET)
         return cls(config, loaded[WORDS], loaded.get(CHARACTERS), columns, labels)
 
@@ -153,29 +155,29 @@ def learn_vocabularies(
     columns: Mapping[str, Iterable[Sequence[str]]],
     characters: bool,
 ) -> TaggerVocabularies:
-    """What a corpus has, from the values of each column, a list of them per sentence."""
-    words, letters = Counter[str](), Counter[str]()
+    """The vocabularies and label set of a corpus, given the values of each column, one list per sentence."""
+    words, character_counts = Counter[str](), Counter[str]()
     for sentence in forms:
         words.update(map(config.word, sentence))
         if characters:
-            letters.update("".join(map(config.spelling, sentence)))
+            character_counts.update("".join(map(config.spelling, sentence)))
     size = config.vocabulary_size or len(PIECES) + len(words)
     return TaggerVocabularies(
         config,
         Vocabulary.from_counts(words, size=size, minimum_count=config.minimum_count),
-        _all_of(letters) if characters else None,
-        {name: _all_of(_counted(map(escaped, values) for values in lists)) for name, lists in columns.items()},
+        _vocabulary(character_counts) if characters else None,
+        {name: _vocabulary(_counted(map(escaped, values) for values in lists)) for name, lists in columns.items()},
         _learn_labels(config, labels),
     )
 
 
 def escaped(value: str) -> str:
-    """The value as a piece that is none of the special ones."""
+    """The value, escaped if it would be read as a special piece."""
     return ESCAPE + value if value.lstrip(ESCAPE) in PIECES else value
 
 
 def _learn_labels(config: FormsConfig, labels: Iterable[Sequence[str]]) -> tuple[str, ...]:
-    """The label set, the most frequent first; a TextError where labels cannot be brought into the scheme."""
+    """The label set, most frequent first; a TextError if labels cannot be converted to the scheme."""
     counts, raw = Counter[str](), Counter[str]()
     for sentence in labels:
         raw.update(sentence)
@@ -201,7 +203,7 @@ def _by_frequency(counts: Counter[str]) -> tuple[str, ...]:
     return tuple(sorted(counts, key=lambda value: (-counts[value], value)))
 
 
-def _all_of(counts: Counter[str]) -> Vocabulary:
+def _vocabulary(counts: Counter[str]) -> Vocabulary:
     return Vocabulary.from_counts(counts, size=len(PIECES) + len(counts))
 
 

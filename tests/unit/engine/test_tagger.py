@@ -126,5 +126,5 @@ def test_a_column_that_is_missing_or_short_is_refused() -> None:
     own = tagger(inputs=("pos",))
     with pytest.raises(TextError, match="also reads the column 'pos'"):
         own.tag("The dog")
-    with pytest.raises(TextError, match="2 words, but 1 values of the column 'pos'"):
+    with pytest.raises(TextError, match="2 words, but 1 values in the column 'pos'"):
         own.tag(Sentence(["The", "dog"], {"pos": ["O"]}))

@@ -29,7 +29,7 @@ from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoi
 from calque.layers.recurrent import Recurrence, state_parts
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
 from calque.layers.sampled import SampledOutput, SampledOutputConfig
-from calque.layers.stack import RecurrentStack, StackConfig, apart
+from calque.layers.stack import RecurrentStack, StackConfig, split_layers
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, Residual
 from calque.tensors import at_last, reverse_within, running_sum, select_rows
 
@@ -246,7 +246,7 @@ def stack(options: dict[str, Any]) -> Case:
 
     def call(layer: RecurrentStack, inputs: Tensor, *parts: Tensor) -> Any:
         state, outputs = layer.start(parts), []
-        levels, rest, weights = apart(state.parts), layer.entering(state, start=2), layer.weights(state)
+        levels, rest, weights = split_layers(state.parts), layer.entering(state, start=2), layer.weights(state)
         for entered, word in zip(layer.enter(inputs[..., :2], state).unbind(1), inputs.unbind(1), strict=True):
             gates = entered + rest(word[:, 2:])
             output, levels = layer.step(gates, levels, inputs=word, masks=state.masks, weights=weights)

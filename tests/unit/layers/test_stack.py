@@ -8,7 +8,7 @@ from tests.laws.models import loud
 
 from calque.layers.connections import Connection
 from calque.layers.recurrent import state_parts
-from calque.layers.stack import RecurrentStack, StackConfig, apart, together
+from calque.layers.stack import RecurrentStack, StackConfig, split_layers, stack_layers
 from calque.tensors import select_rows
 
 ROWS, SIZE, INPUTS, WIDTH, LAYERS = 3, 5, 7, 4, 3
@@ -42,13 +42,13 @@ def first(stack: RecurrentStack):
 
 
 def stepped(stack: RecurrentStack, inputs: torch.Tensor, state):
-    outputs, levels, entering = [], apart(state.parts), stack.entering(state, start=3)
+    outputs, levels, entering = [], split_layers(state.parts), stack.entering(state, start=3)
     weights = stack.weights(state)
     for place, share in enumerate(stack.enter(inputs[..., :3], state).unbind(1)):
         gates = share + entering(inputs[:, place, 3:])
         output, levels = stack.step(gates, levels, inputs=inputs[:, place], masks=state.masks, weights=weights)
         outputs.append(output)
-    return torch.stack(outputs, dim=1), state._replace(parts=together(levels))
+    return torch.stack(outputs, dim=1), state._replace(parts=stack_layers(levels))
 
 
 @pytest.mark.parametrize("options", COVER)

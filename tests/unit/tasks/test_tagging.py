@@ -68,9 +68,9 @@ def test_it_reads_characters_only_where_the_model_does() -> None:
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ({"labels": "form"}, "each must be a column of its own"),
-        ({"inputs": ["upos"]}, "each must be a column of its own"),
-        ({"inputs": ["characters"]}, "characters cannot be the name of a further column"),
+        ({"labels": "form"}, "they must be different columns"),
+        ({"inputs": ["upos"]}, "they must be different columns"),
+        ({"inputs": ["characters"]}, "characters cannot be the name of an input column"),
     ],
 )
 def test_columns_that_are_named_twice_or_like_the_stores_own_are_refused(values, message) -> None:
