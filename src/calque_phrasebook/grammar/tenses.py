@@ -1,4 +1,4 @@
-"""The rules of tense, modality and denial: from who and what to a clause."""
+"""The rules of tense, modality and negation: from a subject and a predicate to a clause."""
 
 from functools import partial
 

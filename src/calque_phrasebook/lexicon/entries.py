@@ -100,7 +100,7 @@ def adjective(entry: Entry) -> Adjective:
     """Returns the adjective of `{ en = "old, older", de = "alt, älter", zh = "旧" }`: base and irregular comparative.
 
     English without a comparative takes *more*, German *-er*. `de_stem` stands before endings (teur-). Chinese takes 的
-    before a noun where it has two characters or `particle`; a word that ends in 色 is a colour.
+    before a noun if it has two characters or `particle`; a word that ends in 色 is a colour.
     """
     base, *comparative = entry.forms("en", least=1, most=2)
     german, *german_comparative = entry.forms("de", least=1, most=2)
@@ -121,7 +121,7 @@ def adjective(entry: Entry) -> Adjective:
 def place(entry: Entry) -> Place:
     """Returns the place of `{ en = "in the park", de = "der Park", de_at = "in", zh = "公园", zh_at = "里" }`.
 
-    `de_to` is the preposition of motion, where it is another one than `de_at`.
+    `de_to` is the preposition of motion, if it differs from `de_at`.
     """
     preposition, article, *name = entry.text("en").split()
     if article != "the" or not name:

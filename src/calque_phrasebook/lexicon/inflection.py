@@ -36,7 +36,7 @@ def english_ing(verb: str) -> str:
 
 
 def _doubled(verb: str) -> str:
-    """Returns a verb with its last consonant doubled, where it has one short syllable: jogg, swimm."""
+    """Returns a verb with its last consonant doubled, if it has one short syllable: jogg, swimm."""
     return verb + verb[-1] if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]", verb) else verb
 
 

@@ -56,7 +56,7 @@ class Entry:
         return among(name, self.words(name), known=known)
 
     def flag(self, name: str) -> bool:
-        """Returns whether a field is set; where it is not true it is left out."""
+        """Returns whether a field is set; a field that is not true is omitted."""
         self._read.add(name)
         if self._fields.get(name, True) is not True:
             raise ValueError(f"{name} = {self._fields[name]!r}: expected true, or no such field")

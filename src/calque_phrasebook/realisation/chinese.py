@@ -100,13 +100,13 @@ def _linked(linked: Linked, *, at: Part) -> list[Word]:
 
 
 class Asking(NamedTuple):
-    """What a question asks for, which stands where its answer would."""
+    """The question words of a sentence, at the position of the answer."""
 
     kind: QuestionKind
     at: Part
 
     def words(self, kind: QuestionKind, text: str) -> list[Word]:
-        """Returns the words that ask, where that is what is asked for."""
+        """Returns the question words, if this is the part in question."""
         return spell(text, self.at) if self.kind == kind else []
 
 
