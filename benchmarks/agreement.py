@@ -53,12 +53,12 @@ def main() -> None:
     arguments.add_argument("--positions", type=int, default=256, help="per forward pass")
     arguments.add_argument("--words", type=int, default=10_000)
     arguments.add_argument("--rounds", type=int, default=9)
-    given = arguments.parse_args()
+    options = arguments.parse_args()
     torch.set_num_threads(1)
-    logits = torch.randn(2 * given.positions, given.words, device=given.device, requires_grad=True)
-    targets = torch.randint(given.words, (given.positions,), device=given.device)
+    logits = torch.randn(2 * options.positions, options.words, device=options.device, requires_grad=True)
+    targets = torch.randint(options.words, (options.positions,), device=options.device)
     forms = {"from log-probabilities": from_log_probs, "from logits": from_logits}
-    rounds = [{name: measure(form, logits, targets) for name, form in forms.items()} for _ in range(given.rounds + 1)]
+    rounds = [{name: measure(form, logits, targets) for name, form in forms.items()} for _ in range(options.rounds + 1)]
     medians = {
         name: [statistics.median(values) for values in zip(*(measured[name] for measured in rounds[1:]), strict=True)]
         for name in forms

@@ -81,5 +81,5 @@ def _file(folder: Path, *, starts: tuple[str, ...], language: str) -> Path:
         if files:
             return files[0]
     names = ", ".join(sorted(path.name for path in folder.iterdir())) or "nothing"
-    wanted = " or ".join(f"{start}*.{language}" for start in starts)
-    raise BenchmarkError(f"--corpus {folder}: no file {wanted}, plain or .gz; the folder holds {names}")
+    expected_names = " or ".join(f"{start}*.{language}" for start in starts)
+    raise BenchmarkError(f"--corpus {folder}: no file {expected_names}, plain or .gz; the folder holds {names}")

@@ -114,8 +114,8 @@ class Series(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    given = parse(words)
-    return run_command(partial(compare, given, words=words), json=given.json, note=given.note)
+    options = parse(words)
+    return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -146,26 +146,26 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(words)
 
 
-def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
+def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """Translates with every contender in turn and reports."""
-    lines = parse_sizes(given.lines, option="--lines")
-    trainer = position_of(given.trained_by, names=[HERE, *given.against])
-    clock = clock_for(given.threads)
+    lines = parse_sizes(options.lines, option="--lines")
+    trainer = position_of(options.trained_by, names=[HERE, *options.against])
+    clock = clock_for(options.threads)
     with tempfile.TemporaryDirectory(prefix="calque-decode-") as name:
         folder = Path(name)
-        trees = open_trees(given.against, folder=folder)
-        corpus = chosen_corpus(given, tree=trees[0], folder=folder)
+        trees = open_trees(options.against, folder=folder)
+        corpus = chosen_corpus(options, tree=trees[0], folder=folder)
         files = write_files(corpus, lines=lines, folder=folder)
-        work = Work(given.work, corpus, given.tokens, given.vocabulary, given.threads, given.system)
-        model = (given.model or folder / "model").resolve()
+        work = Work(options.work, corpus, options.tokens, options.vocabulary, options.threads, options.system)
+        model = (options.model or folder / "model").resolve()
         if not model.exists():
-            progress(f"training a model for {given.steps} steps")
-            train_model(trees[trainer], work=work, steps=given.steps, run=model, folder=folder)
+            progress(f"training a model for {options.steps} steps")
+            train_model(trees[trainer], work=work, steps=options.steps, run=model, folder=folder)
         machine = this_machine()
-        decoders = [CalqueDecoder(tree, model, given.threads, tuple(given.settings)) for tree in trees]
+        decoders = [CalqueDecoder(tree, model, options.threads, tuple(options.settings)) for tree in trees]
         series = [
-            measure(decoders, files=files, beam=beam, rounds=given.rounds, clock=clock, folder=folder)
-            for beam in given.beams
+            measure(decoders, files=files, beam=beam, rounds=options.rounds, clock=clock, folder=folder)
+            for beam in options.beams
         ]
     usages = [
         usage
@@ -174,14 +174,14 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
         for pair in rounds
         for usage in (pair.short, pair.long)
     ]
-    trained = model.name if given.model else f"{work.name}, {given.steps} steps"
+    trained = model.name if options.model else f"{work.name}, {options.steps} steps"
     return Report(
         f"decode-{work.name}",
         command_line("benchmarks.decode", words),
         machine,
         {
-            "work": f"model {trained}; {corpus.name}, {lines[0]:,} and {lines[1]:,} lines, {given.rounds} rounds",
-            "threads": str(given.threads),
+            "work": f"model {trained}; {corpus.name}, {lines[0]:,} and {lines[1]:,} lines, {options.rounds} rounds",
+            "threads": str(options.threads),
             "sources": described_trees(trees),
         },
         [
@@ -190,7 +190,7 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
         ],
         [row for search in series for row in table(search, clock=clock)],
         [
-            *remarks_on_table(base=HERE, usages=usages, threads=given.threads),
+            *remarks_on_table(base=HERE, usages=usages, threads=options.threads),
             *(remark for search in series for remark in remarks_on(search.outputs(), base=HERE, beam=search.beam)),
         ],
         {"searches": [search.values(clock) for search in series]},

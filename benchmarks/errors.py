@@ -2,7 +2,7 @@
 
 
 class BenchmarkError(Exception):
-    """A mistake in what was asked for."""
+    """A mistake in the options of a benchmark."""
 
     code = 2
 

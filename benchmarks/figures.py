@@ -71,7 +71,7 @@ def core_share(usages: Iterable[Usage]) -> float:
 def interleaved(contenders: Sequence[Item], *, rounds: int) -> Iterator[tuple[int, Item]]:
     """(round, contender) for every measurement: A B, B A, A B, …
 
-    Every other round is reversed, so that a steady drift of the machine favours nobody.
+    Every other round is reversed, so that a steady drift of the machine favours no contender.
     """
     for number in range(1, rounds + 1):
         for contender in contenders if number % 2 else reversed(contenders):

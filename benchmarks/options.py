@@ -40,18 +40,18 @@ def positive(text: str) -> int:
     return number
 
 
-def parse_sizes(given: Sequence[int], *, option: str) -> tuple[int, int]:
+def parse_sizes(sizes: Sequence[int], *, option: str) -> tuple[int, int]:
     """SHORT and LONG of the same work."""
-    short, long = given
+    short, long = sizes
     if short >= long:
         raise BenchmarkError(f"{option} {short} {long}: the second number must be larger")
     return short, long
 
 
-def parse_tokens_of(given: Sequence[str], *, names: Sequence[str]) -> dict[str, int]:
+def parse_tokens_of(assignments: Sequence[str], *, names: Sequence[str]) -> dict[str, int]:
     """NAME=N of every `--tokens-of`, by the name of a contender."""
     tokens = {}
-    for text in given:
+    for text in assignments:
         name, _, number = text.rpartition("=")
         if name not in names:
             raise BenchmarkError(f"--tokens-of {text}: no contender {name!r}; there are {', '.join(names)}")
@@ -61,11 +61,11 @@ def parse_tokens_of(given: Sequence[str], *, names: Sequence[str]) -> dict[str, 
     return tokens
 
 
-def chosen_corpus(given: argparse.Namespace, *, tree: SourceTree, folder: Path) -> Corpus:
+def chosen_corpus(options: argparse.Namespace, *, tree: SourceTree, folder: Path) -> Corpus:
     """The corpus that the options name; the phrasebook is written by `tree`."""
-    if given.corpus is None:
-        return write_phrasebook(tree, folder=folder, source=given.source, target=given.target)
-    return open_corpus(given.corpus, source=given.source, target=given.target)
+    if options.corpus is None:
+        return write_phrasebook(tree, folder=folder, source=options.source, target=options.target)
+    return open_corpus(options.corpus, source=options.source, target=options.target)
 
 
 def progress(text: str) -> None:

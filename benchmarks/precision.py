@@ -41,9 +41,9 @@ def write_lines(path: Path, *, lines: int, seed: int) -> Path:
     return path
 
 
-def measure(run: Path, given: argparse.Namespace, *settings: str) -> tuple[float, float]:
+def measure(run: Path, options: argparse.Namespace, *settings: str) -> tuple[float, float]:
     """Target tokens per second, and the seconds of the first steps beyond those of as many later ones."""
-    every = given.steps // 10
+    every = options.steps // 10
     files = {
         option: write_lines(run.with_name(option), lines=lines, seed=seed)
         for seed, (option, lines) in enumerate(
@@ -51,11 +51,15 @@ def measure(run: Path, given: argparse.Namespace, *settings: str) -> tuple[float
         )
     }
     command = [
-        *(sys.executable, "-m", "calque", "train", "--run", str(run), "--system", given.system),
+        *(sys.executable, "-m", "calque", "train", "--run", str(run), "--system", options.system),
         *(word for option, path in files.items() for word in (f"--{option}", str(path))),
         *("text.kind=words", "text.joint=true", f"data.store={run.with_name('store')}"),
-        *(f"training.{key}={given.steps}" for key in ("steps", "validate_every", "checkpoint_every")),
-        *(f"training.log_every={every}", f"training.batch.tokens={given.tokens}", f"training.device={given.device}"),
+        *(f"training.{key}={options.steps}" for key in ("steps", "validate_every", "checkpoint_every")),
+        *(
+            f"training.log_every={every}",
+            f"training.batch.tokens={options.tokens}",
+            f"training.device={options.device}",
+        ),
         *settings,
     ]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -78,13 +82,13 @@ def main() -> None:
     arguments.add_argument(
         "--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE", help=", ".join(MODES)
     )
-    given = arguments.parse_args()
-    if given.steps < 20:
+    options = arguments.parse_args()
+    if options.steps < 20:
         arguments.error("--steps must be 20 or more")
     base = 0.0
     with tempfile.TemporaryDirectory() as folder:
-        for number, mode in enumerate(given.modes):
-            speed, first = measure(Path(folder) / str(number), given, *MODES[mode])
+        for number, mode in enumerate(options.modes):
+            speed, first = measure(Path(folder) / str(number), options, *MODES[mode])
             base = base or speed
             print(f"{mode:20} {speed:11,.0f} tok/s {speed / base:6.2f}x  first steps +{first:.1f} s", flush=True)
 

@@ -64,11 +64,11 @@ def _main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--parameters", type=int, default=5_000_000)
     parser.add_argument("--updates", type=int, default=20)
-    given = parser.parse_args()
-    size = 4 * (given.parameters // 4 + 300 * (given.parameters // 400))
+    options = parser.parse_args()
+    size = 4 * (options.parameters // 4 + 300 * (options.parameters // 400))
     print("ranks  bytes per rank, update  a ring's 2 (R-1)/R x 4 P  ratio")
     for count in (2, 4):
-        sent = measure(count, parameters=given.parameters, updates=given.updates) / count
+        sent = measure(count, parameters=options.parameters, updates=options.updates) / count
         expected = 2 * (count - 1) / count * size
         print(f"{count:5}  {sent:23,.0f}  {expected:24,.0f}  {sent / expected:5.2f}")
 

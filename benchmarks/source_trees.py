@@ -34,7 +34,7 @@ class SourceTree(NamedTuple):
             raise ContenderError(f"{self.name}: {error}") from error
 
     def environment(self, *, threads: int) -> dict[str, str]:
-        """These sources, so many threads, and no matplotlib: drawing curves costs more than starting up."""
+        """These sources, that many threads, and no matplotlib: drawing curves costs more than starting up."""
         sources = os.pathsep.join(map(str, (self.root / "src", HIDDEN)))
         return {**os.environ, "PYTHONPATH": sources, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 
@@ -44,32 +44,32 @@ def this_tree() -> SourceTree:
     return SourceTree(HERE, REPOSITORY, _described(REPOSITORY))
 
 
-def open_tree(given: str, *, folder: Path, repository: Path) -> SourceTree:
+def open_tree(name: str, *, folder: Path, repository: Path) -> SourceTree:
     """The tree that `--against` names: a folder that holds src/calque, or else a revision, extracted into `folder`."""
-    root = Path(given).expanduser().resolve()
+    root = Path(name).expanduser().resolve()
     if (root / PACKAGE).is_dir():
-        return SourceTree(given, root, _described(root))
-    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{given}^{{commit}}", repository=repository)
+        return SourceTree(name, root, _described(root))
+    commit = _git("rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}", repository=repository)
     if commit is None:
         raise BenchmarkError(
-            f"--against {given}: neither a folder that holds {PACKAGE} nor a git revision of {repository}"
+            f"--against {name}: neither a folder that holds {PACKAGE} nor a git revision of {repository}"
         )
     revision = commit.decode().strip()
     archive = _git("archive", "--format=tar", revision, str(PACKAGE), repository=repository)
     if archive is None:
-        raise BenchmarkError(f"--against {given}: revision {revision[:7]} of {repository} has no {PACKAGE}")
+        raise BenchmarkError(f"--against {name}: revision {revision[:7]} of {repository} has no {PACKAGE}")
     with tarfile.open(fileobj=io.BytesIO(archive)) as tar:
         tar.extractall(folder, filter="data")
-    return SourceTree(given, folder, revision[:7])
+    return SourceTree(name, folder, revision[:7])
 
 
-def open_trees(given: list[str], *, folder: Path) -> list[SourceTree]:
+def open_trees(names: list[str], *, folder: Path) -> list[SourceTree]:
     """This tree, and then those that `--against` names."""
-    repeated = sorted({name for name in given if given.count(name) > 1 or name == HERE})
+    repeated = sorted({name for name in names if names.count(name) > 1 or name == HERE})
     if repeated:
         raise BenchmarkError(f"--against {repeated[0]}: the name is taken; every contender needs its own")
     trees = [this_tree()]
-    for number, name in enumerate(given, start=1):
+    for number, name in enumerate(names, start=1):
         place = folder / f"tree-{number}"
         place.mkdir(parents=True)
         trees.append(open_tree(name, folder=place, repository=REPOSITORY))

@@ -113,14 +113,14 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="where to write the stores; a temporary folder otherwise")
     parser.add_argument("--steps", type=int, default=200, help="how long to train, at least 4")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
-    given = parser.parse_args()
-    if given.child:
-        store = open_store(given.folder / "store", spans=[Span(0, given.child, 1.0)])
-        train_on(store, folder=given.folder, steps=given.steps)
+    options = parser.parse_args()
+    if options.child:
+        store = open_store(options.folder / "store", spans=[Span(0, options.child, 1.0)])
+        train_on(store, folder=options.folder, steps=options.steps)
         return 0
-    with tempfile.TemporaryDirectory(prefix="calque-stores-", dir=given.folder) as folder:
-        measured = [measure(size, folder=Path(folder) / str(size), steps=given.steps) for size in given.sizes]
-    for size, (peak, seconds) in zip(given.sizes, measured, strict=True):
+    with tempfile.TemporaryDirectory(prefix="calque-stores-", dir=options.folder) as folder:
+        measured = [measure(size, folder=Path(folder) / str(size), steps=options.steps) for size in options.sizes]
+    for size, (peak, seconds) in zip(options.sizes, measured, strict=True):
         print(f"{size:>12,} pairs  peak RssAnon {peak / 2**20:8.1f} MB  {seconds:6.1f} s")
     growth = measured[-1][0] - measured[0][0]
     print(f"growth of the peak: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")

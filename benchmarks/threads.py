@@ -22,9 +22,9 @@ def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     arguments.add_argument("--seconds", type=float, default=8.0)
     arguments.add_argument("--child", type=int)
-    given = arguments.parse_args()
-    if given.child:
-        print(measure(given.child, seconds=given.seconds))
+    options = arguments.parse_args()
+    if options.child:
+        print(measure(options.child, seconds=options.seconds))
         return
     for beside in (False, True):
         other = multiprocessing.Process(target=spin, daemon=True)
@@ -32,7 +32,7 @@ def main() -> None:
             other.start()
         base = 0.0
         for threads, spins in TRIALS:
-            speed = child(threads, spins, seconds=given.seconds)
+            speed = child(threads, spins, seconds=options.seconds)
             base = base or speed
             place = "beside a busy process" if beside else "alone"
             print(

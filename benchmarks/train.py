@@ -57,8 +57,8 @@ class Round(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
-    given = parse(words)
-    return run_command(partial(compare, given, words=words), json=given.json, note=given.note)
+    options = parse(words)
+    return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
@@ -84,21 +84,27 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     return parser.parse_intermixed_args(words)
 
 
-def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
+def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """Trains with every contender in turn and reports."""
-    steps = parse_sizes(given.steps, option="--steps")
-    tokens_of = parse_tokens_of(given.tokens_of, names=[HERE, *given.against])
-    clock = clock_for(given.threads)
+    steps = parse_sizes(options.steps, option="--steps")
+    tokens_of = parse_tokens_of(options.tokens_of, names=[HERE, *options.against])
+    clock = clock_for(options.threads)
     with tempfile.TemporaryDirectory(prefix="calque-train-") as name:
         folder = Path(name)
-        trees = open_trees(given.against, folder=folder)
-        corpus = chosen_corpus(given, tree=trees[0], folder=folder)
+        trees = open_trees(options.against, folder=folder)
+        corpus = chosen_corpus(options, tree=trees[0], folder=folder)
         work = Work(
-            given.work, corpus, given.tokens, given.vocabulary, given.threads, given.system, tuple(given.settings)
+            options.work,
+            corpus,
+            options.tokens,
+            options.vocabulary,
+            options.threads,
+            options.system,
+            tuple(options.settings),
         )
         machine = this_machine()
         trainers = [CalqueTrainer(tree, tokens_of.get(tree.name)) for tree in trees]
-        measured = measure(trainers, work=work, steps=steps, rounds=given.rounds, folder=folder)
+        measured = measure(trainers, work=work, steps=steps, rounds=options.rounds, folder=folder)
     speeds = {name: [pair.speed(clock) for pair in rounds] for name, rounds in measured.items()}
     usages = [run.usage for rounds in measured.values() for pair in rounds for run in pair]
     return Report(
@@ -106,7 +112,7 @@ def compare(given: argparse.Namespace, *, words: Sequence[str]) -> Report:
         command_line("benchmarks.train", words),
         machine,
         {
-            "work": f"{work.name}, {corpus.name}, steps {steps[0]} and {steps[1]}, {given.rounds} rounds",
+            "work": f"{work.name}, {corpus.name}, steps {steps[0]} and {steps[1]}, {options.rounds} rounds",
             "threads": str(work.threads),
             "sources": described_trees(trees),
         },

@@ -37,7 +37,7 @@ class Trainer(Protocol):
         """Does once, unmeasured, what all runs share, and fills the caches that a first run finds empty."""
 
     def train(self, work: Work, *, steps: int, folder: Path) -> TrainingRun:
-        """Trains for so many steps.   Law: a longer run begins with the batches of a shorter one."""
+        """Trains for that many steps.   Law: a longer run begins with the batches of a shorter one."""
 
 
 class CalqueTrainer(NamedTuple):

@@ -35,36 +35,36 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, help="save and stop after this time")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     arguments, assignments = split_assignments(sys.argv[1:])
-    given = parser.parse_args(arguments)
-    given.assignments = assignments
-    if given.jobs < 1:
+    options = parser.parse_args(arguments)
+    options.assignments = assignments
+    if options.jobs < 1:
         parser.error("--jobs must be 1 or more")
-    return given
+    return options
 
 
 def _main() -> int:
     started = time.monotonic()
-    given = _arguments()
-    out = given.out.absolute()
+    options = _arguments()
+    out = options.out.absolute()
     out.mkdir(parents=True, exist_ok=True)
-    shared: dict[str, Any] = {"assignments": given.assignments, "seeds": given.seeds}
+    shared: dict[str, Any] = {"assignments": options.assignments, "seeds": options.seeds}
     try:
         refuse_other_settings(out / "settings.json", shared)
-        lists = read_lists(given.lists, rows=given.rows)
-        corpus = given.corpus.absolute()
-        plan = Plan(lists, corpus, out, tuple(given.seeds), given.device, tuple(given.assignments))
+        lists = read_lists(options.lists, rows=options.rows)
+        corpus = options.corpus.absolute()
+        plan = Plan(lists, corpus, out, tuple(options.seeds), options.device, tuple(options.assignments))
         for part in ("train", "val", TEST):
             for path in plan.files(part):
                 read_lines(path)
         jobs = jobs_of(plan)
         labels = {job.label for job in jobs}
-        prepare_stores(plan, (name for name in lists.variants if plan.run(name, given.seeds[0]).name in labels))
+        prepare_stores(plan, (name for name in lists.variants if plan.run(name, options.seeds[0]).name in labels))
         write_json(out / "settings.json", shared)
     except (OSError, ValueError, UserError) as error:
         print(f"recipes.run: {error}", file=sys.stderr)
         return 2
-    seconds = None if given.seconds is None else max(0.0, given.seconds - (time.monotonic() - started))
-    return run_jobs(jobs, slots=given.jobs, seconds=seconds)
+    seconds = None if options.seconds is None else max(0.0, options.seconds - (time.monotonic() - started))
+    return run_jobs(jobs, slots=options.jobs, seconds=seconds)
 
 
 if __name__ == "__main__":

@@ -72,31 +72,31 @@ def _main() -> None:
     parser.add_argument("--sentences", type=int, default=1000, help="at once")
     parser.add_argument("--singles", type=int, default=100, help="one by one")
     parser.add_argument("--rounds", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     torch.set_num_threads(1)
-    sources = read_lines(given.source)
-    runs = dict(run.split("=", maxsplit=1) for run in given.runs)
-    before: dict[str, Any] = read_json(given.to) if given.to.is_file() else {"speeds": {}, "machines": {}}
+    sources = read_lines(options.source)
+    runs = dict(run.split("=", maxsplit=1) for run in options.runs)
+    before: dict[str, Any] = read_json(options.to) if options.to.is_file() else {"speeds": {}, "machines": {}}
     speeds: dict[str, list[dict[str, Any]]] = {
-        name: [speed for speed in before["speeds"].get(name, []) if speed["device"] not in given.devices]
+        name: [speed for speed in before["speeds"].get(name, []) if speed["device"] not in options.devices]
         for name in runs
     }
-    for device in given.devices:
+    for device in options.devices:
         translators = {name: _load(paths, device=device) for name, paths in runs.items()}
-        for condition in (Condition(device, beam, at_once) for at_once in (True, False) for beam in given.beams):
-            lines = sources[: given.sentences if condition.at_once else given.singles]
+        for condition in (Condition(device, beam, at_once) for at_once in (True, False) for beam in options.beams):
+            lines = sources[: options.sentences if condition.at_once else options.singles]
             for translator in translators.values():
                 measure(translator, lines[:WARM_UP], condition=condition)
             rounds = [
                 {name: measure(translator, lines, condition=condition) for name, translator in translators.items()}
-                for _ in range(given.rounds)
+                for _ in range(options.rounds)
             ]
             for name in runs:
                 speeds[name].append({**condition._asdict(), **medians([measured[name] for measured in rounds])})
                 report(f"{name}: {speeds[name][-1]}")
-    names = {"cpu": "one CPU thread", "cuda": torch.cuda.get_device_name() if "cuda" in given.devices else ""}
-    machines = {device: f"{names[device]}, torch {torch.__version__}" for device in given.devices}
-    write_json(given.to, {"speeds": speeds, "machines": {**before["machines"], **machines}})
+    names = {"cpu": "one CPU thread", "cuda": torch.cuda.get_device_name() if "cuda" in options.devices else ""}
+    machines = {device: f"{names[device]}, torch {torch.__version__}" for device in options.devices}
+    write_json(options.to, {"speeds": speeds, "machines": {**before["machines"], **machines}})
 
 
 if __name__ == "__main__":

@@ -181,8 +181,8 @@ def _main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks")
     arguments, assignments = split_assignments(sys.argv[1:])
-    given = parser.parse_args(arguments)
-    paths = Paths(given.corpus.absolute(), given.out.absolute())
+    options = parser.parse_args(arguments)
+    paths = Paths(options.corpus.absolute(), options.out.absolute())
     paths.out.mkdir(parents=True, exist_ok=True)
     _write_corpora(paths)
     adaptations = {"general": None, **{adaptation.name: adaptation for adaptation in ADAPTATIONS}}
@@ -199,8 +199,8 @@ def _main() -> None:
     labels = {"general": "captions alone", **{adaptation.name: adaptation.label for adaptation in ADAPTATIONS}}
     text = scores_table(scores, labels, note=note)
     print(text)
-    if given.write:
-        write_page(given.write, text)
+    if options.write:
+        write_page(options.write, text)
 
 
 if __name__ == "__main__":

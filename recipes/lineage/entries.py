@@ -135,7 +135,7 @@ def entry_model(entry: Entry, *, factor: float = 1.0) -> ModelConfig:
 
 
 def parameters(model: ModelConfig, *, pieces: int = PIECES) -> int:
-    """The number of trained parameters of a model with so many joint pieces; nothing is allocated."""
+    """The number of trained parameters of a model with a joint vocabulary of that size; nothing is allocated."""
     with torch.device("meta"):
         built = Model(model, sizes=Sizes(pieces, pieces, joint=True))
     return sum(parameter.numel() for parameter in built.parameters() if parameter.requires_grad)

@@ -69,11 +69,11 @@ def _main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("models", type=Path, nargs="+", metavar="MODEL")
     parser.add_argument("--corpus", type=Path, required=True)
-    given = parser.parse_args()
+    options = parser.parse_args()
     languages = ("en", "de")
-    (test,) = read_splits(given.corpus, "test_2016_flickr", languages=languages)
+    (test,) = read_splits(options.corpus, "test_2016_flickr", languages=languages)
     rows = long_sources(*test.values(), languages=languages)
-    for model in given.models:
+    for model in options.models:
         counts = count_omissions(rows, load_translator(model).translate([row.source for row in rows]))
         print(
             f"{model}: {len(rows)} long sources, {counts.omitting} with omitted sentences, "

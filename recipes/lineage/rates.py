@@ -70,16 +70,16 @@ def _main() -> None:
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="a folder of runs, or a kept file")
     parser.add_argument("--keep", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        rows = collect(given.paths)
+        rows = collect(options.paths)
         if not rows:
-            raise ValueError(f"no trained runs in {', '.join(map(str, given.paths))}")
+            raise ValueError(f"no trained runs in {', '.join(map(str, options.paths))}")
         print(report(rows))
-        if given.keep:
-            write_lines(given.keep, map(json.dumps, rows))
-        if given.write:
-            write_page(given.write, report(rows), name="rates")
+        if options.keep:
+            write_lines(options.keep, map(json.dumps, rows))
+        if options.write:
+            write_page(options.write, report(rows), name="rates")
     except (OSError, ValueError) as error:
         print(f"recipes.lineage.rates: {error}", file=sys.stderr)
         sys.exit(2)

@@ -182,25 +182,25 @@ def _main() -> None:
     parser.add_argument(
         "--brief", type=Path, nargs="+", default=[], metavar="FILE", help="pages with marks for the short table"
     )
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        collected = collect(given.paths)
+        collected = collect(options.paths)
         if not collected:
-            raise ValueError(f"no results in {', '.join(map(str, given.paths))}")
-        speeds = read_speeds(given.paths)
+            raise ValueError(f"no results in {', '.join(map(str, options.paths))}")
+        speeds = read_speeds(options.paths)
         reports = {corpus: report(corpus, results, speeds=speeds) for corpus, results in collected.items()}
         for corpus, text in reports.items():
             print(f"## {corpus}\n\n{text}")
-        if given.keep:
-            keep(given.keep, collected)
-        if given.write:
-            text = given.write.read_text(encoding="utf-8")
+        if options.keep:
+            keep(options.keep, collected)
+        if options.write:
+            text = options.write.read_text(encoding="utf-8")
             for corpus, results in reports.items():
                 text = fill(text, corpus=corpus, results=results)
-            given.write.write_text(text, encoding="utf-8")
+            options.write.write_text(text, encoding="utf-8")
             for corpus, corpus_results in collected.items():
-                draw_figure(given.write.parent / figure_name(corpus), corpus_results, unit=UNITS[corpus])
-        for page in given.brief:
+                draw_figure(options.write.parent / figure_name(corpus), corpus_results, unit=UNITS[corpus])
+        for page in options.brief:
             write_brief(page, collected, speeds=speeds)
     except (OSError, ValueError) as error:
         print(f"recipes.lineage.report: {error}", file=sys.stderr)

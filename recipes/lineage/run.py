@@ -46,33 +46,33 @@ def _arguments(known: dict[str, Entry]) -> argparse.Namespace:
         "--factor", type=float, default=1.0, help="multiplies the scale of every entry, for a quick try"
     )
     arguments, assignments = split_assignments(sys.argv[1:])
-    given = parser.parse_args(arguments)
-    given.assignments = assignments
-    if given.jobs < 1:
+    options = parser.parse_args(arguments)
+    options.assignments = assignments
+    if options.jobs < 1:
         parser.error("--jobs must be 1 or more")
-    return given
+    return options
 
 
 def _main() -> int:
     started = time.monotonic()
     known = {entry.name: entry for entry in ENTRIES}
-    given = _arguments(known)
-    entries = [known[name] for name in given.names]
-    if given.rates:
-        entries = [entry.at(rate) for entry in entries for rate in given.rates]
-    out = given.out.absolute()
+    options = _arguments(known)
+    entries = [known[name] for name in options.names]
+    if options.rates:
+        entries = [entry.at(rate) for entry in entries for rate in options.rates]
+    out = options.out.absolute()
     shared = {
-        "corpus_kind": given.corpus_kind,
+        "corpus_kind": options.corpus_kind,
         "trained_on_joined": list(JOINED),
-        "factor": given.factor,
-        "assignments": given.assignments,
+        "factor": options.factor,
+        "assignments": options.assignments,
     }
     try:
         refuse_other_settings(out / SETTINGS, shared)
-        corpus = derive_corpus(given.corpus.absolute(), kind=given.corpus_kind, to=out / "corpus")
+        corpus = derive_corpus(options.corpus.absolute(), kind=options.corpus_kind, to=out / "corpus")
         plan = Plan(
-            *(corpus, out, given.factor, given.device, given.assignments, given.keep_checkpoints),
-            compares_rates=bool(given.rates),
+            *(corpus, out, options.factor, options.device, options.assignments, options.keep_checkpoints),
+            compares_rates=bool(options.rates),
         )
         experiments = [experiment_of(entry, plan) for entry in entries]
         prepare_store(experiments[0], plan)
@@ -80,9 +80,9 @@ def _main() -> int:
     except (OSError, ValueError, UserError) as error:
         print(f"recipes.lineage.run: {error}", file=sys.stderr)
         return 2
-    runs = runs_of(entries, seeds=given.seeds, out=out, order=given.order)
-    seconds = None if given.seconds is None else max(0.0, given.seconds - (time.monotonic() - started))
-    return run_jobs([job_of(run, plan) for run in runs], slots=given.jobs, seconds=seconds)
+    runs = runs_of(entries, seeds=options.seeds, out=out, order=options.order)
+    seconds = None if options.seconds is None else max(0.0, options.seconds - (time.monotonic() - started))
+    return run_jobs([job_of(run, plan) for run in runs], slots=options.jobs, seconds=seconds)
 
 
 if __name__ == "__main__":

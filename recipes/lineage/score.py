@@ -109,12 +109,12 @@ def _main() -> None:
     parser.add_argument("--reference", type=Path, required=True)
     parser.add_argument("--languages", nargs=2, default=("en", "de"), metavar=("SOURCE", "TARGET"))
     parser.add_argument("--device", choices=get_args(DeviceName), default="auto")
-    given = parser.parse_args()
-    test = Pairs(read_lines(given.source), read_lines(given.reference))
+    options = parser.parse_args()
+    test = Pairs(read_lines(options.source), read_lines(options.reference))
     if len(test.sources) != len(test.references):
-        sys.exit(f"{given.source} has {len(test.sources):,} lines, {given.reference} {len(test.references):,}")
-    result = score_run(given.run, test, languages=tuple(given.languages), device=given.device)
-    write_json(given.run / RESULT, {"name": given.name, "seed": given.seed, **result})
+        sys.exit(f"{options.source} has {len(test.sources):,} lines, {options.reference} {len(test.references):,}")
+    result = score_run(options.run, test, languages=tuple(options.languages), device=options.device)
+    write_json(options.run / RESULT, {"name": options.name, "seed": options.seed, **result})
 
 
 if __name__ == "__main__":

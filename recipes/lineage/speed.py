@@ -64,15 +64,15 @@ def _main() -> int:
     parser.add_argument(
         "--factor", type=float, default=1.0, help="multiplies the scale of every entry, for a quick try"
     )
-    given = parser.parse_args()
-    out = given.out.absolute()
+    options = parser.parse_args()
+    out = options.out.absolute()
     try:
         out.mkdir(parents=True)
-        sides = derive_corpus(given.corpus.absolute(), kind="multi30k", to=out / "corpus")
+        sides = derive_corpus(options.corpus.absolute(), kind="multi30k", to=out / "corpus")
         corpus = Corpus(*(_shortened(side, out) for side in sides))
-        settings = [*SETTINGS, f"training.device={given.device}", *given.settings]
-        plan = Plan(corpus, out, given.factor, given.device, settings)
-        entries = [entry for entry in ENTRIES if given.names is None or entry.name in given.names]
+        settings = [*SETTINGS, f"training.device={options.device}", *options.settings]
+        plan = Plan(corpus, out, options.factor, options.device, settings)
+        entries = [entry for entry in ENTRIES if options.names is None or entry.name in options.names]
         prepare_store(experiment_of(entries[0], plan), plan)
         speeds: dict[str, float] = {}
         for entry in entries:
@@ -81,7 +81,7 @@ def _main() -> int:
     except (OSError, ValueError, UserError) as error:
         print(f"recipes.lineage.speed: {error}", file=sys.stderr)
         return 2
-    write_json(given.to, speeds)
+    write_json(options.to, speeds)
     return 0
 
 

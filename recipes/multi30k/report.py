@@ -97,8 +97,8 @@ def _setting(setting: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _main() -> None:
-    given = report_parser(__doc__).parse_args()
-    publish(given, collect=lambda out: collect(out, read_lists([LIST])), page=page, name="search")
+    options = report_parser(__doc__).parse_args()
+    publish(options, collect=lambda out: collect(out, read_lists([LIST])), page=page, name="search")
 
 
 if __name__ == "__main__":

@@ -170,16 +170,16 @@ def draw(path: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
 def _main() -> None:
     parser = report_parser(__doc__)
     parser.add_argument("corpus", type=Path, nargs="?", help="for a folder of runs: where the references are")
-    given = parser.parse_args()
-    if given.path.is_dir() and not given.corpus:
+    options = parser.parse_args()
+    if options.path.is_dir() and not options.corpus:
         parser.error("a folder of runs needs the corpus too")
 
     def collect_folder(out: Path) -> Any:
-        return collect(out, read_lines(given.corpus / f"{TEST}.de.gz"), read_lists(LISTS).rows)
+        return collect(out, read_lines(options.corpus / f"{TEST}.de.gz"), read_lists(LISTS).rows)
 
-    results = publish(given, collect=collect_folder, page=page)
-    if given.write:
-        draw(given.write.parent / FIGURE, results)
+    results = publish(options, collect=collect_folder, page=page)
+    if options.write:
+        draw(options.write.parent / FIGURE, results)
 
 
 if __name__ == "__main__":

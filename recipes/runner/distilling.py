@@ -57,25 +57,25 @@ def _main() -> None:
     parser.add_argument("--part", type=int, default=0)
     parser.add_argument("--by", choices=get_args(Criterion), default="bleu")
     parser.add_argument("--languages", nargs=2, default=("en", "de"), metavar=("SOURCE", "TARGET"))
-    given = parser.parse_args()
-    source, target = given.languages
-    if given.step == "join":
+    options = parser.parse_args()
+    source, target = options.languages
+    if options.step == "join":
         for language in (target, source):
-            parts = [given.folder / f"part-{number}.{language}" for number in range(given.parts)]
-            write_lines(given.folder / f"train.{language}", (line for part in parts for line in read_lines(part)))
+            parts = [options.folder / f"part-{number}.{language}" for number in range(options.parts)]
+            write_lines(options.folder / f"train.{language}", (line for part in parts for line in read_lines(part)))
         return
-    sources, references = read_lines(given.source), read_lines(given.target)
-    lines = part_of(len(sources), parts=given.parts, number=given.part)
-    if given.step == "split":
-        write_lines(given.folder / f"part-{given.part}.{source}", sources[lines])
+    sources, references = read_lines(options.source), read_lines(options.target)
+    lines = part_of(len(sources), parts=options.parts, number=options.part)
+    if options.step == "split":
+        write_lines(options.folder / f"part-{options.part}.{source}", sources[lines])
         return
-    translations = read_nbest(read_lines(given.folder / f"part-{given.part}.tsv"))
+    translations = read_nbest(read_lines(options.folder / f"part-{options.part}.tsv"))
     metric = BLEU(effective_order=True, force=True)
     selected = (
-        select(translations.get(number, [""]), reference, by=given.by, metric=metric)
+        select(translations.get(number, [""]), reference, by=options.by, metric=metric)
         for number, reference in enumerate(references[lines], start=1)
     )
-    write_lines(given.folder / f"part-{given.part}.{target}", selected)
+    write_lines(options.folder / f"part-{options.part}.{target}", selected)
 
 
 if __name__ == "__main__":

@@ -69,22 +69,22 @@ def report_parser(description: str | None) -> argparse.ArgumentParser:
 
 
 def publish(
-    given: argparse.Namespace,
+    options: argparse.Namespace,
     *,
     collect: Callable[[Path], Any],
     page: Callable[[Any], str],
     name: str = "results",
 ) -> Any:
     """Prints the page of a folder of runs or of kept results, keeps the results and writes the page; the results."""
-    if not given.path.exists():
-        sys.exit(f"{given.path}: no such file or folder")
-    results = collect(given.path) if given.path.is_dir() else json.loads(given.path.read_bytes())
+    if not options.path.exists():
+        sys.exit(f"{options.path}: no such file or folder")
+    results = collect(options.path) if options.path.is_dir() else json.loads(options.path.read_bytes())
     if not results:
-        sys.exit(f"{given.path}: no test results yet")
+        sys.exit(f"{options.path}: no test results yet")
     text = page(results)
     print(text)
-    if given.keep:
-        write_json(given.keep, results)
-    if given.write:
-        write_page(given.write, text, name=name)
+    if options.keep:
+        write_json(options.keep, results)
+    if options.write:
+        write_page(options.write, text, name=name)
     return results

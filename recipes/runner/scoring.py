@@ -75,22 +75,22 @@ def _main() -> None:
     parser.add_argument("--name", default="")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--device", choices=get_args(DeviceName), default="auto")
-    given = parser.parse_args()
-    sources, references = read_lines(given.source), read_lines(given.reference)
+    options = parser.parse_args()
+    sources, references = read_lines(options.source), read_lines(options.reference)
     if len(sources) != len(references):
-        sys.exit(f"{given.source} has {len(sources):,} lines, {given.reference} {len(references):,}")
-    single = load_translator(given.run, device=given.device)
-    translator = single.with_ensemble([load_translator(run, device=given.device) for run in given.others])
+        sys.exit(f"{options.source} has {len(sources):,} lines, {options.reference} {len(references):,}")
+    single = load_translator(options.run, device=options.device)
+    translator = single.with_ensemble([load_translator(run, device=options.device) for run in options.others])
     tried, translations = [], []
-    for setting in given.settings or [SearchSetting(5, None)]:
+    for setting in options.settings or [SearchSetting(5, None)]:
         started = time.monotonic()
         translations = translate(translator, sources, setting=setting)
         seconds = time.monotonic() - started
         tried.append({"setting": list(setting), **scores(translations, references), "seconds": seconds})
-    if given.translations:
-        write_lines(given.translations, translations)
-    identity = {"name": given.name, "seed": given.seed, "run": given.run.name}
-    write_json(given.to, {**identity, **run_facts(given.run, single), "scores": tried[0], "tried": tried})
+    if options.translations:
+        write_lines(options.translations, translations)
+    identity = {"name": options.name, "seed": options.seed, "run": options.run.name}
+    write_json(options.to, {**identity, **run_facts(options.run, single), "scores": tried[0], "tried": tried})
 
 
 if __name__ == "__main__":

@@ -95,21 +95,21 @@ def _rows_of(out: Path, *, part: str, beam: int, sentences: int) -> list[dict[st
 
 
 def _main() -> None:
-    given = parse_arguments(__doc__, beams=BEAMS)
-    valid, test = (read_pairs(given.corpus, name, limit=given.limit) for name in (VALID, TEST))
+    options = parse_arguments(__doc__, beams=BEAMS)
+    valid, test = (read_pairs(options.corpus, name, limit=options.limit) for name in (VALID, TEST))
 
     def rows(pairs: Pairs, settings: Sequence[tuple[str, Parameters]], *, part: str, beam: int) -> list[dict[str, Any]]:
-        measured = _rows_of(given.out, part=part, beam=beam, sentences=len(pairs.sources))
+        measured = _rows_of(options.out, part=part, beam=beam, sentences=len(pairs.sources))
         if not measured:
-            measured = measure(given.translator, pairs, settings, beam=beam, part=part)
-            append_jsonl(given.out / RESULTS, measured)
+            measured = measure(options.translator, pairs, settings, beam=beam, part=part)
+            append_jsonl(options.out / RESULTS, measured)
         for row in measured:
             name = f"{row['setting']} {row['parameters']}" if part == VALID else row["setting"]
             print(f"{part} beam {beam:2}  {row['bleu_lowercased']:.2f}  {row['ratio']:.3f}  {name}", flush=True)
         return measured
 
     settings = select(rows(valid, list(grid()), part=VALID, beam=GRID_BEAM))
-    for beam in given.beams:
+    for beam in options.beams:
         rows(test, list(settings.items()), part=TEST, beam=beam)
 
 

@@ -38,16 +38,16 @@ def parse_arguments(description: str | None, *, beams: Sequence[int] = ()) -> Ar
         parser.add_argument("--beams", type=int, nargs="+", default=beams, help="beam widths")
     parser.add_argument("--limit", type=int, help="number of sentences; default: all")
     parser.add_argument("--threads", type=int, default=1)
-    given = parser.parse_args()
-    if not given.corpus.is_dir():
-        parser.error(f"{given.corpus}: no such folder")
-    torch.set_num_threads(given.threads)
+    options = parser.parse_args()
+    if not options.corpus.is_dir():
+        parser.error(f"{options.corpus}: no such folder")
+    torch.set_num_threads(options.threads)
     try:
-        translator = load_translator(given.model, device="cpu")
-        given.out.mkdir(parents=True, exist_ok=True)
+        translator = load_translator(options.model, device="cpu")
+        options.out.mkdir(parents=True, exist_ok=True)
     except (CalqueError, OSError) as error:
         parser.error(str(error))
-    return Arguments(translator, given.corpus, given.out, given.limit, tuple(given.beams) if beams else ())
+    return Arguments(translator, options.corpus, options.out, options.limit, tuple(options.beams) if beams else ())
 
 
 class Pairs(NamedTuple):

@@ -224,11 +224,11 @@ def _nearest(value: float, others: Sequence[float]) -> float:
     return min((abs(value - other) for other in others), default=torch.inf)
 
 
-def _row(comparison: Comparison, given: argparse.Namespace) -> dict[str, Any]:
+def _row(comparison: Comparison, options: argparse.Namespace) -> dict[str, Any]:
     differences = [
         {**difference._asdict(), "divergence": difference.divergence._asdict()} for difference in comparison.differences
     ]
-    settings = {"device": given.device, "precision": given.precision, "sizes": list(given.sizes)}
+    settings = {"device": options.device, "precision": options.precision, "sizes": list(options.sizes)}
     return {**settings, "comparisons": comparison.comparisons, "noise": comparison.noise, "differences": differences}
 
 
@@ -244,21 +244,21 @@ def _main() -> None:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--out", type=Path, help="a file of JSON lines to append to")
-    given = parser.parse_args()
-    torch.set_num_threads(given.threads)
-    sources = spread(read_lines(given.source), count=given.sentences)
-    for path in given.models:
-        translator = load_translator(path, device=given.device, precision=given.precision)
-        search = translator.search.model_copy(update={"beam": given.beam} if given.beam else {})
-        comparison = compare(translator, sources, search=search, sizes=given.sizes, seed=given.seed)
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    sources = spread(read_lines(options.source), count=options.sentences)
+    for path in options.models:
+        translator = load_translator(path, device=options.device, precision=options.precision)
+        search = translator.search.model_copy(update={"beam": options.beam} if options.beam else {})
+        comparison = compare(translator, sources, search=search, sizes=options.sizes, seed=options.seed)
         name = path.parent.name if path.name == "model" else path.name
-        print(table_row(name, comparison, translator=translator, precision=given.precision), flush=True)
+        print(table_row(name, comparison, translator=translator, precision=options.precision), flush=True)
         for difference in comparison.differences:
             kind, step, gap = difference.divergence
             print(f"  {kind} at step {step}, gap {gap:.2e}, batches of {difference.size}")
             print(f"    {difference.source}\n    alone:    {difference.alone}\n    together: {difference.together}")
-        if given.out:
-            append_jsonl(given.out, [{"model": name, **_row(comparison, given), "made_with": provenance()}])
+        if options.out:
+            append_jsonl(options.out, [{"model": name, **_row(comparison, options), "made_with": provenance()}])
 
 
 if __name__ == "__main__":

@@ -211,17 +211,17 @@ def _main() -> None:
     parser.add_argument("out", type=Path)
     parser.add_argument("--write", type=Path, help="a page with marks")
     parser.add_argument("--name", default="", help="name of the marks in a page with several reports")
-    given = parser.parse_args()
+    options = parser.parse_args()
     try:
-        text, lines = report(given.out, name=given.name)
+        text, lines = report(options.out, name=options.name)
         print(text)
-        (given.out / "report.md").write_text(text, encoding="utf-8")
+        (options.out / "report.md").write_text(text, encoding="utf-8")
         labels = {name: f"{name}: {label(rows[0]['parameters'])}" for name, rows in lines.items()}
-        folders = [given.out, *([given.write.parent] if given.write else [])]
+        folders = [options.out, *([options.write.parent] if options.write else [])]
         for folder in folders if lines else []:
-            draw_beams(folder / figure_name(given.name), lines, labels=labels)
-        if given.write:
-            write_page(given.write, text, name=mark(given.name))
+            draw_beams(folder / figure_name(options.name), lines, labels=labels)
+        if options.write:
+            write_page(options.write, text, name=mark(options.name))
     except (OSError, ValueError) as error:
         sys.exit(f"recipes.search.report: {error}")
 

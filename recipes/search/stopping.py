@@ -67,14 +67,14 @@ def measure(translator: Translator, pairs: Pairs, *, beam: int) -> list[dict[str
 
 
 def _main() -> None:
-    given = parse_arguments(__doc__, beams=BEAMS)
-    pairs = read_pairs(given.corpus, TEST, limit=given.limit)
-    given.translator.translate(pairs.sources[:8])  # warm up
-    for beam in given.beams:
-        existing = {(row["beam"], row["sentences"]) for row in read_jsonl(given.out / RESULTS)}
+    options = parse_arguments(__doc__, beams=BEAMS)
+    pairs = read_pairs(options.corpus, TEST, limit=options.limit)
+    options.translator.translate(pairs.sources[:8])  # warm up
+    for beam in options.beams:
+        existing = {(row["beam"], row["sentences"]) for row in read_jsonl(options.out / RESULTS)}
         if (beam, len(pairs.sources)) not in existing:
-            append_jsonl(given.out / RESULTS, measure(given.translator, pairs, beam=beam))
-    for row in read_jsonl(given.out / RESULTS):
+            append_jsonl(options.out / RESULTS, measure(options.translator, pairs, beam=beam))
+    for row in read_jsonl(options.out / RESULTS):
         numbers = f"{row['bleu_lowercased']:.2f}  {row['rows']:,} rows  {row['seconds']:.0f} s"
         print(f"beam {row['beam']:2}  {row['stopping']:8}  {numbers}")
 

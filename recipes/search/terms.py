@@ -212,21 +212,21 @@ def _within(links: Sequence[Link], text: str, reference: str) -> list[Link]:
 
 
 def _main() -> None:
-    given = parse_arguments(__doc__)
-    pairs = read_pairs(given.corpus, TEST, limit=given.limit)
-    forbidden = frequent_nouns(read_lines(given.corpus / "train.de.gz"), count=FORBIDDEN)
-    given.translator.translate(pairs.sources[:8], beam=BEAM)  # warm up
+    options = parse_arguments(__doc__)
+    pairs = read_pairs(options.corpus, TEST, limit=options.limit)
+    forbidden = frequent_nouns(read_lines(options.corpus / "train.de.gz"), count=FORBIDDEN)
+    options.translator.translate(pairs.sources[:8], beam=BEAM)  # warm up
     rounds = []
     for start in range(0, len(pairs.sources), ROUND):
         part = Pairs(*(side[start : start + ROUND] for side in pairs))
-        rounds.append(run_round(given.translator, part, forbidden=forbidden))
+        rounds.append(run_round(options.translator, part, forbidden=forbidden))
         print(
             f"{start + len(part.sources):,} sentences",
             {name: round(seconds, 1) for name, seconds in rounds[-1].seconds.items()},
             flush=True,
         )
     result = {**summary(rounds, pairs, forbidden=forbidden), "made_with": provenance()}
-    write_json(given.out / "terms.json", result)
+    write_json(options.out / "terms.json", result)
     for kind in ("required", "forbidden"):
         for failure in result[kind]["failures"]:
             print(f"{kind}: {failure['word']}: {failure['translation']}", file=sys.stderr)

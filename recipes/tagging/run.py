@@ -4,7 +4,7 @@
         [--keep recipes/tagging/results.json] [--write recipes/tagging/README.md] [KEY=VALUE ...]
 
 CORPORA holds ud-english-ewt/{train,dev,test}.conllu.gz and conll2000/{train,test}.txt.gz. What is done already is not
-done again, and a training that was cut off goes on. KEY=VALUE are settings of all trainings.
+done again, and an interrupted training is resumed. KEY=VALUE are settings of all trainings.
 """
 
 import argparse
@@ -118,23 +118,29 @@ def page(results: dict[str, list[float]]) -> str:
 def main(arguments: list[str]) -> int:
     if arguments[:1] == ["--score"]:
         return score(*map(Path, arguments[1:]))
-    given = _parser().parse_intermixed_args(arguments)
-    given.out.mkdir(parents=True, exist_ok=True)
-    entries = [entry for entry in ENTRIES if given.only in (None, entry.name)]
+    options = _parser().parse_intermixed_args(arguments)
+    options.out.mkdir(parents=True, exist_ok=True)
+    entries = [entry for entry in ENTRIES if options.only in (None, entry.name)]
     jobs = [
-        job(entry, seed, files=corpus_of(entry, given.corpora, given.out), out=given.out, settings=given.settings)
+        job(
+            entry,
+            seed,
+            files=corpus_of(entry, options.corpora, options.out),
+            out=options.out,
+            settings=options.settings,
+        )
         for entry in entries
-        for seed in given.seeds
+        for seed in options.seeds
     ]
-    seconds = None if given.minutes is None else 60 * given.minutes
-    code = run_jobs(jobs, slots=given.side_by_side, seconds=seconds)
-    results: dict[str, Any] = collect(given.out)
+    seconds = None if options.minutes is None else 60 * options.minutes
+    code = run_jobs(jobs, slots=options.side_by_side, seconds=seconds)
+    results: dict[str, Any] = collect(options.out)
     if any(results.values()):
         print(page(results))
-        if given.keep:
-            write_json(given.keep, results)
-        if given.write:
-            write_page(given.write, page(results))
+        if options.keep:
+            write_json(options.keep, results)
+        if options.write:
+            write_page(options.write, page(results))
     return code
 
 
@@ -146,7 +152,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", choices=[entry.name for entry in ENTRIES])
     parser.add_argument("--side-by-side", type=int, default=6, help="processes at a time (6)")
-    parser.add_argument("--minutes", type=float, help="save and stop then; the same command goes on")
+    parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
     parser.add_argument("--keep", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, metavar="FILE")
     return parser

@@ -1,7 +1,7 @@
-"""The built-in corpus: a synchronous grammar of Chinese, English and German, from meanings drawn at random.
+"""The built-in corpus: a synchronous grammar of Chinese, English and German that realises randomly drawn meanings.
 
-Every sentence has exactly one translation, word alignments come from the derivation, and the test set holds
-combinations of words that training never shows. Of calque nothing enters but `calque.errors`.
+Every sentence has exactly one translation, word alignments follow from the derivation, and the test set contains
+combinations of words that do not occur in training. May use `calque.errors`, and nothing else of calque.
 """
 
 from calque_phrasebook.alignment import Link

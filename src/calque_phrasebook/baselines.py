@@ -1,7 +1,6 @@
-"""Two translators that learn nothing: a dictionary, and the nearest training sentence.
+"""Two baselines without training: word-by-word translation, and the translation of the nearest training sentence.
 
-What a model must beat: word by word knows every word and no grammar, the nearest sentence knows grammar and no
-composition.
+A model must beat both: the first knows every word but no grammar, the second grammatical sentences but no composition.
 """
 
 import re
@@ -16,11 +15,11 @@ from calque_phrasebook.surface import Language, join
 
 LONGEST_ENTRY = 5  # words of a set phrase
 LONGEST_WORD = 8  # characters of a Chinese word
-COMMON_FEATURES = 700  # what stands in more sentences than this tells little, and is not looked up
+COMMON_FEATURES = 700  # features of more sentences than this are uninformative and not looked up
 
 
 def baselines(book: Phrasebook, *, source: Language, target: Language) -> dict[str, list[str]]:
-    """Gives the translations of the test set by `dictionary` and by `nearest` training sentence."""
+    """Returns the translations of the test set by both baselines, `dictionary` and `nearest`."""
     return {
         "dictionary": [word_by_word(pair.source, source=source, target=target) for pair in book.test],
         "nearest": nearest(book.train, [pair.source for pair in book.test], language=source),
@@ -31,7 +30,7 @@ def baselines(book: Phrasebook, *, source: Language, target: Language) -> dict[s
 
 
 def word_by_word(sentence: str, *, source: Language, target: Language) -> str:
-    """Gives the dictionary's counterparts of a sentence's words, longest entries first, in the order of the source."""
+    """Returns the dictionary's translations of a sentence's words, in source order; longest entries match first."""
     table = glossary(source, target)
     tokens: list[str] = []
     for piece in segments(sentence, table=table, language=source):
@@ -43,7 +42,7 @@ def word_by_word(sentence: str, *, source: Language, target: Language) -> str:
 
 
 def segments(sentence: str, *, table: dict[Words, Words], language: Language) -> Iterator[Words]:
-    """Gives the entries of a sentence from left to right, always the longest that matches."""
+    """Returns the entries of a sentence from left to right, always the longest match."""
     if language == "zh":
         yield from _characters(sentence, table)
     else:
@@ -76,10 +75,10 @@ def _spaced(sentence: str, table: dict[Words, Words]) -> Iterator[Words]:
 
 
 def nearest(train: Sequence[Pair], sources: Sequence[str], *, language: Language) -> list[str]:
-    """Gives for each source the target of the most similar training source.
+    """Returns for each source the target of the most similar training source.
 
-    Similarity is the cosine of n-gram sets (n = 1, 2) weighted by rarity, over characters in Chinese and words
-    elsewhere; of equals the first wins.
+    Similarity is the cosine of n-gram sets (n = 1, 2) weighted by rarity, over characters in Chinese and over words in
+    the other languages; ties go to the first sentence.
     """
     features = [_features(pair.source, language) for pair in train]
     frequency = Counter(feature for kinds in features for feature in kinds)

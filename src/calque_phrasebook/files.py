@@ -1,4 +1,4 @@
-"""Writes a corpus as text files: train.zh, train.en, valid.…, test.…, and word alignments beside them."""
+"""Writes a corpus as text files: train.zh, train.en, valid.…, test.…, and optionally word alignments."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -21,8 +21,8 @@ def write_phrasebook(
 ) -> None:
     """Writes train, valid and test, one sentence per line, in files named by their language.
 
-    `segment` puts spaces between the words of Chinese text. `alignments` writes Pharaoh files too, train.align and so
-    on: the links of a pair per line, source word first, words counted from 0 between white space.
+    `segment` puts spaces between the words of Chinese text. `alignments` also writes Pharaoh files (train.align and so
+    on): the links of one pair per line, source word first; words are separated by white space and counted from 0.
     """
     check_options(languages, segment=segment, alignments=alignments)
     folder.mkdir(parents=True, exist_ok=True)
@@ -35,7 +35,7 @@ def write_phrasebook(
 
 
 def check_options(languages: tuple[Language, Language], *, segment: bool, alignments: bool) -> None:
-    """Raises a ConfigError where words cannot be counted, or where there is nothing to segment."""
+    """Raises a ConfigError if words cannot be counted, or if no language has to be segmented."""
     if alignments and "zh" in languages and not segment:
         raise ConfigError("alignments count words between spaces, and Chinese text has none: add --segment")
     if segment and "zh" not in languages:

@@ -1,8 +1,8 @@
-"""What a sentence says, in no language: trees of values over the lexicon.
+"""The meanings of sentences, independent of language: trees of values over the lexicon.
 
-The grammar draws a meaning once; a realiser for each language says it. Two different meanings never share a surface in
-any language: number, tense and person are always carried by a word that is there. The names of the classes are part of
-the combinations that the test set holds back (`split.py`): another name is another split.
+The grammar draws a meaning, and one realiser per language expresses it. Two different meanings never have the same
+sentence in any language: number, tense and person are always expressed by a word. The names of the classes are part of
+the combinations that are held out for the test set (`split.py`), so renaming a class changes the split.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ DeterminerKind = Literal["a", "the", "this", "count", "these", "many", "some", "
 
 @dataclass(frozen=True, slots=True)
 class Determiner:
-    """How a noun is picked out; `number` goes with count and these, `owner` with own."""
+    """The determiner of a noun; `number` is used with count and these, `owner` with own."""
 
     kind: DeterminerKind
     number: Phrase | None = None
@@ -83,7 +83,7 @@ class Both:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """The thing of which a clause tells, the object of that clause: the book that I bought yesterday."""
+    """A noun with a relative clause of which it is the object: the book that I bought yesterday."""
 
     noun: Noun
     clause: "Clause"
@@ -91,7 +91,7 @@ class Described:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """The object that a relative clause leaves open."""
+    """The object of a relative clause, which the clause itself omits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """The subject costs so much; without a number where that is asked."""
+    """The price of the subject; without a number in a question for it."""
 
     number: Phrase | None = None
     currency: Phrase | None = None
@@ -185,7 +185,7 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """The subject is so many years old; without a number where that is asked."""
+    """The age of the subject; without a number in a question for it."""
 
     number: Phrase | None = None
 
@@ -246,7 +246,7 @@ class Hour:
 
 @dataclass(frozen=True, slots=True)
 class Clause:
-    """A subject and what is said of it, when, and whether it is so; `fronted` puts the time first."""
+    """A subject and a predicate with tense, time and polarity; `fronted` puts the time first."""
 
     subject: NounPhrase | None
     predicate: Predicate
@@ -264,7 +264,7 @@ class Clause:
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """A clause stated as it is."""
+    """A clause as a statement."""
 
     clause: Clause
 
@@ -274,7 +274,7 @@ QuestionKind = Literal["whether", "subject", "object", "place", "goal", "time", 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A clause of which something is asked; a subject or object asked for is `Asked` or a noun with which, how many."""
+    """A clause as a question; the subject or object in question is `Asked`, or a noun with which or how many."""
 
     clause: Clause
     asked: QuestionKind
@@ -300,7 +300,7 @@ Connective = Literal["because", "if", "although", "while", "and", "but", "so"]
 
 @dataclass(frozen=True, slots=True)
 class Linked:
-    """Two clauses and how they hang together; `first` is the reason, condition or background of `second`."""
+    """Two clauses and their connective; `first` is the reason, condition or background of `second`."""
 
     connective: Connective
     first: Clause
@@ -343,7 +343,7 @@ Sentence = Statement | Question | Command | Suggestion | Linked | Report | Exist
 
 
 def agreement(phrase: NounPhrase) -> int:
-    """Gives the person a verb agrees with: 0 I, 1 you, 2 he, 3 we and they."""
+    """Returns the person a verb agrees with: 0 I, 1 you, 2 he, 3 we and they."""
     match phrase:
         case Pronoun(person):
             return person.agreement
@@ -355,7 +355,7 @@ def agreement(phrase: NounPhrase) -> int:
 
 
 def questioned(phrase: NounPhrase) -> bool:
-    """Says whether a noun phrase is what a question asks for, which English and German put first."""
+    """Returns whether a noun phrase is the one in question, which English and German put first."""
     return isinstance(phrase, Asked) or (
         isinstance(phrase, Nominal) and phrase.determiner.kind in ("which", "how many")
     )

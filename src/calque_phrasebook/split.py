@@ -1,8 +1,8 @@
-"""Which combinations a test set holds back, and corpora drawn so.
+"""The combinations that are held out for the test set, and corpora with that split.
 
-A meaning contains combinations: a verb with its object, place, goal, company or manner; an adjective with what it
-describes; two clauses with their connective. A stable hash of each decides whether it is held out. Training and
-validation sentences contain no held-out combination, every test sentence contains at least one, made of words seen in
+A meaning contains combinations: a verb with its object, place, goal, company or manner; an adjective with its noun; two
+clauses with their connective. A stable hash of each combination determines whether it is held out. Training and
+validation sentences contain no held-out combination; every test sentence contains at least one, and its words occur in
 training.
 """
 
@@ -50,15 +50,15 @@ from calque_phrasebook.realisation.words import Word
 from calque_phrasebook.surface import Language, join, realise, segment
 
 HELD_OUT_PERCENT = 9
-COMMON = 5  # a word of a test sentence stands at least this often in training, where the corpus is large enough
-PATIENCE = 40  # draws for each test sentence before rarer words are let in
+COMMON = 5  # the least frequency in training of words in test sentences, if the corpus is large enough
+PATIENCE = 40  # draws per test sentence before rarer words are accepted
 
 
 class Pair(NamedTuple):
-    """A sentence and its translation, and which of their words correspond.
+    """A sentence, its translation and their word alignment.
 
-    `source_words` and `target_words` are the text as white space separates it, and in Chinese, which is written without
-    spaces, as the grammar does; `links` count them from 0.
+    `source_words` and `target_words` are the words between white space, or, in Chinese, which is written without
+    spaces, those of the grammar; `links` count them from 0.
     """
 
     source: str
@@ -69,7 +69,7 @@ class Pair(NamedTuple):
 
 
 class Phrasebook(NamedTuple):
-    """Aligned sentences: train and valid alike, test with combinations that neither contains."""
+    """Aligned sentences: train and valid have the same distribution, test has combinations that neither contains."""
 
     train: list[Pair]
     valid: list[Pair]
@@ -78,12 +78,12 @@ class Phrasebook(NamedTuple):
 
 @cache
 def held_out(combination: tuple[str, ...]) -> bool:
-    """Says whether a combination is kept for the test set; the same in every process."""
+    """Returns whether a combination is held out for the test set; the same in every process."""
     return crc32("|".join(combination).encode()) % 100 < HELD_OUT_PERCENT
 
 
 def is_test(meaning: Sentence) -> bool:
-    """Says whether a meaning contains a held-out combination."""
+    """Returns whether a meaning contains a held-out combination."""
     return any(held_out(combination) for combination in combinations(meaning))
 
 
@@ -91,7 +91,7 @@ def is_test(meaning: Sentence) -> bool:
 
 
 def combinations(meaning: Sentence) -> Iterator[tuple[str, ...]]:
-    """Gives the combinations of words and of clauses that a meaning contains."""
+    """Returns the combinations of words and of clauses that a meaning contains."""
     match meaning:
         case Statement(clause) | Question(clause):
             yield from _in_clause(clause)
@@ -202,7 +202,7 @@ def _place(where: object) -> str:
 
 
 def _shape(clause: Clause) -> str:
-    """Gives the type of a clause: its kind of predicate, tense, modality and polarity."""
+    """Returns the type of a clause: its kind of predicate, tense, modality and polarity."""
     verb = clause.predicate.verb.key if isinstance(clause.predicate, Action) and clause.tense == "state" else ""
     modal = clause.modal.key if clause.modal else ""
     return " ".join((type(clause.predicate).__name__, clause.tense, modal, verb, "not" if clause.negative else ""))
@@ -212,7 +212,7 @@ def _shape(clause: Clause) -> str:
 
 
 def phrasebook(*, source: Language, target: Language, pairs: int, seed: int = 0) -> Phrasebook:
-    """Gives a corpus with `pairs` training sentences, and for validation and test a twentieth of that, 50 to 1000 each.
+    """Returns a corpus with `pairs` training pairs, and a twentieth of that (50 to 1000) each for validation and test.
 
     A pure function of its arguments: the same on every machine. All pairs are distinct, and so are all sources.
     """
@@ -241,7 +241,7 @@ class _Drawn(NamedTuple):
 
 
 def _drawn(random: Random, seen: set[str], *, source: Language, target: Language, tested: bool) -> Iterator[_Drawn]:
-    """Gives the words, in both languages, of ever new meanings that do or do not belong to the test set."""
+    """Yields the words of new meanings in both languages, either all or none of which belong to the test set."""
     while True:
         meaning = draw(random)
         if is_test(meaning) is not tested:
@@ -256,7 +256,7 @@ def _drawn(random: Random, seen: set[str], *, source: Language, target: Language
 
 
 def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
-    """Gives of every two sentences the one whose rarest word was rarer so far, and counts its words in `known`."""
+    """Yields, of every two sentences, the one whose rarest word was rarer so far; counts its words in `known`."""
     for first, second in zip(drawn, drawn, strict=False):
         chosen = first if _rarest(first, known) <= _rarest(second, known) else second
         for tokens, counts in zip(chosen.texts, known, strict=True):
@@ -266,7 +266,7 @@ def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
 
 
 def _rarest(drawn: _Drawn, known: _Counts) -> int:
-    """Gives how often the rarest word of a sentence, in either language, has been seen."""
+    """Returns the count of a sentence's rarest word in either language."""
     return min(
         min(map(known[0].get, drawn.texts[0], repeat(0))),
         min(map(known[1].get, drawn.texts[1], repeat(0))),
@@ -274,17 +274,17 @@ def _rarest(drawn: _Drawn, known: _Counts) -> int:
 
 
 def _with_known_words(drawn: Iterator[_Drawn], known: _Counts, size: int) -> Iterator[_Drawn]:
-    """Gives sentences whose words are common in training; a small corpus lets rarer words in after a while."""
-    given, spare = 0, list[_Drawn]()
+    """Yields `size` sentences whose words are common in training, or rarer if there are too few of them."""
+    yielded, spare = 0, list[_Drawn]()
     for candidate in islice(drawn, size * PATIENCE):
         if _rarest(candidate, known) < COMMON:
             spare.append(candidate)
             continue
         yield candidate
-        given += 1
-        if given == size:
+        yielded += 1
+        if yielded == size:
             return
-    yield from spare[: size - given]
+    yield from spare[: size - yielded]
 
 
 def _pair(drawn: _Drawn, *, source: Language, target: Language) -> Pair:

@@ -1,4 +1,4 @@
-"""From the words of a sentence to ordinary text, and which realiser speaks which language."""
+"""From the words of a sentence to text, and the realiser of each language."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal
@@ -19,29 +19,29 @@ _REALISERS: dict[Language, Callable[[Sentence], list[Word]]] = {
 
 
 def realise(meaning: Sentence, *, language: Language) -> list[Word]:
-    """Gives the words and marks of a meaning, uncapitalised and unjoined, with what they express."""
+    """Returns the words and punctuation of a meaning, uncapitalised, with the parts of the meaning they express."""
     return _REALISERS[language](meaning)
 
 
 def words(meaning: Sentence, *, language: Language) -> list[str]:
-    """Gives the words and marks of a meaning, uncapitalised and unjoined."""
+    """Returns the words and punctuation of a meaning, uncapitalised."""
     return [word.text for word in _REALISERS[language](meaning)]
 
 
 def say(meaning: Sentence, *, language: Language) -> str:
-    """Gives a meaning as ordinary text: 今天很冷。 / It is cold today. / Es ist heute kalt."""
+    """Returns a meaning as text: 今天很冷。 / It is cold today. / Es ist heute kalt."""
     return join(words(meaning, language=language), language=language)
 
 
 def join(tokens: Sequence[str], *, language: Language) -> str:
-    """Gives words and marks as text: without spaces in Chinese, with a capital in front elsewhere."""
+    """Returns words and punctuation as text: without spaces in Chinese, with an initial capital in other languages."""
     if language == "zh":
         return "".join(tokens)
     return " ".join(segment(tokens, language=language))
 
 
 def segment(tokens: Sequence[str], *, language: Language) -> list[str]:
-    """Gives the words of a sentence as white space separates them in text: marks are attached, the first capitalised.
+    """Returns the words of a sentence between white space, with punctuation attached and the first capitalised.
 
     In Chinese, which is written without spaces, these are the words of the grammar: 今天 很 冷。
     """

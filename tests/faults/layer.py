@@ -25,7 +25,7 @@ _FILLING = {"open", "write", "half", "save", "fsync", "mkdir", "rename", "exchan
 class Fault(NamedTuple):
     """What happens at the `at`-th call below `root` (counted from 1).
 
-    count: nothing. kill: SIGKILL. signal: `number` is sent, and the call goes on. full: ENOSPC, from then on at every
+    count: nothing. kill: SIGKILL. signal: `number` is sent, and the call continues. full: ENOSPC, from then on at every
     call that needs room if it is `lasting`.
     """
 
@@ -125,8 +125,10 @@ def _patch_open(layer: Layer) -> None:
     real = io.open
 
     def opened(file: Any, mode: str = "r", *arguments: Any, **keywords: Any) -> Any:
-        found = real(file, mode, *arguments, **keywords)
-        return _Torn(found, layer, path=_path_of(found.fileno())) if set(mode) & set("wax+") else found
+        file_object = real(file, mode, *arguments, **keywords)
+        return (
+            _Torn(file_object, layer, path=_path_of(file_object.fileno())) if set(mode) & set("wax+") else file_object
+        )
 
     io.open = builtins.open = opened
 

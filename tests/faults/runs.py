@@ -74,7 +74,7 @@ class Warm(WarmProcess):
 
     def __call__(self, *arguments: object, **request: Any) -> Ended:
         """`calque ARGUMENTS`, with a `fault`, a bad `step`, a `watch`, options of `strace`, or a `largest` file."""
-        return Ended(**self.ask({"arguments": [str(one) for one in arguments], **request}))
+        return Ended(**self.ask({"arguments": [str(argument) for argument in arguments], **request}))
 
 
 class Scene(NamedTuple):
@@ -170,28 +170,28 @@ def differences(run: Path, whole: Path, *, history: bool = True) -> list[str]:
 
     That is so after an interrupt, whose extra save is the parent of the next one. Litter and doubled lines are named.
     """
-    found, wanted = digests(run), digests(whole)
+    actual, expected = digests(run), digests(whole)
     if not history:
-        for names in (found, wanted):
+        for names in (actual, expected):
             for name in [*names]:
                 if name.startswith("checkpoints/") and name.endswith(".json"):
                     del names[name]
-    wrong = [name for name in sorted({*found, *wanted}) if found.get(name) != wanted.get(name)]
+    wrong = [name for name in sorted({*actual, *expected}) if actual.get(name) != expected.get(name)]
     lines = [(line["kind"], line["step"], "averaged" in line) for line in read_journal(run / "metrics.jsonl")]
     return wrong + (["metrics.jsonl: doubled lines"] if len(set(lines)) < len(lines) else []) + litter(run)
 
 
 def litter(run: Path) -> list[str]:
-    """What nobody should find."""
+    """Temporary and replaced files, which must not remain."""
     return [str(path.relative_to(run)) for path in run.rglob("*") if ".tmp" in path.name or ".old-" in path.name]
 
 
 def report(point: object, problems: list[str]) -> list[str]:
     """One line for a point at which something is wrong, printed at once, since an enumeration takes minutes."""
-    found = [f"{point}: {'; '.join(problems)}"] if problems else []
-    for line in found:
+    lines = [f"{point}: {'; '.join(problems)}"] if problems else []
+    for line in lines:
         print(line, flush=True)
-    return found
+    return lines
 
 
 def fate(warm: Warm, run: Path, whole: Path, *, before: int = 2, history: bool = True) -> list[str]:

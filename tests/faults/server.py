@@ -1,6 +1,6 @@
 """A warm process that forks: importing torch takes seconds, so it is done once for hundreds of faulted commands.
 
-It reads one request a line (JSON) and answers each with one line, from a process that has no thread but its first and
+It reads one request per line (JSON) and answers each with one line, from a process that has no thread but its first and
 has never computed anything. Ended by the end of its input.
 
     {"arguments": ["train", "--resume", "run"], "fault": {...}, "step": {...}, "watch": {...}, "strace": [...]}
@@ -119,12 +119,12 @@ def _trace(child: int, options: list[str], output: Path) -> "subprocess.Popen[by
 
 
 def _wait(child: int, watch: dict[str, Any] | None) -> int:
-    """The status of the child, which is sent a signal when a file has so many lines, and some time has passed."""
+    """The status of the child, which gets a signal some time after a file has a given number of lines."""
     deadline = time.monotonic() + PATIENCE
     due = None
     while True:
-        found, status = os.waitpid(child, os.WNOHANG)
-        if found:
+        ended_child, status = os.waitpid(child, os.WNOHANG)
+        if ended_child:
             return status
         now = time.monotonic()
         if watch is not None and due is None and _lines(watch["file"]) >= watch["lines"]:

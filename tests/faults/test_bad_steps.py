@@ -22,12 +22,12 @@ def bad(kind: str, *steps: int, rows: int = 0) -> dict[str, Any]:
 
 
 def killed_at_step_5(warm: Warm, scene: Scene, folder: Path, *, before: dict[str, Any], after: Any) -> list[str]:
-    """What is wrong with a run that had bad steps, was killed when step 5 was told, and resumed with others."""
+    """The problems of a run that had bad steps, was killed when step 5 was logged, and resumed with other bad steps."""
     whole, run = scene.copy(folder / "whole"), scene.copy(folder / "run")
     counted = warm("train", "--resume", whole, fault=counting(whole), step=before)
     assert counted.code == 0, counted.err
-    told = [k for k, call in enumerate(counted.log.splitlines(), start=1) if call == "write metrics.jsonl"]
-    fifth = told[3]  # steps 3, 3 (validation), 4, 5
+    metric_writes = [k for k, call in enumerate(counted.log.splitlines(), start=1) if call == "write metrics.jsonl"]
+    fifth = metric_writes[3]  # steps 3, 3 (validation), 4, 5
     assert warm("train", "--resume", run, fault=killing(run, at=fifth), step=before).was_killed
     assert list(sound_steps(run))[-1] == 4
     resumed = warm("train", "--resume", run, step=after)
@@ -54,7 +54,7 @@ def test_a_step_that_is_no_number_is_left_out_and_counted_also_after_a_kill(
 def test_many_bad_steps_in_a_row_end_the_run_with_the_state_before_them(
     family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
-    """From step 3 on; the message names the batches, and once the cause is gone the run goes on."""
+    """From step 3 on; the message names the batches, and once the cause is gone the run continues."""
     run = scene(family).copy(tmp_path / "run")
     config = (run / "config.toml").read_text(encoding="utf-8")
     assert "skips = 20\n" in config

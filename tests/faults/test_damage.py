@@ -83,10 +83,10 @@ def files(folder: Path) -> list[Path]:
 
 
 def assert_step_before_is_used(run: Path, *, named: str) -> None:
-    found = newest_checkpoint(run / "checkpoints")
-    assert found is not None
-    assert found.step == 4
-    assert any("step-6" in message and named in message for message in found.skipped), found.skipped
+    newest = newest_checkpoint(run / "checkpoints")
+    assert newest is not None
+    assert newest.step == 4
+    assert any("step-6" in message and named in message for message in newest.skipped), newest.skipped
 
 
 @families
@@ -119,15 +119,15 @@ def test_every_missing_and_swapped_file_of_a_checkpoint_is_detected(
         file.unlink()
         assert_step_before_is_used(run, named=file.name)
         damage.mend()
-        others = {
+        damaged_contents = {
             path.read_bytes() for path in (run / "checkpoints" / "step-4" / file.name, *files(newest)) if path != file
         } - {damage.content}
-        assert others
-        for other in others:
-            file.write_bytes(other)
+        assert damaged_contents
+        for content in damaged_contents:
+            file.write_bytes(content)
             assert_step_before_is_used(run, named="step-6")
             damage.mend()
-        tried += 1 + len(others)
+        tried += 1 + len(damaged_contents)
     tally("missing or swapped file, checkpoint", family, tried=tried, wrong=[])
 
 
@@ -200,9 +200,9 @@ def test_a_run_whose_checkpoints_are_gone_is_not_begun_again(
 def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(
     family: str, warm: Warm, scene: Scenes, tmp_path: Path
 ) -> None:
-    one = scene(family)
-    run = one.copy(tmp_path / "run")
-    pruning = one.calls.index("rename checkpoints/step-2") + 1
+    original = scene(family)
+    run = original.copy(tmp_path / "run")
+    pruning = original.calls.index("rename checkpoints/step-2") + 1
     assert warm("train", "--resume", run, fault=killing(run, at=pruning)).was_killed
     for step in (4, 6):
         shutil.rmtree(run / "checkpoints" / f"step-{step}")
@@ -210,7 +210,7 @@ def test_a_checkpoint_that_is_gone_is_named_and_the_one_before_used(
     assert ended.code == 0
     assert "step-4 is missing: the run had reached step 6" in ended.err
     assert "resuming from step 2" in ended.err
-    assert differences(run, one.whole) == []
+    assert differences(run, original.whole) == []
 
 
 def test_a_damaged_model_folder_is_named_by_the_commands_that_read_it(

@@ -1,6 +1,6 @@
 """A full disk at every call that needs room: the old checkpoint is intact, one message says so, no litter (P6).
 
-Once a single call fails, as when somebody frees room at once, and once every call from there on, as when nobody does;
+Once a single call fails, as if space were freed at once, and once every call from there on, as if it were not;
 with the fault layer, with strace, with a limit on the size of files and with a file system that is really full.
 """
 
@@ -62,12 +62,12 @@ def needing(scene: Scene) -> list[int]:
 def test_a_disk_that_is_full_at_a_sample_of_calls(
     family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
-    one = scene(family)
+    original = scene(family)
     generator = random.Random(f"{seed}/full/{family}")
-    saves = [k for k in needing(one) if "checkpoints/step-" in one.calls[k - 1]]
+    saves = [k for k in needing(original) if "checkpoints/step-" in original.calls[k - 1]]
     points = [(generator.choice(saves), lasting) for lasting in (False, True)]
-    points += [(generator.choice(needing(one)), lasting) for lasting in (False, True)]
-    tried, wrong = fill_at(warm, one, tmp_path / "run", points)
+    points += [(generator.choice(needing(original)), lasting) for lasting in (False, True)]
+    tried, wrong = fill_at(warm, original, tmp_path / "run", points)
     tally("full disk at a call, fault layer", family, tried=tried, wrong=wrong)
 
 
@@ -77,8 +77,8 @@ def test_a_disk_that_is_full_at_a_sample_of_calls(
 def test_a_disk_that_is_full_at_every_call(
     family: str, lasting: bool, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
-    one = scene(family)
-    tried, wrong = fill_at(warm, one, tmp_path / "run", [(k, lasting) for k in needing(one)])
+    original = scene(family)
+    tried, wrong = fill_at(warm, original, tmp_path / "run", [(k, lasting) for k in needing(original)])
     tally("full disk at a call, fault layer", family, tried=tried, wrong=wrong)
 
 
@@ -111,21 +111,21 @@ def test_a_disk_that_is_full_at_system_calls(
 @families
 def test_a_limit_on_the_size_of_files(family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally) -> None:
     """`ulimit -f`: the checkpoint before stays, whatever part of the next one fits."""
-    one = scene(family)
-    largest = max(path.stat().st_size for path in one.base.rglob("*.safetensors"))
+    original = scene(family)
+    largest = max(path.stat().st_size for path in original.base.rglob("*.safetensors"))
     wrong: list[str] = []
     for limit in (largest // 2, largest - 1):
-        run = one.copy(tmp_path / "run")
+        run = original.copy(tmp_path / "run")
         ended = warm("train", "--resume", run, largest=limit)
         wrong += [] if ended.code == 2 else [f"{limit}: exit code {ended.code}"]
         wrong += [] if "the disk is full (File too large)" in ended.err else [f"{limit}: said {ended.err[-300:]}"]
-        wrong += [f"{limit}: {problem}" for problem in litter(run) + fate(warm, run, one.whole)]
+        wrong += [f"{limit}: {problem}" for problem in litter(run) + fate(warm, run, original.whole)]
     tally("full disk, ulimit -f", family, tried=2, wrong=wrong)
 
 
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Callable[[int], Path]]:
-    """A file system of so many bytes."""
+    """A file system of that many bytes."""
     mounted: list[Path] = []
 
     def mount(size: int) -> Path:
@@ -147,16 +147,16 @@ def test_a_file_system_that_is_really_full(
     family: str, warm: Warm, scene: Scenes, small_disk: Callable[[int], Path], tally: Tally, seed: int
 ) -> None:
     """And when there is room again, a resume ends the same."""
-    one = scene(family)
-    size = sum(path.stat().st_size + 4096 for path in one.base.rglob("*"))
+    original = scene(family)
+    size = sum(path.stat().st_size + 4096 for path in original.base.rglob("*"))
     disk = small_disk(3 * size + (1 << 20))
-    run = one.copy(disk / "run")
+    run = original.copy(disk / "run")
     room = shutil.disk_usage(disk).free
     step = sum(path.stat().st_size for path in (run / "checkpoints" / "step-2").iterdir())
     ballast = disk / "ballast"
     ballast.write_bytes(bytes(room - random.Random(f"{seed}/{family}").randrange(1, 2 * step)))
     ended = warm("train", "--resume", run)
     ballast.unlink()
-    wrong = verdict(ended, run, one, warm)
+    wrong = verdict(ended, run, original, warm)
     assert ended.code in (1, 2)
     tally("full disk, a small tmpfs", family, tried=1, wrong=wrong)

@@ -68,9 +68,9 @@ def test_a_kill_at_a_sample_of_calls_before_the_first_checkpoint(
     warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
     family = random.Random(seed).choice([*FAMILIES])
-    one = scene(family)
-    points = random.Random(f"{seed}/beginning").sample(range(begun(one), len(one.beginning) + 1), 4)
-    struck, wrong = kill_beginning(warm, one, tmp_path / "run", points)
+    original = scene(family)
+    points = random.Random(f"{seed}/beginning").sample(range(begun(original), len(original.beginning) + 1), 4)
+    struck, wrong = kill_beginning(warm, original, tmp_path / "run", points)
     tally("kill -9 before the first checkpoint", family, tried=struck, wrong=wrong)
 
 
@@ -79,8 +79,10 @@ def test_a_kill_at_a_sample_of_calls_before_the_first_checkpoint(
 def test_a_kill_at_every_call_before_the_first_checkpoint(
     family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
-    one = scene(family)
-    struck, wrong = kill_beginning(warm, one, tmp_path / "run", range(begun(one), len(one.beginning) + 1))
+    original = scene(family)
+    struck, wrong = kill_beginning(
+        warm, original, tmp_path / "run", range(begun(original), len(original.beginning) + 1)
+    )
     tally("kill -9 before the first checkpoint", family, tried=struck, wrong=wrong)
 
 
@@ -88,11 +90,11 @@ def test_a_kill_at_every_call_before_the_first_checkpoint(
 def test_a_kill_at_a_sample_of_calls(
     family: str, warm: Warm, scene: Scenes, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
-    one = scene(family)
-    saves = [k for k, call in enumerate(one.calls, start=1) if "checkpoints/step-" in call]
+    original = scene(family)
+    saves = [k for k, call in enumerate(original.calls, start=1) if "checkpoints/step-" in call]
     generator = random.Random(f"{seed}/{family}")
-    points = generator.sample(saves, 4) + generator.sample(range(1, len(one.calls) + 1), 3)
-    struck, wrong = kill_at(warm, one, tmp_path / "run", points)
+    points = generator.sample(saves, 4) + generator.sample(range(1, len(original.calls) + 1), 3)
+    struck, wrong = kill_at(warm, original, tmp_path / "run", points)
     tally("kill -9 at a call, fault layer", family, tried=struck, wrong=wrong)
 
 
@@ -109,6 +111,6 @@ def test_a_kill_at_system_calls(
 @pytest.mark.full
 @families
 def test_a_kill_at_every_call(family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally) -> None:
-    one = scene(family)
-    struck, wrong = kill_at(warm, one, tmp_path / "run", range(1, len(one.calls) + 1))
+    original = scene(family)
+    struck, wrong = kill_at(warm, original, tmp_path / "run", range(1, len(original.calls) + 1))
     tally("kill -9 at a call, fault layer", family, tried=struck, wrong=wrong)

@@ -19,14 +19,14 @@ def test_the_lock_of_a_killed_trainer_is_recovered_also_when_its_number_lives_ag
     family: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """The number in the file is that of this very process, which lives, and is no trainer."""
-    one = scene(family)
-    run = one.copy(tmp_path / "run")
+    original = scene(family)
+    run = original.copy(tmp_path / "run")
     ended = warm("train", "--resume", run, fault=killing(run, at=40))
     assert ended.was_killed
     assert (run / "lock").read_text() == f"{ended.pid}\n"
     (run / "lock").write_text(f"{os.getpid()}\n")
     assert warm("train", "--resume", run).code == 0
-    wrong = differences(run, one.whole)
+    wrong = differences(run, original.whole)
     tally("stale lock, recycled number", family, tried=1, wrong=wrong)
 
 

@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 class Long(NamedTuple):
-    """A longer run that nobody touched."""
+    """A longer, undisturbed run."""
 
     config: Path
     whole: Path
@@ -51,25 +51,25 @@ DRAWS = 10
 """How often two moments are drawn, where the run is over before one of them."""
 
 
-def killed_twice(warm: Callable[..., Ended], one: Long, run: Path, generator: random.Random) -> list[str]:
+def killed_twice(warm: Callable[..., Ended], original: Long, run: Path, generator: random.Random) -> list[str]:
     """Begun and killed, resumed and killed, and resumed to the end: what is wrong then.
 
     A run that was over before its kill proves nothing: two other moments are drawn, unless it ended wrong.
     """
     for _ in range(DRAWS):
-        kills, wrong = two_kills(warm, one, run, generator)
+        kills, wrong = two_kills(warm, original, run, generator)
         if kills == 2 or wrong:
             return wrong
     raise AssertionError(f"{DRAWS} times the run was over before it had been killed twice")
 
 
-def two_kills(warm: Callable[..., Ended], one: Long, run: Path, generator: random.Random) -> tuple[int, list[str]]:
+def two_kills(warm: Callable[..., Ended], original: Long, run: Path, generator: random.Random) -> tuple[int, list[str]]:
     """How many of two kills struck, and what is wrong in the end."""
     shutil.rmtree(run, ignore_errors=True)
-    arguments: list[Any] = ["--config", one.config, "--run", run]
+    arguments: list[Any] = ["--config", original.config, "--run", run]
     wounds: list[str] = []
-    for line in sorted(generator.sample(range(1, len(read_journal(one.whole / "metrics.jsonl"))), 2)):
-        delay = generator.uniform(0, one.seconds / 10)
+    for line in sorted(generator.sample(range(1, len(read_journal(original.whole / "metrics.jsonl"))), 2)):
+        delay = generator.uniform(0, original.seconds / 10)
         watch = {"file": str(run / "metrics.jsonl"), "lines": line, "delay": delay, "numbers": [9]}
         ended = warm("train", *arguments, watch=watch)
         assert ended.seconds < PATIENCE, "it hung, and was killed for that"
@@ -82,7 +82,7 @@ def two_kills(warm: Callable[..., Ended], one: Long, run: Path, generator: rando
         arguments = ["--resume", run]
     else:
         ended = warm("train", *arguments)
-    wrong = differences(run, one.whole) if ended.code == 0 else [ended.err]
+    wrong = differences(run, original.whole) if ended.code == 0 else [ended.err]
     return len(wounds), [*wounds, *wrong] if wrong else []
 
 
@@ -104,15 +104,15 @@ class Late(NamedTuple):
 def test_a_run_that_is_over_before_its_kill_does_not_count(
     warm: Warm, long: Longs, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, run = long("luong2015"), tmp_path / "run"
+    original, run = long("luong2015"), tmp_path / "run"
     late = Late(warm, missed=range(1, 2), codes=[])
-    assert killed_twice(late, one, run, random.Random(0)) == []
+    assert killed_twice(late, original, run, random.Random(0)) == []
     assert late.codes[1] == 0
     assert late.codes[-3:] == [-9, -9, 0]
     monkeypatch.setattr(f"{__name__}.DRAWS", 2)
     late = Late(warm, missed=range(9), codes=[])
     with pytest.raises(AssertionError, match="2 times the run was over"):
-        killed_twice(late, one, run, random.Random(0))
+        killed_twice(late, original, run, random.Random(0))
     assert late.codes == [0, 0]
 
 
@@ -129,7 +129,9 @@ def test_thirty_kills_at_random_moments(
 ) -> None:
     generator = random.Random(f"{seed}/thirty/{family}")
     wrong = [killed_twice(warm, long(family), tmp_path / "run", generator) for _ in range(30)]
-    tally("two kills at random moments", family, tried=30, wrong=["; ".join(each) for each in wrong if each])
+    tally(
+        "two kills at random moments", family, tried=30, wrong=["; ".join(problems) for problems in wrong if problems]
+    )
 
 
 @families
@@ -137,16 +139,18 @@ def test_a_kill_where_an_epoch_ends(
     family: str, warm: Warm, long: Longs, tmp_path: Path, seed: int, tally: Tally
 ) -> None:
     """At the first line of metrics and at the first checkpoint in a new epoch, and before the last step."""
-    one = long(family)
-    lines = read_journal(one.whole / "metrics.jsonl")
+    original = long(family)
+    lines = read_journal(original.whole / "metrics.jsonl")
     trained = [number for number, line in enumerate(lines, start=1) if line["kind"] == "train"]
     turns = [number for before, number in pairwise(trained) if lines[number - 1]["epoch"] != lines[before - 1]["epoch"]]
     assert turns, "no epoch ended"
     number = random.Random(f"{seed}/epoch/{family}").choice(turns)
-    writes = [k for k, call in enumerate(one.calls, start=1) if call == "write metrics.jsonl"]
+    writes = [k for k, call in enumerate(original.calls, start=1) if call == "write metrics.jsonl"]
     run = tmp_path / "run"
-    assert warm("train", "--config", one.config, "--run", run, fault=killing(run, at=writes[number - 1])).was_killed
+    assert warm(
+        "train", "--config", original.config, "--run", run, fault=killing(run, at=writes[number - 1])
+    ).was_killed
     ended = warm("train", "--resume", run)
     assert ended.code == 0, ended.err
-    wrong = differences(run, one.whole)
+    wrong = differences(run, original.whole)
     tally("kill where an epoch ends", family, tried=1, wrong=wrong)

@@ -45,9 +45,9 @@ def test_a_polite_signal_saves_this_step_and_exits_with_75(
     family: str, number: signal.Signals, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """While the line of step 5 is written, at which no save is due: it is saved all the same, and nothing after it."""
-    one = scene(family)
-    run = one.copy(tmp_path / "run")
-    third = call_of(one, "write metrics.jsonl", nth=4)  # steps 3, 3 (validation), 4, 5
+    original = scene(family)
+    run = original.copy(tmp_path / "run")
+    third = call_of(original, "write metrics.jsonl", nth=4)  # steps 3, 3 (validation), 4, 5
     ended = signalled(warm, run, at=third, number=number)
     assert ended.code == 75, ended.err
     assert "stopping after this step is finished and saved" in ended.err
@@ -55,7 +55,7 @@ def test_a_polite_signal_saves_this_step_and_exits_with_75(
     assert "Traceback" not in ended.err
     assert [line["step"] for line in read_journal(run / "metrics.jsonl")][-1] == 5
     assert list(sound_steps(run))[-1] == 5
-    wrong = fate(warm, run, one.whole, history=False)
+    wrong = fate(warm, run, original.whole, history=False)
     tally(f"{number.name}, saved and resumed", family, tried=1, wrong=wrong)
 
 
@@ -67,15 +67,15 @@ SPOTS = ("mkdir checkpoints/step-4", "half checkpoints/step-4", "rename checkpoi
 def test_a_signal_in_the_middle_of_a_save_lets_it_end(
     family: str, spot: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
-    one = scene(family)
-    run = one.copy(tmp_path / "run")
-    ended = signalled(warm, run, at=call_of(one, spot), number=signal.SIGTERM)
+    original = scene(family)
+    run = original.copy(tmp_path / "run")
+    ended = signalled(warm, run, at=call_of(original, spot), number=signal.SIGTERM)
     if ended.code == 0:  # the last step was done: there was nothing to interrupt
         assert spot == "exchange"
-        assert differences(run, one.whole) == []
+        assert differences(run, original.whole) == []
     else:
         assert ended.code == 75, ended.err
-        assert fate(warm, run, one.whole, history=False) == []
+        assert fate(warm, run, original.whole, history=False) == []
     tally("SIGTERM in the middle of a save", family, tried=1, wrong=[])
 
 
@@ -85,9 +85,14 @@ def test_a_second_ctrl_c_is_out_at_once_without_damage(
     family: str, spot: str, warm: Warm, scene: Scenes, tmp_path: Path, tally: Tally
 ) -> None:
     """The first comes at step 3's line; the second, in the middle of the interrupt's save, ends it there."""
-    one = scene(family)
-    run = one.copy(tmp_path / "run")
-    fault = {"kind": "signal", "root": str(run), "number": signal.SIGINT, "at": call_of(one, "write metrics.jsonl")}
+    original = scene(family)
+    run = original.copy(tmp_path / "run")
+    fault = {
+        "kind": "signal",
+        "root": str(run),
+        "number": signal.SIGINT,
+        "at": call_of(original, "write metrics.jsonl"),
+    }
     spot = spot.replace("step-4", "step-3")
     ended = warm("train", "--resume", run, fault={**fault, "again": spot})
     assert ended.code == 130, ended.err
@@ -96,20 +101,20 @@ def test_a_second_ctrl_c_is_out_at_once_without_damage(
     assert "saved at step" not in ended.err
     assert "stopped immediately" in ended.err
     assert list(sound_steps(run))[-1] in (2, 3)
-    wrong = fate(warm, run, one.whole, history=False)
+    wrong = fate(warm, run, original.whole, history=False)
     tally("a second Ctrl-C in the middle of a save", family, tried=1, wrong=wrong)
 
 
 def test_a_signal_before_anything_was_saved_loses_nothing_else(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
     """Killed while the data is prepared, or interrupted in the first step."""
-    one, run = scene("luong2015"), tmp_path / "run"
-    config = one.whole.parent / "config.toml"
+    original, run = scene("luong2015"), tmp_path / "run"
+    config = original.whole.parent / "config.toml"
     assert warm("train", "--config", config, "--run", run, fault=killing(run, at=25)).was_killed
     assert not (run / "checkpoints").exists()
-    ended = signalled(warm, run, at=call_of(one, "write metrics.jsonl") + 10, number=signal.SIGTERM)
+    ended = signalled(warm, run, at=call_of(original, "write metrics.jsonl") + 10, number=signal.SIGTERM)
     assert ended.code in (75, -signal.SIGTERM)
     assert warm("train", "--resume", run).code == 0
-    assert differences(run, one.whole, history=False) == []
+    assert differences(run, original.whole, history=False) == []
 
 
 def start(*arguments: object) -> "subprocess.Popen[bytes]":
@@ -118,7 +123,7 @@ def start(*arguments: object) -> "subprocess.Popen[bytes]":
 
 
 def wait_for(process: "subprocess.Popen[bytes]", file: Path, *, lines: int) -> None:
-    """Until the file has so many lines, or the process is over."""
+    """Waits until the file has that many lines, or the process has ended."""
     deadline = time.monotonic() + 120
     while process.poll() is None and time.monotonic() < deadline:
         if file.exists() and file.read_bytes().count(b"\n") >= lines:
@@ -128,7 +133,7 @@ def wait_for(process: "subprocess.Popen[bytes]", file: Path, *, lines: int) -> N
 
 def test_a_process_as_users_start_it(warm: Warm, scene: Scenes, tmp_path: Path) -> None:
     """`python -m calque train`, SIGTERM from outside, a second trainer, kill -9, and the lock is free again."""
-    one, run = scene("luong2015"), tmp_path / "run"
+    original, run = scene("luong2015"), tmp_path / "run"
     config = config_file(tmp_path, "luong2015", *SHORT, "training.steps=100000", "training.patience=0")
     process = start("--config", config, "--run", run)
     try:
@@ -149,5 +154,5 @@ def test_a_process_as_users_start_it(warm: Warm, scene: Scenes, tmp_path: Path) 
         text = (run / "config.toml").read_text(encoding="utf-8").replace(*ends["training.steps"])
         (run / "config.toml").write_text(text, encoding="utf-8")
         assert warm("train", "--resume", run).code == 0
-        wrong = differences(run, one.whole, history=False)
+        wrong = differences(run, original.whole, history=False)
         assert [name for name in wrong if name not in ("config.toml", "run.json")] == []  # both tell of the edit

@@ -61,12 +61,12 @@ def filling(call: Call) -> list[str]:
 def calls(trace: str, *, pid: int, root: Path) -> list[Call]:
     """The calls of the first thread below `root`, in their order."""
     counts: dict[str, int] = {}
-    found: list[Call] = []
+    traced_calls: list[Call] = []
     for line in trace.splitlines():
         match = _LINE.match(line)
         if match and int(match["pid"]) == pid:
             name = match["name"]
             counts[name] = counts.get(name, 0) + 1
             if str(root) in match["arguments"]:
-                found.append(Call(name, counts[name], match["arguments"]))
-    return found
+                traced_calls.append(Call(name, counts[name], match["arguments"]))
+    return traced_calls

@@ -29,7 +29,10 @@ if DEVICE == "cuda" and not torch.cuda.is_available():
     pytest.skip("there is no GPU on this machine", allow_module_level=True)
 
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # read when the device is first used
-pytestmark = pytest.mark.usefixtures("unplotted")
+pytestmark = [
+    pytest.mark.usefixtures("unplotted"),
+    pytest.mark.filterwarnings("ignore:Requested unified CUBLASLT workspace"),  # the setting above limits it
+]
 
 METHODS = {
     "scheduled-sampling": ("training.objective.method.decay.kind=linear", "training.objective.method.decay.c=0.05"),
@@ -55,22 +58,25 @@ def on_device(corpus: dict[str, Path], family: str, *overrides: str) -> dict[str
 def test_models_say_and_learn_the_same_as_on_a_cpu(name: str) -> None:
     """Losses and gradients in float64; the weights are loud, so that a part that is wrong shows."""
     model = build(name)
-    found = {}
+    results = {}
     for device in ("cpu", DEVICE):
-        there = copy.deepcopy(model).to(device)
-        for layer in there.modules():
+        device_model = copy.deepcopy(model).to(device)
+        for layer in device_model.modules():
             layer.train(isinstance(layer, nn.RNNBase))  # cuDNN goes back through no other; it draws nothing here
         sentences, tokens = source(), target()
         sentences, tokens = sentences._replace(values=sentences.values.to(device)), tokens.to(device)
-        output = there(sentences, tokens)
-        losses = there.losses(
+        output = device_model(sentences, tokens)
+        losses = device_model.losses(
             output, sentences.values, tokens, smoothing=0.1 if takes_smoothing(name) else 0.0, ignored=-1
         )
         losses.sum().backward()
-        gradients = [torch.zeros_like(one) if one.grad is None else one.grad for one in there.parameters()]
-        found[device] = [each.detach().cpu() for each in (output.hidden, losses, *gradients)]
-    for one, other in zip(found["cpu"], found[DEVICE], strict=True):
-        torch.testing.assert_close(other, one, rtol=1e-8, atol=1e-8)
+        gradients = [
+            torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
+            for parameter in device_model.parameters()
+        ]
+        results[device] = [tensor.detach().cpu() for tensor in (output.hidden, losses, *gradients)]
+    for cpu_value, device_value in zip(results["cpu"], results[DEVICE], strict=True):
+        torch.testing.assert_close(device_value, cpu_value, rtol=1e-8, atol=1e-8)
 
 
 @pytest.mark.parametrize("precision", ["float64", *(() if DEVICE == "cpu" else ("bfloat16",))])
@@ -78,21 +84,27 @@ def test_models_say_and_learn_the_same_as_on_a_cpu(name: str) -> None:
 def test_recurrent_weights_are_dropped_as_on_a_cpu(cell: str, precision: str) -> None:
     """At once and packed, with gradients; cuDNN has nothing to warn of, as warnings are errors."""
     layer = loud(Recurrence(cell, input_width=7, width=6)).train()
-    inputs, lengths, mask = torch.randn(3, 5, 7).double(), torch.tensor([5, 1, 3]), layer.weight_mask(dropout=0.4)
-    found = []
+    inputs, lengths, mask = 0.1 * torch.randn(3, 5, 7).double(), torch.tensor([5, 1, 3]), layer.weight_mask(dropout=0.4)
+    results = []
     for device, half in (("cpu", False), (DEVICE, precision == "bfloat16")):
-        there, kept, read = (each.to(device) for each in (copy.deepcopy(layer), mask, inputs))
-        there, kept, read = (each.float() if half else each for each in (there, kept, read))
+        device_layer, device_mask, device_inputs = (
+            tensor.to(device) for tensor in (copy.deepcopy(layer), mask, inputs)
+        )
+        device_layer, device_mask, device_inputs = (
+            tensor.float() if half else tensor for tensor in (device_layer, device_mask, device_inputs)
+        )
         with torch.autocast(device, torch.bfloat16, enabled=half):
-            weight = there.dropped(kept)
-            outputs = [there(read, there.zero_state(3, like=read), weight=weight)[0]]
+            weight = device_layer.dropped(device_mask)
+            outputs = [device_layer(device_inputs, device_layer.zero_state(3, like=device_inputs), weight=weight)[0]]
             if cell == "lstm":
-                outputs += there.packed(read, lengths, weight=weight)[1]
-        gradients = torch.autograd.grad(sum(each.double().square().sum() for each in outputs), list(there.parameters()))
-        found.append([each.detach().cpu().double() for each in (*outputs, *gradients)])
+                outputs += device_layer.packed(device_inputs, lengths, weight=weight)[1]
+        gradients = torch.autograd.grad(
+            sum(tensor.double().square().sum() for tensor in outputs), list(device_layer.parameters())
+        )
+        results.append([tensor.detach().cpu().double() for tensor in (*outputs, *gradients)])
     tolerance = 1e-8 if precision == "float64" else 0.05
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(other, one, rtol=0, atol=tolerance * one.abs().max().item())
+    for cpu_value, device_value in zip(*results, strict=True):
+        torch.testing.assert_close(device_value, cpu_value, rtol=0, atol=tolerance * cpu_value.abs().max().item())
 
 
 def takes_smoothing(name: str) -> bool:
@@ -193,8 +205,8 @@ def test_the_largest_batch_that_fits_is_found_and_kept(tmp_path: Path) -> None:
     once = ("training.steps=2", "training.validate_every=2", "training.checkpoint_every=2", "training.average=0")
     values = on_device(many, "transformer", *once, "training.batch.tokens=auto", *still_and(width=1024))
     run = train(values, run=tmp_path / "run", quiet=True)
-    found = read_toml(run.folder / "config.toml")["training"]["batch"]["tokens"]
-    assert 256 < found < 40_000  # an epoch of 20 batches has 48,000 positions in each
+    tokens = read_toml(run.folder / "config.toml")["training"]["batch"]["tokens"]
+    assert 256 < tokens < 40_000  # an epoch of 20 batches has 48,000 positions in each
     assert not (run.folder / "history.jsonl").exists()  # no step had to be taken in parts
 
 
@@ -224,10 +236,10 @@ def test_searches_find_the_same_as_on_a_cpu(family: str, learnt: Callable[[str],
     folder = learnt(family).folder
     lines = [" ".join(word) for word in ("abc", "hgfe", "a", "bbbb", "cadeh")]
     for options in SEARCHES:
-        ways = []
+        by_device = []
         for device in ("cpu", DEVICE):
             translator = calque.load(folder, device=device, precision="float64")
             search = translator.search.model_copy(update=options)
-            found = [one.candidates[0] for one in translator.stream(lines, search=search)]
-            ways.append([(one.text, round(one.score, 6)) for one in found])
-        assert ways[0] == ways[1], json.dumps(options)
+            candidates = [translation.candidates[0] for translation in translator.stream(lines, search=search)]
+            by_device.append([(translation.text, round(translation.score, 6)) for translation in candidates])
+        assert by_device[0] == by_device[1], json.dumps(options)

@@ -30,16 +30,20 @@ def learnt(model: str | Values, *overrides: str, budget: Budget, task: str, fold
     )
     settings = learning(steps=budget.steps, rate=budget.rate, tokens=budget.tokens)
     run = train(toy_values(corpus, model, f"seed={seed}", *settings, *DRY, *overrides), run=folder / "run", quiet=True)
-    seen = set(lines(corpus["source"]))
+    trained_sources = set(lines(corpus["source"]))
     pairs = zip(lines(unseen["source"]), lines(unseen["target"]), strict=True)
-    sources, references = zip(*((source, target) for source, target in pairs if source not in seen), strict=True)
+    sources, references = zip(
+        *((source, target) for source, target in pairs if source not in trained_sources), strict=True
+    )
     assert len(sources) >= 100
     return share_right(load(run.folder).translate(list(sources)), references)
 
 
-def share_right(found: Sequence[str], references: Sequence[str]) -> float:
+def share_right(translations: Sequence[str], references: Sequence[str]) -> float:
     """The share of translations that equal their reference."""
-    return sum(one == other for one, other in zip(found, references, strict=True)) / len(references)
+    return sum(translation == reference for translation, reference in zip(translations, references, strict=True)) / len(
+        references
+    )
 
 
 def lines(path: Path) -> list[str]:

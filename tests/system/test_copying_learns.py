@@ -51,7 +51,9 @@ def test_without_copying_such_words_are_lost(name: str, tmp_path: Path, seed: in
 
 
 def test_coverage_makes_attention_look_back_less(tmp_path: Path, seed: int) -> None:
-    without, covered = (looking_back(each, folder=tmp_path / str(each), seed=seed) for each in (False, True))
+    without, covered = (
+        looking_back(is_covered, folder=tmp_path / str(is_covered), seed=seed) for is_covered in (False, True)
+    )
     assert covered <= 0.3 * without
 
 

@@ -64,16 +64,16 @@ def refuse_dependence(run: Path, *, book: Path, count: int, seed: int) -> None:
         sources = random.Random(seed).sample(lines, size)
         translator = load(run, device="cpu", precision=precision)
         search = translator.search.model_copy(update=LIMITS)
-        found = independence.compare(translator, sources, search=search, sizes=(7, size), seed=seed)
-        share = f"{len(found.differences)} of {found.comparisons} differ"
-        print(f"in {precision} {share}, noise {found.noise:.1e}, {len(set(found.alone))} texts")
+        comparison = independence.compare(translator, sources, search=search, sizes=(7, size), seed=seed)
+        share = f"{len(comparison.differences)} of {comparison.comparisons} differ"
+        print(f"in {precision} {share}, noise {comparison.noise:.1e}, {len(set(comparison.alone))} texts")
         if precision == "float32":
-            assert len(set(found.alone)) > 1, "it has learnt to say something"
-            assert found.noise <= independence.SCORE_NOISE
-            assert all(each.divergence.gap <= independence.NEAR for each in found.differences)
+            assert len(set(comparison.alone)) > 1, "it has learnt to say something"
+            assert comparison.noise <= independence.SCORE_NOISE
+            assert all(difference.divergence.gap <= independence.NEAR for difference in comparison.differences)
         else:
-            assert (found.differences, found.noise <= 1e-12) == ([], True)
-            assert [one.text for one in translator.stream(sources, search=search)] == found.alone
+            assert (comparison.differences, comparison.noise <= 1e-12) == ([], True)
+            assert [translation.text for translation in translator.stream(sources, search=search)] == comparison.alone
 
 
 def trained(name: str, *, book: Path, folder: Path, seed: int) -> Path:

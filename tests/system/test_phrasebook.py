@@ -77,9 +77,9 @@ def test_every_system_has_a_recipe() -> None:
 @pytest.mark.parametrize("name", RECIPES)
 def test_it_learns_the_phrasebook(name: str, tmp_path: Path, seed: int) -> None:
     recipe = RECIPES[name]
-    found = reached(name, steps=recipe.steps, folder=tmp_path, seed=seed)
-    assert found.bleu >= recipe.bleu
-    assert found.nats >= recipe.nats
+    reached_scores = reached(name, steps=recipe.steps, folder=tmp_path, seed=seed)
+    assert reached_scores.bleu >= recipe.bleu
+    assert reached_scores.nats >= recipe.nats
 
 
 @pytest.mark.slow

@@ -88,8 +88,8 @@ def test_the_language_model_learns_what_can_be_known(tmp_path: Path, seed: int) 
     texts = lines(unseen["target"])
     pieces = sum(len(text.split()) + 1 for text in texts)
     least = (log(8) + log(5)) * len(texts) / pieces
-    found = load(run.folder).perplexity(texts)
-    loss = found.nats / found.tokens
+    perplexity = load(run.folder).perplexity(texts)
+    loss = perplexity.nats / perplexity.tokens
     print(f"language × 0.125, seed {seed}: {loss:.3f} nats a piece, of which {least:.3f} cannot be known")
     assert loss <= least + 0.15
 

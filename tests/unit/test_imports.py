@@ -54,11 +54,11 @@ def imports(sources: Sources, *, packages: set[str]) -> Iterator[Import]:
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
         inside = {id(node) for function in functions for node in ast.walk(function)}
         for node in ast.walk(tree):
-            for imported in _named(node, module=module, sources=sources, packages=packages):
+            for imported in imported_modules(node, module=module, sources=sources, packages=packages):
                 yield Import(module, imported, node.lineno, id(node) in inside)  # type: ignore[attr-defined]
 
 
-def _named(node: ast.AST, *, module: str, sources: Sources, packages: set[str]) -> list[str]:
+def imported_modules(node: ast.AST, *, module: str, sources: Sources, packages: set[str]) -> list[str]:
     match node:
         case ast.Import():
             return [alias.name for alias in node.names]
@@ -86,14 +86,14 @@ def storey(name: str) -> int | None:
 
 
 def violations(sources: Sources, *, packages: set[str]) -> list[str]:
-    """Every import that the house forbids, one a line."""
-    found = list(imports(sources, packages=packages))
-    ours = [each for each in found if each.imported.split(".")[0] in OURS]
+    """Every import that the layering forbids, one per line."""
+    all_imports = list(imports(sources, packages=packages))
+    ours = [item for item in all_imports if item.imported.split(".")[0] in OURS]
     wrong = [f"{module}: no storey has a room {room(module)!r}" for module in sources if storey(room(module)) is None]
-    wrong += [_line(each, reason) for each in ours if (reason := _direction(each))]
-    wrong += [_line(each, "inside a function") for each in found if each.inside and not _may_hide(each)]
-    torchless = [each for each in _torch(found) if room(each.module) in NO_TORCH and each.module not in BUT_THESE]
-    wrong += [_line(each, "this room knows no torch") for each in torchless]
+    wrong += [_line(item, reason) for item in ours if (reason := _direction(item))]
+    wrong += [_line(item, "inside a function") for item in all_imports if item.inside and not _may_hide(item)]
+    torchless = [item for item in _torch(all_imports) if room(item.module) in NO_TORCH and item.module not in BUT_THESE]
+    wrong += [_line(item, "this room knows no torch") for item in torchless]
     return wrong + _cycles(ours)
 
 
@@ -101,32 +101,32 @@ def _line(place: Import, reason: str) -> str:
     return f"{place.module}:{place.line} imports {place.imported}: {reason}"
 
 
-def _direction(one: Import) -> str | None:
-    here, there = room(one.module), room(one.imported)
-    above, below = storey(here), storey(there)
-    if here == there or above is None:
+def _direction(item: Import) -> str | None:
+    importer_room, imported_room = room(item.module), room(item.imported)
+    above, below = storey(importer_room), storey(imported_room)
+    if importer_room == imported_room or above is None:
         return None
     if below is None:
         return "there is no such room"
-    if (here, there) in NEVER or there not in ONLY.get(here, {there}):
+    if (importer_room, imported_room) in NEVER or imported_room not in ONLY.get(importer_room, {imported_room}):
         return "forbidden"
-    if (here, there) in BESIDE:
+    if (importer_room, imported_room) in BESIDE:
         return None
     return None if above < below else "upwards" if above > below else "beside"
 
 
-def _may_hide(one: Import) -> bool:
+def _may_hide(item: Import) -> bool:
     """May stand inside a function: optional packages; where a command must start fast, torch and what needs it."""
-    optional = any(one.imported == name or one.imported.startswith(f"{name}.") for name in OPTIONAL)
-    return optional or (room(one.module) in STARTS_FAST and one.imported.split(".")[0] in (*OURS, "torch"))
+    optional = any(item.imported == name or item.imported.startswith(f"{name}.") for name in OPTIONAL)
+    return optional or (room(item.module) in STARTS_FAST and item.imported.split(".")[0] in (*OURS, "torch"))
 
 
-def _torch(found: list[Import]) -> list[Import]:
+def _torch(all_imports: list[Import]) -> list[Import]:
     """The imports that bring torch with them, directly or through other modules of ours."""
     heavy: set[str] = set()
     while True:
-        bring = [each for each in found if each.imported in heavy or each.imported.split(".")[0] == "torch"]
-        modules = {each.module for each in bring if not each.inside}
+        bring = [item for item in all_imports if item.imported in heavy or item.imported.split(".")[0] == "torch"]
+        modules = {item.module for item in bring if not item.inside}
         if modules <= heavy:
             return bring
         heavy |= modules
@@ -134,9 +134,9 @@ def _torch(found: list[Import]) -> list[Import]:
 
 def _cycles(ours: list[Import]) -> list[str]:
     needs: dict[str, set[str]] = {}
-    for each in ours:
-        if each.module != each.imported:
-            needs.setdefault(each.module, set()).add(each.imported)
+    for item in ours:
+        if item.module != item.imported:
+            needs.setdefault(item.module, set()).add(item.imported)
     try:
         graphlib.TopologicalSorter(needs).prepare()
     except graphlib.CycleError as error:
@@ -167,15 +167,15 @@ def test_every_extra_is_of_packages_that_something_imports() -> None:
     """Who installs calque[plots] gets plots; an extra of packages that nothing uses would promise what is not there."""
     project = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     sources, packages = house()
-    imported = {part for each in imports(sources, packages=packages) for part in each.imported.split(".")}
-    wanted = {name: needs for name, needs in project["optional-dependencies"].items() if name != "test"}
+    imported = {part for item in imports(sources, packages=packages) for part in item.imported.split(".")}
+    extras = {name: needs for name, needs in project["optional-dependencies"].items() if name != "test"}
     idle = [
         f"{name}: {need}"
-        for name, needs in wanted.items()
+        for name, needs in extras.items()
         for need in needs
         if re.split(r"[<>=!~ \[]", need)[0].replace("-", "_") not in imported
     ]
-    assert wanted
+    assert extras
     assert idle == []
 
 

@@ -126,7 +126,7 @@ class Bucketed:
             candidates = slice(start, start + max(1, limit))
             width = np.sum([np.maximum.accumulate(axis[candidates]) for axis in axes], axis=0)
             fits = width * np.arange(1, len(width) + 1) <= self.config.budget
-            rows = max(1, int(fits.sum()))  # a row longer than the budget is a batch of its own
+            rows = max(1, int(fits.sum()))  # a row longer than the budget forms a batch alone
             at = slice(start, start + rows)
             batches.append(Planned(indices[at], Size(rows, tuple(int(axis[at].max()) for axis in axes))))
             start += rows

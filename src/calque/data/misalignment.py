@@ -7,7 +7,7 @@ i belongs to target line i":
     c_k(i) = ρ/(1 − ρ²) · [a_i (b_{i+k} − b_i) − ρ/2 (b_{i+k}² − b_i²)]
 
 Viterbi over cells of lines finds the path k(i) with the largest sum of c minus a penalty per change of k; the changes
-are then located to the line. Every shift on the path must pass tests of its own: its sum is many standard deviations
+are then located to the line. Every shift on the path must pass further tests: its sum is many standard deviations
 above 0, and lengths correlate at k and much less at 0. Uninformative, sorted, repeated or equal lengths therefore give
 no shifts.
 """

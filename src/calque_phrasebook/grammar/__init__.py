@@ -1,1 +1,1 @@
-"""The rules that draw a meaning, from noun phrases up to whole sentences. The lexicon and meanings enter."""
+"""The rules that draw a meaning, from noun phrases up to whole sentences. May use the lexicon and meanings."""

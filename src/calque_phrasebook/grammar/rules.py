@@ -1,6 +1,6 @@
-"""A small engine of weighted rules: what a grammar can draw, and how much there is of it.
+"""A small engine of weighted rules: what a grammar derives, and the number of its derivations.
 
-A rule knows its name, the number of values it derives, and how to draw one. A value is drawn by choosing among
+A rule has a name, the number of values it derives, and a function that draws one. A value is drawn by choosing among
 alternatives and by building a node from independent parts, so counts multiply and add exactly.
 """
 
@@ -17,24 +17,24 @@ T_co = TypeVar("T_co", covariant=True)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Rule(Generic[T_co]):
-    """A named production: `draw(random)` gives one of its `count` values."""
+    """A named production: `draw(random)` returns one of its `count` values."""
 
     name: str
     count: int
     draw: Callable[[Random], T_co]
     parts: "tuple[Rule[Any], ...]" = ()
-    leaves: "tuple[tuple[float, Rule[Any]], ...]" = ()  # of a choice: what it ends in, by weight
+    leaves: "tuple[tuple[float, Rule[Any]], ...]" = ()  # of a choice: the rules it ends in, by weight
 
 
 def word(name: str, values: Sequence[T]) -> Rule[T]:
-    """Gives a rule of equally likely values: the words of a class."""
+    """Returns a rule of equally likely values: the words of a class."""
     size = len(values)
     assert size, name
     return Rule(name, size, lambda random: values[int(random.random() * size)])
 
 
 def build(name: str, make: Callable[..., T], *parts: Rule[Any]) -> Rule[T]:
-    """Gives a rule that makes a node of independently drawn parts."""
+    """Returns a rule that builds a node from independently drawn parts."""
     count = 1
     for part in parts:
         count *= part.count
@@ -43,7 +43,7 @@ def build(name: str, make: Callable[..., T], *parts: Rule[Any]) -> Rule[T]:
 
 
 def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
-    """Gives a rule that takes one of several rules, by weight; a choice among choices is drawn in one step."""
+    """Returns a rule that chooses among rules by weight; nested choices are drawn in one step."""
     leaves = tuple(leaf for weight, rule in options for leaf in _leaves(weight, rule))
     totals = list(accumulate(weight for weight, _ in leaves))
     whole, draws = totals[-1], tuple(rule.draw for _, rule in leaves)
@@ -56,7 +56,7 @@ def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
 
 
 def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
-    """Gives the rules a choice ends in, with their shares of its weight; another rule is its own leaf."""
+    """Returns the rules a choice ends in, with their shares of its weight; any other rule is its own leaf."""
     if not rule.leaves:
         yield weight, rule
     whole = sum(share for share, _ in rule.leaves)
@@ -65,7 +65,7 @@ def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
 
 
 def productions(rule: Rule[Any]) -> dict[str, int]:
-    """Gives the names of all rules below and including this one that have parts, with the number of their variants."""
+    """Returns the names of this rule and those below it that have parts, with the numbers of their variants."""
     return {name: len(rules) for name, rules in _by_name(rule).items()}
 
 

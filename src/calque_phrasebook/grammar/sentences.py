@@ -354,15 +354,15 @@ root: Rule[Sentence] = choose(
 
 
 def draw(random: Random) -> Sentence:
-    """Gives one meaning."""
+    """Returns one meaning."""
     return root.draw(random)
 
 
 def count() -> int:
-    """Gives the number of derivations of the grammar, each a meaning of its own."""
+    """Returns the number of derivations of the grammar; each has a different meaning."""
     return root.count
 
 
 def rules() -> dict[str, int]:
-    """Gives the names of the grammar's productions, with the number of variants of each."""
+    """Returns the names of the grammar's productions, with the number of variants of each."""
     return productions(root)

@@ -36,7 +36,7 @@ def _degrees(values: tuple[Phrase, ...]) -> Rule[Phrase | None]:
 
 
 def _graded(adjective_names: tuple[Adjective, ...]) -> Rule[Quality]:
-    """Gives qualities with the degrees that suit them."""
+    """Returns qualities with the degrees that suit them."""
     praise = [adjective for adjective in adjective_names if adjective in adjectives.PRAISE]
     others = [adjective for adjective in adjective_names if adjective not in adjectives.PRAISE]
     options = [

@@ -1,1 +1,1 @@
-"""The words: their kinds, and the tables of each part of speech. Nothing enters."""
+"""The words: their kinds, and the tables of each part of speech. Uses no other package."""

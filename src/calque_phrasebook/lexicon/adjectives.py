@@ -7,7 +7,7 @@ from calque_phrasebook.lexicon.tables import Entry, among, read_table
 
 
 def _named(entry: Entry) -> tuple[str, Adjective]:
-    """Gives an adjective with its name: `sense` where the English word has two."""
+    """Returns an adjective with its name: `sense` where the English word has two."""
     made = adjective(entry)
     return entry.text("sense", default="") or made.english, made
 
@@ -31,10 +31,10 @@ PRAISE, COMPARED = _KINDS["praise"], _KINDS["compared"]
 
 
 def attributes(kind: str) -> tuple[Adjective, ...]:
-    """Gives the adjectives that stand before the nouns of a class."""
+    """Returns the adjectives that stand before the nouns of a class."""
     return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["attribute"])
 
 
 def core_attributes(kind: str) -> tuple[Adjective, ...]:
-    """Gives the commonest of them, which also stand before a nominative."""
+    """Returns the commonest of them, which also stand before a nominative."""
     return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["core_attribute"])

@@ -28,7 +28,7 @@ CORRESPONDING = "·"  # between the parts of a phrase that correspond: yesterday
 
 
 def noun(entry: Entry) -> Noun:
-    """Gives the noun of `{ en = "child, children", de = "das Kind, Kinder", zh = "孩子", classifier = "个" }`.
+    """Returns the noun of `{ en = "child, children", de = "das Kind, Kinder", zh = "孩子", classifier = "个" }`.
 
     `number = "mass"` has no plural; `number = "plural"` has no singular in English (shoes, der Schuh, Schuhe).
     """
@@ -59,7 +59,7 @@ def noun(entry: Entry) -> Noun:
 def verb(
     entry: Entry, *, objects: Collection[str] = (), places: Collection[str] = (), manners: Collection[str] = ()
 ) -> Verb:
-    """Gives the verb of `{ en = "see, saw", de = "an|sehen, sieht, angesehen", zh = "看", objects = "show" }`.
+    """Returns the verb of `{ en = "see, saw", de = "an|sehen, sieht, angesehen", zh = "看", objects = "show" }`.
 
     English: base, irregular past, irregular -ing form. German: infinitive with a bar behind a separable prefix, third
     person without it, participle. `objects`, `places` and `manners` are what a verb may select.
@@ -97,10 +97,10 @@ def verb(
 
 
 def adjective(entry: Entry) -> Adjective:
-    """Gives the adjective of `{ en = "old, older", de = "alt, älter", zh = "旧" }`: base and irregular comparative.
+    """Returns the adjective of `{ en = "old, older", de = "alt, älter", zh = "旧" }`: base and irregular comparative.
 
     English without a comparative takes *more*, German *-er*. `de_stem` stands before endings (teur-). Chinese takes 的
-    before a noun where it has two characters or `particle`; a word that ends in 色 is a colour.
+    before a noun if it has two characters or `particle`; a word that ends in 色 is a colour.
     """
     base, *comparative = entry.forms("en", least=1, most=2)
     german, *german_comparative = entry.forms("de", least=1, most=2)
@@ -119,9 +119,9 @@ def adjective(entry: Entry) -> Adjective:
 
 
 def place(entry: Entry) -> Place:
-    """Gives the place of `{ en = "in the park", de = "der Park", de_at = "in", zh = "公园", zh_at = "里" }`.
+    """Returns the place of `{ en = "in the park", de = "der Park", de_at = "in", zh = "公园", zh_at = "里" }`.
 
-    `de_to` is the preposition of motion, where it is another one than `de_at`.
+    `de_to` is the preposition of motion, if it differs from `de_at`.
     """
     preposition, article, *name = entry.text("en").split()
     if article != "the" or not name:
@@ -143,13 +143,13 @@ def place(entry: Entry) -> Place:
 
 
 def town(entry: Entry) -> Place:
-    """Gives the city or country of `{ en = "Munich", de = "München", zh = "慕尼黑" }`."""
+    """Returns the city or country of `{ en = "Munich", de = "München", zh = "慕尼黑" }`."""
     name = tuple(entry.text("en").split())
     return Place(name, "in", "to", entry.text("de"), "in", "nach", None, entry.text("zh"), "", ())
 
 
 def phrase(entry: Entry) -> Phrase:
-    """Gives the phrase of `{ en = "yesterday·evening", de = "gestern·Abend", zh = "昨天·晚上" }`.
+    """Returns the phrase of `{ en = "yesterday·evening", de = "gestern·Abend", zh = "昨天·晚上" }`.
 
     A dot separates what corresponds in the three languages; a language without dots says all of it in one.
     """
@@ -160,19 +160,19 @@ def phrase(entry: Entry) -> Phrase:
 
 
 def unit(entry: Entry) -> Unit:
-    """Gives the unit of `{ en = "hours", de = "Stunden", zh = "小时", classifier = "个" }`."""
+    """Returns the unit of `{ en = "hours", de = "Stunden", zh = "小时", classifier = "个" }`."""
     classifier = entry.text("classifier", default="")
     return Unit(entry.text("en"), entry.text("de"), entry.text("zh"), classifier)
 
 
 def clock_hour(entry: Entry) -> ClockHour:
-    """Gives the hour of `{ en = "one", de = "ein", de_alone = "eins", zh = "一" }`."""
+    """Returns the hour of `{ en = "one", de = "ein", de_alone = "eins", zh = "一" }`."""
     before = entry.text("de")
     return ClockHour(entry.text("en"), before, entry.text("de_alone", default="") or before, entry.text("zh"))
 
 
 def precipitation(entry: Entry) -> Precipitation:
-    """Gives the verb of `{ en = "rain", de = "regnen, regnet, geregnet", zh = "下雨" }`."""
+    """Returns the verb of `{ en = "rain", de = "regnen, regnet, geregnet", zh = "下雨" }`."""
     base = entry.text("en")
     infinitive, third, participle = entry.forms("de", least=3, most=3)
     return Precipitation(
@@ -188,7 +188,7 @@ def precipitation(entry: Entry) -> Precipitation:
 
 
 def modal(entry: Entry) -> Modal:
-    """Gives the modal verb of `{ en = "can", de = "kann, kannst, kann, können", zh = "能" }`: ich, du, er, wir."""
+    """Returns the modal verb of `{ en = "can", de = "kann, kannst, kann, können", zh = "能" }`: ich, du, er, wir."""
     first, second, third, plural = entry.forms("de", least=4, most=4)
     return Modal(tuple(entry.text("en").split()), (first, second, third, plural), entry.text("zh"))
 

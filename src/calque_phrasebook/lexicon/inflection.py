@@ -4,7 +4,7 @@ import re
 
 
 def english_plural(noun: str) -> str:
-    """Gives the regular plural: boxes, cherries, books."""
+    """Returns the regular plural: boxes, cherries, books."""
     if re.search(r"(s|x|z|ch|sh)$", noun):
         return noun + "es"
     if re.search(r"[^aeiou]y$", noun):
@@ -13,14 +13,14 @@ def english_plural(noun: str) -> str:
 
 
 def english_third(verb: str) -> str:
-    """Gives the form after *he*: goes, washes, has."""
+    """Returns the form after *he*: goes, washes, has."""
     if verb == "have":
         return "has"
     return verb + "es" if verb.endswith("o") else english_plural(verb)
 
 
 def english_past(verb: str) -> str:
-    """Gives the regular past: jogged, tried, baked."""
+    """Returns the regular past: jogged, tried, baked."""
     if verb.endswith("e"):
         return verb + "d"
     if re.search(r"[^aeiou]y$", verb):
@@ -29,19 +29,19 @@ def english_past(verb: str) -> str:
 
 
 def english_ing(verb: str) -> str:
-    """Gives the form after *is*: swimming, baking, reading."""
+    """Returns the form after *is*: swimming, baking, reading."""
     if re.search(r"[^aeioy]e$", verb):
         return verb[:-1] + "ing"
     return _doubled(verb) + "ing"
 
 
 def _doubled(verb: str) -> str:
-    """Gives a verb with its last consonant doubled, where it has one short syllable: jogg, swimm."""
+    """Returns a verb with its last consonant doubled, if it has one short syllable: jogg, swimm."""
     return verb + verb[-1] if re.fullmatch(r"[^aeiou]*[aeiou][^aeiouwxy]", verb) else verb
 
 
 def german_first(infinitive: str) -> str:
-    """Gives the form after *ich*: kaufe, angle, feiere."""
+    """Returns the form after *ich*: kaufe, angle, feiere."""
     if infinitive.endswith("eln"):
         return infinitive[:-3] + "le"
     return infinitive[:-1] + ("e" if infinitive.endswith("ern") else "")

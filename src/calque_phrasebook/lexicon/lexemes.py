@@ -1,6 +1,6 @@
 """The kinds of words. A lexeme holds its three languages, with all forms that do not follow from the sentence.
 
-`key` names a lexeme in the combinations that the test set holds back (`split.py`): another key is another split.
+`key` names a lexeme in the combinations that are held out for the test set (`split.py`): renaming it changes the split.
 """
 
 from dataclasses import dataclass

@@ -1,6 +1,6 @@
 """The people: pronouns, names, relatives and professions (people.toml).
 
-Pronouns stand here and not in a table: there are six, and rules and realisers name them one by one.
+Pronouns are defined here instead of in a table: there are six, and rules and realisers refer to them individually.
 """
 
 from calque_phrasebook.lexicon.entries import noun, phrase

@@ -1,7 +1,7 @@
 """The places, cities and countries (places.toml), and where one thing is seen from another.
 
-Home and the relations stand here and not in a table: home has phrases of its own, and rules name the relations one by
-one.
+Home and the relations are defined here instead of in a table: home has its own phrases, and rules refer to individual
+relations.
 """
 
 from calque_phrasebook.lexicon.entries import place, town

@@ -30,7 +30,7 @@ class Entry:
         self._read: set[str] = set()
 
     def text(self, name: str, *, default: str | None = None) -> str:
-        """Gives a field as it stands; without a default it must be there."""
+        """Returns a field unchanged; without a default it is required."""
         self._read.add(name)
         value = self._fields.get(name, default)
         if value is None:
@@ -40,7 +40,7 @@ class Entry:
         return value
 
     def forms(self, name: str, *, least: int, most: int) -> list[str]:
-        """Gives the forms of a field, which are separated by commas."""
+        """Returns the forms of a field, which are separated by commas."""
         forms = [form.strip() for form in self.text(name).split(",")]
         if not least <= len(forms) <= most or not all(forms):
             expected = str(least) if least == most else f"{least} to {most}"
@@ -48,22 +48,22 @@ class Entry:
         return forms
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Gives the words of a field that may be left out."""
+        """Returns the words of a field that may be left out."""
         return tuple(self.text(name, default="").split())
 
     def among(self, name: str, *, known: Collection[str]) -> tuple[str, ...]:
-        """Gives the words of a field that may be left out, each of which must be one of the known ones."""
+        """Returns the words of a field that may be left out, each of which must be one of the known ones."""
         return among(name, self.words(name), known=known)
 
     def flag(self, name: str) -> bool:
-        """Says whether a field is set; where it is not true it is left out."""
+        """Returns whether a field is set; a field that is not true is omitted."""
         self._read.add(name)
         if self._fields.get(name, True) is not True:
             raise ValueError(f"{name} = {self._fields[name]!r}: expected true, or no such field")
         return name in self._fields
 
     def refuse_unread(self) -> None:
-        """Raises a ValueError where the entry has fields that were not asked for."""
+        """Raises a ValueError if the entry has fields that were not read."""
         if unknown := sorted(set(self._fields) - self._read):
             raise ValueError(f"unknown {', '.join(unknown)}; expected some of {', '.join(sorted(self._read))}")
 
@@ -81,7 +81,7 @@ class Table:
         return tuple(self._groups)
 
     def entries(self, group: str, make: Callable[[Entry], T]) -> tuple[T, ...]:
-        """Gives what `make` makes of each entry of a group; a DataError lists every problem."""
+        """Returns `make(entry)` for each entry of a group; a DataError lists every problem."""
         made: list[T] = []
         problems: list[str] = []
         lines = self._groups.get(group, [])
@@ -100,7 +100,7 @@ class Table:
         return tuple(made)
 
     def word_lists(self, section: str, *, known: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Gives the lists of a section, `fruit = "fresh sweet"`; each word must be one of the known ones."""
+        """Returns the lists of a section, `fruit = "fresh sweet"`; each word must be one of the known ones."""
         lists: dict[str, tuple[str, ...]] = {}
         problems: list[str] = []
         for name, words in self._groups[section].items():
@@ -113,13 +113,13 @@ class Table:
 
 
 def read_table(name: str) -> Table:
-    """Gives a table of this folder by the name of its file."""
+    """Returns a table of this folder by the name of its file."""
     file = resources.files(__package__).joinpath(name)
     return Table(file.read_text(encoding="utf-8"), origin=name)
 
 
 def among(name: str, words: Collection[str], *, known: Collection[str]) -> tuple[str, ...]:
-    """Gives the words of a field; a ValueError names those that are not known."""
+    """Returns the words of a field; a ValueError names those that are not known."""
     if unknown := [word for word in words if word not in known]:
         raise ValueError(f"{name}: unknown {', '.join(unknown)}; expected some of {', '.join(known)}")
     return tuple(words)

@@ -12,7 +12,7 @@ PHRASES: dict[str, tuple[Phrase, ...]] = {
 
 
 def of_kind(kind: str, phrases: tuple[Phrase, ...]) -> tuple[Phrase, ...]:
-    """Gives the phrases of a kind, in their order."""
+    """Returns the phrases of a kind, in their order."""
     chosen = tuple(phrase for phrase in phrases if kind in phrase.kinds)
     assert chosen, kind
     return chosen
@@ -36,5 +36,5 @@ PRECIPITATION: tuple[Precipitation, ...] = _TABLE.entries("precipitation", preci
 
 
 def next_hour(hour: ClockHour) -> ClockHour:
-    """Gives the hour that German names at half past the given one: halb vier for half past three."""
+    """Returns the hour that German names at half past the given one: halb vier for half past three."""
     return HOURS[(HOURS.index(hour) + 1) % len(HOURS)]

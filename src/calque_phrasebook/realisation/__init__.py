@@ -1,1 +1,1 @@
-"""One realiser per language: from a meaning to its words. The lexicon and meanings enter."""
+"""One realiser per language: from a meaning to its words. May use the lexicon and meanings."""

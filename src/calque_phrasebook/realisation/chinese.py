@@ -1,4 +1,4 @@
-"""Says a meaning in Chinese: time and place before the verb, measure words, 了, 把, 的."""
+"""Expresses a meaning in Chinese: time and place before the verb, measure words, 了, 把, 的."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -45,7 +45,7 @@ from calque_phrasebook.realisation.words import SENTENCE, Part, Word, spell, ten
 
 
 def sentence(meaning: Sentence) -> list[Word]:
-    """Gives the words and marks of a meaning in Chinese."""
+    """Returns the words and marks of a meaning in Chinese."""
     at = SENTENCE
     match meaning:
         case Statement(clause):
@@ -100,13 +100,13 @@ def _linked(linked: Linked, *, at: Part) -> list[Word]:
 
 
 class Asking(NamedTuple):
-    """What a question asks for, which stands where its answer would."""
+    """The question words of a sentence, at the position of the answer."""
 
     kind: QuestionKind
     at: Part
 
     def words(self, kind: QuestionKind, text: str) -> list[Word]:
-        """Gives the words that ask, where that is what is asked for."""
+        """Returns the question words, if this is the part in question."""
         return spell(text, self.at) if self.kind == kind else []
 
 
@@ -114,7 +114,7 @@ NOTHING_ASKED = Asking("whether", SENTENCE)
 
 
 def _clause(clause: Clause, *, at: Part, asking: Asking = NOTHING_ASKED, inserted: Sequence[Word] = ()) -> list[Word]:
-    """Gives subject, time and predicate; `inserted` stands before the predicate (就, 是不是)."""
+    """Returns subject, time and predicate; `inserted` stands before the predicate (就, 是不是)."""
     hour = zh.clock_time(clause.hour, at=at / "hour") if clause.hour else []
     time = [*zh.fixed(clause.time, at=at / "time"), *hour, *asking.words("time", "什么时候")]
     adverbs = [*zh.fixed(clause.frequency, at=at / "frequency"), *asking.words("reason", "为什么")]
@@ -250,7 +250,7 @@ def _says(verb: Verb, *, at: Part) -> tuple[Part, ...]:
 
 
 def _core(action: Action, *, at: Part, perfective: Sequence[Word] = (), asking: Asking = NOTHING_ASKED) -> list[Word]:
-    """Gives circumstances, verb and object; the perfective 了 follows the verb, or the last of two verbs."""
+    """Returns circumstances, verb and object; the perfective 了 follows the verb, or the last of two verbs."""
     verb = action.verb
     head = spell(verb.chinese, *_says(verb, at=at / "verb"))
     if action.purpose:
@@ -273,7 +273,7 @@ def _core(action: Action, *, at: Part, perfective: Sequence[Word] = (), asking: 
 
 
 def _objects(action: Action, *, at: Part) -> tuple[list[Word], list[Word]]:
-    """Gives what stands before the verb (给 someone, 把 something) and what stands after it."""
+    """Returns what stands before the verb (给 someone, 把 something) and what stands after it."""
     before: list[Word] = []
     after: list[Word] = []
     if action.recipient:

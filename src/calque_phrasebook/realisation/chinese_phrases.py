@@ -19,7 +19,7 @@ from calque_phrasebook.realisation.words import Part, Word, spell, spell_pieces
 
 
 def noun_phrase(phrase: NounPhrase, *, at: Part) -> list[Word]:
-    """Gives the words of a noun phrase; a described noun is given by the clause realiser."""
+    """Returns the words of a noun phrase; a described noun is given by the clause realiser."""
     match phrase:
         case Pronoun(person):
             return spell(person.chinese, at / "person")
@@ -77,18 +77,18 @@ def _nominal(phrase: Nominal, *, at: Part) -> list[Word]:
 
 
 def where(place: Place | Spot, *, at: Part) -> list[Word]:
-    """Gives the place where something is, without 在: 公园 里, 桌子 上."""
+    """Returns the place where something is, without 在: 公园 里, 桌子 上."""
     if isinstance(place, Spot):
         return [*spell(place.noun.chinese, at / "noun"), *spell(place.relation.chinese, at / "relation")]
     return [*spell(place.chinese, at), *spell(place.chinese_at, at / "preposition")]
 
 
 def clock_time(hour: Hour, *, at: Part) -> list[Word]:
-    """Gives a time of day: 三 点, 三 点 半."""
+    """Returns a time of day: 三 点, 三 点 半."""
     half = spell("半", at / "half") if hour.half else []
     return [*spell(hour.hour.chinese, at / "hour"), *spell("点", at / "clock"), *half]
 
 
 def fixed(phrase: Phrase | None, *, at: Part) -> list[Word]:
-    """Gives the words of a fixed phrase, if there is one."""
+    """Returns the words of a fixed phrase, if there is one."""
     return spell_pieces(phrase.chinese, at=at, pieces=phrase.parts) if phrase else []

@@ -1,4 +1,4 @@
-"""Says a meaning in English: do-support, third person, articles, times last."""
+"""Expresses a meaning in English: do-support, third person, articles, times last."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -66,7 +66,7 @@ class Frame(NamedTuple):
 
 
 def sentence(meaning: Sentence) -> list[Word]:
-    """Gives the words and marks of a meaning in English."""
+    """Returns the words and marks of a meaning in English."""
     at = SENTENCE
     match meaning:
         case Statement(clause):
@@ -99,7 +99,7 @@ def sentence(meaning: Sentence) -> list[Word]:
 
 
 def statement(clause: Clause, *, at: Part) -> list[Word]:
-    """Gives a clause in the order of a statement, which is also that of a subordinate clause."""
+    """Returns a clause in the order of a statement, which is also that of a subordinate clause."""
     frame = _frame(clause, at=at)
     if frame.finite is not None and not frame.negation:
         return [*frame.front, *frame.subject, *frame.adverb, *frame.finite, *frame.rest]
@@ -121,7 +121,7 @@ def _question(question: Question, *, at: Part) -> list[Word]:
 
 
 def _opening(question: Question, *, at: Part) -> list[Word]:
-    """Gives what a question asks for, which stands first."""
+    """Returns what a question asks for, which stands first."""
     match question.asked:
         case "object":
             action = question.clause.predicate
@@ -230,7 +230,7 @@ def _verb_group(clause: Clause, *, at: Part) -> VerbGroup:
 
 
 def _present(verb: str, *parts: Part, person: int, rest: list[Word], infinitive: Sequence[Word] = ()) -> VerbGroup:
-    """Gives a verb in the present, perhaps with an infinitive: wants to go."""
+    """Returns a verb in the present, perhaps with an infinitive: wants to go."""
     third = person == 2
     finite = english_third(verb) if third else verb
     return VerbGroup(
@@ -256,7 +256,7 @@ def _falling(what: Precipitation, *, clause: Clause, at: Part, rest: list[Word])
 
 
 def _complement(predicate: Predicate, *, at: Part) -> list[Word]:
-    """Gives what follows the copula."""
+    """Returns what follows the copula."""
     match predicate:
         case Quality(adjective, degree):
             return [*en.fixed(degree, at=at / "degree"), *spell(adjective.english, at / "adjective")]
@@ -316,7 +316,7 @@ def _infinitive(action: Action, *, at: Part) -> list[Word]:
 
 
 def _rest(action: Action, *, at: Part) -> list[Word]:
-    """Gives what follows the verb: object, goal, company, means, place, purpose; not what a question has fronted."""
+    """Returns what follows the verb: object, goal, company, means, place, purpose; not what a question has fronted."""
     verb = action.verb
     words = spell(" ".join(verb.english_preposition), at / "verb" / "preposition")
     words += spell(" ".join(verb.english_complement), at / "verb" / "complement")

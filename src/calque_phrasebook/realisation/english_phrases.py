@@ -18,7 +18,7 @@ from calque_phrasebook.realisation.words import Part, Word, spell, spell_pieces
 
 
 def noun_phrase(phrase: NounPhrase, *, at: Part, position: int = 0) -> list[Word]:
-    """Gives the words of a noun phrase; position 0 is a subject's, 1 an object's.
+    """Returns the words of a noun phrase; position 0 is a subject's, 1 an object's.
 
     A described noun is given by the clause realiser.
     """
@@ -73,7 +73,7 @@ def _nominal(phrase: Nominal, *, at: Part) -> list[Word]:
 
 
 def with_article(words: list[Word], *parts: Part) -> list[Word]:
-    """Gives the words after a or an, by the sound that follows; the article expresses the parts."""
+    """Returns the words after a or an, by the sound that follows; the article expresses the parts."""
     return [*spell("an" if words[0].text[0] in "aeiouAEIOU" else "a", *parts), *words]
 
 
@@ -81,7 +81,7 @@ def with_article(words: list[Word], *parts: Part) -> list[Word]:
 
 
 def where(place: Place | Spot, *, at: Part) -> list[Word]:
-    """Gives the place where something is: in the park, on the table."""
+    """Returns the place where something is: in the park, on the table."""
     if isinstance(place, Spot):
         relation = spell(" ".join(place.relation.english), at / "relation")
         return [*relation, *spell("the", at / "article"), *spell(place.noun.english, at / "noun")]
@@ -89,24 +89,24 @@ def where(place: Place | Spot, *, at: Part) -> list[Word]:
 
 
 def whither(place: Place | Spot, *, at: Part) -> list[Word]:
-    """Gives the place where something goes: to the park, home, on the table."""
+    """Returns the place where something goes: to the park, home, on the table."""
     if isinstance(place, Spot):
         return where(place, at=at)
     return [*spell(place.english_to, at / "preposition"), *named(place, at=at)]
 
 
 def named(place: Place, *, at: Part) -> list[Word]:
-    """Gives a place without its preposition: the park, Berlin."""
+    """Returns a place without its preposition: the park, Berlin."""
     article = spell("the", at / "article") if place.gender else []
     return [*article, *spell(" ".join(place.english), at)]
 
 
 def clock_time(hour: Hour, *, at: Part) -> list[Word]:
-    """Gives a time of day: three o'clock, half past three."""
+    """Returns a time of day: three o'clock, half past three."""
     number = spell(hour.hour.english, at / "hour")
     return [*spell("half past", at / "half"), *number] if hour.half else [*number, *spell("o'clock", at / "clock")]
 
 
 def fixed(phrase: Phrase | None, *, at: Part) -> list[Word]:
-    """Gives the words of a fixed phrase, if there is one."""
+    """Returns the words of a fixed phrase, if there is one."""
     return spell_pieces(phrase.english, at=at, pieces=phrase.parts) if phrase else []

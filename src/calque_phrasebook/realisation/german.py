@@ -1,4 +1,4 @@
-"""Says a meaning in German: the verb second, last or first, and the order of what stands between."""
+"""Expresses a meaning in German: the verb second, last or first, and the order of what stands between."""
 
 from typing import NamedTuple
 
@@ -60,7 +60,7 @@ class Frame(NamedTuple):
 
 
 def sentence(meaning: Sentence) -> list[Word]:
-    """Gives the words and marks of a meaning in German."""
+    """Returns the words and marks of a meaning in German."""
     at = SENTENCE
     match meaning:
         case Statement(clause):
@@ -95,18 +95,18 @@ def sentence(meaning: Sentence) -> list[Word]:
 
 
 def statement(clause: Clause, *, at: Part) -> list[Word]:
-    """Gives a main clause, its verb second."""
+    """Returns a main clause, its verb second."""
     frame = _frame(clause, at=at)
     return inverted(frame, front=frame.front) if frame.front else [*frame.subject, frame.finite, *_after(frame)]
 
 
 def inverted(frame: Frame, *, front: list[Word]) -> list[Word]:
-    """Gives a main clause that opens with something other than its subject; with nothing, a question."""
+    """Returns a main clause that opens with something other than its subject; with nothing, a question."""
     return [*front, frame.finite, *frame.subject, *_after(frame)]
 
 
 def final(frame: Frame) -> list[Word]:
-    """Gives a subordinate clause, its verb last."""
+    """Returns a subordinate clause, its verb last."""
     prefix, finite = frame.prefix, frame.finite
     verb = fuse(prefix.text + finite.text, prefix, finite) if prefix else finite
     return [*frame.subject, *frame.middle, *frame.closing, verb, *frame.extra]
@@ -123,7 +123,7 @@ def _question(question: Question, *, at: Part) -> list[Word]:
 
 
 def _opening(question: Question, *, at: Part) -> list[Word]:
-    """Gives what a question asks for, which stands first."""
+    """Returns what a question asks for, which stands first."""
     match question.asked:
         case "object":
             action = question.clause.predicate
@@ -219,7 +219,7 @@ def _subject(clause: Clause, *, at: Part) -> list[Word]:
 
 
 def _finite(clause: Clause, *, at: Part) -> tuple[Word, list[Word]]:
-    """Gives the finite verb of a state and what closes the clause: wird … sein, ist … geboren."""
+    """Returns the finite verb of a state and what closes the clause: wird … sein, ist … geboren."""
     person = 2 if clause.subject is None else agreement(clause.subject)
     verb, copula = (at / "predicate" / "verb",), (at / "predicate" / "copula",)
     match clause.predicate:
@@ -249,7 +249,7 @@ def _falling_frame(clause: Clause, falling: Falling, *, at: Part, time: list[Wor
 
 
 def _aching_frame(clause: Clause, aching: Aching, *, at: Part, time: list[Word]) -> Frame:
-    """Gives the frame of *mir tut heute der Kopf weh*: the sufferer in front, the part late."""
+    """Returns the frame of *mir tut heute der Kopf weh*: the sufferer in front, the part late."""
     assert isinstance(clause.subject, Pronoun)
     front = spell(clause.subject.person.german[2], at / "subject" / "person")
     part, verb = at / "predicate" / "part", at / "predicate" / "verb"
@@ -261,7 +261,7 @@ def _aching_frame(clause: Clause, aching: Aching, *, at: Part, time: list[Word])
 
 
 def _complement(clause: Clause, *, at: Part) -> list[Word]:
-    """Gives what a state says of its subject."""
+    """Returns what a state says of its subject."""
     says, negative = at / "predicate", at / "negative" if clause.negative else None
     denial = actions.nicht(negative)
     match clause.predicate:
@@ -338,7 +338,7 @@ def _action_frame(clause: Clause, action: Action, *, at: Part, front: list[Word]
 
 
 def _reflexive(subject: NounPhrase | None) -> str:
-    """Gives the reflexive pronoun of a subject: mich, dich, uns, sich."""
+    """Returns the reflexive pronoun of a subject: mich, dich, uns, sich."""
     return subject.person.german_reflexive if isinstance(subject, Pronoun) else "sich"
 
 

@@ -25,7 +25,7 @@ def fields(
     adverbs: Sequence[Word] = (),
     negative: Part | None = None,
 ) -> Fields:
-    """Gives what surrounds the verb of an action; `negative` is the part that a denial expresses.
+    """Returns what surrounds the verb of an action; `negative` is the part that a denial expresses.
 
     The order of the middle: pronouns, adverbs, known things, nicht, gern, circumstances, new things, manner, goal.
     """
@@ -96,7 +96,7 @@ def _circumstances(action: Action, *, at: Part) -> list[Word]:
 
 
 def _purpose(action: Action, *, at: Part) -> list[Word]:
-    """Gives an infinitive clause: um Äpfel zu kaufen, um fernzusehen."""
+    """Returns an infinitive clause: um Äpfel zu kaufen, um fernzusehen."""
     middle, closing, _ = fields(action, at=at)
     verb = Word(action.verb.german, says(action.verb, at=at / "verb"))
     prefix, to = action.verb.german_prefix, Word("zu", (at / "infinitive",))
@@ -105,10 +105,10 @@ def _purpose(action: Action, *, at: Part) -> list[Word]:
 
 
 def says(verb: Verb, *, at: Part) -> tuple[Part, ...]:
-    """Gives what the verb's own words express."""
+    """Returns what the verb's own words express."""
     return verb_parts(at, complement=bool(verb.german_complement), preposition=bool(verb.german_preposition))
 
 
 def nicht(negative: Part | None) -> list[Word]:
-    """Gives nicht where something is denied."""
+    """Returns nicht where something is denied."""
     return spell("nicht", negative) if negative else []

@@ -43,7 +43,7 @@ _DEFINITE = ("the", "this", "these", "own", "which")
 
 
 def noun_phrase(phrase: NounPhrase, *, case: Case, at: Part) -> list[Word]:
-    """Gives the words of a noun phrase in a case; a described noun is given by the clause realiser."""
+    """Returns the words of a noun phrase in a case; a described noun is given by the clause realiser."""
     match phrase:
         case Pronoun(person):
             return spell(person.german[CASES[case]], at / "person")
@@ -70,19 +70,19 @@ def noun_phrase(phrase: NounPhrase, *, case: Case, at: Part) -> list[Word]:
 
 
 def fixed(phrase: Phrase | None, *, at: Part) -> list[Word]:
-    """Gives the words of a fixed phrase, if there is one."""
+    """Returns the words of a fixed phrase, if there is one."""
     return spell_pieces(phrase.german, at=at, pieces=phrase.parts) if phrase else []
 
 
 def definite(phrase: NounPhrase) -> bool:
-    """Says whether a noun phrase is known, so that it stands early and is denied with nicht."""
+    """Returns whether a noun phrase is known, so that it stands early and is denied with nicht."""
     return not isinstance(phrase, Nominal | Measured) or (
         isinstance(phrase, Nominal) and phrase.determiner.kind in _DEFINITE
     )
 
 
 def denied(phrase: NounPhrase, *, at: Part, negative: Part) -> list[Word]:
-    """Gives the accusative of things in general with kein, which expresses the denial."""
+    """Returns the accusative of things in general with kein, which expresses the denial."""
     assert isinstance(phrase, Nominal) and phrase.determiner.kind == "bare", phrase
     noun = phrase.noun
     article = "kein" + _EIN[noun.gender if noun.mass else "p"][1]
@@ -122,7 +122,7 @@ def _nominal(phrase: Nominal, *, case: Case, at: Part) -> list[Word]:
 
 
 def noun_form(noun: Noun, *, plural: bool, case: Case) -> str:
-    """Gives a noun's form: Hund, Hunde, Hunden, Jungen."""
+    """Returns a noun's form: Hund, Hunde, Hunden, Jungen."""
     if plural:
         needs_n = case == "dative" and noun.german_plural[-1] not in "ns"
         return noun.german_plural + "n" * needs_n
@@ -130,18 +130,18 @@ def noun_form(noun: Noun, *, plural: bool, case: Case) -> str:
 
 
 def occupation(noun: Noun, *, female: bool, at: Part, negative: Part | None) -> list[Word]:
-    """Gives a profession as a predicate: Arzt, Ärztin, kein Arzt."""
+    """Returns a profession as a predicate: Arzt, Ärztin, kein Arzt."""
     article = spell("keine" if female else "kein", negative, at / "article") if negative else []
     return [*article, *spell(noun.german_feminine if female else noun.german, at / "noun")]
 
 
 def with_the(noun: Noun, *, case: Case, at: Part, article: Part) -> list[Word]:
-    """Gives a noun, which expresses `at`, with its definite article."""
+    """Returns a noun, which expresses `at`, with its definite article."""
     return [*spell(_THE[noun.gender][CASES[case]], article), *spell(noun_form(noun, plural=False, case=case), at)]
 
 
 def relative_pronoun(noun: Noun) -> str:
-    """Gives the accusative relative pronoun of a noun: den, die, das."""
+    """Returns the accusative relative pronoun of a noun: den, die, das."""
     return _THE[noun.gender][1]
 
 
@@ -149,14 +149,14 @@ def relative_pronoun(noun: Noun) -> str:
 
 
 def where(place: Place | Spot, *, at: Part) -> list[Word]:
-    """Gives the place where something is: im Park, auf dem Tisch, in Berlin."""
+    """Returns the place where something is: im Park, auf dem Tisch, in Berlin."""
     if isinstance(place, Spot):
         return _spot(place, case="dative", at=at)
     return _place(place, place.german_at, case="dative", at=at)
 
 
 def whither(place: Place | Spot, *, at: Part) -> list[Word]:
-    """Gives the place where something goes: in den Park, auf den Tisch, nach Berlin."""
+    """Returns the place where something goes: in den Park, auf den Tisch, nach Berlin."""
     if isinstance(place, Spot):
         return _spot(place, case="accusative", at=at)
     return _place(place, place.german_to, case="dative" if place.german_to == "zu" else "accusative", at=at)
@@ -170,7 +170,7 @@ def _place(place: Place, preposition: str, *, case: Case, at: Part) -> list[Word
 
 
 def _spot(spot: Spot, *, case: Case, at: Part) -> list[Word]:
-    """Gives a spot; of the prepositions of relations only in is contracted: im Korb, but an dem Tisch."""
+    """Returns a spot; of the prepositions of relations only in is contracted: im Korb, but an dem Tisch."""
     relation = Word(spot.relation.german, (at / "relation",))
     article, noun = with_the(spot.noun, case=case, at=at / "noun", article=at / "article")
     words = _contracted(relation, article) if relation.text == "in" else [relation, article]
@@ -178,7 +178,7 @@ def _spot(spot: Spot, *, case: Case, at: Part) -> list[Word]:
 
 
 def _contracted(preposition: Word, article: Word) -> list[Word]:
-    """Gives a preposition and an article as they are written: im, zur, auf dem."""
+    """Returns a preposition and an article as they are written: im, zur, auf dem."""
     contraction = _CONTRACTIONS.get((preposition.text, article.text))
     return [fuse(contraction, preposition, article)] if contraction else [preposition, article]
 
@@ -192,7 +192,7 @@ WILL = ("werde", "wirst", "wird", "werden")
 
 
 def present(verb: Verb, *, person: int) -> str:
-    """Gives the present of a verb, without its prefix: kaufe, kaufst, kauft, kaufen."""
+    """Returns the present of a verb, without its prefix: kaufe, kaufst, kauft, kaufen."""
     return (verb.german_first, _second(verb.german_third), verb.german_third, verb.german)[person]
 
 
@@ -203,17 +203,17 @@ def _second(third: str) -> str:
 
 
 def perfect_auxiliary(verb: Verb, *, person: int) -> str:
-    """Gives haben or sein in the person: hat (gekauft), ist (gegangen)."""
+    """Returns haben or sein in the person: hat (gekauft), ist (gegangen)."""
     return (BE if verb.german_auxiliary == "sein" else HAVE)[person]
 
 
 def infinitive(verb: Verb) -> str:
-    """Gives the infinitive with its prefix: aufstehen."""
+    """Returns the infinitive with its prefix: aufstehen."""
     return verb.german_prefix + verb.german
 
 
 def imperative(verb: Verb) -> str:
-    """Gives the command to one listener: mach, wirf, öffne, schalte."""
+    """Returns the command to one listener: mach, wirf, öffne, schalte."""
     third = verb.german_third
     if third.endswith("et") or verb.german.endswith("ieren"):
         return verb.german[:-1]

@@ -1,8 +1,8 @@
-"""Words that know what they say: each carries the parts of the meaning that it expresses.
+"""Words with the parts of the meaning that they express.
 
-Words of two languages correspond where they express the same part (`alignment.py`). A word may express several parts
-(*cannot*: modality and denial), several words one part (*post office*), and a word that only its own grammar asks for
-(the *do* of a question, a Chinese classifier) none.
+Words of two languages correspond if they express the same part (`alignment.py`). A word may express several parts
+(*cannot*: modality and negation), several words one part (*post office*), and a word that only the grammar of its
+language requires (the *do* of a question, a Chinese classifier) none.
 """
 
 from typing import Literal, NamedTuple
@@ -49,7 +49,7 @@ class Part:
     """A part of a meaning, by the fields that lead to it from the sentence: `clause.predicate.object.noun`.
 
     The last name may be a marker, as in `clause.predicate.copula`, or the number of a piece of a phrase. There is one
-    object per path, made when it is first asked for.
+    object per path, created on first use.
     """
 
     __slots__ = ("_parts", "path")
@@ -62,7 +62,7 @@ class Part:
         return self._parts.get(name) or self._part(name)
 
     def piece(self, number: int) -> "Part":
-        """Gives a piece of a phrase whose words correspond piece by piece."""
+        """Returns a piece of a phrase whose words correspond piece by piece."""
         return self._parts.get(str(number)) or self._part(str(number))
 
     def _part(self, name: str) -> "Part":
@@ -83,14 +83,14 @@ class Word(NamedTuple):
 
 
 def spell(text: str, *parts: Part) -> list[Word]:
-    """Gives the words of a text, all of which express the same parts; an empty text has none."""
+    """Returns the words of a text, all of which express the same parts; an empty text has none."""
     if " " in text:
         return [Word(word, parts) for word in text.split()]
     return [Word(text, parts)] if text else []
 
 
 def spell_pieces(texts: tuple[str, ...], *, at: Part, pieces: int) -> list[Word]:
-    """Gives the words of a phrase in one language: piece by piece, or as a whole that expresses all pieces."""
+    """Returns the words of a phrase in one language: piece by piece, or as a whole that expresses all pieces."""
     if pieces == 1:
         return spell(texts[0], at)
     if len(texts) == 1:
@@ -99,12 +99,12 @@ def spell_pieces(texts: tuple[str, ...], *, at: Part, pieces: int) -> list[Word]
 
 
 def fuse(text: str, *words: Word) -> Word:
-    """Gives one word in place of several, expressing what they do: cannot, fernsieht."""
+    """Returns one word in place of several, expressing what they do: cannot, fernsieht."""
     return Word(text, tuple(part for word in words for part in word.parts))
 
 
 def verb_parts(verb: Part, *, complement: bool, preposition: bool) -> tuple[Part, ...]:
-    """Gives what a verb's own words express: also the complement and preposition that have no words of their own.
+    """Returns what a verb's own words express: also the complement and preposition that have no words of their own.
 
     *Frühstücken* says both *have* and *breakfast*; *suchen* says both *look* and *for*.
     """
@@ -113,5 +113,5 @@ def verb_parts(verb: Part, *, complement: bool, preposition: bool) -> tuple[Part
 
 
 def tense_part(clause: Clause, *, at: Part) -> tuple[Part, ...]:
-    """Gives the part that words of tense express; the present has none."""
+    """Returns the part that words of tense express; the present has none."""
     return () if clause.tense in ("state", "habit") else (at / "tense",)

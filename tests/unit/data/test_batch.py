@@ -27,17 +27,17 @@ def test_the_order_is_kept_however_long_each_takes(workers):
         time.sleep(waits[number])
         return number, threading.current_thread()
 
-    made = [*prefetch(range(60), make=slow, workers=workers, ahead=5)]
-    assert [number for number, _ in made] == [*range(60)]
-    assert len({thread for _, thread in made}) == workers
+    results = [*prefetch(range(60), make=slow, workers=workers, ahead=5)]
+    assert [number for number, _ in results] == [*range(60)]
+    assert len({thread for _, thread in results}) == workers
 
 
 def test_without_workers_everything_is_made_by_the_reader_when_it_asks():
     items = prefetch(range(9), make=lambda _: threading.current_thread(), workers=0, ahead=4)
     assert next(items) is threading.current_thread()
-    made = []
-    next(prefetch(range(9), make=made.append, workers=0, ahead=4))
-    assert made == [0]
+    results = []
+    next(prefetch(range(9), make=results.append, workers=0, ahead=4))
+    assert results == [0]
 
 
 @pytest.mark.parametrize("workers", [0, 1, 4])
@@ -72,9 +72,9 @@ def test_a_reader_that_stops_ends_the_threads(workers):
 
 @pytest.mark.parametrize("workers", [1, 3])
 def test_no_more_than_asked_is_made_ahead(workers):
-    made = []
-    items = prefetch(range(100), make=made.append, workers=workers, ahead=3)
+    results = []
+    items = prefetch(range(100), make=results.append, workers=workers, ahead=3)
     next(items)
     threading.Event().wait(0.3)
-    assert len(made) <= 1 + 3
+    assert len(results) <= 1 + 3
     items.close()

@@ -19,8 +19,8 @@ KINDS = ("exact", "static")
 
 
 def store(lengths, *, spans: tuple[Span, ...] | None = None) -> Store:
-    made = store_of_pairs([([5] * (source - 1), [6] * (target - 1)) for source, target in lengths])
-    return Store(made.columns, spans or made.spans)
+    pair_store = store_of_pairs([([5] * (source - 1), [6] * (target - 1)) for source, target in lengths])
+    return Store(pair_store.columns, spans or pair_store.spans)
 
 
 def bucketed(store: Store, *, seed: int, limit: int = 16, **config) -> Bucketed:
@@ -57,14 +57,14 @@ lengths = st.lists(st.tuples(st.integers(2, 20), st.integers(2, 20)), min_size=1
 @given(lengths=lengths, seed=st.integers(0, 2**40), epoch=st.integers(0, 5), tokens=st.integers(40, 300))
 def test_an_epoch_holds_every_pair_once_within_the_budget(kind, lengths, seed, epoch, tokens):
     order = bucketed(store(lengths), tokens=tokens, shapes=kind, seed=seed)
-    seen: list[int] = []
+    indices_read: list[int] = []
     for indices, size in order.batches(epoch):
         assert 0 < len(indices) <= size.rows
         assert size.positions <= tokens
         source, target = size.widths
         assert all(lengths[index][0] <= source and lengths[index][1] <= target for index in indices)
-        seen += indices.tolist()
-    assert sorted(seen) == list(range(len(lengths)))
+        indices_read += indices.tolist()
+    assert sorted(indices_read) == list(range(len(lengths)))
 
 
 @settings(deadline=None)
@@ -79,8 +79,8 @@ def test_exact_batches_are_as_wide_as_their_longest_pair(lengths, seed):
 @settings(deadline=None, max_examples=25)
 @given(size=st.integers(1, 300), start=st.integers(0, 60), epoch=st.integers(0, 3))
 def test_a_later_start_is_the_same_list_without_its_beginning(kind, size, start, epoch):
-    made = random_store(size)
-    assert_start_law(lambda: bucketed(made, seed=3, tokens=120, shapes=kind), start=start, epoch=epoch)
+    pair_store = random_store(size)
+    assert_start_law(lambda: bucketed(pair_store, seed=3, tokens=120, shapes=kind), start=start, epoch=epoch)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -185,15 +185,15 @@ widths = st.lists(st.integers(0, 40), min_size=1, max_size=200)
 @given(lengths=widths, seed=st.integers(0, 2**40), epoch=st.integers(0, 5), tokens=st.integers(40, 300))
 def test_one_axis_is_read_whole_within_the_budget(kind, lengths, seed, epoch, tokens):
     order = one_axis(lengths, seed=seed, tokens=tokens, shapes=kind)
-    seen: list[int] = []
+    indices_read: list[int] = []
     for indices, size in order.batches(epoch):
         (width,) = size.widths
         assert 0 < len(indices) <= size.rows
         assert size.positions == size.rows * width <= tokens
         longest = max(lengths[index] for index in indices)
         assert longest == width if kind == "exact" else longest <= width
-        seen += indices.tolist()
-    assert sorted(seen) == list(range(len(lengths)))
+        indices_read += indices.tolist()
+    assert sorted(indices_read) == list(range(len(lengths)))
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -213,7 +213,7 @@ def test_one_axis_pads_little(kind, monkeypatch):
 @settings(deadline=None)
 @given(length=st.integers(2, 400), rows=st.integers(1, 9), steps=st.integers(1, 50), jitter=st.booleans())
 def test_streams_read_the_text_on_from_batch_to_batch(length, rows, steps, jitter):
-    """Side by side, every row goes on where it stopped; one behind the other, the rows are the text."""
+    """Every row continues where it stopped in the batch before; concatenated, the rows are the text."""
     text = np.random.default_rng(length).integers(0, 10**6, length)
     streams = Streams(length, rows=rows, steps=steps, seed=1, jitter=jitter)
     inputs: list[list[int]] = [[] for _ in range(streams.rows)]

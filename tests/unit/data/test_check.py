@@ -152,13 +152,13 @@ def test_bars_grow_by_eighths():
 
 
 def test_text_alone_has_lines_and_no_sides(tmp_path):
-    path, other = tmp_path / "text", tmp_path / "other"
+    path, test_path = tmp_path / "text", tmp_path / "other"
     path.write_text("a b\n" * 60 + "\nc\n", encoding="utf-8")
-    other.write_text("a b\nñ\n", encoding="utf-8")
+    test_path.write_text("a b\nñ\n", encoding="utf-8")
     data = DataConfig(train=(TextFileConfig(path=path),))
     preparation = TextPreparation(CharactersConfig())
     prepared = prepare(data, preparation=preparation, folder=tmp_path / "store")
-    report = checking.check(data, preparation=preparation, test=[TextFileConfig(path=other)], prepared=prepared)
+    report = checking.check(data, preparation=preparation, test=[TextFileConfig(path=test_path)], prepared=prepared)
     assert [(corpus.rows, corpus.tally.empty, corpus.ratios) for corpus in report.corpora] == [
         (61, 1, None),
         (2, 0, None),

@@ -230,10 +230,10 @@ def test_all_problems_are_told_together() -> None:
 
 
 def test_many_problems_are_counted_within_a_block() -> None:
-    told = problems(b"a\n" * 10_000, columns=2)
-    assert len(told) == 11
-    assert told[0].startswith("in: line 1: ")
-    assert told[10] == "… and 2,039 more"
+    messages = problems(b"a\n" * 10_000, columns=2)
+    assert len(messages) == 11
+    assert messages[0].startswith("in: line 1: ")
+    assert messages[10] == "… and 2,039 more"
 
 
 def test_sentences_before_a_mistake_come_first() -> None:

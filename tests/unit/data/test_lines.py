@@ -53,8 +53,8 @@ def test_raw_lines_are_truncated_one_byte_beyond_the_limit(data, limit):
 
 @given(st.binary(max_size=60), st.integers(1, 12))
 def test_ends_that_are_kept_are_all_that_was_missing(data, limit):
-    kept = list(raw_lines(io.BytesIO(data), limit=limit, keep_ends=True))
-    assert [line.removesuffix(b"\n") for line in kept] == list(raw_lines(io.BytesIO(data), limit=limit))
+    with_ends = list(raw_lines(io.BytesIO(data), limit=limit, keep_ends=True))
+    assert [line.removesuffix(b"\n") for line in with_ends] == list(raw_lines(io.BytesIO(data), limit=limit))
     assert b"".join(raw_lines(io.BytesIO(data), limit=60, keep_ends=True)) == data
 
 

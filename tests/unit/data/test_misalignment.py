@@ -86,7 +86,7 @@ def natural(kind: str, lines: int, seed: int):
     """Sound corpora, whatever their lengths look like."""
     generator = np.random.default_rng(seed)
     sound = corpus(lines, seed=seed, noise=float(generator.choice([0.0, 0.1, 0.3, 1.0])))
-    other = generator.permutation(sound)
+    permuted = generator.permutation(sound)
     match kind:
         case "aligned":
             return sound
@@ -95,10 +95,10 @@ def natural(kind: str, lines: int, seed: int):
         case "sorted apart":
             return np.sort(sound, axis=0)
         case "unrelated":
-            return np.stack([sound[:, 0], other[:, 1]], axis=1)
+            return np.stack([sound[:, 0], permuted[:, 1]], axis=1)
         case "a third unrelated":
             third = (np.arange(lines) // max(1, lines // 3) == 1)[:, None]
-            return np.where(third, np.stack([sound[:, 0], other[:, 1]], axis=1), sound)
+            return np.where(third, np.stack([sound[:, 0], permuted[:, 1]], axis=1), sound)
         case "words":
             return generator.integers(2, 6, (lines, 2)).astype(np.uint16)
         case "all the same":

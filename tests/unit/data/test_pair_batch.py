@@ -114,10 +114,10 @@ def test_workers_change_neither_batches_nor_their_order(workers):
     store = store_of_pairs(PAIRS * 40)
     order = bucketed(store, tokens=30, seed=4)
     expected = [collate_pairs(store, planned=planned) for planned in order.batches(2, start=3)]
-    made = made_ahead(store, order, epoch=2, start=3, workers=workers)
-    assert len(made) == len(expected) > 20
-    for batch, wanted in zip(made, expected, strict=True):
-        assert torch.equal(batch.source.values, wanted.source.values)
-        assert torch.equal(batch.target_input, wanted.target_input)
-        assert torch.equal(batch.target_output, wanted.target_output)
-        assert batch.weight == wanted.weight
+    batches = made_ahead(store, order, epoch=2, start=3, workers=workers)
+    assert len(batches) == len(expected) > 20
+    for batch, expected_batch in zip(batches, expected, strict=True):
+        assert torch.equal(batch.source.values, expected_batch.source.values)
+        assert torch.equal(batch.target_input, expected_batch.target_input)
+        assert torch.equal(batch.target_output, expected_batch.target_output)
+        assert batch.weight == expected_batch.weight

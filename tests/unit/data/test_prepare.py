@@ -68,11 +68,11 @@ def contents(folder: Path) -> dict[str, str]:
 def test_every_pair_is_in_train_or_in_valid(tmp_path):
     pairs = numbered(300)
     data = DataConfig(train=(corpus(tmp_path, pairs),), validation=HALF)
-    made = make(data, tmp_path / "store")
-    assert len(made.valid_text) == len(made.valid) == 60
-    assert sorted(texts(made) + made.valid_text) == sorted(pairs)
-    assert texts(made) == [pair for pair in pairs if pair not in made.valid_text]
-    assert spelled(made, made.valid) == made.valid_text
+    prepared = make(data, tmp_path / "store")
+    assert len(prepared.valid_text) == len(prepared.valid) == 60
+    assert sorted(texts(prepared) + prepared.valid_text) == sorted(pairs)
+    assert texts(prepared) == [pair for pair in pairs if pair not in prepared.valid_text]
+    assert spelled(prepared, prepared.valid) == prepared.valid_text
 
 
 def test_lengths_count_pieces_without_marks(tmp_path):
@@ -85,15 +85,15 @@ def test_lengths_count_pieces_without_marks(tmp_path):
 
 def test_equal_sources_stay_together(tmp_path):
     pairs = [(f"source {number % 40}", f"target {number}") for number in range(400)]
-    made = make(DataConfig(train=(corpus(tmp_path, pairs),), validation=HALF), tmp_path / "store")
-    assert len(made.valid) == 80
-    assert not {source for source, _ in texts(made)} & {source for source, _ in made.valid_text}
+    prepared = make(DataConfig(train=(corpus(tmp_path, pairs),), validation=HALF), tmp_path / "store")
+    assert len(prepared.valid) == 80
+    assert not {source for source, _ in texts(prepared)} & {source for source, _ in prepared.valid_text}
 
 
 @pytest.mark.parametrize(("pairs", "valid"), [(10, 5), (99, 49), (1000, 50), (7000, 70)])
 def test_how_many_are_held_out(tmp_path, pairs, valid):
-    made = make(DataConfig(train=(corpus(tmp_path, numbered(pairs)),)), tmp_path / "store")
-    assert (len(made.valid), len(made.train)) == (valid, pairs - valid)
+    prepared = make(DataConfig(train=(corpus(tmp_path, numbered(pairs)),)), tmp_path / "store")
+    assert (len(prepared.valid), len(prepared.train)) == (valid, pairs - valid)
 
 
 def test_the_choice_does_not_depend_on_the_other_pairs_order(tmp_path):
@@ -113,18 +113,18 @@ def test_one_source_only_cannot_be_held_out(tmp_path):
 def test_given_validation_corpora_are_used_whole(tmp_path):
     train = (corpus(tmp_path, numbered(30), weight=2.0), corpus(tmp_path, numbered(40, of="b"), name="b"))
     valid = (corpus(tmp_path, numbered(3), name="v"),)
-    made = make(DataConfig(train=train, valid=valid), tmp_path / "store")
-    assert made.train.spans == (Span(0, 30, 2.0), Span(30, 70, 1.0))
-    assert made.valid_text == numbered(3)
+    prepared = make(DataConfig(train=train, valid=valid), tmp_path / "store")
+    assert prepared.train.spans == (Span(0, 30, 2.0), Span(30, 70, 1.0))
+    assert prepared.valid_text == numbered(3)
 
 
 def test_what_is_left_out_is_counted(tmp_path):
     pairs = [*numbered(60), ("", "x"), ("y" * 300, "long"), ("long", "y" * 99_000)]
     data = DataConfig(train=(corpus(tmp_path, pairs),), valid=(corpus(tmp_path, [*numbered(2), (" ", "x")], name="v"),))
-    made = make(data, tmp_path / "store")
-    assert (made.train_tally.lines, made.train_tally.empty, made.train_tally.long) == (63, 1, 2)
-    assert (made.valid_tally.lines, made.valid_tally.empty) == (3, 1)
-    assert len(made.train) == 60
+    prepared = make(data, tmp_path / "store")
+    assert (prepared.train_tally.lines, prepared.train_tally.empty, prepared.train_tally.long) == (63, 1, 2)
+    assert (prepared.valid_tally.lines, prepared.valid_tally.empty) == (3, 1)
+    assert len(prepared.train) == 60
 
 
 @pytest.mark.parametrize("text", [TEXT, SentencePieceConfig(vocabulary_size=300)])
@@ -132,15 +132,15 @@ def test_the_bytes_do_not_depend_on_the_workers(tmp_path, monkeypatch, text: Tex
     monkeypatch.setattr(corpora, "BLOCK_LINES", 16)
     monkeypatch.setattr(process_map, "_PARALLEL", 1)
     data = DataConfig(train=(corpus(tmp_path, numbered(400)),), validation=HALF)
-    made = [contents(make(data, tmp_path / f"{n}", text=text, workers=n).folder) for n in (1, 2, 3)]
-    assert made[0] == made[1] == made[2]
+    stores = [contents(make(data, tmp_path / f"{n}", text=text, workers=n).folder) for n in (1, 2, 3)]
+    assert stores[0] == stores[1] == stores[2]
 
 
 def test_the_bytes_do_not_depend_on_the_blocks(tmp_path, monkeypatch):
     data = DataConfig(train=(corpus(tmp_path, numbered(400)),), validation=HALF)
-    one = contents(make(data, tmp_path / "one").folder)
+    original = contents(make(data, tmp_path / "one").folder)
     monkeypatch.setattr(corpora, "BLOCK_LINES", 7)
-    assert contents(make(data, tmp_path / "two").folder) == one
+    assert contents(make(data, tmp_path / "two").folder) == original
 
 
 def test_wide_vocabularies_and_long_rows_take_wider_numbers(tmp_path):
@@ -235,9 +235,9 @@ def test_a_file_that_changes_meanwhile_is_refused(tmp_path, monkeypatch):
     train = corpus(tmp_path, numbered(60))
     learn = pair_preparation.train_tokenizers
 
-    def meanwhile(*arguments, **named):
+    def meanwhile(*arguments, **keywords):
         corpus(tmp_path, numbered(60, of="another"))
-        return learn(*arguments, **named)
+        return learn(*arguments, **keywords)
 
     monkeypatch.setattr(pair_preparation, "train_tokenizers", meanwhile)
     with pytest.raises(DataError, match="changed while it was being read"):
@@ -332,11 +332,11 @@ def test_a_corpus_is_read_once_and_its_hash_is_that_of_its_bytes(tmp_path, monke
     sizes = {path: path.stat().st_size for path in files.values()}
     opened = Opened(monkeypatch, files.values())
     text = SentencePieceConfig(vocabulary_size=300, joint=False)
-    made = make(data, tmp_path / "store", text=text, workers=1)
+    prepared = make(data, tmp_path / "store", text=text, workers=1)
     assert opened.opens == dict.fromkeys(sizes, 1)
     assert opened.bytes == sizes
-    assert {key: made.fingerprint[key] for key in files} == expected
-    assert len(texts(made)) == 700
+    assert {key: prepared.fingerprint[key] for key in files} == expected
+    assert len(texts(prepared)) == 700
     assert not list((tmp_path / "store").glob("spool*"))
 
 
@@ -359,10 +359,10 @@ def test_a_process_that_dies_is_told():
 
 
 def test_a_map_over_processes_reads_only_a_little_ahead():
-    taken: list[int] = []
-    results = ordered_map(double, items=(taken.append(n) or n for n in range(1000)), workers=2)
+    consumed: list[int] = []
+    results = ordered_map(double, items=(consumed.append(n) or n for n in range(1000)), workers=2)
     next(results)
-    assert len(taken) <= 6
+    assert len(consumed) <= 6
     results.close()
 
 

@@ -47,12 +47,14 @@ def tokenizer(algorithm: str) -> SentencePieceTokenizer:
 
 
 def sampler(algorithm: str, *, seed: int = 3, config=None) -> SubwordSampler:
-    made = tokenizer(algorithm)
-    pairs = [(made.encode(line), made.encode(other)) for line, other in zip(LINES, TARGETS, strict=True)]
+    sentencepiece = tokenizer(algorithm)
+    pairs = [
+        (sentencepiece.encode(line), sentencepiece.encode(target)) for line, target in zip(LINES, TARGETS, strict=True)
+    ]
     return SubwordSampler(
         config or CONFIGS[algorithm],
         store=store_of_pairs(pairs),
-        tokenizers=Tokenizers(made, made),
+        tokenizers=Tokenizers(sentencepiece, sentencepiece),
         seed=seed,
     )
 
@@ -69,25 +71,25 @@ def bucketed(drawn: SubwordSampler, *, tokens: int) -> Bucketed:
 
 @pytest.mark.parametrize("algorithm", CONFIGS)
 def test_a_pair_is_a_function_of_seed_epoch_and_index(algorithm: str) -> None:
-    one, other = sampler(algorithm), sampler(algorithm)
+    subject, equal_sampler = sampler(algorithm), sampler(algorithm)
     places = [(index, epoch) for index in (0, 17, 40, 134) for epoch in (0, 1, 9)]
-    found = {place: one.pair(place[0], epoch=place[1]) for place in places}
-    one.pair(7, epoch=3)
-    assert {place: other.pair(place[0], epoch=place[1]) for place in reversed(places)} == found
-    assert sampler(algorithm, seed=4).pair(17, epoch=1) != found[17, 1]
-    assert len({str(each) for each in found.values()}) == len(places)
+    sampled = {place: subject.pair(place[0], epoch=place[1]) for place in places}
+    subject.pair(7, epoch=3)
+    assert {place: equal_sampler.pair(place[0], epoch=place[1]) for place in reversed(places)} == sampled
+    assert sampler(algorithm, seed=4).pair(17, epoch=1) != sampled[17, 1]
+    assert len({str(pair) for pair in sampled.values()}) == len(places)
 
 
 def test_the_likeliest_ways_alone_are_drawn_from_and_by_seed_epoch_and_index() -> None:
     drawn, again = sampler("unigram", config=NBEST), sampler("unigram", config=NBEST)
-    made = tokenizer("unigram")
+    unigram = tokenizer("unigram")
     places = [(index, epoch) for index in (0, 17, 40, 134) for epoch in range(6)]
-    found = {place: drawn.pair(place[0], epoch=place[1]) for place in places}
-    assert {place: again.pair(place[0], epoch=place[1]) for place in reversed(places)} == found
-    for (index, _), (source, target) in found.items():
-        assert source in [ids for ids, _ in made.nbest(LINES[index], count=64)]
-        assert target in [ids for ids, _ in made.nbest(TARGETS[index], count=64)]
-    assert len({str(each) for each in found.values()}) > len(places) / 2
+    sampled = {place: drawn.pair(place[0], epoch=place[1]) for place in places}
+    assert {place: again.pair(place[0], epoch=place[1]) for place in reversed(places)} == sampled
+    for (index, _), (source, target) in sampled.items():
+        assert source in [ids for ids, _ in unigram.nbest(LINES[index], count=64)]
+        assert target in [ids for ids, _ in unigram.nbest(TARGETS[index], count=64)]
+    assert len({str(pair) for pair in sampled.values()}) > len(places) / 2
     only = sampler("unigram", config=UnigramSamplingConfig(nbest=1))
     assert only.pair(3, epoch=1) == stored(only, 3)
     problem = check_refused({"kind": "unigram", "nbest": 513})
@@ -103,11 +105,11 @@ def check_refused(values: dict[str, object]) -> str:
 
 @pytest.mark.parametrize("algorithm", CONFIGS)
 def test_pieces_spell_the_text_of_the_store(algorithm: str) -> None:
-    made, drawn = tokenizer(algorithm), sampler(algorithm)
+    sentencepiece, drawn = tokenizer(algorithm), sampler(algorithm)
     for index in range(0, len(LINES), 5):
         source, target = drawn.pair(index, epoch=2)
-        assert made.decode(source) == LINES[index]
-        assert made.decode(target) == TARGETS[index]
+        assert sentencepiece.decode(source) == LINES[index]
+        assert sentencepiece.decode(target) == TARGETS[index]
 
 
 @pytest.mark.parametrize("algorithm", CONFIGS)
@@ -115,19 +117,19 @@ def test_batches_are_the_orders_whatever_was_read_before(algorithm: str) -> None
     drawn = sampler(algorithm)
     order = bucketed(drawn, tokens=300)
     for epoch in (0, 1):
-        made = [drawn.collate(planned, epoch=epoch) for planned in order.batches(epoch)]
+        batches = [drawn.collate(planned, epoch=epoch) for planned in order.batches(epoch)]
         rest = [drawn.collate(planned, epoch=epoch) for planned in order.batches(epoch, start=3)]
-        assert len(rest) == len(made) - 3 > 0
-        for batch, again in zip(made[3:], rest, strict=True):
+        assert len(rest) == len(batches) - 3 > 0
+        for batch, again in zip(batches[3:], rest, strict=True):
             assert batch.target_output.tolist() == again.target_output.tolist()
             assert batch.source.values.tolist() == again.source.values.tolist()
     usual = [collate_pairs(drawn.store, planned=planned) for planned in order.batches(1)]
     decode = tokenizer(algorithm).decode
-    for batch, as_stored in zip(made, usual, strict=True):  # the same pairs, cut otherwise
+    for batch, as_stored in zip(batches, usual, strict=True):  # the same pairs, cut otherwise
         for row in range(batch.rows):
             assert decode(batch.target_output[row].tolist()) == decode(as_stored.target_output[row].tolist())
-    assert sum(batch.weight for batch in made) > sum(batch.weight for batch in usual)
-    assert all(int((batch.target_output != PAD).sum()) == batch.weight for batch in made)
+    assert sum(batch.weight for batch in batches) > sum(batch.weight for batch in usual)
+    assert all(int((batch.target_output != PAD).sum()) == batch.weight for batch in batches)
 
 
 def test_ranks_share_a_batch_without_overlap() -> None:
@@ -163,29 +165,31 @@ def test_one_side_alone_and_pairs_that_grow_too_long() -> None:
     short = sampler("bpe", config=BpeDropoutConfig(dropout=1.0, longest=longest))
     pairs = [short.pair(index, epoch=0) for index in range(len(LINES))]
     assert all(len(target) <= longest for _, target in pairs)
-    kept = [index for index, (_, target) in enumerate(pairs) if target == stored(short, index)[1]]
-    assert len(kept) > 0
+    usual_targets = [index for index, (_, target) in enumerate(pairs) if target == stored(short, index)[1]]
+    assert len(usual_targets) > 0
 
 
 @pytest.mark.parametrize("algorithm", CONFIGS)
 def test_a_side_of_which_no_text_is_left_stays_as_it_is(algorithm: str) -> None:
     """A lone space; a row without pieces would be another pair."""
-    made = tokenizer(algorithm)
-    space = made.vocabulary.id("▁")
-    assert made.decode([space]) == ""
-    store = store_of_pairs([([space], made.encode(LINES[0]))])
-    drawn = SubwordSampler(CONFIGS[algorithm], store=store, tokenizers=Tokenizers(made, made), seed=3)
+    sentencepiece = tokenizer(algorithm)
+    space = sentencepiece.vocabulary.id("▁")
+    assert sentencepiece.decode([space]) == ""
+    store = store_of_pairs([([space], sentencepiece.encode(LINES[0]))])
+    drawn = SubwordSampler(CONFIGS[algorithm], store=store, tokenizers=Tokenizers(sentencepiece, sentencepiece), seed=3)
     assert [drawn.pair(0, epoch=epoch)[0] for epoch in range(5)] == [[space]] * 5
 
 
 def test_every_side_is_cut_by_its_own_tokenizer() -> None:
     """Where hardly a merge is left out, that is byte-pair encoding, with the merges of each side."""
-    made = tokenizer("bpe")
+    source_tokenizer = tokenizer("bpe")
     text = SentencePieceConfig(algorithm="bpe", vocabulary_size=300)
-    other = SentencePieceTokenizer.train(text, lines=[line[::-1] for line in LINES])
-    pairs = [(made.encode(line), other.encode(line)) for line in LINES[:9]]
+    target_tokenizer = SentencePieceTokenizer.train(text, lines=[line[::-1] for line in LINES])
+    pairs = [(source_tokenizer.encode(line), target_tokenizer.encode(line)) for line in LINES[:9]]
     config = BpeDropoutConfig(dropout=1e-12)
-    drawn = SubwordSampler(config, store=store_of_pairs(pairs), tokenizers=Tokenizers(made, other), seed=3)
+    drawn = SubwordSampler(
+        config, store=store_of_pairs(pairs), tokenizers=Tokenizers(source_tokenizer, target_tokenizer), seed=3
+    )
     assert [drawn.pair(index, epoch=1) for index in range(9)] == pairs
 
 
@@ -194,8 +198,8 @@ def test_what_cannot_be_sampled_is_refused() -> None:
         with pytest.raises(ConfigError, match=r"needs text\.algorithm"):
             sampler(algorithm, config=config)
         text = SentencePieceConfig(algorithm=algorithm)
-        (found,) = misfits(config, text=text, batch=BatchConfig())
-        assert "text.algorithm" in found
+        (problem,) = misfits(config, text=text, batch=BatchConfig())
+        assert "text.algorithm" in problem
     words = WordsTokenizer.train(WordsConfig(), lines=LINES)
     with pytest.raises(ConfigError, match=r"text\.kind = 'sentencepiece'"):
         SubwordSampler(CONFIGS["bpe"], store=store_of_pairs([([4], [4])]), tokenizers=Tokenizers(words, words), seed=1)

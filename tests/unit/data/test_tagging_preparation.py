@@ -20,8 +20,8 @@ CHUNKS = TaggingPreparation(FormsConfig(), words="form", labels="chunk", inputs=
 
 def data(train: Path, valid: Path | None = None, *, columns: tuple[str, ...] = NAMES, **settings: object) -> DataConfig:
     files = {"train": train, "valid": valid}
-    given = {role: (ColumnFileConfig(path=path, columns=columns),) for role, path in files.items() if path}
-    return DataConfig.model_validate({**given, **settings})
+    corpora = {role: (ColumnFileConfig(path=path, columns=columns),) for role, path in files.items() if path}
+    return DataConfig.model_validate({**corpora, **settings})
 
 
 def read_back(prepared: Prepared) -> list[list[tuple[str, ...]]]:

@@ -92,20 +92,20 @@ def test_links_of_words_become_links_of_all_their_pieces(tmp_path: Path, text) -
 
 def test_a_batch_has_the_shares_of_its_links(tmp_path: Path) -> None:
     prepared = make(tmp_path)
-    seen = 0
+    link_count = 0
     for planned in bucketed(prepared.train, tokens=200).batches(0):
         batch = collate_pairs(prepared.train, planned=planned)
         assert batch.guide is not None
         assert batch.guide.shape == (*batch.target_output.shape, batch.source.values.shape[1])
         for row, index in enumerate(planned.indices):
             links = expected_links(prepared, int(index))
-            counts = {target: sum(other == target for _, other in links) for _, target in links}
-            wanted = np.zeros(batch.guide.shape[1:])
+            counts = {target: sum(linked_target == target for _, linked_target in links) for _, target in links}
+            expected = np.zeros(batch.guide.shape[1:])
             for source, target in links:
-                wanted[target, source] = 1 / counts[target]
-            assert np.allclose(batch.guide[row].numpy(), wanted)
-            seen += len(links)
-    assert seen > 100
+                expected[target, source] = 1 / counts[target]
+            assert np.allclose(batch.guide[row].numpy(), expected)
+            link_count += len(links)
+    assert link_count > 100
 
 
 def test_a_store_without_alignments_is_what_it_was(tmp_path: Path) -> None:

@@ -45,7 +45,9 @@ def test_a_student_learns_from_what_its_teacher_says(trained: Path, tmp_path: Pa
     distilled = (tmp_path / "out/distilled/train.target").read_text(encoding="utf-8").splitlines()
     sources = (tmp_path / "train.source").read_text(encoding="utf-8").splitlines()
     assert len(distilled) == len(sources) < len(nbest) <= 2 * len(sources)
-    assert sum(one == other for one, other in zip(distilled, sources, strict=True)) > 50  # the teacher has learnt
+    assert (
+        sum(translation == source for translation, source in zip(distilled, sources, strict=True)) > 50
+    )  # the teacher has learnt
     assert f'target = "{tmp_path / "out/distilled/train.target"}"' in (tmp_path / "out/student/config.toml").read_text()
     scores = (tmp_path / "out/scores.txt").read_text(encoding="utf-8")
     assert "== teacher: " in scores and "== student: " in scores
@@ -55,7 +57,7 @@ def test_a_student_learns_from_what_its_teacher_says(trained: Path, tmp_path: Pa
 @pytest.mark.parametrize("name", ["distillation/run", "multi30k/run"])
 def test_scripts_say_how_they_are_used(name: str) -> None:
     script = RUN.parents[1] / name
-    asked = subprocess.run([str(script), "--help"], capture_output=True, text=True, env=environment(), timeout=60)
+    completed = subprocess.run([str(script), "--help"], capture_output=True, text=True, env=environment(), timeout=60)
     wrong = subprocess.run([str(script)], capture_output=True, text=True, env=environment(), timeout=60)
-    assert (asked.returncode, wrong.returncode) == (0, 2)
-    assert asked.stdout == wrong.stderr and f"recipes/{name} " in asked.stdout and "CALQUE" in asked.stdout
+    assert (completed.returncode, wrong.returncode) == (0, 2)
+    assert completed.stdout == wrong.stderr and f"recipes/{name} " in completed.stdout and "CALQUE" in completed.stdout

@@ -40,12 +40,12 @@ def result(
         "chrf": 60.0,
         "signatures": {"bleu_lowercased": "case:lc", "bleu": "case:mixed", "chrf": "nc:6"},
         "lengths": {
-            each: {
+            bucket: {
                 "sentences": 9,
                 "bleu_lowercased": value,
                 "joined": {"sentences": 9, "at_once": value, "apart": apart},
             }
-            for each, value in by_length.items()
+            for bucket, value in by_length.items()
         },
         "longer": 2,
         "parameters": 8_000_000,
@@ -69,8 +69,8 @@ def results(**bleu: tuple[float, ...]) -> dict[str, dict[int, dict[str, Any]]]:
     }
 
 
-def found(measured: Any, *, claim: str) -> Any:
-    return next(one for one in claims.findings(measured) if claim in one.claim)
+def finding_of(measured: Any, *, claim: str) -> Any:
+    return next(finding for finding in claims.findings(measured) if claim in finding.claim)
 
 
 @pytest.mark.parametrize("entry", entries.ENTRIES, ids=lambda entry: entry.name)
@@ -125,15 +125,20 @@ def test_length_is_of_words_or_of_characters() -> None:
 
 def test_scores_by_length_see_their_own_rows_only() -> None:
     rows = [("a", "right", "right"), ("a b", "right", "wrong"), ("a " * 15, "right", "right"), ("a " * 99, "x", "y")]
-    equal = lengths.by_length(rows, language="en", score=lambda ones, others: sum(map(str.__eq__, ones, others)))
+    equal = lengths.by_length(
+        rows, language="en", score=lambda translations, references: sum(map(str.__eq__, translations, references))
+    )
     assert equal == {"1-10": (2, 1), "11-20": (1, 1), "21-30": (0, None), "31-40": (0, None), "41-60": (0, None)}
 
 
 def test_small_letters_beforehand_are_sacrebleus_option() -> None:
     from calque.evaluation.metrics import score_translations
 
-    ones, others = ["The Cat sat on THE mat .", "a dog"], ["the cat Sat on the Mat .", "A dog !"]
-    assert score.lowercased_bleu(ones, others) == score_translations(ones, others).bleu_lowercased.value
+    translations, references = ["The Cat sat on THE mat .", "a dog"], ["the cat Sat on the Mat .", "A dog !"]
+    assert (
+        score.lowercased_bleu(translations, references)
+        == score_translations(translations, references).bleu_lowercased.value
+    )
 
 
 def test_what_is_left_out_and_said_again_is_counted() -> None:
@@ -141,8 +146,8 @@ def test_what_is_left_out_and_said_again_is_counted() -> None:
     sources = [f"{letter} " * 19 + f"{letter}." for letter in "abcdef"]
     rows = omissions.long_sources(sources, sources, languages=("en", "de"))
     assert [(row.sentences, row.source) for row in rows] == [(3, " ".join(sources[:3])), (3, " ".join(sources[3:]))]
-    said = [" ".join(sources[:3]), " ".join([*sources[3:5], sources[3]])]
-    assert omissions.count_omissions(rows, said) == (1, 1, 1.0)
+    translations = [" ".join(sources[:3]), " ".join([*sources[3:5], sources[3]])]
+    assert omissions.count_omissions(rows, translations) == (1, 1, 1.0)
 
 
 def test_speeds_of_several_lines_are_weighed_by_their_time() -> None:
@@ -165,8 +170,8 @@ def test_every_entry_is_timed_by_itself(tmp_path: Path) -> None:
         )
         assert done.returncode == expected, done.stderr
     assert "Traceback" not in done.stderr
-    found = json.loads((tmp_path / "speed.json").read_bytes())
-    assert list(found) == ["cho2014", "base"] and min(found.values()) > 0
+    speeds = json.loads((tmp_path / "speed.json").read_bytes())
+    assert list(speeds) == ["cho2014", "base"] and min(speeds.values()) > 0
 
 
 def write_corpus(folder: Path, *, files: dict[str, list[str]]) -> None:
@@ -179,14 +184,14 @@ def test_it_is_trained_on_single_and_on_joined_sentences() -> None:
     """Groups of 2, 3 and 4 in turn; the second has more than the longest bucket's words, and the last line no group."""
     english = ["a b", "c", "d", "e " * 60, "f", "g", "h", "i", "j", "k"]
     german = [line.upper() for line in english]
-    made = corpus.training_lines({"en": english, "de": german})
-    assert made == {"en": [*english, "a b c", "g h i j"], "de": [*german, "A B C", "G H I J"]}
+    lines = corpus.training_lines({"en": english, "de": german})
+    assert lines == {"en": [*english, "a b c", "g h i j"], "de": [*german, "A B C", "G H I J"]}
 
 
 def test_chinese_is_joined_without_a_space_and_measured_in_characters() -> None:
-    made = corpus.training_lines({"zh": ["你" * 30, "好" * 30, "再", "见", "吗"], "en": ["a", "b", "c", "d", "e"]})
-    assert made["zh"][5:] == ["你" * 30 + "好" * 30, "再见吗"]
-    assert made["en"][5:] == ["a b", "c d e"]
+    lines = corpus.training_lines({"zh": ["你" * 30, "好" * 30, "再", "见", "吗"], "en": ["a", "b", "c", "d", "e"]})
+    assert lines["zh"][5:] == ["你" * 30 + "好" * 30, "再见吗"]
+    assert lines["en"][5:] == ["a b", "c d e"]
 
 
 def test_every_line_is_in_one_group_at_most() -> None:
@@ -197,7 +202,9 @@ def test_every_line_is_in_one_group_at_most() -> None:
 
 def test_the_corpus_is_made_the_same_every_time(tmp_path: Path) -> None:
     lines = {name: [f"{name} {number}" for number in range(9)] for name in ("train", "val", "test_2016_flickr")}
-    write_corpus(tmp_path, files={f"{name}.{each}": one for name, one in lines.items() for each in ("en", "de")})
+    write_corpus(
+        tmp_path, files={f"{name}.{language}": content for name, content in lines.items() for language in ("en", "de")}
+    )
     source, target = corpus.derive_corpus(tmp_path, kind="multi30k", to=tmp_path / "made")
     assert corpus.read_lines(target.valid) == lines["val"]
     assert corpus.read_lines(target.test) == lines["test_2016_flickr"]
@@ -225,26 +232,26 @@ def test_a_corpus_that_is_not_there_or_does_not_line_up_is_named(tmp_path: Path)
 
 
 def test_a_run_begins_and_goes_on(tmp_path: Path, plan: Any) -> None:
-    one = plans.runs_of(entries.ENTRIES, seeds=[3, 4], out=tmp_path)[4]
-    assert one.label == "luong2015-3"
-    begin = plans.train_command(one, plan)
+    run = plans.runs_of(entries.ENTRIES, seeds=[3, 4], out=tmp_path)[4]
+    assert run.label == "luong2015-3"
+    begin = plans.train_command(run, plan)
     assert begin[-1] == "training.steps=7" and "seed=3" in begin and "--resume" not in begin
-    one.folder.mkdir()
-    (one.folder / "config.toml").touch()
-    assert plans.train_command(one, plan)[-2:] == ["--resume", str(one.folder)]
+    run.folder.mkdir()
+    (run.folder / "config.toml").touch()
+    assert plans.train_command(run, plan)[-2:] == ["--resume", str(run.folder)]
 
 
 def test_runs_go_seed_by_seed(tmp_path: Path) -> None:
     runs = plans.runs_of(entries.ENTRIES[:2], seeds=[2, 1], out=tmp_path)
-    assert [one.label for one in runs] == ["cho2014-2", "sutskever2014-2", "cho2014-1", "sutskever2014-1"]
+    assert [run.label for run in runs] == ["cho2014-2", "sutskever2014-2", "cho2014-1", "sutskever2014-1"]
 
 
 def test_the_slowest_may_start_first(tmp_path: Path) -> None:
     runs = plans.runs_of(entries.ENTRIES, seeds=[1, 2], out=tmp_path, order="cost")
-    costs = [one.entry.cost for one in runs]
+    costs = [run.entry.cost for run in runs]
     assert costs == sorted(costs, reverse=True)
-    assert {one.label for one in runs} == {
-        one.label for one in plans.runs_of(entries.ENTRIES, seeds=[2, 1], out=tmp_path)
+    assert {run.label for run in runs} == {
+        run.label for run in plans.runs_of(entries.ENTRIES, seeds=[2, 1], out=tmp_path)
     }
 
 
@@ -252,9 +259,9 @@ def test_finished_runs_do_not_wait(tmp_path: Path, plan: Any) -> None:
     runs = plans.runs_of(entries.ENTRIES[:2], seeds=[1], out=tmp_path)
     runs[0].folder.mkdir()
     (runs[0].folder / "result.json").touch()
-    made = scheduler.Scheduler([plans.job_of(run, plan) for run in runs], slots=1)
-    assert made.finished == {"cho2014-1"}
-    assert [one.label for one in made.waiting] == ["sutskever2014-1"]
+    jobs = scheduler.Scheduler([plans.job_of(run, plan) for run in runs], slots=1)
+    assert jobs.finished == {"cho2014-1"}
+    assert [job.label for job in jobs.waiting] == ["sutskever2014-1"]
 
 
 def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
@@ -270,21 +277,21 @@ def test_a_folder_keeps_its_settings(tmp_path: Path) -> None:
 
 def test_claims_need_more_than_the_seeds_spread() -> None:
     claim = "input feeding"
-    clear = found(results(luong2015=(34.0, 34.4), luong2015_unfed=(32.0, 32.2)), claim=claim)
+    clear = finding_of(results(luong2015=(34.0, 34.4), luong2015_unfed=(32.0, 32.2)), claim=claim)
     assert (clear.mean, *clear.values) == pytest.approx((2.1, 2.0, 2.2))
     assert clear.spread == pytest.approx(0.4) and clear.verdict == "shown"
-    assert found(results(luong2015=(34.0, 36.4), luong2015_unfed=(32.0, 34.2)), claim=claim).verdict == "not shown"
-    assert found(results(luong2015=(30.0, 30.1), luong2015_unfed=(32.0, 32.1)), claim=claim).verdict == "not shown"
+    assert finding_of(results(luong2015=(34.0, 36.4), luong2015_unfed=(32.0, 34.2)), claim=claim).verdict == "not shown"
+    assert finding_of(results(luong2015=(30.0, 30.1), luong2015_unfed=(32.0, 32.1)), claim=claim).verdict == "not shown"
 
 
 def test_one_seed_shows_nothing_and_no_entry_is_said() -> None:
-    assert found(results(luong2015=(34.0,), luong2015_unfed=(1.0,)), claim="input feeding").verdict == "not shown"
-    assert found(results(luong2015=(34.0, 34.1)), claim="input feeding").verdict == "not measured"
+    assert finding_of(results(luong2015=(34.0,), luong2015_unfed=(1.0,)), claim="input feeding").verdict == "not shown"
+    assert finding_of(results(luong2015=(34.0, 34.1)), claim="input feeding").verdict == "not measured"
 
 
 def test_only_common_seeds_are_compared() -> None:
     measured = results(lstm8_residual=(30.0, 31.0, 99.0), lstm8_plain=(10.0, 11.0))
-    assert found(measured, claim="residual").values == pytest.approx((20.0, 20.0))
+    assert finding_of(measured, claim="residual").values == pytest.approx((20.0, 20.0))
 
 
 def long_sentences(**long: tuple[float, ...]) -> dict[str, dict[int, dict[str, Any]]]:
@@ -298,7 +305,7 @@ def long_sentences(**long: tuple[float, ...]) -> dict[str, dict[int, dict[str, A
 def test_long_sentences() -> None:
     """Attention that keeps nine tenths of its BLEU is shown to; the fixed vector that loses two thirds is shown to."""
     measured = long_sentences(cho2014=(10.0, 11.0), bahdanau2015=(27.1, 29.0), luong2015=(20.0, 20.1))
-    verdicts = {one.claim: one.verdict for one in claims.findings(measured) if one.letter == "b"}
+    verdicts = {finding.claim: finding.verdict for finding in claims.findings(measured) if finding.letter == "b"}
     assert verdicts == {
         "cho2014 loses on long sentences": "shown",
         "sutskever2014 loses on long sentences": "not measured",
@@ -314,8 +321,8 @@ def test_long_sentences() -> None:
 def test_noise_does_not_make_systems_equal() -> None:
     """Seeds that keep 98 % and 50 % are far apart: with a bound made of their spread nothing would have been lost."""
     measured = long_sentences(bahdanau2015=(29.4, 15.0), cho2014=(29.0, 10.0))
-    assert found(measured, claim="bahdanau2015 does not lose").verdict == "not shown"
-    assert found(measured, claim="cho2014 loses").verdict == "not shown"
+    assert finding_of(measured, claim="bahdanau2015 does not lose").verdict == "not shown"
+    assert finding_of(measured, claim="cho2014 loses").verdict == "not shown"
 
 
 def test_shares_are_compared_and_not_points() -> None:
@@ -325,8 +332,8 @@ def test_shares_are_compared_and_not_points() -> None:
         for name, whole, long in (("cho2014", 12.0, 1.0), ("bahdanau2015", 60.0, 47.0))
     }
     for claim in ("bahdanau2015 loses less than cho2014", "bahdanau2015 loses less than cho2014, of its BLEU"):
-        assert found(measured, claim=claim).verdict == "shown"
-    assert found(measured, claim="cho2014 loses").values == pytest.approx((100 * 10 / 12, 100 * 9 / 12))
+        assert finding_of(measured, claim=claim).verdict == "shown"
+    assert finding_of(measured, claim="cho2014 loses").values == pytest.approx((100 * 10 / 12, 100 * 9 / 12))
 
 
 def test_loss_needs_something_to_lose() -> None:
@@ -350,10 +357,10 @@ def test_the_table_has_no_column_for_speeds_that_nobody_measured() -> None:
     assert len({row.count("|") for row in rows}) == 1
 
 
-def write_run(folder: Path, one: dict[str, Any], *, corpus: str = "multi30k") -> None:
+def write_run(folder: Path, run_result: dict[str, Any], *, corpus: str = "multi30k") -> None:
     """What run.py leaves of a finished run."""
-    (folder / f"{one['name']}-{one['seed']}").mkdir(parents=True)
-    write_json(folder / f"{one['name']}-{one['seed']}" / "result.json", one)
+    (folder / f"{run_result['name']}-{run_result['seed']}").mkdir(parents=True)
+    write_json(folder / f"{run_result['name']}-{run_result['seed']}" / "result.json", run_result)
     write_json(folder / "settings.json", {"corpus_kind": corpus})
 
 
@@ -378,9 +385,9 @@ def test_kept_results_give_the_same_report(tmp_path: Path) -> None:
     assert [path.name for path in paths] == ["multi30k.jsonl", "dialog.jsonl"]
     assert len(paths[0].read_text(encoding="utf-8").splitlines()) == 2
     again = kept.collect(paths)
-    for corpus_kind, found_here in collected.items():
-        told = [report.report(corpus_kind, each, speeds={}) for each in (again[corpus_kind], found_here)]
-        assert told[0] == told[1]
+    for corpus_kind, before in collected.items():
+        reports = [report.report(corpus_kind, measured, speeds={}) for measured in (again[corpus_kind], before)]
+        assert reports[0] == reports[1]
 
 
 def test_kept_runs_are_not_lost(tmp_path: Path) -> None:
@@ -498,12 +505,12 @@ def test_every_entry_has_the_rate_that_the_readme_says_was_best() -> None:
     assert rates.report(rows) in (FOLDER / "README.md").read_text(encoding="utf-8")
     known = {entry.name: entry for entry in entries.ENTRIES}
     for name in {row["name"] for row in rows}:
-        found: dict[float, list[float]] = {}
+        bleus_by_rate: dict[float, list[float]] = {}
         for row in rows:
             if row["name"] == name:
-                found.setdefault(row["rate"], []).append(row["bleu"])
-        most = max(map(len, found.values()))
-        everywhere = {rate: sum(bleus) for rate, bleus in found.items() if len(bleus) == most}
+                bleus_by_rate.setdefault(row["rate"], []).append(row["bleu"])
+        most = max(map(len, bleus_by_rate.values()))
+        everywhere = {rate: sum(bleus) for rate, bleus in bleus_by_rate.items() if len(bleus) == most}
         assert known[name].rate == max(everywhere, key=everywhere.__getitem__)
     homes = {name: name.partition("-")[0] for name in known} | {"vaswani2017-big": "vaswani2017-base"}
     for entry in entries.ENTRIES:

@@ -117,10 +117,13 @@ def test_a_list_is_trained_chosen_and_tested(tmp_path: Path) -> None:
     assert not (out / "still-2").exists()
     tuned = [json.loads((out / "tuned" / f"best-{seed}.json").read_bytes())["tried"] for seed in (1, 2)]
     assert [len(tried) for tried in tuned] == [4, 4]
-    means = [(one["bleu_lowercased"] + other["bleu_lowercased"]) / 2 for one, other in zip(*tuned, strict=True)]
+    means = [
+        (first_run["bleu_lowercased"] + second_run["bleu_lowercased"]) / 2
+        for first_run, second_run in zip(*tuned, strict=True)
+    ]
     assert tested["best-1"]["scores"]["setting"] == tuned[0][means.index(max(means))]["setting"]
     assert tested["best-1"]["scores"]["bleu_lowercased"] > 20
-    made = (out / "distilled/distilled/train.de").read_text(encoding="utf-8").splitlines()
+    distilled = (out / "distilled/distilled/train.de").read_text(encoding="utf-8").splitlines()
     sources = (out / "distilled/distilled/train.en").read_text(encoding="utf-8").splitlines()
-    assert len(made) == len(sources) == 400
-    assert sum(one == other for one, other in zip(made, sources, strict=True)) > 100
+    assert len(distilled) == len(sources) == 400
+    assert sum(translation == source for translation, source in zip(distilled, sources, strict=True)) > 100

@@ -51,7 +51,7 @@ def test_stages_follow_each_other_and_are_not_done_again(tmp_path: Path) -> None
 def test_what_is_not_wanted_is_left_out_and_not_waited_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Whether it is wanted may take a while to be known."""
     written = tmp_path / "written"
-    wanted = {
+    decisions = {
         "loser": lambda: False if "winner" in written.read_text() else None,
         "winner": lambda: written.read_text() == "first",
     }
@@ -59,7 +59,7 @@ def test_what_is_not_wanted_is_left_out_and_not_waited_for(tmp_path: Path, capfd
         job(tmp_path, "last", writes(written, " last"), needs=("winner", "loser")),
         *(
             job(tmp_path, name, writes(written, f" {name}"), needs=("a",), is_wanted=decide)
-            for name, decide in wanted.items()
+            for name, decide in decisions.items()
         ),
         job(tmp_path, "a", writes(written, "first")),
     ]

@@ -31,8 +31,10 @@ def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Decod
     generator = torch.Generator().manual_seed(seed)
     lengths = torch.randint(1, longest + 1, (rows,), generator=generator)
     logits = 3 * torch.randn(rows, vocabulary, vocabulary, generator=generator)
-    there = torch.arange(longest) < lengths[:, None, None]
-    looks = torch.randn(rows, vocabulary, longest, generator=generator).masked_fill(~there, -torch.inf).softmax(dim=-1)
+    is_word = torch.arange(longest) < lengths[:, None, None]
+    looks = (
+        torch.randn(rows, vocabulary, longest, generator=generator).masked_fill(~is_word, -torch.inf).softmax(dim=-1)
+    )
 
     def step(tokens: Tensor, state: Tensor, context: tuple[Tensor, Tensor]) -> tuple[StepOutput, Tensor]:
         sentence = torch.arange(len(context[0])).repeat_interleave(len(tokens) // len(context[0]))
@@ -44,8 +46,8 @@ def begun(*, rows: int, vocabulary: int, longest: int, seed: int) -> tuple[Decod
 def row(setting: str, beam: int, *, bleu: float, part: str = "test_2016_flickr", **parameters: Any) -> dict[str, Any]:
     """What beams.py would have written."""
     scores = {"bleu_lowercased": bleu, "bleu": bleu - 1, "ratio": 0.95, "signatures": SIGNATURES}
-    named = {"part": part, "setting": setting, "parameters": parameters, "beam": beam, "sentences": 10}
-    return {**named, **scores, "made_with": MADE}
+    settings = {"part": part, "setting": setting, "parameters": parameters, "beam": beam, "sentences": 10}
+    return {**settings, **scores, "made_with": MADE}
 
 
 @pytest.mark.parametrize("beam", [1, 2, 5])
@@ -53,9 +55,9 @@ def row(setting: str, beam: int, *, bleu: float, part: str = "test_2016_flickr",
 def test_a_shared_search_gives_each_setting_what_a_search_of_its_own_would(beam: int, seed: int) -> None:
     searches = [beams.search_of(parameters, beam=beam) for _, parameters in beams.grid()]
     start, lengths = begun(rows=7, vocabulary=11, longest=6, seed=seed)
-    found = shared_search.search_shared(start, lengths, searches=searches)
+    results = shared_search.search_shared(start, lengths, searches=searches)
     streams = torch.arange(len(lengths))
-    for search, answers in zip(searches, found, strict=True):
+    for search, answers in zip(searches, results, strict=True):
         alone = decode(
             *start, source_lengths=lengths, search=search, marks=MARKS, rules=Rules(), nbest=1, streams=streams
         )
@@ -66,10 +68,10 @@ def test_a_shared_search_gives_each_setting_what_a_search_of_its_own_would(beam:
 
 def test_a_counted_step_tells_calls_and_hypotheses() -> None:
     start, _ = begun(rows=2, vocabulary=5, longest=3, seed=1)
-    step, told = shared_search.counted(start.step)
+    step, counts = shared_search.counted(start.step)
     for rows in (2, 4):
         step(torch.zeros(rows, dtype=torch.long), start.state, start.context)
-    assert told() == (2, 6)
+    assert counts() == (2, 6)
 
 
 def test_what_looks_like_a_noun() -> None:
@@ -93,10 +95,10 @@ def test_terms_are_pairs_of_linked_words_and_missing_ones_come_first() -> None:
     source = ["A", "dog,", "a", "cat", "and", "2", "trees", "."]
     target = ["Hunde", "ein", "Hund,", "eine", "Katze", "und", "Bäume", "und", "Hund"]
     links = [(1, 0), (1, 2), (3, 4), (5, 6), (7, 1), (1, 8)]
-    found = terms.terms_of(source, target, links)
-    assert found == [Term("dog", "Hund"), Term("cat", "Katze")]  # no first word, no number, each word once
-    assert terms.select(found, translation="Ein Hund .") == [Term("cat", "Katze"), Term("dog", "Hund")]
-    three = [*found, Term("tree", "Bäume")]
+    selected = terms.terms_of(source, target, links)
+    assert selected == [Term("dog", "Hund"), Term("cat", "Katze")]  # no first word, no number, each word once
+    assert terms.select(selected, translation="Ein Hund .") == [Term("cat", "Katze"), Term("dog", "Hund")]
+    three = [*selected, Term("tree", "Bäume")]
     assert terms.select(three, translation="Ein Hund .") == [Term("cat", "Katze"), Term("tree", "Bäume")]
 
 
@@ -107,7 +109,8 @@ def test_failures_are_found() -> None:
 
 def test_the_speed_of_rounds_is_that_of_all_their_seconds() -> None:
     rounds = [
-        terms.Round([], [], [], {"plain": plain, "required": other}, []) for plain, other in ((1.0, 2.0), (3.0, 3.0))
+        terms.Round([], [], [], {"plain": plain, "required": required}, [])
+        for plain, required in ((1.0, 2.0), (3.0, 3.0))
     ]
     assert terms.speed(rounds, "required") == {"ratio": 0.8, "slowest": 0.5, "fastest": 1.0}
 
@@ -119,19 +122,19 @@ def test_only_what_is_not_given_is_chosen_on_the_grid() -> None:
         row("end", 8, bleu=31, part="val", end_normalisation=1.0),
         row("together", 8, bleu=31, part="val", coverage=0.1),
     ]
-    found = beams.select(tried)
-    assert list(found) == list(beams.SETTINGS)
-    assert found["length"] == {"length_penalty": 1.0}
-    assert found["end"] == {"end_normalisation": 1.0}
+    selected = beams.select(tried)
+    assert list(selected) == list(beams.SETTINGS)
+    assert selected["length"] == {"length_penalty": 1.0}
+    assert selected["end"] == {"end_normalisation": 1.0}
 
 
 def test_the_grid_has_every_given_setting_and_searches_that_differ_in_their_score_alone() -> None:
     tried = list(beams.grid())
-    assert all(any(each == (name, parameters) for each in tried) for name, parameters in beams.GIVEN.items())
+    assert all(any(setting == (name, parameters) for setting in tried) for name, parameters in beams.GIVEN.items())
     ours = {"length_penalty", "normalisation", "coverage", "end_normalisation", "reward"}
-    others = [beams.search_of(parameters, beam=4).model_dump(exclude=ours) for _, parameters in tried]
-    assert all(each == others[0] for each in others)
-    assert SearchConfig(**others[0]).stopping == "exact"
+    shared = [beams.search_of(parameters, beam=4).model_dump(exclude=ours) for _, parameters in tried]
+    assert all(values == shared[0] for values in shared)
+    assert SearchConfig(**shared[0]).stopping == "exact"
 
 
 def test_rows_outlive_a_cut_line(tmp_path: Path) -> None:
@@ -141,7 +144,7 @@ def test_rows_outlive_a_cut_line(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes() + b'{"a": ')
     assert read_jsonl(path) == [{"a": 1}, {"a": "ö"}]
     append_jsonl(path, [{"a": 3}])
-    assert [each["a"] for each in read_jsonl(path)] == [1, "ö", 3]
+    assert [row["a"] for row in read_jsonl(path)] == [1, "ö", 3]
 
 
 def test_pairs_must_line_up(tmp_path: Path) -> None:
@@ -183,8 +186,8 @@ def test_the_report_compares_ways_to_stop_with_exact_and_tells_of_terms(tmp_path
             ["Ein"], ["Ein Hund"], ["Ein"], {"plain": 1, "required": 2, "forbidden": 4}, [[Term("dog", "Hund")]]
         )
     ]
-    found = terms.summary(rounds, common.Pairs(["A dog"], ["Ein Hund"]), forbidden=["Katze"])
-    (tmp_path / "terms.json").write_text(json.dumps({**found, "made_with": MADE}), encoding="utf-8")
+    summary = terms.summary(rounds, common.Pairs(["A dog"], ["Ein Hund"]), forbidden=["Katze"])
+    (tmp_path / "terms.json").write_text(json.dumps({**summary, "made_with": MADE}), encoding="utf-8")
     text, _ = report.report(tmp_path)
     assert "1,000 (0.50) | 2 (1.00)" in text
     assert "| 1 words required in 1 sentences | 0.0% → 100.0% |" in text
@@ -211,10 +214,10 @@ LINES = ["a b c", "h g f e d c", "b b", "c", "d e f g h a", "g a"]
 def test_scripts_are_asked_alike(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out, threads = tmp_path / "a" / "b", torch.get_num_threads()
     monkeypatch.setattr(sys, "argv", ["x.py", str(trained), str(tmp_path), str(out), "--limit", "3"])
-    found = common.parse_arguments("what it does", beams=(5, 16))
-    assert (found.corpus, found.out, found.limit, found.beams) == (tmp_path, out, 3, (5, 16))
+    arguments = common.parse_arguments("what it does", beams=(5, 16))
+    assert (arguments.corpus, arguments.out, arguments.limit, arguments.beams) == (tmp_path, out, 3, (5, 16))
     assert out.is_dir()
-    assert found.translator.translate("a b c") == calque.load(trained, device="cpu").translate("a b c")
+    assert arguments.translator.translate("a b c") == calque.load(trained, device="cpu").translate("a b c")
     assert common.parse_arguments("what it does").beams == ()
     torch.set_num_threads(threads)
 
@@ -234,10 +237,10 @@ def test_folders_that_are_not_there_are_named(
 
 def test_a_sound_model_does_not_depend_on_its_batch(trained: Path) -> None:
     translator = calque.load(trained, device="cpu")
-    found = independence.compare(translator, LINES, search=translator.search, sizes=(2, 6), seed=1)
-    assert (found.comparisons, found.differences) == (12, [])
-    assert 0 <= found.noise <= independence.SCORE_NOISE
-    assert found.alone == translator.translate(LINES)
+    comparison = independence.compare(translator, LINES, search=translator.search, sizes=(2, 6), seed=1)
+    assert (comparison.comparisons, comparison.differences) == (12, [])
+    assert 0 <= comparison.noise <= independence.SCORE_NOISE
+    assert comparison.alone == translator.translate(LINES)
 
 
 def test_a_model_that_looks_at_padding_is_found_out(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -249,33 +252,33 @@ def test_a_model_that_looks_at_padding_is_found_out(trained: Path, monkeypatch: 
 
     monkeypatch.setattr(independence, "pad_source", padded)
     translator = calque.load(trained, device="cpu")
-    found = independence.compare(translator, LINES, search=translator.search, sizes=(6,), seed=1)
-    assert found.noise > independence.SCORE_NOISE or found.differences
-    assert all(each.divergence.gap > independence.NEAR for each in found.differences)
+    comparison = independence.compare(translator, LINES, search=translator.search, sizes=(6,), seed=1)
+    assert comparison.noise > independence.SCORE_NOISE or comparison.differences
+    assert all(difference.divergence.gap > independence.NEAR for difference in comparison.differences)
 
 
 def test_the_gap_is_between_what_parted(trained: Path) -> None:
     """Searches that are the same up to a step, where one has another hypothesis."""
     translator = calque.load(trained, device="cpu")
     (source,) = translator.tokenizers.source.encode_many(["a b c"])
-    (found,) = independence.search_batch(translator, [source], search=translator.search)
+    (trace,) = independence.search_batch(translator, [source], search=translator.search)
     parts = {word: translator.tokenizers.target.encode(word)[0] for word in "abcdefgh"}
-    first = found.steps[0]
+    first = trace.steps[0]
     gone = next(iter(first.kept))
     new = next((token,) for token in parts.values() if (token,) not in first.kept)
     values = independence.log_probs(translator, source, frozenset({gone, new}))
     assert all(value < 0 for value in values.values())
-    kept = first._replace(kept=first.kept - {gone} | {new})
-    other = found._replace(steps=[kept, *found.steps[1:]])
-    parting = independence.diverge(translator, source, found, other)
+    changed_step = first._replace(kept=first.kept - {gone} | {new})
+    changed_trace = trace._replace(steps=[changed_step, *trace.steps[1:]])
+    parting = independence.diverge(translator, source, trace, changed_trace)
     assert parting == ("kept", 1, pytest.approx(abs(values[gone] - values[new]), abs=1e-5))
     ended = first._replace(ended=first.ended | {new})
-    (kind, step, gap) = independence.diverge(translator, source, found, found._replace(steps=[ended, *found.steps[1:]]))
+    (kind, step, gap) = independence.diverge(translator, source, trace, trace._replace(steps=[ended, *trace.steps[1:]]))
     every = independence.log_probs(translator, source, first.kept | {new})
     assert (kind, step) == ("ended", 1)
-    assert gap == pytest.approx(min(abs(every[each] - every[new]) for each in first.kept), abs=1e-5)
-    again = found._replace(best=found.best._replace(score=found.best.score - 0.5))
-    assert independence.diverge(translator, source, found, again) == ("ranked", len(found.steps), pytest.approx(0.5))
+    assert gap == pytest.approx(min(abs(every[hypothesis] - every[new]) for hypothesis in first.kept), abs=1e-5)
+    again = trace._replace(best=trace.best._replace(score=trace.best.score - 0.5))
+    assert independence.diverge(translator, source, trace, again) == ("ranked", len(trace.steps), pytest.approx(0.5))
 
 
 def test_lines_are_spread_over_the_file() -> None:

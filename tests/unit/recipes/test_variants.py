@@ -28,8 +28,8 @@ def write_result(out: Path, name: str, seed: int, bleu: float) -> None:
     folder = out / f"{name}-{seed}"
     folder.mkdir(parents=True)
     scores = {"setting": [5, 1.4], "bleu_lowercased": bleu}
-    found = {"name": name, "seed": seed, "parameters": 9, "training_seconds": 7.0, "scores": scores, "tried": [scores]}
-    (folder / "result.json").write_text(json.dumps(found))
+    result = {"name": name, "seed": seed, "parameters": 9, "training_seconds": 7.0, "scores": scores, "tried": [scores]}
+    (folder / "result.json").write_text(json.dumps(result))
 
 
 def write_tuned(out: Path, row: str, values: dict[float, float]) -> None:
@@ -44,8 +44,8 @@ def write_test(out: Path, row: str, run: str, lines: list[str], references: list
     """What scoring leaves of the test set."""
     (out / "tested").mkdir(exist_ok=True)
     scores = {"setting": [5, 1.4], **scoring.scores(lines, references)}
-    found = {"name": row, "seed": seed, "run": f"{run}-{seed}", "parameters": 9, "scores": scores, "tried": [scores]}
-    (out / "tested" / f"{row}-{seed}.json").write_text(json.dumps(found))
+    result = {"name": row, "seed": seed, "run": f"{run}-{seed}", "parameters": 9, "scores": scores, "tried": [scores]}
+    (out / "tested" / f"{row}-{seed}.json").write_text(json.dumps(result))
     (out / "tested" / f"{row}-{seed}.de").write_text("".join(f"{line}\n" for line in lines))
 
 
@@ -55,9 +55,9 @@ def test_there_are_lists() -> None:
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
 def test_every_variant_is_a_config_that_calque_takes(path: Path, tmp_path: Path) -> None:
-    asked = plan_of(tmp_path, path)
-    for name, variant in asked.lists.variants.items():
-        experiment = plan.experiment_of(variant, asked, origin=name)
+    plan_for_lists = plan_of(tmp_path, path)
+    for name, variant in plan_for_lists.lists.variants.items():
+        experiment = plan.experiment_of(variant, plan_for_lists, origin=name)
         assert experiment.training.threads == 1
 
 
@@ -70,8 +70,8 @@ def test_settings_of_a_list_are_for_its_own_variants_which_may_say_otherwise(tmp
     (tmp_path / "outer.toml").write_text(
         f"include = ['inner.toml']\nsettings = ['x=3']\n{variant.format(name='outer')}"
     )
-    found = variants.read_lists([tmp_path / "outer.toml"]).variants
-    assert (found["inner"].settings, found["outer"].settings) == (("seed=1", "seed=2"), ("x=3",))
+    read_variants = variants.read_lists([tmp_path / "outer.toml"]).variants
+    assert (read_variants["inner"].settings, read_variants["outer"].settings) == (("seed=1", "seed=2"), ("x=3",))
 
 
 @pytest.mark.parametrize("path", LISTS, ids=lambda path: path.stem)
@@ -85,15 +85,15 @@ def test_jobs_can_all_be_begun(path: Path, tmp_path: Path) -> None:
 
 
 def test_the_winner_on_val_gets_all_seeds_and_nobody_else(tmp_path: Path) -> None:
-    asked = plan_of(tmp_path, FOLDER / "objectives/objectives.toml", rows=["scheduled-sampling"])
-    jobs = {job.label: job for job in plan.jobs_of(asked)}
+    plan_for_lists = plan_of(tmp_path, FOLDER / "objectives/objectives.toml", rows=["scheduled-sampling"])
+    jobs = {job.label: job for job in plan.jobs_of(plan_for_lists)}
     write_result(tmp_path, "sampling-half", 1, 39.5)
     assert jobs["sampling-half-2"].is_wanted() is None
     write_result(tmp_path, "sampling-little", 1, 39.4)
-    wanted = {label for label, job in jobs.items() if job.is_wanted()}
-    assert wanted == {
+    wanted_labels = {label for label, job in jobs.items() if job.is_wanted()}
+    assert wanted_labels == {
         *("sampling-half-1", "sampling-little-1", "sampling-half-2", "sampling-half-3"),
-        *(f"scheduled-sampling-{seed}.{what}" for seed in (1, 2, 3) for what in ("tune", "test")),
+        *(f"scheduled-sampling-{seed}.{stage}" for seed in (1, 2, 3) for stage in ("tune", "test")),
     }
     write_tuned(tmp_path, "scheduled-sampling", {1.0: 39.0, 1.2: 39.6, 1.4: 39.5})
     command = jobs["scheduled-sampling-2.test"].stages[0].command()
@@ -102,12 +102,12 @@ def test_the_winner_on_val_gets_all_seeds_and_nobody_else(tmp_path: Path) -> Non
 
 
 def test_only_tests_read_the_test_set(tmp_path: Path) -> None:
-    asked = plan_of(tmp_path)
-    for name in asked.lists.variants:
+    plan_for_lists = plan_of(tmp_path)
+    for name in plan_for_lists.lists.variants:
         write_result(tmp_path, name, 1, 40.0)
-    for row in asked.lists.rows:
+    for row in plan_for_lists.lists.rows:
         write_tuned(tmp_path, row, {1.4: 40.0})
-    for job in plan.jobs_of(asked):
+    for job in plan.jobs_of(plan_for_lists):
         reads = any("test_2016" in word for stage in job.stages for word in stage.command())
         assert reads == job.label.endswith(".test")
 
@@ -118,7 +118,7 @@ def test_settings_are_chosen_by_the_mean_of_seeds() -> None:
     assert len(settings) == 4
     values = ((40.0, 39.0, 40.5, 40.2), (40.1, 41.0, 39.7, 40.2))
     tried = [
-        [{"setting": list(each), "bleu_lowercased": value} for each, value in zip(settings, seed, strict=True)]
+        [{"setting": list(setting), "bleu_lowercased": value} for setting, value in zip(settings, seed, strict=True)]
         for seed in values
     ]
     assert variants.best_setting(tried) == variants.SearchSetting(5, 1.0)
@@ -127,12 +127,12 @@ def test_settings_are_chosen_by_the_mean_of_seeds() -> None:
 
 
 def test_a_student_reads_both_corpora_in_its_teachers_pieces(tmp_path: Path) -> None:
-    asked = plan_of(tmp_path, FOLDER / "distillation/distillation.toml")
-    command = plan.train_arguments("student", 2, asked)
+    plan_for_lists = plan_of(tmp_path, FOLDER / "distillation/distillation.toml")
+    command = plan.train_arguments("student", 2, plan_for_lists)
     (data,) = (word for word in command if word.startswith("data.train="))
     assert "corpus/train.de.gz" in data and str(tmp_path / "distilled/distilled/train.de") in data
     assert f"text={{kind = 'given', path = '{tmp_path / 'plain-1'}'}}" in command
-    labels = {job.label: job for job in plan.jobs_of(asked)}
+    labels = {job.label: job for job in plan.jobs_of(plan_for_lists)}
     assert labels["student-2"].needs == ("distilled",)
     assert labels["distilled.part-3"].needs == ("plain-1", "plain-2", "plain-3")
     assert "ensemble-1.test" in labels and "ensemble-2.test" not in labels
@@ -144,9 +144,9 @@ def test_a_student_reads_both_corpora_in_its_teachers_pieces(tmp_path: Path) -> 
 
 
 def test_a_second_phase_begins_with_the_run_of_its_seed(tmp_path: Path) -> None:
-    asked = plan_of(tmp_path, FOLDER / "objectives/objectives.toml")
-    assert f"training.warm_start={tmp_path / 'plain-3'}" in plan.train_arguments("risk", 3, asked)
-    assert "plain-3" in next(job for job in plan.jobs_of(asked) if job.label == "continued-3").needs
+    plan_for_lists = plan_of(tmp_path, FOLDER / "objectives/objectives.toml")
+    assert f"training.warm_start={tmp_path / 'plain-3'}" in plan.train_arguments("risk", 3, plan_for_lists)
+    assert "plain-3" in next(job for job in plan.jobs_of(plan_for_lists) if job.label == "continued-3").needs
 
 
 @pytest.mark.parametrize(
@@ -170,11 +170,11 @@ def test_parts_are_all_there_is() -> None:
 
 
 def test_the_translation_most_like_the_reference_is_kept() -> None:
-    found = distilling.read_nbest(["1\t-0.1\ta cat sat", "1\t-0.2\tthe cat sat down", "2\t-0.5\ta\tb"])
-    assert found == {1: ["a cat sat", "the cat sat down"], 2: ["a\tb"]}
+    candidates = distilling.read_nbest(["1\t-0.1\ta cat sat", "1\t-0.2\tthe cat sat down", "2\t-0.5\ta\tb"])
+    assert candidates == {1: ["a cat sat", "the cat sat down"], 2: ["a\tb"]}
     metric = BLEU(effective_order=True)
-    assert distilling.select(found[1], "the cat sat down", by="bleu", metric=metric) == "the cat sat down"
-    assert distilling.select(found[1], "the cat sat down", by="score", metric=metric) == "a cat sat"
+    assert distilling.select(candidates[1], "the cat sat down", by="bleu", metric=metric) == "the cat sat down"
+    assert distilling.select(candidates[1], "the cat sat down", by="score", metric=metric) == "a cat sat"
 
 
 REFERENCES = [f"a man number {number} walks over the long street with his dog" for number in range(40)]
@@ -210,21 +210,21 @@ def test_the_table_of_objectives(tmp_path: Path) -> None:
             f'{{"kind":"valid","step":9,"bleu":1.0}}\n{{"kind":"valid","step":9,"bleu":{38 + seed},"averaged":2}}\n'
         )
     write_result(tmp_path, "rdrop2", 1, 40.5)
-    kept = json.loads(json.dumps(objectives.collect(tmp_path, REFERENCES, rows)))
-    assert list(kept) == ["cross-entropy", "r-drop"]
-    text = objectives.page(kept)
+    collected = json.loads(json.dumps(objectives.collect(tmp_path, REFERENCES, rows)))
+    assert list(collected) == ["cross-entropy", "r-drop"]
+    text = objectives.page(collected)
     assert "| R-Drop | `rdrop5` | 1.4 | 41.50 | 39.50 | **100.00 (100.00 to 100.00)** | 100.00 | 1.000 | 7 |" in text
     assert "| R-Drop against cross-entropy | +" in text and "**better**" in text
     assert "- R-Drop: `rdrop5` 41.00, `rdrop2` 40.50" in text
     longer = [results.Tested(seed, {}, [f"{line} a b c" for line in REFERENCES]) for seed in (1, 2)]
     assert objectives.length_ratio(longer, REFERENCES) == pytest.approx(15 / 12)
-    objectives.draw(tmp_path / "figure.png", kept)
+    objectives.draw(tmp_path / "figure.png", collected)
     assert (tmp_path / "figure.png").stat().st_size > 5000
 
 
 def test_a_verdict_needs_both_tests_and_every_seed() -> None:
     def verdict(differences: list[float], *p: float) -> str:
-        together = {kind: {"bleu": each} for kind, each in zip(("bs", "ar"), p, strict=True)}
+        together = {kind: {"bleu": bleu} for kind, bleu in zip(("bs", "ar"), p, strict=True)}
         return str(significance.verdict({"differences": differences, "together": together}))
 
     assert verdict([0.5, 0.2], 0.01, 0.01) == "**better**"
@@ -252,13 +252,15 @@ def test_the_tables_of_the_search(tmp_path: Path) -> None:
 
 
 def test_the_best_config_is_what_the_search_has_chosen(tmp_path: Path) -> None:
-    kept = json.loads((FOLDER / "multi30k/results.json").read_bytes())
-    asked = plan_of(tmp_path, FOLDER / "multi30k/search.toml")
-    chosen = asked.lists.variants[kept["chosen"]]
-    beam, penalty = kept["tested"][0]["setting"]
+    published = json.loads((FOLDER / "multi30k/results.json").read_bytes())
+    plan_for_lists = plan_of(tmp_path, FOLDER / "multi30k/search.toml")
+    chosen = plan_for_lists.lists.variants[published["chosen"]]
+    beam, penalty = published["tested"][0]["setting"]
     translating = (f"search.beam={beam}", f"search.length_penalty={penalty}")
-    by_list = plan.experiment_of(chosen.model_copy(update={"settings": (*chosen.settings, *translating)}), asked)
-    assert plan.experiment_of(variants.Variant(why="", config=FOLDER / "multi30k/best.toml"), asked) == by_list
+    by_list = plan.experiment_of(
+        chosen.model_copy(update={"settings": (*chosen.settings, *translating)}), plan_for_lists
+    )
+    assert plan.experiment_of(variants.Variant(why="", config=FOLDER / "multi30k/best.toml"), plan_for_lists) == by_list
 
 
 def test_val_is_told_as_the_test_set_was_translated(tmp_path: Path) -> None:
@@ -291,8 +293,8 @@ def test_the_table_of_distillation(tmp_path: Path) -> None:
         name: [{**way, "sentences": value, "tokens": 10 * value} for way in ways]
         for name, value in (("teacher", 50.0), ("student", 120.0))
     }
-    told = {"speeds": speeds, "machines": {"cpu": "one CPU thread, torch 2", "cuda": "a GPU, torch 3"}}
-    (tmp_path / "speeds.json").write_text(json.dumps(told))
+    content = {"speeds": speeds, "machines": {"cpu": "one CPU thread, torch 2", "cuda": "a GPU, torch 3"}}
+    (tmp_path / "speeds.json").write_text(json.dumps(content))
     text = distillation.page(distillation.collect(tmp_path, rows))
     assert "| one CPU thread, greedy, all at once | 50 (500) | 120 (1,200) | 2.4 |" in text
     assert "Measured on one CPU thread, torch 2; a GPU, torch 3." in text
@@ -305,8 +307,8 @@ def test_the_table_of_distillation(tmp_path: Path) -> None:
 def test_speeds_are_of_sentences_and_pieces(trained: Path) -> None:
     translator = calque.load(trained, device="cpu")
     for at_once in (True, False):
-        found = speed.measure(translator, ["a b c", "d e"], condition=speed.Condition("cpu", 1, at_once))
-        assert found["tokens"] > found["sentences"] > 0
+        measured = speed.measure(translator, ["a b c", "d e"], condition=speed.Condition("cpu", 1, at_once))
+        assert measured["tokens"] > measured["sentences"] > 0
     assert speed.medians([{"a": 1.0}, {"a": 9.0}, {"a": 2.0}]) == {"a": 2.0}
 
 
@@ -321,8 +323,8 @@ def test_other_breaks_are_text(tmp_path: Path) -> None:
     (tmp_path / "tested").mkdir()
     lines = ["a\u2028b", "c\x85", ""]
     write_test(tmp_path, "row", "run", lines, ["a", "b", "c"])
-    (found,) = results.read_tested(tmp_path, "row")
-    assert found.translations == lines
+    (tested,) = results.read_tested(tmp_path, "row")
+    assert tested.translations == lines
 
 
 def test_every_page_has_its_place() -> None:
