@@ -1,7 +1,7 @@
 """The text generator: a language model that scores and generates text."""
 
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple, overload
+from typing import Any, NamedTuple, overload
 
 import numpy as np
 import torch
@@ -9,6 +9,14 @@ from torch import Tensor
 
 from calque.data.batching import BatchConfig
 from calque.data.store import pack, store_in_memory
+from calque.engine.prompt import (
+    HistoryState,
+    PromptState,
+    prompted,
+    read_prompt,
+    token_log_probs,
+    without_repetition,
+)
 from calque.engine.types import Candidate, Scored
 from calque.errors import TextError
 from calque.models.language_model import LanguageModel, LanguageModelConfig
@@ -17,6 +25,7 @@ from calque.objectives.language_model import TextLoss, lines_loss, running_loss
 from calque.search.decode import Rules, decode
 from calque.search.sampling import Sampling, draw, filtered, mixed, uniform
 from calque.search.settings import SearchConfig
+from calque.search.step import Step
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.text import BOS, EOS, PAD, Tokenizer
 
@@ -135,21 +144,27 @@ class TextGenerator:
         nbest: int = 1,
         first: int = 0,
     ) -> list[list[Candidate]]:
-        """The texts found or sampled for each prompt, at least one; `first` numbers the prompts for sampling."""
+        """The texts found or sampled for each prompt, at least one; `first` numbers the prompts for sampling.
+
+        Scores and log-probabilities are those of the whole text, with its prompt.
+        """
         search = search or self.search
         results = []
         for number, prompt in enumerate(prompts, start=first):  # prompts differ in length
             ids = self._prompt(prompt)
+            start = self._start(ids, search=search)
             length = len(ids) + maximum
-            limited = search.model_copy(update={"maximum": length, "maximum_extra": length, "minimum": len(ids)})
+            limited = search.model_copy(
+                update={"maximum": length, "maximum_extra": length, "minimum": len(ids), "no_repeat": 0}
+            )
             hypotheses = decode(
-                language_step(self.model, start=self.start),
-                self.model.start(1),
+                prompted(start.step, vocabulary_size=self.model.vocabulary_size),
+                self._prompt_state(ids, start),
                 (),
                 source_lengths=torch.ones(1, dtype=torch.long, device=self.device),
                 search=limited,
                 marks=MARKS,
-                rules=Rules(prefixes=[ids] if ids else ()),
+                rules=Rules(),
                 nbest=nbest,
                 streams=_stream_of(search, number).to(self.device),
             )[0]
@@ -176,11 +191,8 @@ class TextGenerator:
         """
         search = search or self.search
         ids = self._prompt(prompt)
-        step, state = language_step(self.model, start=self.start), self.model.start(1)
-        tokens = torch.full((1,), BOS, device=self.device)
-        for token in ids:
-            _, state = step(tokens, state, ())
-            tokens = torch.full_like(tokens, token)
+        step, state, _ = self._start(ids, search=search)
+        tokens = torch.tensor([ids[-1] if ids else MARKS.start], device=self.device)
         key = mixed(mixed(_stream_of(search, number).to(self.device)))  # as in `sample_search`
         shown = self.tokenizer.decode(ids)
         yield shown
@@ -200,6 +212,31 @@ class TextGenerator:
 
     def _prompt(self, prompt: str) -> list[int]:
         return self.tokenizer.encode(prompt) if prompt.strip() else []
+
+    def _start(self, ids: Sequence[int], *, search: SearchConfig) -> "_Start":
+        """The step that continues a prompt; the model reads all of the prompt but its last token at once."""
+        step: Step = language_step(self.model, start=self.start)
+        state, hidden = self.model.start(1), None
+        if ids:
+            hidden, state = read_prompt(self.model, ids, start=self.start)
+        if search.no_repeat:
+            history = torch.tensor([[MARKS.start, *ids][: len(ids)]], dtype=torch.long, device=self.device)
+            return _Start(without_repetition(step, size=search.no_repeat), HistoryState(state, history), hidden)
+        return _Start(step, state, hidden)
+
+    def _prompt_state(self, ids: Sequence[int], start: "_Start") -> PromptState:
+        tokens = torch.tensor([ids], dtype=torch.long, device=self.device)
+        if start.hidden is None:
+            return PromptState(start.state, tokens, torch.zeros(1, 0, device=self.device))
+        return PromptState(start.state, tokens, token_log_probs(self.model, start.hidden[0], tokens[0])[None])
+
+
+class _Start(NamedTuple):
+    """The step after a prompt, its state, and the hidden values [1,P,E] before each token of the prompt, if any."""
+
+    step: Step
+    state: Any
+    hidden: Tensor | None
 
 
 def _next_token(log_probs: Tensor, search: SearchConfig, *, key: Tensor, length: int) -> Tensor:

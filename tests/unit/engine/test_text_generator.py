@@ -1,0 +1,141 @@
+"""Text generators: prompts, scores and search settings, against decoding token by token."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from calque.config import check
+from calque.engine import TextGenerator
+from calque.engine.prompt import PromptState, prompted
+from calque.engine.text_generator import _stream_of
+from calque.models.language_model import LanguageModel, LanguageModelConfig
+from calque.objectives.decoding_step import MARKS, language_step
+from calque.search.decode import Rules, decode
+from calque.search.settings import SearchConfig
+from calque.search.step import Hypothesis
+from calque.tasks.language_modelling import LanguageModellingConfig
+from calque.text import TokensConfig, TokensTokenizer
+
+NETWORKS: dict[str, dict[str, Any]] = {
+    "lstm": {"kind": "recurrent", "layers": 2, "width": 6, "embedding": 6, "dropout": 0.0},
+    "transformer": {"kind": "transformer", "layers": 1, "width": 8, "heads": 2, "feed_forward": 12, "dropout": 0.0},
+}
+WORDS = [f"w{number}" for number in range(7)]
+GREEDY = SearchConfig(beam=1, length_penalty=0)
+SAMPLING = SearchConfig(method="sample", temperature=1.5, seed=4)
+BEAM = SearchConfig(beam=3)
+
+
+def build(
+    network: str = "lstm", *, reading: str = "lines", search: SearchConfig = BEAM, **options: Any
+) -> TextGenerator:
+    """A model with random weights, wide enough that its texts vary."""
+    torch.manual_seed(3)
+    config = check(LanguageModelConfig, {"network": NETWORKS[network], **options}, origin="test")
+    tokenizer = TokensTokenizer.train(TokensConfig(), lines=[" ".join(WORDS)])
+    model = LanguageModel(config, vocabulary_size=len(tokenizer.vocabulary)).double().eval().requires_grad_(False)
+    for parameter in model.parameters():
+        torch.nn.init.uniform_(parameter, -1, 1)
+    task = check(LanguageModellingConfig, {"reading": reading}, origin="test")
+    return TextGenerator(model, tokenizer, config=config, task=task, search=search)
+
+
+def token_by_token(
+    generator: TextGenerator, prompt: str, *, maximum: int, search: SearchConfig, nbest: int
+) -> list[Hypothesis]:
+    """The prompt as a constraint on search, each token read and projected by itself."""
+    ids = generator.tokenizer.encode(prompt)
+    lengths = {"maximum": len(ids) + maximum, "maximum_extra": len(ids) + maximum}
+    limited = search.model_copy(update={**lengths, "minimum": len(ids) + search.minimum})
+    return decode(
+        language_step(generator.model, start=generator.start),
+        generator.model.start(1),
+        (),
+        source_lengths=torch.ones(1, dtype=torch.long),
+        search=limited,
+        marks=MARKS,
+        rules=Rules(prefixes=[ids] if ids else ()),
+        nbest=nbest,
+        streams=_stream_of(search, 0),
+    )[0][:nbest]
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("reading", ["lines", "running"])
+@pytest.mark.parametrize("prompt", ["", "w3", "w1 w2 w1 w4 w6"])
+@pytest.mark.parametrize(
+    "search",
+    [GREEDY, SAMPLING, BEAM, BEAM.model_copy(update={"no_repeat": 2}), SAMPLING.model_copy(update={"no_repeat": 2})],
+    ids=["greedy", "sampling", "beam", "beam without repetition", "sampling without repetition"],
+)
+def test_a_prompt_read_at_once_is_a_prompt_read_token_by_token(
+    network: str, reading: str, prompt: str, search: SearchConfig
+) -> None:
+    generator = build(network, reading=reading)
+    nbest = 1 if search.is_greedy else 3
+    (candidates,) = generator.candidates([prompt], maximum=6, search=search, nbest=nbest)
+    expected = token_by_token(generator, prompt, maximum=6, search=search, nbest=nbest)
+    assert [candidate.text for candidate in candidates] == [
+        generator.tokenizer.decode(hypothesis.tokens) for hypothesis in expected
+    ]
+    for candidate, hypothesis in zip(candidates, expected, strict=True):
+        assert candidate.log_prob == pytest.approx(hypothesis.log_prob, abs=1e-9)
+        assert candidate.score == pytest.approx(hypothesis.score, abs=1e-9)
+        assert candidate.cut == hypothesis.cut
+
+
+def test_a_prompt_may_repeat_what_is_not_generated_again() -> None:
+    generator, search = build(), SAMPLING.model_copy(update={"no_repeat": 1})
+    for number in range(5):
+        (candidate,) = generator.candidates(["w1 w1 w1"], maximum=9, search=search, first=number)[0]
+        words = candidate.text.split()
+        assert words[:3] == ["w1"] * 3 and "w1" not in words[3:] and len(set(words)) == len(words) - 2
+
+
+class Recorder:
+    """A function that notes the sizes of its first argument."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.function, self.shapes = function, list[tuple[int, ...]]()
+
+    def __call__(self, values: Tensor, *rest: Any) -> Any:
+        self.shapes.append(tuple(values.shape))
+        return self.function(values, *rest)
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+def test_a_prompt_is_read_once_and_projected_where_needed(network: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = build(network)
+    read, log_probs = Recorder(generator.model.read), Recorder(generator.model.log_probs)
+    monkeypatch.setattr(generator.model, "read", read)
+    monkeypatch.setattr(generator.model, "log_probs", log_probs)
+    prompt, search = " ".join(WORDS), GREEDY
+    (candidate,) = generator.candidates([prompt], maximum=4, search=search)[0]
+    generated = len(candidate.text.split()) - len(WORDS)
+    assert read.shapes == [(1, len(WORDS)), *[(1, 1)] * (generated + 1)]
+    assert len(log_probs.shapes) == generated + 1
+    read.shapes.clear()
+    log_probs.shapes.clear()
+    text = "".join(generator.stream(prompt, maximum=4, search=search))
+    assert text == candidate.text
+    assert read.shapes[0] == (1, len(WORDS)) and set(read.shapes[1:]) == {(1, 1)}
+    assert len(log_probs.shapes) == len(read.shapes) - 1
+
+
+def test_a_prompted_step_gives_the_prompt_first() -> None:
+    """Rows are independent, and the step behind it is asked only after the prompt."""
+
+    def unreachable(*_: Any) -> Any:
+        raise AssertionError("the prompt has not ended")
+
+    state = PromptState((), torch.tensor([[4, 5], [6, 4]]), torch.tensor([[-1.0, -2.0], [-3.0, -4.0]]))
+    step = prompted(unreachable, vocabulary_size=8)
+    output, state = step(torch.tensor([1, 1]), state, ())
+    assert output.log_probs.isfinite().nonzero().tolist() == [[0, 4], [1, 6]]
+    assert output.log_probs[[0, 1], [4, 6]].tolist() == [-1, -3]
+    _, state = step(torch.tensor([4, 6]), state, ())
+    with pytest.raises(AssertionError, match="not ended"):
+        step(torch.tensor([5, 4]), state, ())
