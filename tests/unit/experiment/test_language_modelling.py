@@ -160,7 +160,7 @@ def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, comman
     wrong = command("train", "--text", text, "--system", "tiny", "--run", tmp_path / "a")
     assert wrong.code == 2 and "--text is for a language model" in wrong.err
     pairs = command("train", "--source", text, "--target", text, "--system", "language", "--run", tmp_path / "b")
-    assert pairs.code == 2 and "a language model reads none" in pairs.err
+    assert pairs.code == 2 and "a language model reads no source" in pairs.err
     metric = command("train", "--text", text, "--run", tmp_path / "c", "training.metric=bleu")
     assert metric.code == 2 and "'bleu' is not one of loss, perplexity, word_perplexity" in metric.err
     objective = command("train", "--text", text, "--run", tmp_path / "d", "training.objective.method.kind=r-drop")
