@@ -18,14 +18,14 @@ from calque.engine.prompt import (
     without_repetition,
 )
 from calque.engine.types import Candidate, Scored
-from calque.errors import TextError
+from calque.errors import ConfigError, TextError
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.decoding_step import MARKS, language_step
 from calque.objectives.language_model import TextLoss, lines_loss, running_loss
 from calque.search.decode import Rules, decode
 from calque.search.sampling import Sampling, draw, filtered, mixed, uniform
 from calque.search.settings import SearchConfig
-from calque.search.step import Step
+from calque.search.step import Limits, Step, forbid
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.text import BOS, EOS, PAD, Tokenizer
 
@@ -149,14 +149,14 @@ class TextGenerator:
         Scores and log-probabilities are those of the whole text, with its prompt.
         """
         search = search or self.search
+        _refuse_search(search, maximum=maximum, nbest=nbest)
         results = []
         for number, prompt in enumerate(prompts, start=first):  # prompts differ in length
             ids = self._prompt(prompt)
             start = self._start(ids, search=search)
             length = len(ids) + maximum
-            limited = search.model_copy(
-                update={"maximum": length, "maximum_extra": length, "minimum": len(ids), "no_repeat": 0}
-            )
+            lengths = {"maximum": length, "maximum_extra": length, "minimum": len(ids) + search.minimum}
+            limited = search.model_copy(update={**lengths, "no_repeat": 0})  # the step has seen to repetition
             hypotheses = decode(
                 prompted(start.step, vocabulary_size=self.model.vocabulary_size),
                 self._prompt_state(ids, start),
@@ -187,19 +187,24 @@ class TextGenerator:
     ) -> Iterator[str]:
         """Generates text piece by piece, the prompt first: sampled, or greedily the most probable piece.
 
-        The pieces concatenate to the text; a character is yielded once all of its bytes are generated.
+        The pieces concatenate to the text; a character is yielded once all of its bytes are generated. The text is
+        that of `candidates`, unless `no_repeat` allows no further piece before `minimum`: it then ends there.
         """
         search = search or self.search
+        _refuse_search(search, maximum=maximum, nbest=1)
         ids = self._prompt(prompt)
         step, state, _ = self._start(ids, search=search)
         tokens = torch.tensor([ids[-1] if ids else MARKS.start], device=self.device)
         key = mixed(mixed(_stream_of(search, number).to(self.device)))  # as in `sample_search`
         shown = self.tokenizer.decode(ids)
         yield shown
-        for length in range(len(ids) + 1, len(ids) + maximum + 1):
+        first, last = len(ids) + 1, len(ids) + maximum
+        limits = Limits(*(torch.tensor([end], device=self.device) for end in (last + 1, first + search.minimum)))
+        for length in range(first, last + 1):
             output, state = step(tokens, state, ())
-            tokens = _next_token(output.log_probs, search, key=key, length=length)
-            if int(tokens) == EOS:
+            allowed = forbid(output.log_probs[None], marks=MARKS, length=length, limits=limits)[0]
+            tokens = _next_token(allowed, search, key=key, length=length)
+            if int(tokens) == EOS or float(allowed[0, tokens]) == -torch.inf:
                 break
             ids.append(int(tokens))
             text = self.tokenizer.decode(ids)
@@ -239,14 +244,29 @@ class _Start(NamedTuple):
     hidden: Tensor | None
 
 
-def _next_token(log_probs: Tensor, search: SearchConfig, *, key: Tensor, length: int) -> Tensor:
-    """The most probable token or a sampled one, [1]; never a mark that does not occur in text."""
-    allowed = log_probs.clone()
-    allowed[:, list(MARKS.never)] = -torch.inf
-    if search.method == "beam":
-        return allowed.argmax(dim=-1)
+def _next_token(allowed: Tensor, search: SearchConfig, *, key: Tensor, length: int) -> Tensor:
+    """The most probable token or a sampled one, [1], given log-probabilities [1,V]."""
+    if search.method == "beam" or not bool(allowed.isfinite().any()):
+        return allowed.max(dim=-1).indices
     sampling = Sampling(search.temperature, search.top_k, search.top_p, search.min_p)
     return draw(filtered(allowed, sampling), uniform(key, length))
+
+
+def _refuse_search(search: SearchConfig, *, maximum: int, nbest: int) -> None:
+    """Raises a ConfigError for settings that generation cannot follow."""
+    if search.method == "risk":
+        raise ConfigError(
+            "search.method = 'risk' is for translation; a language model generates with 'sample' or 'beam'"
+        )
+    if search.method == "beam" and search.coverage > 0:
+        raise ConfigError(
+            f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
+            "set search.coverage = 0"
+        )
+    if search.minimum > maximum:
+        raise ConfigError(f"search.minimum = {search.minimum} is more than the maximum of {maximum} pieces")
+    if search.method == "beam" and nbest > search.beam:
+        raise ConfigError(f"nbest is {nbest} and beam is {search.beam}: nbest must not be more than beam")
 
 
 def _stream_of(search: SearchConfig, number: int) -> Tensor:

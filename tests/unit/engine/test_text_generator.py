@@ -11,6 +11,7 @@ from calque.config import check
 from calque.engine import TextGenerator
 from calque.engine.prompt import PromptState, prompted
 from calque.engine.text_generator import _stream_of
+from calque.errors import ConfigError
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.decoding_step import MARKS, language_step
 from calque.search.decode import Rules, decode
@@ -139,3 +140,57 @@ def test_a_prompted_step_gives_the_prompt_first() -> None:
     _, state = step(torch.tensor([4, 6]), state, ())
     with pytest.raises(AssertionError, match="not ended"):
         step(torch.tensor([5, 4]), state, ())
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize("search", [GREEDY, SAMPLING], ids=["greedy", "sampling"])
+@pytest.mark.parametrize("rules", [{"minimum": 6}, {"no_repeat": 1}, {"no_repeat": 2, "minimum": 4}, {"minimum": 8}])
+def test_streamed_text_follows_the_rules_of_search(network: str, search: SearchConfig, rules: dict[str, int]) -> None:
+    """The same text as the whole search, at least as long as its minimum, without repetition."""
+    generator, search = build(network), search.model_copy(update=rules)
+    for number, prompt in enumerate(["", "w1 w2", "w1 w2 w1"]):
+        (candidate,) = generator.candidates([prompt], maximum=8, search=search, first=number)[0]
+        streamed = "".join(generator.stream(prompt, maximum=8, search=search, number=number))
+        assert streamed == candidate.text
+        words = streamed.split()
+        given = len(prompt.split())
+        assert search.minimum <= len(words) - given <= 8
+        for end in range(given + 1, len(words) + 1):
+            if size := search.no_repeat:
+                earlier = [words[at : at + size] for at in range(end - size)]
+                assert words[end - size : end] not in earlier
+
+
+def test_the_minimum_is_counted_after_the_prompt() -> None:
+    generator = build()
+    texts = [
+        generator.generate("w1 w2", maximum=7, search=BEAM.model_copy(update={"minimum": size})) for size in (0, 7)
+    ]
+    assert [len(text.split()) - 2 for text in texts][1] == 7 > len(texts[0].split()) - 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "nbest", "message"),
+    [
+        ({"method": "risk"}, 1, "search.method = 'risk' is for translation"),
+        ({"coverage": 0.2}, 1, "search.coverage = 0.2 needs attention over a source"),
+        ({"minimum": 9}, 1, "search.minimum = 9 is more than the maximum of 8 pieces"),
+        ({"beam": 3}, 5, "nbest is 5 and beam is 3"),
+    ],
+)
+def test_what_generation_cannot_follow_is_rejected(settings: dict[str, Any], nbest: int, message: str) -> None:
+    generator, search = build(), SearchConfig(**settings)
+    with pytest.raises(ConfigError, match=message):
+        generator.candidates(["w1"], maximum=8, search=search, nbest=nbest)
+    if nbest == 1:
+        with pytest.raises(ConfigError, match=message):
+            list(generator.stream("w1", maximum=8, search=search))
+
+
+def test_a_stream_ends_where_nothing_is_allowed() -> None:
+    """More pieces are required than there are: the search discards the text, the stream ends."""
+    generator, search = build(), SAMPLING.model_copy(update={"no_repeat": 1, "minimum": 20})
+    assert generator.candidates([""], maximum=20, search=search)[0][0].text == ""
+    assert (
+        len("".join(generator.stream("", maximum=20, search=search)).split()) == len(WORDS) + 1
+    )  # the unknown piece is one

@@ -12,7 +12,8 @@ from safetensors.torch import load_file
 from tests.conftest import Answer
 
 import calque
-from calque.engine import TextGenerator
+from calque.commands.generate import _BEAM, _why_idle
+from calque.engine import TextGenerator, save_language_model
 from calque.search.settings import SearchConfig
 from calque.training.journal import read_journal
 
@@ -151,6 +152,68 @@ def test_commands(trained: Path, text: Path, command: Any) -> None:
     assert 1 < evaluated["perplexity_word"] == evaluated["perplexity_piece"] < 2.5
     scores = command("score", trained, "--target", text)
     assert len(scores.out.splitlines()) == 300 and "perplexity" in scores.err
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["minimum=6"],
+        ["no_repeat=1", "seed=3"],
+        ["no_repeat=2", "minimum=5", "temperature=2"],
+        ["no_repeat=1", "minimum=9", "temperature=2"],
+        ["--beam", 1, "length_penalty=0", "minimum=6"],
+        ["search.beam=3", "no_repeat=3"],
+    ],
+    ids=str,
+)
+def test_the_format_does_not_change_the_text(trained: Path, command: Any, settings: list[str]) -> None:
+    options = ["--maximum", 9, *settings]
+    texts = command("generate", trained, *options, stdin=b"w1\nw2 w3\n")
+    objects = command("generate", trained, *options, "--format", "jsonl", stdin=b"w1\nw2 w3\n")
+    assert texts.code == objects.code == 0, texts.err
+    assert texts.out.splitlines() == [json.loads(line)["text"] for line in objects.out.splitlines()]
+
+
+def test_a_beam_is_a_beam_however_it_is_given(trained: Path, tmp_path: Path, command: Any) -> None:
+    expected = command("generate", trained, "--prompt", "w3", "--beam", 3).out
+    assert command("generate", trained, "--prompt", "w3", "search.beam=3").out == expected
+    assert command("generate", trained, "--prompt", "w3", "beam = 3").out == expected
+    sampling, generator = tmp_path / "sampling", calque.load(trained)
+    generator.search = SearchConfig(method="sample", temperature=5.0)
+    save_language_model(sampling, generator, card="")
+    assert command("generate", sampling, "--prompt", "w3", "--beam", 3).out == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["coverage=0.2", "--beam", 3], "coverage=0.2 has no effect: it is for translation"),
+        (["temperature=0.5", "--beam", 3], "temperature=0.5 has no effect: it is used only in sampling"),
+        (["search.temperature=0.5", "search.beam=3"], "temperature=0.5 has no effect: it is used only in sampling"),
+        (["length_penalty=1"], "length_penalty=1.0 has no effect: it is used only in beam search"),
+        (["method=risk"], "'risk' is for translation"),
+        (["method=sample", "--beam", 3], "--beam 3 has no effect"),
+        (["diversity=0.7", "--beam", 4], "diversity=0.7 has no effect: it is used only with groups=2"),
+        (["patience=3", "--beam", 4], "patience=3.0 has no effect: it is used only with stopping=patience"),
+        (["maximum=9"], "maximum=9 has no effect: use --maximum N"),
+        (["minimum=9", "--maximum", 8], "search.minimum = 9 is more than the maximum of 8 pieces"),
+        (["--nbest", 5, "--beam", 3], "nbest is 5 and beam is 3"),
+        (["source_limit=9", "utility=bleu"], "utility=bleu has no effect: it is for translation"),
+    ],
+    ids=str,
+)
+def test_settings_without_effect_are_rejected(trained: Path, command: Any, settings: list[Any], message: str) -> None:
+    answer = command("generate", trained, "--prompt", "w1", *settings)
+    assert (answer.code, answer.out) == (2, "") and message in answer.err
+
+
+def test_every_search_setting_is_used_or_named_as_idle() -> None:
+    sampled, searched = (
+        {key for key in SearchConfig.model_fields if not _why_idle(key, search)}
+        for search in (SearchConfig(method="sample"), SearchConfig(groups=5, stopping="patience"))
+    )
+    assert sampled == {"method", "temperature", "top_k", "top_p", "min_p", "seed", "minimum", "no_repeat"}
+    assert searched == {"method", "minimum", "no_repeat", *_BEAM}
 
 
 def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, command: Any) -> None:
