@@ -9,6 +9,7 @@ from torch import Tensor
 
 from calque.config import check
 from calque.engine import TextGenerator
+from calque.engine import prompt as prompt_module
 from calque.engine.prompt import PromptState, prompted
 from calque.engine.text_generator import _stream_of
 from calque.errors import ConfigError
@@ -18,7 +19,7 @@ from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.tasks.language_modelling import LanguageModellingConfig
-from calque.text import TokensConfig, TokensTokenizer
+from calque.text import EOS, TokensConfig, TokensTokenizer
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"kind": "recurrent", "layers": 2, "width": 6, "embedding": 6, "dropout": 0.0},
@@ -37,9 +38,11 @@ def build(
     torch.manual_seed(3)
     config = check(LanguageModelConfig, {"network": NETWORKS[network], **options}, origin="test")
     tokenizer = TokensTokenizer.train(TokensConfig(), lines=[" ".join(WORDS)])
-    model = LanguageModel(config, vocabulary_size=len(tokenizer.vocabulary)).double().eval().requires_grad_(False)
+    model = LanguageModel(config, vocabulary_size=len(tokenizer.vocabulary)).double().eval()
     for parameter in model.parameters():
-        torch.nn.init.uniform_(parameter, -1, 1)
+        if parameter.requires_grad:  # not the ranks of words
+            torch.nn.init.uniform_(parameter, -1, 1)
+    model.requires_grad_(False)
     task = check(LanguageModellingConfig, {"reading": reading}, origin="test")
     return TextGenerator(model, tokenizer, config=config, task=task, search=search)
 
@@ -194,3 +197,35 @@ def test_a_stream_ends_where_nothing_is_allowed() -> None:
     assert (
         len("".join(generator.stream("", maximum=20, search=search)).split()) == len(WORDS) + 1
     )  # the unknown piece is one
+
+
+@pytest.mark.parametrize("network", NETWORKS)
+@pytest.mark.parametrize(
+    "output", [{"kind": "full"}, {"kind": "adaptive", "cutoffs": [4, 7], "shrink": 2.0}], ids=["full", "adaptive"]
+)
+def test_scores_are_those_of_single_tokens_in_bounded_batches(
+    network: str, output: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Batches hold at most the given number of padded positions, a longer text alone; no [B,T,V] is computed."""
+    generator = build(network, output=output, tie=False)
+    texts = [
+        " ".join(WORDS[(start + step) % 7] for step in range(size)) for start, size in enumerate((9, 1, 40, 3, 0, 9))
+    ]
+    expected = []
+    for text in texts:
+        total, state, before = 0.0, generator.model.start(1), generator.start
+        for token in (*generator.tokenizer.encode(text), EOS):
+            read, state = generator.model.read(torch.tensor([[before]]), state)
+            total, before = total + float(generator.model.log_probs(read.hidden)[0, 0, token]), token
+        expected.append(total)
+    recorder = Recorder(generator.model.read)
+    monkeypatch.setattr(generator.model, "read", recorder)
+    monkeypatch.setattr(generator.model, "log_probs", None)
+    scores = list(generator.score(texts, batch_tokens=20))
+    assert [scored.log_prob for scored in scores] == pytest.approx(expected, abs=1e-9)
+    assert [len(scored.log_probs) for scored in scores] == [len(text.split()) + 1 for text in texts]
+    assert [scored.pieces for scored in scores] == [text.split() for text in texts]
+    assert sorted(recorder.shapes) == [(1, 41), (2, 10), (3, 4)]
+    monkeypatch.setattr(prompt_module, "POSITIONS", 3)
+    assert [scored.log_prob for scored in generator.score(texts)] == pytest.approx(expected, abs=1e-9)
+    assert list(generator.score([])) == []
