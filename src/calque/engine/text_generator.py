@@ -115,16 +115,20 @@ class TextGenerator:
         return [part.tolist() for part in log_probs.split_with_sizes([len(row) + 1 for row in rows])]
 
     def perplexity(self, lines: Sequence[str], *, batch_tokens: int = BATCH_TOKENS) -> TextPerplexity:
-        """The perplexity of a text per token, word and byte; running text carries the state from line to line."""
-        if not lines:
-            raise TextError("the text is empty: there is nothing to predict")
-        loss = self._loss(lines, batch_tokens=batch_tokens)
-        words = sum(len(line.split()) + 1 for line in lines)
-        size = sum(len(line.encode()) + 1 for line in lines)
+        """The perplexity of a text per token, word and byte; running text carries the state from line to line.
+
+        Blank lines are left out, as in training and validation.
+        """
+        encoded = zip(lines, self.tokenizer.encode_many(lines), strict=True)
+        kept = [(line, ids) for line, ids in encoded if ids and not line.isspace()]
+        if not kept:
+            raise TextError("the text has no line that is not blank: there is nothing to predict")
+        loss = self._loss([ids for _, ids in kept], batch_tokens=batch_tokens)
+        words = sum(len(line.split()) + 1 for line, _ in kept)
+        size = sum(len(line.encode()) + 1 for line, _ in kept)
         return TextPerplexity(loss.nats, loss.tokens, words, size)
 
-    def _loss(self, lines: Sequence[str], *, batch_tokens: int) -> TextLoss:
-        ids = self.tokenizer.encode_many(lines)
+    def _loss(self, ids: Sequence[Sequence[int]], *, batch_tokens: int) -> TextLoss:
         if self.task.reading == "lines":
             store = store_in_memory({"text": pack(ids)})
             return lines_loss(self.model, store, batch=BatchConfig(tokens=batch_tokens))

@@ -1,6 +1,7 @@
 """Text generators: prompts, scores and search settings, against decoding token by token."""
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,18 +9,31 @@ import torch
 from torch import Tensor
 
 from calque.config import check
+from calque.data.batching import BatchConfig
+from calque.data.corpora import DataConfig, TextFileConfig
+from calque.data.prepare import prepare
+from calque.data.text_preparation import TextPreparation
 from calque.engine import TextGenerator
 from calque.engine import prompt as prompt_module
 from calque.engine.prompt import PromptState, prompted
 from calque.engine.text_generator import _stream_of
-from calque.errors import ConfigError
+from calque.errors import ConfigError, TextError
+from calque.experiment.language_modelling import LanguageModelJudge
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.decoding_step import MARKS, language_step
 from calque.search.decode import Rules, decode
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.tasks.language_modelling import LanguageModellingConfig
-from calque.text import EOS, TokensConfig, TokensTokenizer
+from calque.text import (
+    EOS,
+    CharactersConfig,
+    CharactersTokenizer,
+    Tokenizer,
+    TokensConfig,
+    TokensTokenizer,
+    load_tokenizer,
+)
 
 NETWORKS: dict[str, dict[str, Any]] = {
     "lstm": {"kind": "recurrent", "layers": 2, "width": 6, "embedding": 6, "dropout": 0.0},
@@ -32,12 +46,17 @@ BEAM = SearchConfig(beam=3)
 
 
 def build(
-    network: str = "lstm", *, reading: str = "lines", search: SearchConfig = BEAM, **options: Any
+    network: str = "lstm",
+    *,
+    reading: str = "lines",
+    search: SearchConfig = BEAM,
+    tokenizer: Tokenizer | None = None,
+    **options: Any,
 ) -> TextGenerator:
     """A model with random weights, wide enough that its texts vary."""
     torch.manual_seed(3)
     config = check(LanguageModelConfig, {"network": NETWORKS[network], **options}, origin="test")
-    tokenizer = TokensTokenizer.train(TokensConfig(), lines=[" ".join(WORDS)])
+    tokenizer = tokenizer or TokensTokenizer.train(TokensConfig(), lines=[" ".join(WORDS)])
     model = LanguageModel(config, vocabulary_size=len(tokenizer.vocabulary)).double().eval()
     for parameter in model.parameters():
         if parameter.requires_grad:  # not the ranks of words
@@ -229,3 +248,34 @@ def test_scores_are_those_of_single_tokens_in_bounded_batches(
     monkeypatch.setattr(prompt_module, "POSITIONS", 3)
     assert [scored.log_prob for scored in generator.score(texts)] == pytest.approx(expected, abs=1e-9)
     assert list(generator.score([])) == []
+
+
+@pytest.mark.parametrize("reading", ["lines", "running"])
+@pytest.mark.parametrize("kind", [TokensTokenizer, CharactersTokenizer], ids=["tokens", "characters"])
+def test_blank_lines_are_left_out_as_in_training(
+    reading: str, kind: type[TokensTokenizer] | type[CharactersTokenizer], tmp_path: Path
+) -> None:
+    """The perplexity of a text is the judge's of the same text, which preparation has stripped of blank lines."""
+    lines = ["w1 w2", "", " \t", "w3", "\u3000", "w5 w6 w0", ""]
+    text = tmp_path / "text"
+    text.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    config = {TokensTokenizer: TokensConfig(), CharactersTokenizer: CharactersConfig()}[kind]
+    corpus = TextFileConfig(path=text)
+    prepared = prepare(
+        DataConfig(train=(corpus,), valid=(corpus,)),
+        preparation=TextPreparation(config, running=reading == "running"),
+        folder=tmp_path / "store",
+    )
+    generator = build(reading=reading, tokenizer=load_tokenizer(prepared.vocabularies, column="text"))
+    result = generator.perplexity(lines)
+    assert result == generator.perplexity(["w1 w2", "w3", "w5 w6 w0"])
+    assert result.tokens == len(prepared.valid["text"].values) + (3 if reading == "lines" else 0)
+    words = sum(len(line.split()) + 1 for (line,) in prepared.valid_text)
+    judge = LanguageModelJudge(generator, prepared.valid, words=words, batch=BatchConfig(tokens=64))
+    judgement = judge(generator.model, parts=1, stop=lambda: False)
+    assert (result.words, result.bytes) == (words, 18)
+    if reading == "lines":  # running text is validated in several parts
+        assert judgement.values["loss"] == pytest.approx(result.nats / result.tokens, abs=1e-9)
+    for blank in ([], ["", " "]):
+        with pytest.raises(TextError, match="no line that is not blank"):
+            generator.perplexity(blank)
