@@ -13,7 +13,10 @@ from tests.conftest import Answer
 
 import calque
 from calque.commands.generate import _BEAM, _why_idle
+from calque.data.batching import BatchConfig
+from calque.data.prepare import open_prepared
 from calque.engine import TextGenerator, save_language_model
+from calque.experiment.language_modelling import LanguageModelJudge
 from calque.search.settings import SearchConfig
 from calque.training.journal import read_journal
 
@@ -228,6 +231,38 @@ def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, comman
     assert metric.code == 2 and "'bleu' is not one of loss, perplexity, word_perplexity" in metric.err
     objective = command("train", "--text", text, "--run", tmp_path / "d", "training.objective.method.kind=r-drop")
     assert objective.code == 2 and "training.objective is for translation" in objective.err
+
+
+@pytest.mark.parametrize("network", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
+@pytest.mark.parametrize("reading", ["lines", "running"])
+def test_the_judgement_does_not_depend_on_the_parts(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], reading: str
+) -> None:
+    """After running out of memory a validation reads less at a time, and gives the same loss."""
+    settings = dict.fromkeys(("steps", "validate_every", "checkpoint_every"), 1)
+    task = values(text, network, reading=reading, **settings)
+    task["task"].update(context=12, stride=5)
+    task["data"]["store"] = str(tmp_path / "store")
+    run = calque.train(task, run=tmp_path / "run", quiet=True).folder
+    generator, prepared = calque.load(run), open_prepared(tmp_path / "store")
+    generator.model.double()
+    judge = LanguageModelJudge(generator, prepared.valid, words=9, batch=BatchConfig(tokens=200))
+    sizes: list[int] = []
+    read = generator.model.read
+
+    def recorded(tokens: torch.Tensor, state: Any) -> Any:
+        sizes.append(tokens.numel())
+        return read(tokens, state)
+
+    monkeypatch.setattr(generator.model, "read", recorded)
+    monkeypatch.setattr(judge, "_samples", list)
+    losses, largest = [], []
+    for parts in (1, 2, 4, 64):
+        sizes.clear()
+        losses.append(judge(generator.model, parts=parts, stop=lambda: False).values["loss"])
+        largest.append(max(sizes))
+    assert losses[1:] == pytest.approx(losses[:1] * 3, abs=1e-9)
+    assert largest[0] > largest[-1]
 
 
 def test_language_models_of_an_earlier_version_are_refused() -> None:
