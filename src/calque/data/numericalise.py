@@ -69,6 +69,11 @@ class Preparation(Protocol):
         ...
 
     @property
+    def running(self) -> bool:
+        """Whether the rows form one running text, so that no row is too long."""
+        ...
+
+    @property
     def lines_up(self) -> bool:
         """Whether the lengths of the first two columns are expected to correlate line by line."""
         ...
@@ -140,13 +145,14 @@ class RawBlock(NamedTuple):
     block: Block
 
 
-def raw_blocks(data: DataConfig, *, digests: Mapping[str, Digest]) -> Iterator[RawBlock]:
+def raw_blocks(data: DataConfig, *, running: bool, digests: Mapping[str, Digest]) -> Iterator[RawBlock]:
     """Every block of every corpus, in the config's order; `digests` are updated with the bytes of all files."""
+    limit = data.line_limit(running=running)
     for role in ROLES:
         for number, corpus in enumerate(getattr(data, role)):
             prefix = f"data.{role}[{number + 1}]."
             by_file = {key.removeprefix(prefix): value for key, value in digests.items() if key.startswith(prefix)}
-            for block in read_blocks(corpus, limit=data.line_limit, digests=by_file):
+            for block in read_blocks(corpus, limit=limit, digests=by_file):
                 yield RawBlock(role, number, block)
 
 
@@ -183,7 +189,8 @@ def training_texts(spool: Path, *, column: int, held_out: Hashes) -> Iterator[st
 
 def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scanned:
     corpus: Corpus = getattr(data, raw.role)[raw.corpus]
-    parsed = parse(raw.block, corpus=corpus, invalid=data.invalid, limit=data.line_limit)
+    limit = data.line_limit(running=preparation.running)
+    parsed = parse(raw.block, corpus=corpus, invalid=data.invalid, limit=limit)
     problems = parsed.malformed + (parsed.invalid if data.invalid == "fail" else [])
     problems += link_problems(corpus, parsed.rows)
     names = text_columns(corpus)
