@@ -128,7 +128,8 @@ Corpus = Annotated[
 class ValidationConfig(Config):
     """How many training pairs are held out for validation if there is no validation corpus.
 
-    A hash of the source text selects them: always the same pairs, and pairs with equal sources stay together.
+    A hash of the source text selects them: always the same pairs, and pairs with equal sources stay together. Of
+    running text, the last lines are held out.
     """
 
     share: float = Field(default=0.01, gt=0, lt=1)
@@ -170,8 +171,8 @@ class DataConfig(Config):
     def line_limit(self, *, running: bool) -> int:
         """The most bytes of a line that is parsed.
 
-        A longer line would exceed `maximum_length` tokens anyway; running text, which has no such limit, may be a single
-        line.
+        A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
+        single line.
         """
         return RUNNING_LIMIT if running else 64 * max(self.maximum_length, 1024)
 

@@ -101,7 +101,7 @@ def prepare(
         write_folder(folder, kind=KIND, format=FORMAT, fill=fill)
         return open_prepared(folder)
     prepared = open_prepared(folder)
-    now = fingerprint(data, settings=preparation.settings)
+    now = fingerprint(data, settings=_settings(data, preparation))
     if changes := differences(prepared.fingerprint, now=now, files=files):
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(
@@ -193,7 +193,7 @@ def _fill(
     description["warnings"] = scan.warnings
     (folder / "store.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     hashes = {key: value.hexdigest() for key, value in digests.items()}
-    return {"fingerprint": fingerprint(data, settings=preparation.settings, hashes=hashes)}
+    return {"fingerprint": fingerprint(data, settings=_settings(data, preparation), hashes=hashes)}
 
 
 def _scan(
@@ -219,7 +219,7 @@ def _scan(
             problem_count += len(scanned.problems)
             problems += scanned.problems[: _REPORTED - len(problems)]
             rows += scanned.rows * (scanned.role == "train")
-            holdout.add(scanned.hashes)
+            holdout.add(scanned.keys)
             if preparation.lines_up:
                 lengths[scanned.role, scanned.corpus].add(scanned.lengths)
             file.write(scanned.spooled)
@@ -282,6 +282,12 @@ def _write(
         "train": {"spans": spans, "tally": asdict(tallies["train"])},
         "valid": {"spans": [(0, valid.rows, 1.0)], "tally": asdict(tallies["valid"])},
     }
+
+
+def _settings(data: DataConfig, preparation: Preparation) -> Mapping[str, str]:
+    """The settings of the task that affect the store, with the rows held out of running text."""
+    holds_out_end = preparation.running and not data.valid
+    return {**preparation.settings, "data.validation.rows": "last"} if holds_out_end else preparation.settings
 
 
 def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) -> str:

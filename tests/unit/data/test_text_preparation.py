@@ -65,3 +65,27 @@ def test_lines_over_the_limit_are_named_as_the_reason(
         "data.train: no rows are left; of 4 lines 0 empty, 4 too long, 0 not UTF-8; "
         f"the longest line that is read has {limit} bytes"
     )
+
+
+@pytest.mark.parametrize(("lines", "validation", "size"), [(10, {}, 5), (300, {"share": 0.2, "minimum": 1}, 60)])
+def test_the_end_of_running_text_is_held_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: int, validation: dict[str, float], size: int
+) -> None:
+    """Both parts stay running text, also with blank and repeated lines, several corpora and small blocks."""
+    text = [f"w{number % 4} w{number}" for number in range(lines)]
+    text[-2] = text[0]
+    half = lines - size // 2  # the end begins in the first corpus
+    first, second = corpus(tmp_path / "a", [*text[:3], "", *text[3:half]]), corpus(tmp_path / "b", ["", *text[half:]])
+    data = DataConfig(train=(first, second), validation=ValidationConfig.model_validate(validation))
+    for blocks in (2048, 7):
+        monkeypatch.setattr(corpora, "BLOCK_LINES", blocks)
+        prepared = make(data, tmp_path / f"store {blocks}")
+        assert [line for (line,) in prepared.valid_text] == text[-size:]
+        assert (len(prepared.train), len(prepared.valid)) == (lines - size, size)
+        tokenizer = load_tokenizer(prepared.vocabularies, column="text")
+        rows = [prepared.train["text"].row(row)[:-1].tolist() for row in range(lines - size)]
+        assert rows == [tokenizer.encode(line) for line in text[:-size]]
+    scattered = make(data, tmp_path / "lines", running=False)
+    assert [line for (line,) in scattered.valid_text] != text[-size:]
+    assert prepared.fingerprint["data.validation.rows"] == "last"
+    assert "data.validation.rows" not in scattered.fingerprint
