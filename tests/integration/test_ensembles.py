@@ -84,6 +84,22 @@ def test_a_language_model_counts_by_its_weight(runs: dict[str, Path]) -> None:
     assert best.log_prob == pytest.approx(own.log_prob + 0.5 * prior.log_prob, abs=1e-3)
 
 
+def test_a_language_model_of_running_text_starts_after_a_line_end(runs: dict[str, Path]) -> None:
+    """It has never read a begin mark: search adds what `score`, which starts with a line end, gives."""
+    one, two, lines = (calque.load(runs[name]) for name in ("one", "two", "language"))
+    task = lines.task.model_copy(update={"reading": "running"})
+    running = calque.TextGenerator(lines.model, lines.tokenizer, config=lines.config, task=task, search=lines.search)
+    assert running.start != lines.start
+    search = one.search.model_copy(update={"language_weight": 0.5, "length_penalty": 0.0, "beam": 3})
+    for language in (running, lines):
+        fused = one.with_ensemble(language=language)
+        (translation,) = fused.stream(["a b c"], search=search)
+        best = translation.candidates[0]
+        (own,), (prior,) = one.score(["a b c"], [best.text]), language.score([best.text])
+        assert best.log_prob == pytest.approx(own.log_prob + 0.5 * prior.log_prob, abs=1e-3)
+        assert fused.with_ensemble([two]).ensemble.language_start == language.start, "a later member changes nothing"
+
+
 @pytest.mark.parametrize("mean", ["probabilities", "log-probabilities"])
 def test_pieces_are_scored_by_all_models_together(runs: dict[str, Path], mean: str) -> None:
     """Scoring agrees with search, and the log-probabilities of pieces with the whole's."""

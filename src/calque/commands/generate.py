@@ -18,6 +18,13 @@ if TYPE_CHECKING:
 
 FORMATS = ("text", "jsonl")
 
+_SAMPLING = frozenset({"temperature", "top_k", "top_p", "min_p", "seed"})
+_BEAM = frozenset({"beam", "length_penalty", "normalisation", "reward", "stopping", "patience", "groups", "diversity"})
+_TRANSLATION = frozenset(
+    {"coverage", "end_normalisation", "ensemble", "language_weight", "channel_weight", "prior_weight", "samples"}
+    | {"utility", "maximum_ratio", "maximum_extra", "minimum_ratio", "source_limit", "batch_tokens"}
+)
+
 
 def generate(
     model: Annotated[Path, typer.Argument(help="A run or model folder of a language model.")],
@@ -42,7 +49,8 @@ def generate(
     """Generate text with a language model, by sampling or by beam search.
 
     A single sampled text is printed as it is generated. Without a prompt, the text starts as a new line. Settings are
-    those of the config's search section; the same seed and prompt number generate the same text.
+    those of the config's search section; the same seed and prompt number generate the same text. Settings that have
+    no effect are rejected.
 
     Examples:
 
@@ -62,18 +70,69 @@ def generate(
         raise ConfigError("--stop: an empty string would end every text before it begins")
     refuse_unreadable(input)
     generator = _load_generator(model, device=device_name, precision=precision_name)
-    is_sampled = beam is None and not any(
-        text.replace(" ", "").startswith(("beam=", "method=")) for text in settings or []
-    )
-    all_settings = [*(["method=sample"] if is_sampled else []), *(settings or [])]
-    search = search_of(generator.search, all_settings, beam=beam, nbest=nbest, batch_tokens=None)
+    given = [*_method(settings or [], beam=beam), *(settings or [])]
+    search = search_of(generator.search, given, beam=beam, nbest=nbest, batch_tokens=None)
+    _refuse_idle_settings(settings or [], search=search, beam=beam)
     prompts = iter([prompt]) if prompt is not None else _prompts(input)
     for number, text in enumerate(prompts):
-        if nbest == 1 and format_name == "text" and (search.method == "sample" or search.is_greedy):
+        if format_name == "text" and _is_streamable(search, nbest=nbest):
             _stream(generator, text, search=search, maximum=maximum, stops=stop or [], number=number)
             continue
         (candidates,) = generator.candidates([text], maximum=maximum, search=search, nbest=nbest, first=number)
         _write(candidates, prompt=text, stops=stop or [], format=format_name)
+
+
+def _keys(settings: Sequence[str]) -> list[str]:
+    return [text.partition("=")[0].strip().removeprefix("search.") for text in settings]
+
+
+def _method(settings: Sequence[str], *, beam: int | None) -> list[str]:
+    """The setting of the method, unless it is given: beam search if a beam is given, else sampling."""
+    keys = _keys(settings)
+    if "method" in keys:
+        return []
+    return ["method=beam" if beam is not None or "beam" in keys else "method=sample"]
+
+
+def _refuse_idle_settings(settings: Sequence[str], *, search: "SearchConfig", beam: int | None) -> None:
+    """Raises a ConfigError for settings without effect on generation; a setting at its default value passes."""
+    from calque.search.settings import SearchConfig
+
+    problems = [
+        f"{key}={getattr(search, key)} has no effect: {reason}"
+        for key in dict.fromkeys(_keys(settings))
+        if (reason := _why_idle(key, search)) and getattr(search, key) != SearchConfig.model_fields[key].default
+    ]
+    if beam is not None and search.method != "beam":
+        problems.append(f"--beam {beam} has no effect: it is used only with method=beam")
+    if problems:
+        raise ConfigError("\n".join(problems))
+
+
+def _why_idle(key: str, search: "SearchConfig") -> str | None:
+    """Why a setting has no effect on generation with this method; None if it has."""
+    if key == "maximum":
+        return "use --maximum N"
+    if key in _TRANSLATION:
+        return "it is for translation"
+    if key in _SAMPLING and search.method != "sample":
+        return "it is used only in sampling, without --beam"
+    if key in _BEAM and search.method != "beam":
+        return "it is used only in beam search, with --beam N"
+    if key == "diversity" and search.groups == 1:
+        return "it is used only with groups=2 or more"
+    if key == "patience" and search.stopping != "patience":
+        return "it is used only with stopping=patience"
+    return None
+
+
+def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:
+    """Whether a text can be printed while it is generated: no other text competes with it, and none is discarded.
+
+    Only where no piece may be repeated before a minimum length can generation fail to go on.
+    """
+    is_alone = nbest == 1 and (search.method == "sample" or search.is_greedy)
+    return is_alone and not (search.no_repeat and search.minimum)
 
 
 def _load_generator(model: Path, *, device: "DeviceName", precision: "PrecisionName") -> "TextGenerator":

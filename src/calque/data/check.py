@@ -101,10 +101,11 @@ def check(
     corpora += [("valid", corpus) for corpus in data.valid] + [("test", corpus) for corpus in test]
     refuse_missing_columns({"train": data.train, "valid": data.valid, "test": test}, reads=preparation.reads)
     files = [path for _, corpus in corpora for path in paths(corpus).values()]
+    limit = data.line_limit(running=preparation.running)
     make = partial(
         _inspector,
         [corpus for _, corpus in corpora],
-        limit=data.line_limit,
+        limit=limit,
         preparation=preparation,
         vocabularies=prepared.vocabularies if prepared else None,
     )
@@ -114,7 +115,7 @@ def check(
     with TemporaryDirectory(prefix="calque-check-") as folder:
         roles = {role: _RoleHashes(Path(folder), role=role) for role in dict.fromkeys(role for role, _ in corpora)}
         unknown: dict[str, Counter[str]] = {}
-        items = _items(summaries, limit=data.line_limit)
+        items = _items(summaries, limit=limit)
         for number, statistics in ordered_map(make, items=items, workers=workers_for(files, requested=workers)):
             summaries[number].add(statistics)
             roles[summaries[number].role].add(statistics)

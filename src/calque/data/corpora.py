@@ -18,6 +18,7 @@ from calque.errors import DataError
 BLOCK_LINES = 2048
 BLOCK_BYTES = 1 << 20
 SENTENCE_LIMIT = 1 << 25  # bytes of a block of words without the end of a sentence; longer sentences are rejected
+RUNNING_LIMIT = 1 << 27  # bytes of a line of running text; a longer line would take too much memory
 
 Shifted = Literal["fail", "warn"]
 
@@ -127,7 +128,8 @@ Corpus = Annotated[
 class ValidationConfig(Config):
     """How many training pairs are held out for validation if there is no validation corpus.
 
-    A hash of the source text selects them: always the same pairs, and pairs with equal sources stay together.
+    A hash of the source text selects them: always the same pairs, and pairs with equal sources stay together. Of
+    running text, the last lines are held out.
     """
 
     share: float = Field(default=0.01, gt=0, lt=1)
@@ -161,16 +163,18 @@ class DataConfig(Config):
         """Whether any training corpus has word alignments."""
         return any(getattr(corpus, "alignments", None) for corpus in self.train)
 
-    @property
-    def longest_row(self) -> int:
-        """The largest number of values in a stored row; rows of links or characters may be very long."""
+    def longest_row(self, *, running: bool) -> int:
+        """The largest number of values in a stored row; rows of links, characters or running text may be very long."""
         is_long = self.aligned or any(isinstance(corpus, WordCorpus) for corpus in (*self.train, *self.valid))
-        return (1 << 31) if is_long else self.maximum_length + 1
+        return (1 << 31) if is_long or running else self.maximum_length + 1
 
-    @property
-    def line_limit(self) -> int:
-        """The most bytes of a line that is parsed; a longer one would exceed `maximum_length` tokens anyway."""
-        return 64 * max(self.maximum_length, 1024)
+    def line_limit(self, *, running: bool) -> int:
+        """The most bytes of a line that is parsed.
+
+        A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
+        single line.
+        """
+        return RUNNING_LIMIT if running else 64 * max(self.maximum_length, 1024)
 
 
 class Block(NamedTuple):

@@ -1,6 +1,7 @@
-"""The training pairs held out for validation: few, always the same, pairs with equal sources together.
+"""The training rows held out for validation: few, always the same, pairs with equal sources together.
 
-The pairs whose sources have the smallest hashes are held out. One pass, bounded memory.
+The rows with the smallest keys are held out: hashes of their first column, or, of running text, keys that decrease from
+row to row, so that its end is held out. One pass, bounded memory.
 """
 
 import hashlib
@@ -23,6 +24,12 @@ def text_hashes(texts: Sequence[str]) -> Hashes:
     """A stable 64-bit hash of each text."""
     joined = b"".join([hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(joined, dtype="<u8")
+
+
+def position_keys(lines: Sequence[int], *, corpus: int) -> Hashes:
+    """A key of each row of running text, smaller for later rows: from its line and the number of its corpus."""
+    last = np.iinfo(np.uint64).max
+    return last - ((np.uint64(corpus) << np.uint64(40)) + np.array(lines, dtype=np.uint64))
 
 
 class Holdout:

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from calque.data.corpora import Block, Corpus, DataConfig, read_blocks, text_columns
-from calque.data.holdout import Hashes, text_hashes
+from calque.data.holdout import Hashes, position_keys, text_hashes
 from calque.data.lines import Digest
 from calque.data.misalignment import by_line
 from calque.data.rows import Row, Tally, parse
@@ -69,6 +69,11 @@ class Preparation(Protocol):
         ...
 
     @property
+    def running(self) -> bool:
+        """Whether the rows form one running text, so that no row is too long and the last rows are held out."""
+        ...
+
+    @property
     def lines_up(self) -> bool:
         """Whether the lengths of the first two columns are expected to correlate line by line."""
         ...
@@ -100,6 +105,15 @@ class SpoolBlock(NamedTuple):
     role: Role
     corpus: int  # from 0
     rows: list[Texts]
+    lines: list[int]
+    """The line of each row, if the rows form a running text; otherwise empty."""
+
+    @property
+    def keys(self) -> Hashes:
+        """The keys of the rows; those with the smallest keys are held out."""
+        if self.lines:
+            return position_keys(self.lines, corpus=self.corpus)
+        return text_hashes([row[0] for row in self.rows])
 
 
 class Scanned(NamedTuple):
@@ -112,8 +126,8 @@ class Scanned(NamedTuple):
     rows: int
     lengths: NDArray[Any]
     """[lines,2], characters of the first two columns of every line; empty unless `Preparation.lines_up`."""
-    hashes: Hashes
-    """A hash of each usable row's first column; empty if no rows are held out of this corpus."""
+    keys: Hashes
+    """The key of each usable row; empty if no rows are held out of this corpus."""
     spooled: bytes
     """The rows, as a line of the spool."""
 
@@ -140,13 +154,14 @@ class RawBlock(NamedTuple):
     block: Block
 
 
-def raw_blocks(data: DataConfig, *, digests: Mapping[str, Digest]) -> Iterator[RawBlock]:
+def raw_blocks(data: DataConfig, *, running: bool, digests: Mapping[str, Digest]) -> Iterator[RawBlock]:
     """Every block of every corpus, in the config's order; `digests` are updated with the bytes of all files."""
+    limit = data.line_limit(running=running)
     for role in ROLES:
         for number, corpus in enumerate(getattr(data, role)):
             prefix = f"data.{role}[{number + 1}]."
             by_file = {key.removeprefix(prefix): value for key, value in digests.items() if key.startswith(prefix)}
-            for block in read_blocks(corpus, limit=data.line_limit, digests=by_file):
+            for block in read_blocks(corpus, limit=limit, digests=by_file):
                 yield RawBlock(role, number, block)
 
 
@@ -168,8 +183,8 @@ def read_spool(path: Path) -> Iterator[bytes]:
 
 def unpack(line: bytes) -> SpoolBlock:
     """A block of a spool, from its line of JSON."""
-    role, corpus, rows = json.loads(line)
-    return SpoolBlock(role, corpus, [tuple(row) for row in rows])
+    role, corpus, rows, lines = json.loads(line)
+    return SpoolBlock(role, corpus, [tuple(row) for row in rows], lines)
 
 
 def training_texts(spool: Path, *, column: int, held_out: Hashes) -> Iterator[str]:
@@ -183,12 +198,15 @@ def training_texts(spool: Path, *, column: int, held_out: Hashes) -> Iterator[st
 
 def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scanned:
     corpus: Corpus = getattr(data, raw.role)[raw.corpus]
-    parsed = parse(raw.block, corpus=corpus, invalid=data.invalid, limit=data.line_limit)
+    limit = data.line_limit(running=preparation.running)
+    parsed = parse(raw.block, corpus=corpus, invalid=data.invalid, limit=limit)
     problems = parsed.malformed + (parsed.invalid if data.invalid == "fail" else [])
     problems += link_problems(corpus, parsed.rows)
     names = text_columns(corpus)
     order = [names.index(name) for name in (*preparation.reads, *(name for name in names if name == "links"))]
     rows = [tuple(row.texts[index] for index in order) for row in parsed.rows]
+    lines = [row.line for row in parsed.rows] if preparation.running else []
+    block = SpoolBlock(raw.role, raw.corpus, rows, lines)
     is_held_out = raw.role == "train" and not data.valid
     return Scanned(
         raw.role,
@@ -197,8 +215,8 @@ def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scann
         problems,
         len(rows),
         lengths=_lengths(parsed.rows, rows, block=raw.block) if preparation.lines_up else np.zeros((0, 2)),
-        hashes=text_hashes([row[0] for row in rows] if is_held_out else []),
-        spooled=json.dumps([raw.role, raw.corpus, rows], ensure_ascii=False).encode() + b"\n",
+        keys=block.keys if is_held_out else text_hashes([]),
+        spooled=json.dumps(block, ensure_ascii=False).encode() + b"\n",
     )
 
 
@@ -233,4 +251,4 @@ def _is_held_out(block: SpoolBlock, *, held_out: Hashes) -> NDArray[np.bool_]:
     """Whether each row is for validation, [rows]."""
     if block.role == "valid" or not len(held_out):
         return np.full(len(block.rows), block.role == "valid")
-    return np.isin(text_hashes([row[0] for row in block.rows]), held_out)
+    return np.isin(block.keys, held_out)

@@ -41,6 +41,10 @@ class PairPreparation(NamedTuple):
         return text_settings(self.text)
 
     @property
+    def running(self) -> bool:
+        return False
+
+    @property
     def lines_up(self) -> bool:
         return True
 

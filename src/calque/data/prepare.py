@@ -101,7 +101,7 @@ def prepare(
         write_folder(folder, kind=KIND, format=FORMAT, fill=fill)
         return open_prepared(folder)
     prepared = open_prepared(folder)
-    now = fingerprint(data, settings=preparation.settings)
+    now = fingerprint(data, settings=_settings(data, preparation))
     if changes := differences(prepared.fingerprint, now=now, files=files):
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(
@@ -193,7 +193,7 @@ def _fill(
     description["warnings"] = scan.warnings
     (folder / "store.json").write_text(json.dumps(description, indent=1) + "\n", encoding="utf-8")
     hashes = {key: value.hexdigest() for key, value in digests.items()}
-    return {"fingerprint": fingerprint(data, settings=preparation.settings, hashes=hashes)}
+    return {"fingerprint": fingerprint(data, settings=_settings(data, preparation), hashes=hashes)}
 
 
 def _scan(
@@ -213,12 +213,13 @@ def _scan(
     rows = problem_count = 0
     make = partial(scanner, data, preparation=preparation)
     with spool.open("wb") as file:
-        for scanned in ordered_map(make, items=raw_blocks(data, digests=digests), workers=workers):
+        blocks = raw_blocks(data, running=preparation.running, digests=digests)
+        for scanned in ordered_map(make, items=blocks, workers=workers):
             tallies[scanned.role] += scanned.tally
             problem_count += len(scanned.problems)
             problems += scanned.problems[: _REPORTED - len(problems)]
             rows += scanned.rows * (scanned.role == "train")
-            holdout.add(scanned.hashes)
+            holdout.add(scanned.keys)
             if preparation.lines_up:
                 lengths[scanned.role, scanned.corpus].add(scanned.lengths)
             file.write(scanned.spooled)
@@ -232,7 +233,7 @@ def _scan(
     warnings = [warning for doubt in doubts for warning in doubt.warnings]
     lines = sum(tally.lines for tally in tallies.values())
     if not rows:
-        raise DataError(f"data.train: {lines:,} lines, none of them with text in {' and '.join(preparation.reads)}")
+        raise DataError(_why_no_rows(tallies["train"], data=data, preparation=preparation))
     if data.valid:
         return _Scan(lines, rows, np.zeros(0, dtype=np.uint64), warnings, tallies)
     held_out, count = holdout.chosen()
@@ -253,7 +254,7 @@ def _write(
         StoreWriter(
             folder / role,
             columns=preparation.columns(folder / "tokenizer", training=role == "train"),
-            longest=data.longest_row,
+            longest=data.longest_row(running=preparation.running),
         )
         for role in ROLES
     )
@@ -281,6 +282,20 @@ def _write(
         "train": {"spans": spans, "tally": asdict(tallies["train"])},
         "valid": {"spans": [(0, valid.rows, 1.0)], "tally": asdict(tallies["valid"])},
     }
+
+
+def _settings(data: DataConfig, preparation: Preparation) -> Mapping[str, str]:
+    """The settings of the task that affect the store, with the rows held out of running text."""
+    holds_out_end = preparation.running and not data.valid
+    return {**preparation.settings, "data.validation.rows": "last"} if holds_out_end else preparation.settings
+
+
+def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) -> str:
+    if not tally.long and not tally.invalid:
+        return f"data.train: {tally.lines:,} lines, none of them with text in {' and '.join(preparation.reads)}"
+    limit = data.line_limit(running=preparation.running)
+    longest = f"; the longest line that is read has {limit:,} bytes" if tally.long else ""
+    return f"data.train: no rows are left; {_left_out(tally)}{longest}"
 
 
 def _left_out(tally: Tally) -> str:

@@ -46,6 +46,10 @@ class TaggingPreparation(NamedTuple):
         }
 
     @property
+    def running(self) -> bool:
+        return False
+
+    @property
     def lines_up(self) -> bool:
         return False
 

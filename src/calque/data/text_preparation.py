@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
@@ -9,6 +10,8 @@ from calque.data.fingerprint import text_settings
 from calque.data.numericalise import Numericalised, Texts
 from calque.data.store import ColumnKind, pack, smallest_unsigned
 from calque.text import EOS, TextConfig, Tokenizer, load_tokenizer, save_columns, train_tokenizer
+
+PART = 4096  # characters of a long line that vocabularies are learnt from together
 
 
 class TextPreparation(NamedTuple):
@@ -42,7 +45,11 @@ class TextPreparation(NamedTuple):
         return {}
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
-        save_columns({"text": train_tokenizer(self.text, lines=lambda: texts("text"), count=rows)}, folder)
+        def lines() -> Iterator[str]:
+            return chain.from_iterable(map(_parts, texts("text"))) if self.running else texts("text")
+
+        count = sum(1 for _ in lines()) if self.running else rows
+        save_columns({"text": train_tokenizer(self.text, lines=lines, count=count)}, folder)
 
     def columns(self, folder: Path, *, training: bool) -> Mapping[str, ColumnKind]:
         size = len(load_tokenizer(folder, column="text").vocabulary)
@@ -75,3 +82,14 @@ class TextNumericaliser(NamedTuple):
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         return {"text characters": self.tokenizer.unknown_characters("".join(text for (text,) in rows))}
+
+
+def _parts(line: str) -> Iterator[str]:
+    """A long line of running text in parts, cut at spaces where it has some: subwords are learnt from short lines."""
+    start = 0
+    while len(line) - start > PART:
+        space = line.rfind(" ", start, start + PART)
+        stop = space if space > start else start + PART
+        yield line[start:stop]
+        start = stop + (stop == space)
+    yield line[start:]

@@ -12,7 +12,7 @@ from calque.search.ensemble import fused
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
 from calque.tensors import Padded
-from calque.text import UNK, Tokenizer, Tokenizers
+from calque.text import BOS, UNK, Tokenizer, Tokenizers
 
 
 class Ensemble(NamedTuple):
@@ -20,12 +20,14 @@ class Ensemble(NamedTuple):
 
     models: tuple[Model, ...] = ()
     language: LanguageModel | None = None
+    language_start: int = BOS  # the token that the language model reads before a text
 
     def joined(self, added: "Ensemble") -> "Ensemble":
         """The members of both ensembles; at most one language model."""
         if self.language is not None and added.language is not None:
             raise ConfigError("this translator has a language model already; only one can contribute to a step")
-        return Ensemble(self.models + added.models, self.language or added.language)
+        language = self if self.language is not None else added
+        return Ensemble(self.models + added.models, language.language, language.language_start)
 
 
 class Decoding(NamedTuple):
@@ -50,7 +52,8 @@ def start_decoding(
     if ensemble.language is None or not search.language_weight:
         return decoding
     language = ensemble.language
-    step = fused([decoding.step, language_step(language)], weights=[1.0, search.language_weight], unknown=UNK)
+    steps = [decoding.step, language_step(language, start=ensemble.language_start)]
+    step = fused(steps, weights=[1.0, search.language_weight], unknown=UNK)
     return Decoding(step, (decoding.state, language.start(len(source.lengths))), (decoding.context, ()))
 
 

@@ -78,7 +78,9 @@ class Translator:
             language=language.tokenizer if language else None,
         )
         joined = Translator(self.model, self.tokenizers, config=self.config, search=self.search)
-        added = Ensemble(tuple(translator.model for translator in ensemble), language.model if language else None)
+        added = Ensemble(tuple(translator.model for translator in ensemble))
+        if language is not None:
+            added = added._replace(language=language.model, language_start=language.start)
         joined.ensemble = self.ensemble.joined(added)
         joined.confidence = self.confidence if not ensemble else None  # calibrated on this model's probabilities alone
         joined.length_profile = self.length_profile

@@ -29,6 +29,7 @@ from calque.training.job import SaveModel
 from calque.training.update import stream_seed
 
 STREAMS = 10  # parts of running text that are validated in parallel
+STEPS = 512  # tokens of each part that a recurrent network reads at a time
 SAMPLE = 40  # pieces per sample
 
 METRICS: Mapping[str, Metric] = {"loss": LOWER, "perplexity": LOWER, "word_perplexity": LOWER}
@@ -64,10 +65,12 @@ class LanguageModelJudge:
             batch = self.batch.model_copy(update={"tokens": tokens})
             loss = lines_loss(self.generator.model, self.store, batch=batch, stop=check_stop)
         else:
+            carries = self.generator.model.carries  # the loss then depends on where the text is cut, so rows stay
             loss = running_loss(
                 self.generator.model,
                 self.store[COLUMN].values,
-                rows=max(1, STREAMS // parts),
+                rows=STREAMS if carries else max(1, STREAMS // parts),
+                steps=max(1, STEPS // parts),
                 context=task.context,
                 stride=task.stride,
                 stop=check_stop,

@@ -174,7 +174,7 @@ def translation_misfits(experiment: Experiment) -> list[str]:
 
 def language_misfits(experiment: Experiment) -> list[str]:
     """Why settings of a language model cannot be combined, one sentence each."""
-    training, task = experiment.training, experiment.task
+    training, task, search = experiment.training, experiment.task, experiment.search
     problems = []
     if isinstance(experiment.text, FormsConfig):
         problems.append(
@@ -188,6 +188,13 @@ def language_misfits(experiment: Experiment) -> list[str]:
         problems.append(f"training.subwords.kind = {training.subwords.kind!r} is for translation; set it to 'fixed'")
     if experiment.text.kind == "columns":
         problems.append("text.kind = 'columns' is for source and target; a language model has one text")
+    if search.coverage > 0:
+        problems.append(
+            f"search.coverage = {search.coverage} needs attention over a source, which a language model does not have; "
+            "set search.coverage = 0"
+        )
+    if search.method == "risk":
+        problems.append("search.method = 'risk' is for translation; a language model generates with 'sample' or 'beam'")
     if isinstance(task, LanguageModellingConfig) and task.reading == "running":
         if training.batch.shapes == "static" and task.jitter:
             problems.append("task.jitter and training.batch.shapes = 'static' cannot be combined; turn one of them off")

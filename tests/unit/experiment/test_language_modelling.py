@@ -12,7 +12,11 @@ from safetensors.torch import load_file
 from tests.conftest import Answer
 
 import calque
-from calque.engine import TextGenerator
+from calque.commands.generate import _BEAM, _why_idle
+from calque.data.batching import BatchConfig
+from calque.data.prepare import open_prepared
+from calque.engine import TextGenerator, save_language_model
+from calque.experiment.language_modelling import LanguageModelJudge
 from calque.search.settings import SearchConfig
 from calque.training.journal import read_journal
 
@@ -169,6 +173,68 @@ def test_commands(trained: Path, text: Path, command: Any) -> None:
     assert len(scores.out.splitlines()) == 300 and "perplexity" in scores.err
 
 
+@pytest.mark.parametrize(
+    "settings",
+    [
+        ["minimum=6"],
+        ["no_repeat=1", "seed=3"],
+        ["no_repeat=2", "minimum=5", "temperature=2"],
+        ["no_repeat=1", "minimum=9", "temperature=2"],
+        ["--beam", 1, "length_penalty=0", "minimum=6"],
+        ["search.beam=3", "no_repeat=3"],
+    ],
+    ids=str,
+)
+def test_the_format_does_not_change_the_text(trained: Path, command: Any, settings: list[str]) -> None:
+    options = ["--maximum", 9, *settings]
+    texts = command("generate", trained, *options, stdin=b"w1\nw2 w3\n")
+    objects = command("generate", trained, *options, "--format", "jsonl", stdin=b"w1\nw2 w3\n")
+    assert texts.code == objects.code == 0, texts.err
+    assert texts.out.splitlines() == [json.loads(line)["text"] for line in objects.out.splitlines()]
+
+
+def test_a_beam_is_a_beam_however_it_is_given(trained: Path, tmp_path: Path, command: Any) -> None:
+    expected = command("generate", trained, "--prompt", "w3", "--beam", 3).out
+    assert command("generate", trained, "--prompt", "w3", "search.beam=3").out == expected
+    assert command("generate", trained, "--prompt", "w3", "beam = 3").out == expected
+    sampling, generator = tmp_path / "sampling", calque.load(trained)
+    generator.search = SearchConfig(method="sample", temperature=5.0)
+    save_language_model(sampling, generator, card="")
+    assert command("generate", sampling, "--prompt", "w3", "--beam", 3).out == expected
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["coverage=0.2", "--beam", 3], "coverage=0.2 has no effect: it is for translation"),
+        (["temperature=0.5", "--beam", 3], "temperature=0.5 has no effect: it is used only in sampling"),
+        (["search.temperature=0.5", "search.beam=3"], "temperature=0.5 has no effect: it is used only in sampling"),
+        (["length_penalty=1"], "length_penalty=1.0 has no effect: it is used only in beam search"),
+        (["method=risk"], "'risk' is for translation"),
+        (["method=sample", "--beam", 3], "--beam 3 has no effect"),
+        (["diversity=0.7", "--beam", 4], "diversity=0.7 has no effect: it is used only with groups=2"),
+        (["patience=3", "--beam", 4], "patience=3.0 has no effect: it is used only with stopping=patience"),
+        (["maximum=9"], "maximum=9 has no effect: use --maximum N"),
+        (["minimum=9", "--maximum", 8], "search.minimum = 9 is more than the maximum of 8 pieces"),
+        (["--nbest", 5, "--beam", 3], "nbest is 5 and beam is 3"),
+        (["source_limit=9", "utility=bleu"], "utility=bleu has no effect: it is for translation"),
+    ],
+    ids=str,
+)
+def test_settings_without_effect_are_rejected(trained: Path, command: Any, settings: list[Any], message: str) -> None:
+    answer = command("generate", trained, "--prompt", "w1", *settings)
+    assert (answer.code, answer.out) == (2, "") and message in answer.err
+
+
+def test_every_search_setting_is_used_or_named_as_idle() -> None:
+    sampled, searched = (
+        {key for key in SearchConfig.model_fields if not _why_idle(key, search)}
+        for search in (SearchConfig(method="sample"), SearchConfig(groups=5, stopping="patience"))
+    )
+    assert sampled == {"method", "temperature", "top_k", "top_p", "min_p", "seed", "minimum", "no_repeat"}
+    assert searched == {"method", "minimum", "no_repeat", *_BEAM}
+
+
 def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, command: Any) -> None:
     assert "language model" in command("translate", trained, stdin=b"w1\n").err
     assert "--source" in command("score", trained, "--source", text, "--target", text).err
@@ -181,6 +247,38 @@ def test_mistakes_are_reported(trained: Path, text: Path, tmp_path: Path, comman
     assert metric.code == 2 and "'bleu' is not one of loss, perplexity, word_perplexity" in metric.err
     objective = command("train", "--text", text, "--run", tmp_path / "d", "training.objective.method.kind=r-drop")
     assert objective.code == 2 and "training.objective is for translation" in objective.err
+
+
+@pytest.mark.parametrize("network", [LSTM, TRANSFORMER], ids=["lstm", "transformer"])
+@pytest.mark.parametrize("reading", ["lines", "running"])
+def test_the_judgement_does_not_depend_on_the_parts(
+    text: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, network: dict[str, Any], reading: str
+) -> None:
+    """After running out of memory a validation reads less at a time, and gives the same loss."""
+    settings = dict.fromkeys(("steps", "validate_every", "checkpoint_every"), 1)
+    task = values(text, network, reading=reading, **settings)
+    task["task"].update(context=12, stride=5)
+    task["data"]["store"] = str(tmp_path / "store")
+    run = calque.train(task, run=tmp_path / "run", quiet=True).folder
+    generator, prepared = calque.load(run), open_prepared(tmp_path / "store")
+    generator.model.double()
+    judge = LanguageModelJudge(generator, prepared.valid, words=9, batch=BatchConfig(tokens=200))
+    sizes: list[int] = []
+    read = generator.model.read
+
+    def recorded(tokens: torch.Tensor, state: Any) -> Any:
+        sizes.append(tokens.numel())
+        return read(tokens, state)
+
+    monkeypatch.setattr(generator.model, "read", recorded)
+    monkeypatch.setattr(judge, "_samples", list)
+    losses, largest = [], []
+    for parts in (1, 2, 4, 64):
+        sizes.clear()
+        losses.append(judge(generator.model, parts=parts, stop=lambda: False).values["loss"])
+        largest.append(max(sizes))
+    assert losses[1:] == pytest.approx(losses[:1] * 3, abs=1e-9)
+    assert largest[0] > largest[-1]
 
 
 def test_language_models_of_an_earlier_version_are_refused() -> None:

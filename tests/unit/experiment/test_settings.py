@@ -27,6 +27,8 @@ MISFITS = [
         "training.objective is for translation; a language model",
     ),
     ("language", "training.subwords.kind=bpe-dropout", "training.subwords.kind = 'bpe-dropout' is for translation"),
+    ("language", "search.coverage=0.2", "search.coverage = 0.2 needs attention over a source"),
+    ("language", "search.method=risk", "search.method = 'risk' is for translation"),
     ("language", "text.kind=forms", "text.kind = 'forms' is for taggers"),
     ("language", "task.reading=running task.stride=99 task.context=10", "task.stride = 99 is more than task.context"),
     (
