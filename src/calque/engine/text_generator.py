@@ -144,7 +144,13 @@ class TextGenerator:
     def generate(
         self, prompt: str | list[str] = "", *, maximum: int = MAXIMUM, search: SearchConfig | None = None
     ) -> str | list[str]:
-        """A prompt, or each prompt of a list, followed by at most `maximum` pieces that the model generates."""
+        """A prompt, or each prompt of a list, followed by at most `maximum` pieces that the model generates.
+
+        Text is sampled unless `search` says otherwise:
+
+        >>> generator.generate("The weather", search=SearchConfig(method="sample", temperature=0.7, seed=3))
+        >>> generator.generate("The weather", search=SearchConfig(method="beam", beam=5))
+        """
         prompts = [prompt] if isinstance(prompt, str) else prompt
         candidates = self.candidates(prompts, maximum=maximum, search=search)
         texts = [best.text for best, *_ in candidates]
@@ -164,7 +170,7 @@ class TextGenerator:
 
         Scores and log-probabilities are those of the whole text, with its prompt.
         """
-        search = search or self.search
+        search = search or self.search.model_copy(update={"method": "sample"})
         _refuse_search(search, maximum=maximum, nbest=nbest)
         results = []
         for number, prompt in enumerate(prompts, start=first):  # prompts differ in length
@@ -206,7 +212,7 @@ class TextGenerator:
         The pieces concatenate to the text; a character is yielded once all of its bytes are generated. The text is
         that of `candidates`, unless `no_repeat` allows no further piece before `minimum`: it then ends there.
         """
-        search = search or self.search
+        search = search or self.search.model_copy(update={"method": "sample"})
         _refuse_search(search, maximum=maximum, nbest=1)
         ids = self._prompt(prompt)
         step, state, _ = self._start(ids, search=search)
