@@ -96,3 +96,28 @@ def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
         answer = command(*arguments)
         assert answer.code == 2 and message in answer.err, (arguments, answer)
     assert not (tmp_path / "b.toml").exists()
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "problem"),
+    [
+        ("tagger", "--conll", "give --conll instead of --source, --target or --text"),
+        ("language-model", "--text", "--conll is for a tagger"),
+    ],
+)
+def test_the_task_of_a_config_follows_from_its_model(
+    model: str, option: str, problem: str, text: Path, tmp_path: Path, command: Command
+) -> None:
+    corpora = {"--conll": write_conllu(tmp_path / "train.conllu", sentences=120), "--text": text}
+    file = tmp_path / "a.toml"
+    file.write_text(f'[model]\nkind = "{model}"\n', encoding="utf-8")
+    answer = command("data", "prepare", "--config", file, option, corpora[option], "--out", tmp_path / "store")
+    assert answer.code == 0, answer.err
+    (other,) = corpora.keys() - {option}
+    answer = command("data", "prepare", "--config", file, other, corpora[other], "--out", tmp_path / "other")
+    assert answer.code == 2 and problem in answer.err, answer.err
+
+
+def test_init_with_a_task_that_does_not_exist_names_those_that_do(tmp_path: Path, command: Command) -> None:
+    answer = command("init", tmp_path / "a.toml", "task.kind=parsing")
+    assert answer.code == 2 and "translation" in answer.err and "tagging" in answer.err, answer.err

@@ -72,21 +72,27 @@ class CorpusFiles(NamedTuple):
 
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
-        task = values.get("task", {})
-        kind = task.get("kind") if isinstance(task, dict) else None
-        is_language_model = kind == "language-modelling"
+        kind = task_kind(values)
         if self.conll and kind != "tagging":
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
             )
         if (self.text or self.source) and kind == "tagging":
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
-        if self.text and not is_language_model:
+        if self.text and kind != "language-modelling":
             raise ConfigError(
                 "--text is for a language model (--system language); this system translates: give --source"
             )
-        if self.source and is_language_model:
+        if self.source and kind == "language-modelling":
             raise ConfigError("--source: a language model reads no source; give --text, or a --system that translates")
+
+
+def task_kind(values: dict[str, Any]) -> str:
+    """The kind of an experiment's task, which may follow from its model; the values are not checked yet."""
+    from calque.experiment.settings import with_kinds
+
+    task = with_kinds(values).get("task", {})
+    return str(task.get("kind", "translation")) if isinstance(task, dict) else "translation"
 
 
 def _text_corpora(text: Path | None, valid: Path | None) -> Corpora:

@@ -203,7 +203,7 @@ def _experiment(
     corpora = files.corpora()
     if not corpora and config is None:
         raise ConfigError("give --source and --target, --text, --conll or --config")
-    default = files.default_system if files.text or files.conll else None
+    default = files.default_system if config is None and (files.text or files.conll) else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]
     )

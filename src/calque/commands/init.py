@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles
+from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles, task_kind
 from calque.errors import ConfigError, FolderError
 
 HEADER = """\
@@ -84,7 +84,8 @@ def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: flo
     files.refuse_other_task(chosen)
     if "train" in chosen.get("data", {}):
         return chosen
-    return values({"train": [PLACEHOLDERS[chosen.get("task", {}).get("kind", "translation")]]})
+    placeholder = PLACEHOLDERS.get(task_kind(chosen), PLACEHOLDERS["translation"])  # an unknown task is rejected later
+    return values({"train": [placeholder]})
 
 
 def _comment_out(text: str, *, keys: Sequence[str]) -> str:
