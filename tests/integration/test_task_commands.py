@@ -79,12 +79,32 @@ def test_labelled_words_are_checked(tmp_path: Path, command: Command) -> None:
     assert answer.code == 2 and "broken.conllu: line 1" in answer.out, answer
 
 
+@pytest.mark.parametrize("name", ["a.conllu", "A.CONLLU", "a.ConLLU.GZ", "a.conllup"])
+def test_conllu_is_recognised_by_its_name(name: str, tmp_path: Path, command: Command) -> None:
+    path = write_conllu(tmp_path / name, sentences=90)
+    answer = command("data", "check", "--conll", path)
+    assert answer.code == 0 and "upos: 5 different" in answer.out, answer.err
+
+
+def test_the_test_set_of_a_column_file_may_be_conllu(tmp_path: Path, command: Command) -> None:
+    train, test = write_columns(tmp_path / "a.txt", sentences=90), write_conllu(tmp_path / "b.conllu", sentences=9)
+    files = ["--conll", train, "--columns", "form,upos,chunk", "--label", "upos", "--test-conll", test]
+    answer = command("data", "check", *files)
+    assert answer.code == 0 and "test in train" in answer.out, answer.err
+
+
 def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
     columns = write_columns(tmp_path / "train.txt", sentences=9)
+    conllu = write_conllu(tmp_path / "TRAIN.CONLLU", sentences=9)
+    named = ["--columns", "form,pos,chunk"]
     for arguments, message in (
         (["data", "check"], "give --source and --target, --text, --conll or --config"),
         (["data", "check", "--text", text, "--conll", columns], "--conll is for a tagger and cannot be combined"),
         (["data", "check", "--conll", columns], "has 3 columns: name them with --columns"),
+        (["data", "check", "--conll", conllu, *named], f"--columns is for column files; {conllu}: CoNLL-U"),
+        (["train", "--conll", conllu, "--valid-conll", conllu, *named], "--columns is for column files"),
+        (["train", "--conll", conllu, "--valid-conll", columns], f"{columns} has 3 columns: name them with --columns"),
+        (["evaluate", tmp_path, "--conll", conllu, *named], "--columns is for column files"),
         (["data", "check", "--text", tmp_path / "none"], "none: No such file"),
         (["data", "check", "--text", text, "--test-source", text, "--test-target", text], "this task reads text"),
         (["data", "check", "--text", text, "--columns", "a,b"], "--columns needs --conll"),

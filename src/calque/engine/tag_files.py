@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 from calque.data.column_files import ColumnFormat, ColumnSentence, read_sentences, with_column
@@ -47,15 +46,6 @@ class ColumnLayout(NamedTuple):
         """The tagger's input, from a sentence of the file."""
         inputs = {name: rows.column(self.number(name)) for name in tagger.task.inputs}
         return Sentence(rows.column(self.number(tagger.task.words)), inputs)
-
-
-def file_format(path: Path) -> ColumnFormat | None:
-    """The format according to a file's suffix: .conllu, or one that begins with .conll, .col, .iob, .bio or .tsv."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    suffix = suffixes[-1] if suffixes else ""
-    if suffix in (".conllu", ".conllup"):
-        return "conllu"
-    return "columns" if suffix.startswith((".conll", ".col", ".iob", ".bio", ".tsv")) else None
 
 
 def tag_columns(
