@@ -111,11 +111,14 @@ def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
         (["data", "prepare", "--text", text, "--system", "tiny", "--out", tmp_path / "s"], "--text is for a language"),
         (["init", tmp_path / "b.toml", "--text", text, "--system", "tiny"], "--text is for a language model"),
         (["init", tmp_path / "b.toml", "--conll", text, "--system", "language"], "--conll is for a tagger"),
+        (["init", tmp_path / "b.toml", "--conll", columns], f"{columns} has 3 columns: name them with --columns"),
+        (["init", tmp_path / "b.toml", "--conll", tmp_path / "new.conllu", *named], "--columns is for column files"),
         (["init", tmp_path / "b.toml", "--source", text], "--source and --target go together"),
     ):
         answer = command(*arguments)
         assert answer.code == 2 and message in answer.err, (arguments, answer)
     assert not (tmp_path / "b.toml").exists()
+    assert command("init", tmp_path / "b.toml", "--conll", tmp_path / "new.txt").code == 0, "it may be written later"
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,8 @@ class CorpusFiles(NamedTuple):
 
     def check_columns(self) -> None:
         """Raises an error for names of columns that have no effect, or that are missing, in the files that exist."""
+        if self.conll is None:
+            return
         files = [path for path in (self.conll, self.valid_conll) if path is not None]
         refuse_idle_columns(self.columns, *files)
         if self.columns is None:

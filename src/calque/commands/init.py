@@ -67,6 +67,7 @@ def init(
         raise FolderError(f"{path}: exists already; choose another name")
     files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
+    files.check_columns()
     config = to_toml(check(Experiment, values, origin="init"), comments=True)
     path.write_text(HEADER + _comment_out(config, keys=OPEN), encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)
