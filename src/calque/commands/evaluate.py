@@ -99,10 +99,11 @@ def _read_test_set(source: Path, reference: Path, *, output: Path | None) -> _Te
 def _load_translator(
     model: Path, settings: list[str], *, beam: int | None, device: str, precision: str
 ) -> "tuple[Translator, SearchConfig]":
-    from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
+    from calque.commands.loading import ModelPaths, load_to_evaluate, refuse_idle_settings, search_of
+    from calque.engine import Translator
 
     paths = ModelPaths.from_options(model, (), None, None, device=device, precision=precision)
-    translator, _ = paths.load()
+    translator = load_to_evaluate(model, Translator, device=paths.device, precision=paths.precision)
     search = search_of(translator.search, settings, beam=beam, nbest=1, batch_tokens=None)
     refuse_idle_settings(settings, search=search, paths=paths)
     return translator, search
@@ -150,13 +151,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def _evaluate_text(model: Path, text: Path, *, as_json: bool, device: str, precision: str) -> None:
-    from calque.engine import TextGenerator, load
+    from calque.commands.loading import load_to_evaluate
+    from calque.engine import TextGenerator
 
     device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(text)
-    generator = load(model, device=device_name, precision=precision_name)
-    if not isinstance(generator, TextGenerator):
-        raise ConfigError(f"--text: {model} is not a language model; give --source and --reference")
+    generator = load_to_evaluate(model, TextGenerator, device=device_name, precision=precision_name)
     result = generator.perplexity(_lines(text))
     values = {"per piece": result.per_token, "per word": result.per_word, "per byte": result.per_byte}
     counts = {"per piece": result.tokens, "per word": result.words, "per byte": result.bytes}

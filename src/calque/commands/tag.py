@@ -21,7 +21,6 @@ from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.data.column_files import ColumnFormat
-    from calque.devices import DeviceName, PrecisionName
     from calque.engine import TaggedSentence, Tagger
 
 FORMATS = ("auto", "text", "conllu", "columns")
@@ -59,6 +58,7 @@ def tag(
         echo "The dog barks ." | calque tag runs/upos
     """
     from calque.commands.output import refuse_output, sink
+    from calque.engine import load_tagger
 
     format_name = choice(format, FORMATS, option="--format")
     device_name, precision_name = device_and_precision(device, precision)
@@ -89,16 +89,6 @@ def _input_format(
     if format != "columns" and append:
         raise ConfigError(f"--append is for column files; {input_name(path)} is read as {format}")
     return format
-
-
-def load_tagger(model: Path, *, device: "DeviceName", precision: "PrecisionName") -> "Tagger":
-    """The tagger in a folder; any other model is rejected."""
-    from calque.engine import Tagger, load
-
-    tagger = load(model, device=device, precision=precision)
-    if not isinstance(tagger, Tagger):
-        raise DataError(f"{model}: is not a tagger; train one with `calque train --conll FILE`")
-    return tagger
 
 
 def _tagged_columns(

@@ -9,7 +9,6 @@ import typer
 
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns
 from calque.commands.inputs import device_and_precision, refuse_unreadable
-from calque.commands.tag import load_tagger
 from calque.errors import DataError
 
 if TYPE_CHECKING:
@@ -35,7 +34,9 @@ def evaluate_tagger(
     precision: str,
 ) -> None:
     """Prints accuracy and span scores on a file, and plots the confusion matrix to `confusion` if it is given."""
+    from calque.commands.loading import load_to_evaluate
     from calque.commands.output import refuse_output
+    from calque.engine import Tagger
     from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
     from calque.evaluation.spans import score_spans
 
@@ -43,7 +44,7 @@ def evaluate_tagger(
     refuse_idle_columns(columns, conll)
     refuse_unreadable(conll)
     refuse_output(confusion, conll)
-    tagger = load_tagger(model, device=device_name, precision=precision_name)
+    tagger = load_to_evaluate(model, Tagger, device=device_name, precision=precision_name)
     labels = _label(tagger, conll, columns=columns)
     confusions = count_confusions(labels.predicted, gold=labels.gold)
     spans = score_spans(labels.predicted, gold=labels.gold) if _has_spans(tagger) else None

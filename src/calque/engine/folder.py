@@ -72,6 +72,7 @@ class TaggerFolder(Config):
     model: TaggerConfig
 
 
+AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger)
 Loaded = Translator | TextGenerator | Tagger
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
@@ -179,16 +180,53 @@ def load_translator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
 ) -> Translator:
     """`load` for a translation model; any other model is rejected with the command that uses it."""
+    return _load_kind(Translator, path, purpose="translate", device=device, precision=precision)
+
+
+def load_text_generator(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
+) -> TextGenerator:
+    """`load` for a language model; any other model is rejected with the command that uses it."""
+    return _load_kind(TextGenerator, path, purpose="generate text", device=device, precision=precision)
+
+
+def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Tagger:
+    """`load` for a tagger; any other model is rejected with the command that uses it."""
+    return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
+
+
+def model_kind(loaded: Loaded) -> str:
+    """What a model is, in words."""
+    match loaded:
+        case Translator():
+            return "a translation model"
+        case TextGenerator():
+            return "a language model"
+        case Tagger():
+            return "a tagger"
+
+
+def _load_kind(
+    kind: type[AnyLoaded], path: str | Path, *, purpose: str, device: DeviceName, precision: PrecisionName
+) -> AnyLoaded:
     loaded = load(path, device=device, precision=precision)
-    if isinstance(loaded, Translator):
+    if isinstance(loaded, kind):
         return loaded
-    if isinstance(loaded, Tagger):
-        raise FolderError(f"{path}: is a tagger and cannot translate; `calque tag {path}` labels words with it")
-    raise FolderError(
-        f"{path}: is a language model and cannot translate; `calque score {path} --target FILE` scores text, "
-        f"`calque generate {path}` writes text, and `calque translate RUN --language {path}` combines it with a "
-        "translator"
-    )
+    raise FolderError(f"{path}: is {model_kind(loaded)} and cannot {purpose}; {_usage(loaded, path)}")
+
+
+def _usage(loaded: Loaded, path: str | Path) -> str:
+    """The commands that use a model."""
+    match loaded:
+        case Translator():
+            return f"`calque translate {path}` translates with it"
+        case TextGenerator():
+            return (
+                f"`calque generate {path}` generates text with it, `calque score {path} --target FILE` scores text, and "
+                f"`calque translate RUN --language {path}` combines it with a translator"
+            )
+        case Tagger():
+            return f"`calque tag {path}` labels words with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
