@@ -222,8 +222,8 @@ def _usage(loaded: Loaded, path: str | Path) -> str:
             return f"`calque translate {path}` translates with it"
         case TextGenerator():
             return (
-                f"`calque generate {path}` generates text with it, `calque score {path} --target FILE` scores text, and "
-                f"`calque translate RUN --language {path}` combines it with a translator"
+                f"`calque generate {path}` generates text with it, `calque score {path} --target FILE` scores text, "
+                f"and `calque translate RUN --language {path}` combines it with a translator"
             )
         case Tagger():
             return f"`calque tag {path}` labels words with it"
