@@ -217,15 +217,10 @@ def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
     if section(config, "task", origin=origin).get("kind") == "own":
         return "own task"
     model = section(config, "model", origin=origin)
-    match model.get("kind"):
-        case "language-model":
-            names, head = ("network",), None
-        case "tagger":
-            names, head = ("encoder",), model.get("head")
-        case _:
-            names, head = ("encoder", "decoder"), None
+    names = {"language-model": ["network"], "tagger": ["encoder"]}.get(str(model.get("kind")), ["encoder", "decoder"])
     parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]
-    return " → ".join(dict.fromkeys([*parts, *([str(head)] if head else [])]))
+    head = [str(model["head"])] if "head" in model else []  # of a tagger
+    return " → ".join(dict.fromkeys([*parts, *head]))
 
 
 def _describe_part(part: dict[str, Any]) -> str:
