@@ -1,7 +1,6 @@
 """`calque evaluate`."""
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -132,17 +131,17 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
 def _print_scores(
     translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
 ) -> None:
-    from calque.evaluation.metrics import score_translations
+    from calque.evaluation.metrics import perplexity, score_translations
 
     scores = score_translations(translations, test.references)
-    perplexity = math.exp(min(translator.loss(test.sources, test.references), 700.0))
+    per_piece = perplexity(translator.loss(test.sources, test.references))
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        typer.echo(json.dumps({**values, "perplexity": perplexity, "beam": search.beam}, indent=1))
+        typer.echo(json.dumps({**values, "perplexity": per_piece, "beam": search.beam}, indent=1))
         return
     for name, metric in scores._asdict().items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
-    typer.echo(f"{'perplexity':16} {perplexity:7.2f}   per piece; beam {search.beam} for the other scores")
+    typer.echo(f"{'perplexity':16} {per_piece:7.2f}   per piece; beam {search.beam} for the other scores")
 
 
 def _lines(path: Path) -> list[str]:
