@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -234,7 +235,33 @@ def _identity(folder: Path) -> tuple[int, ...]:
     return tuple(path.stat().st_ino for path in (folder, folder / "model") if path.exists())
 
 
+def is_own_run(run: Path) -> bool:
+    """Whether a folder is a run of a user's own task."""
+    if (run / MANIFEST).exists() or not (run / "config.toml").is_file():
+        return False
+    with suppress(ConfigError, RecursionError):
+        task = read_toml(run / "config.toml").get("task")
+        return isinstance(task, dict) and task.get("kind") == "own"
+    return False
+
+
+def _own_model_error(model: Path) -> FolderError:
+    """The error for the model of a user's own task."""
+    how = f"load {model} with the code that saved it"
+    if (model / WEIGHTS).is_file():
+        weights = f"safetensors.torch.load_file({str(model / WEIGHTS)!r})"
+        how = f"build the model in Python and load its weights: model.load_state_dict({weights}, strict=False)"
+    return FolderError(f"{model}: the model of a user's own task, which Calque cannot build; {how}")
+
+
 def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Loaded:
+    if is_own_run(folder):
+        if not (folder / "model").is_dir():
+            raise FolderError(
+                f"{folder}: no model here yet, and a run of a user's own task; `calque.resume({str(folder)!r}, "
+                "task=OwnTask(...))` in Python trains until there is one"
+            )
+        raise _own_model_error(folder / "model")
     if (folder / "model").is_dir():
         folder = folder / "model"
     if not folder.is_dir():
@@ -262,6 +289,8 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             return _read_language_model(folder, check(LanguageModelFolder, values, origin=origin, written=True))
         case "tagging":
             return _read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True))
+        case "own":
+            raise _own_model_error(folder)
         case _:
             folder_config = check(TranslationFolder, values, origin=origin, written=True)
             return _read_translator(folder, folder_config, format=format)
