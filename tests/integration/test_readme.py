@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from calque_phrasebook import phrasebook
+from tests.tagged import write_conllu
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -36,6 +37,14 @@ def test_every_command_has_its_test() -> None:
     assert sum(kind == "python" for kind, _ in BLOCKS) == 1
 
 
+def test_every_task_and_every_command_is_shown() -> None:
+    assert all(f"calque train {option} " in README for option in ("--source", "--text", "--conll"))
+    assert all(f"calque {name} runs/" in README for name in ("translate", "generate", "tag"))
+    pages = [README, (ROOT / "README.zh.md").read_text(encoding="utf-8")]
+    listed = [set(re.findall(r"^\| `(calque [a-z ]+)` \|", page, flags=re.MULTILINE)) for page in pages]
+    assert listed[0] == listed[1] != set()
+
+
 def test_chinese_readme_has_the_same_commands() -> None:
     chinese = (ROOT / "README.zh.md").read_text(encoding="utf-8")
     assert re.findall(r"```(bash|python)\n(.*?)```", chinese, flags=re.DOTALL) == BLOCKS
@@ -48,17 +57,22 @@ def test_links_lead_somewhere() -> None:
 
 
 @pytest.mark.slow
-def test_your_own_two_files(tmp_path: Path) -> None:
+def test_your_own_files(tmp_path: Path) -> None:
     """The `calque` commands and the Python lines, in their order, in a folder with the files they name."""
     book = phrasebook(source="de", target="en", pairs=100)
     for part in ("train", "test"):
         for side, language in enumerate(("de", "en")):
             text = "".join(f"{pair[side]}\n" for pair in getattr(book, part))
             (tmp_path / f"{part}.{language}").write_text(text, encoding="utf-8")
+    (tmp_path / "news.en").write_bytes((tmp_path / "train.en").read_bytes())
+    for part, count in (("train", 120), ("test", 20)):
+        write_conllu(tmp_path / f"{part}.conllu", sentences=count, seed=count)
     for command in COMMANDS:
         if command.startswith("calque "):
             run(command, folder=tmp_path)
     assert len((tmp_path / "test.hypothesis").read_text(encoding="utf-8").splitlines()) == len(book.test)
+    gold, tagged = ((tmp_path / name).read_text().splitlines() for name in ("test.conllu", "tagged.conllu"))
+    assert [line.split("\t")[:3] for line in tagged] == [line.split("\t")[:3] for line in gold]
     (python,) = (text for kind, text in BLOCKS if kind == "python")
     (tmp_path / "example.py").write_text(python, encoding="utf-8")
     assert len(run(f"{sys.executable} example.py", folder=tmp_path).splitlines()) == 1

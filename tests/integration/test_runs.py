@@ -1,5 +1,6 @@
 """`calque runs`, and what TensorBoard gets to see."""
 
+import json
 import os
 import re
 import subprocess
@@ -17,6 +18,7 @@ from calque.training.journal import read_journal
 from calque.training.loop import Trainer
 from calque.training.model_selection import ModelSelection
 from tests.conftest import Answer, toy_corpus, toy_values
+from tests.promises.subjects import SUBJECTS
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
@@ -59,6 +61,28 @@ def test_runs_are_listed_with_their_best_score_and_state(tmp_path: Path, command
     assert f"| {sort}" in command("runs", "--help").out
     done = subprocess.run(["bash", "-c", sort], input=answer.out, capture_output=True, text=True, check=True)
     assert [line.split("\t")[6] for line in done.stdout.splitlines()] == [*(row[6] for row in by_best), "best"]
+
+
+def test_runs_of_every_task_are_described(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    described = {
+        "translation": "recurrent 1×16 → luong 1×16",
+        "language model of lines": "transformer 1×12",
+        "tagging": "recurrent 1×16 → crf",
+        "own task": "own task",
+    }
+    rows = {}
+    for name, description in described.items():
+        (tmp_path / name).mkdir()
+        run = SUBJECTS[name].train(tmp_path / name / "run", "training.steps=2").folder
+        row = command("runs", run).out.splitlines()[1].split("\t")
+        assert row[1] == description
+        rows[name] = int(row[2])
+        (lengths, *_) = json.loads((run / "lengths.json").read_text()).values()
+        assert rows[name] == sum(lengths) > 0
+        (run / "lengths.json").write_text("[0]", encoding="utf-8")
+        count = "" if name == "own task" else str(rows[name])
+        assert command("runs", run).out.splitlines()[1].split("\t")[2] == count
+    assert rows["tagging"] == 150
 
 
 @pytest.mark.parametrize(("killed", "saved"), [("save", "12"), ("keep_mean", "14")])

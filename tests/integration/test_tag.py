@@ -49,6 +49,28 @@ def test_a_column_file_comes_back_with_its_label_column_replaced_or_appended(run
     assert all(0 <= float(line.split()[3]) <= 1 for line in marked if line)
 
 
+@pytest.mark.parametrize("option", ["--format=columns", "--append"])
+def test_columns_without_names_are_not_guessed(runs, tmp_path, command: Command, option: str) -> None:
+    path = write_columns(tmp_path / "test.txt", sentences=20, seed=5)
+    for run, columns, extra in (("upos", "form,upos,chunk", ""), ("chunks", "form,pos,chunk,extra", " x")):
+        path.write_text("".join(f"{line}{extra}\n" if line else "\n" for line in path.read_text().splitlines()))
+        answer = command("tag", runs[run], "--input", path, option)
+        assert answer.code == 2 and f"{path}: line 1: {3 + len(extra) // 2} columns" in answer.err, answer.err
+        assert "--columns" in answer.err and answer.out == ""
+        answer = command("evaluate", runs[run], "--conll", path)
+        assert answer.code == 2 and "--columns" in answer.err, answer.err
+        assert command("evaluate", runs[run], "--conll", path, "--columns", columns).code == 0
+        labelled = command("tag", runs[run], "--input", path, "--columns", columns, option)
+        assert labelled.code == 0, labelled.err
+        replaced = columns.split(",").index("upos" if run == "upos" else "chunk")
+        for before, after in zip(path.read_text().splitlines(), labelled.out.splitlines(), strict=True):
+            old, new = before.split(), after.split()
+            if option == "--append":
+                assert new[: len(old)] == old
+            else:
+                assert new[:replaced] == old[:replaced] and new[replaced + 1 :] == old[replaced + 1 :]
+
+
 def test_conllu_comes_back_with_upos_replaced(runs, tmp_path, command: Command) -> None:
     path = write_conllu(tmp_path / "test.conllu", sentences=20, seed=5)
     out = command("tag", runs["upos"], "--format", "conllu", stdin=path.read_bytes()).out

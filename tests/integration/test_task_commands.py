@@ -79,20 +79,68 @@ def test_labelled_words_are_checked(tmp_path: Path, command: Command) -> None:
     assert answer.code == 2 and "broken.conllu: line 1" in answer.out, answer
 
 
+@pytest.mark.parametrize("name", ["a.conllu", "A.CONLLU", "a.ConLLU.GZ", "a.conllup"])
+def test_conllu_is_recognised_by_its_name(name: str, tmp_path: Path, command: Command) -> None:
+    path = write_conllu(tmp_path / name, sentences=90)
+    answer = command("data", "check", "--conll", path)
+    assert answer.code == 0 and "upos: 5 different" in answer.out, answer.err
+
+
+def test_the_test_set_of_a_column_file_may_be_conllu(tmp_path: Path, command: Command) -> None:
+    train, test = write_columns(tmp_path / "a.txt", sentences=90), write_conllu(tmp_path / "b.conllu", sentences=9)
+    files = ["--conll", train, "--columns", "form,upos,chunk", "--label", "upos", "--test-conll", test]
+    answer = command("data", "check", *files)
+    assert answer.code == 0 and "test in train" in answer.out, answer.err
+
+
 def test_mistakes(text: Path, tmp_path: Path, command: Command) -> None:
     columns = write_columns(tmp_path / "train.txt", sentences=9)
+    conllu = write_conllu(tmp_path / "TRAIN.CONLLU", sentences=9)
+    named = ["--columns", "form,pos,chunk"]
     for arguments, message in (
         (["data", "check"], "give --source and --target, --text, --conll or --config"),
         (["data", "check", "--text", text, "--conll", columns], "--conll is for a tagger and cannot be combined"),
         (["data", "check", "--conll", columns], "has 3 columns: name them with --columns"),
+        (["data", "check", "--conll", conllu, *named], f"--columns is for column files; {conllu}: CoNLL-U"),
+        (["train", "--conll", conllu, "--valid-conll", conllu, *named], "--columns is for column files"),
+        (["train", "--conll", conllu, "--valid-conll", columns], f"{columns} has 3 columns: name them with --columns"),
+        (["evaluate", tmp_path, "--conll", conllu, *named], "--columns is for column files"),
         (["data", "check", "--text", tmp_path / "none"], "none: No such file"),
         (["data", "check", "--text", text, "--test-source", text, "--test-target", text], "this task reads text"),
         (["data", "check", "--text", text, "--columns", "a,b"], "--columns needs --conll"),
         (["data", "prepare", "--text", text, "--system", "tiny", "--out", tmp_path / "s"], "--text is for a language"),
         (["init", tmp_path / "b.toml", "--text", text, "--system", "tiny"], "--text is for a language model"),
         (["init", tmp_path / "b.toml", "--conll", text, "--system", "language"], "--conll is for a tagger"),
+        (["init", tmp_path / "b.toml", "--conll", columns], f"{columns} has 3 columns: name them with --columns"),
+        (["init", tmp_path / "b.toml", "--conll", tmp_path / "new.conllu", *named], "--columns is for column files"),
         (["init", tmp_path / "b.toml", "--source", text], "--source and --target go together"),
     ):
         answer = command(*arguments)
         assert answer.code == 2 and message in answer.err, (arguments, answer)
     assert not (tmp_path / "b.toml").exists()
+    assert command("init", tmp_path / "b.toml", "--conll", tmp_path / "new.txt").code == 0, "it may be written later"
+
+
+@pytest.mark.parametrize(
+    ("model", "option", "problem"),
+    [
+        ("tagger", "--conll", "give --conll instead of --source, --target or --text"),
+        ("language-model", "--text", "--conll is for a tagger"),
+    ],
+)
+def test_the_task_of_a_config_follows_from_its_model(
+    model: str, option: str, problem: str, text: Path, tmp_path: Path, command: Command
+) -> None:
+    corpora = {"--conll": write_conllu(tmp_path / "train.conllu", sentences=120), "--text": text}
+    file = tmp_path / "a.toml"
+    file.write_text(f'[model]\nkind = "{model}"\n', encoding="utf-8")
+    answer = command("data", "prepare", "--config", file, option, corpora[option], "--out", tmp_path / "store")
+    assert answer.code == 0, answer.err
+    (other,) = corpora.keys() - {option}
+    answer = command("data", "prepare", "--config", file, other, corpora[other], "--out", tmp_path / "other")
+    assert answer.code == 2 and problem in answer.err, answer.err
+
+
+def test_init_with_a_task_that_does_not_exist_names_those_that_do(tmp_path: Path, command: Command) -> None:
+    answer = command("init", tmp_path / "a.toml", "task.kind=parsing")
+    assert answer.code == 2 and "translation" in answer.err and "tagging" in answer.err, answer.err

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from calque.commands.inputs import is_pipe, refuse_unreadable
-from calque.commands.tag import names_of
+from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
+from calque.commands.inputs import refuse_unreadable
 from calque.errors import ConfigError
 
 Corpora = dict[str, list[dict[str, Any]]]
@@ -47,8 +47,18 @@ class CorpusFiles(NamedTuple):
             )
         corpora = (self.text, self.valid_text, self.conll, self.valid_conll, self.source, self.target)
         refuse_unreadable(*corpora, self.alignments, self.valid_source, self.valid_target)
-        if self.conll is not None and self.columns is None:
-            _refuse_unnamed_columns(self.conll)
+        self.check_columns()
+
+    def check_columns(self) -> None:
+        """Raises an error for names of columns that have no effect, or that are missing, in the files that exist."""
+        if self.conll is None:
+            return
+        files = [path for path in (self.conll, self.valid_conll) if path is not None]
+        refuse_idle_columns(self.columns, *files)
+        if self.columns is None:
+            for path in files:
+                if path.exists():
+                    refuse_unnamed_columns(path)
 
     def corpora(self) -> Corpora:
         """The values of the config's data section."""
@@ -68,25 +78,31 @@ class CorpusFiles(NamedTuple):
             return [f"task.labels={json.dumps(self.label)}"]
         if self.conll is None or is_conllu(self.conll):
             return []
-        return [f"task.labels={json.dumps(names_of(self.columns)[-1] if self.columns else 'label')}"]
+        return [f"task.labels={json.dumps(column_names(self.columns)[-1] if self.columns else 'label')}"]
 
     def refuse_other_task(self, values: dict[str, Any]) -> None:
         """Raises a ConfigError if the corpora are not those of the config's task."""
-        task = values.get("task", {})
-        kind = task.get("kind") if isinstance(task, dict) else None
-        is_language_model = kind == "language-modelling"
+        kind = task_kind(values)
         if self.conll and kind != "tagging":
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
             )
         if (self.text or self.source) and kind == "tagging":
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
-        if self.text and not is_language_model:
+        if self.text and kind != "language-modelling":
             raise ConfigError(
                 "--text is for a language model (--system language); this system translates: give --source"
             )
-        if self.source and is_language_model:
+        if self.source and kind == "language-modelling":
             raise ConfigError("--source: a language model reads no source; give --text, or a --system that translates")
+
+
+def task_kind(values: dict[str, Any]) -> str:
+    """The kind of an experiment's task, which may follow from its model; the values are not checked yet."""
+    from calque.experiment.settings import with_kinds
+
+    task = with_kinds(values).get("task", {})
+    return str(task.get("kind", "translation")) if isinstance(task, dict) else "translation"
 
 
 def _text_corpora(text: Path | None, valid: Path | None) -> Corpora:
@@ -106,27 +122,8 @@ def _word_corpora(train: Path | None, valid: Path | None, *, columns: str | None
 def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
     if is_conllu(path):
         return {"kind": "conllu", "path": str(path)}
-    names = {} if columns is None else {"columns": list(names_of(columns))}
+    names = {} if columns is None else {"columns": list(column_names(columns))}
     return {"kind": "columns", "path": str(path), **names}
-
-
-def _refuse_unnamed_columns(path: Path) -> None:
-    """Raises a ConfigError for a file with more columns than a word and its label: which is which is not known."""
-    from calque.data.column_files import file_sentences
-
-    if is_conllu(path) or is_pipe(path):
-        return
-    first = next((rows for rows in file_sentences(path, format="columns") if rows.cells), None)
-    if first is not None and len(first.cells[0]) > 2:
-        raise ConfigError(
-            f"{path} has {len(first.cells[0])} columns: name them with --columns, e.g. --columns form,pos,chunk; the "
-            "last one is predicted unless --label names another"
-        )
-
-
-def is_conllu(path: Path) -> bool:
-    """Whether a file is CoNLL-U by its name."""
-    return path.name.removesuffix(".gz").endswith((".conllu", ".conllup"))
 
 
 def _pair_corpora(source: Path | None, target: Path | None, *, role: str, alignments: Path | None = None) -> Corpora:

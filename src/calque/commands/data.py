@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from calque.commands.column_options import is_conllu
 from calque.commands.corpus_files import CorpusFiles
 from calque.errors import ConfigError, DataError, FolderError
 
@@ -80,7 +81,7 @@ def check(
         target=test_target,
         text=test_text,
         conll=test_conll,
-        columns=columns if test_conll else None,
+        columns=None if test_conll is None or is_conllu(test_conll) else columns,
     )
     test_files.check()
     test = DataConfig.model_validate(test_files.corpora()).train if any(test_files) else ()
@@ -203,7 +204,7 @@ def _experiment(
     corpora = files.corpora()
     if not corpora and config is None:
         raise ConfigError("give --source and --target, --text, --conll or --config")
-    default = files.default_system if files.text or files.conll else None
+    default = files.default_system if config is None and (files.text or files.conll) else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]
     )

@@ -1,7 +1,6 @@
 """`calque evaluate`."""
 
 import json
-import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple
 
@@ -99,10 +98,11 @@ def _read_test_set(source: Path, reference: Path, *, output: Path | None) -> _Te
 def _load_translator(
     model: Path, settings: list[str], *, beam: int | None, device: str, precision: str
 ) -> "tuple[Translator, SearchConfig]":
-    from calque.commands.loading import ModelPaths, refuse_idle_settings, search_of
+    from calque.commands.loading import ModelPaths, load_to_evaluate, refuse_idle_settings, search_of
+    from calque.engine import Translator
 
     paths = ModelPaths.from_options(model, (), None, None, device=device, precision=precision)
-    translator, _ = paths.load()
+    translator = load_to_evaluate(model, Translator, device=paths.device, precision=paths.precision)
     search = search_of(translator.search, settings, beam=beam, nbest=1, batch_tokens=None)
     refuse_idle_settings(settings, search=search, paths=paths)
     return translator, search
@@ -131,17 +131,17 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
 def _print_scores(
     translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
 ) -> None:
-    from calque.evaluation.metrics import score_translations
+    from calque.evaluation.metrics import perplexity, score_translations
 
     scores = score_translations(translations, test.references)
-    perplexity = math.exp(min(translator.loss(test.sources, test.references), 700.0))
+    per_piece = perplexity(translator.loss(test.sources, test.references))
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        typer.echo(json.dumps({**values, "perplexity": perplexity, "beam": search.beam}, indent=1))
+        typer.echo(json.dumps({**values, "perplexity": per_piece, "beam": search.beam}, indent=1))
         return
     for name, metric in scores._asdict().items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
-    typer.echo(f"{'perplexity':16} {perplexity:7.2f}   per piece; beam {search.beam} for the other scores")
+    typer.echo(f"{'perplexity':16} {per_piece:7.2f}   per piece; beam {search.beam} for the other scores")
 
 
 def _lines(path: Path) -> list[str]:
@@ -150,13 +150,12 @@ def _lines(path: Path) -> list[str]:
 
 
 def _evaluate_text(model: Path, text: Path, *, as_json: bool, device: str, precision: str) -> None:
-    from calque.engine import TextGenerator, load
+    from calque.commands.loading import load_to_evaluate
+    from calque.engine import TextGenerator
 
     device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(text)
-    generator = load(model, device=device_name, precision=precision_name)
-    if not isinstance(generator, TextGenerator):
-        raise ConfigError(f"--text: {model} is not a language model; give --source and --reference")
+    generator = load_to_evaluate(model, TextGenerator, device=device_name, precision=precision_name)
     result = generator.perplexity(_lines(text))
     values = {"per piece": result.per_token, "per word": result.per_word, "per byte": result.per_byte}
     counts = {"per piece": result.tokens, "per word": result.words, "per byte": result.bytes}

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles
+from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles, task_kind
 from calque.errors import ConfigError, FolderError
 
 HEADER = """\
@@ -67,6 +67,7 @@ def init(
         raise FolderError(f"{path}: exists already; choose another name")
     files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
+    files.check_columns()
     config = to_toml(check(Experiment, values, origin="init"), comments=True)
     path.write_text(HEADER + _comment_out(config, keys=OPEN), encoding="utf-8")
     typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)
@@ -84,7 +85,8 @@ def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: flo
     files.refuse_other_task(chosen)
     if "train" in chosen.get("data", {}):
         return chosen
-    return values({"train": [PLACEHOLDERS[chosen.get("task", {}).get("kind", "translation")]]})
+    placeholder = PLACEHOLDERS.get(task_kind(chosen), PLACEHOLDERS["translation"])  # an unknown task is rejected later
+    return values({"train": [placeholder]})
 
 
 def _comment_out(text: str, *, keys: Sequence[str]) -> str:

@@ -1,4 +1,4 @@
-"""Loads the models that a command translates with, and builds their search settings."""
+"""Loads the models that a command translates with or evaluates, and builds their search settings."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,8 +9,9 @@ import typer
 from calque.commands.inputs import device_and_precision
 from calque.config import check, override, to_values
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import OutputOptions, TextGenerator, Translator, load, load_translator
+from calque.engine import Loaded, OutputOptions, Tagger, TextGenerator, Translator, load, load_translator, model_kind
 from calque.engine.constraint_files import read_pairs, read_whole_lines
+from calque.engine.folder import AnyLoaded
 from calque.engine.noisy_channel import DirectionCheck
 from calque.engine.pipeline import Channel
 from calque.errors import ConfigError, DataError
@@ -68,8 +69,30 @@ class ModelPaths(NamedTuple):
     def _language_model(self, path: Path) -> TextGenerator:
         loaded = load(path, device=self.device, precision=self.precision)
         if not isinstance(loaded, TextGenerator):
-            raise DataError(f"{path}: is not a language model; train one with `calque train --text FILE`")
+            raise DataError(
+                f"--language: {path} is not a language model but {model_kind(loaded)}; train a language model with "
+                "`calque train --text FILE`"
+            )
         return loaded
+
+
+EVALUATION_OPTIONS: dict[type[Loaded], str] = {
+    Translator: "--source FILE --reference FILE",
+    TextGenerator: "--text FILE",
+    Tagger: "--conll FILE",
+}
+"""The options with which `calque evaluate` evaluates each kind of model."""
+
+
+def load_to_evaluate(model: Path, kind: type[AnyLoaded], *, device: DeviceName, precision: PrecisionName) -> AnyLoaded:
+    """The model of this kind in a folder; any other model is rejected with the options that evaluate it."""
+    loaded = load(model, device=device, precision=precision)
+    if isinstance(loaded, kind):
+        return loaded
+    raise ConfigError(
+        f"{model}: is {model_kind(loaded)} and cannot be evaluated with {EVALUATION_OPTIONS[kind]}; "
+        f"`calque evaluate {model} {EVALUATION_OPTIONS[type(loaded)]}` evaluates it"
+    )
 
 
 def search_of(

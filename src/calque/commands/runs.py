@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import shutil
 import sys
 import time
@@ -22,7 +23,7 @@ class Row(NamedTuple):
 
     run: str
     model: str = ""
-    pairs: int | None = None
+    pairs: int | None = None  # or lines or sentences: the name is part of the format that programs read
     step: int | None = None
     steps: int | None = None
     metric: str = ""
@@ -37,7 +38,7 @@ class Row(NamedTuple):
 
     def formatted(self) -> dict[str, str]:
         """Fields for people by the names of COLUMNS, and the short forms of BRIEFLY for narrow terminals."""
-        step, steps, pairs, at_step = (
+        step, steps, rows, at_step = (
             "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )
         return {
@@ -51,12 +52,13 @@ class Row(NamedTuple):
             "day": self.changed.partition(" ")[0],
             "model": self.model,
             "best at": at_step,
-            "pairs": pairs,
+            "rows": rows,
         }
 
 
-COLUMNS = ("run", "state", "steps", "best", "changed", "model", "best at", "pairs")  # the most important first
+COLUMNS = ("run", "state", "steps", "best", "changed", "model", "best at", "rows")  # the most important first
 BRIEFLY = {"changed": "day", "steps": "step", "run": "name"}  # in this order
+DATA = re.compile(r" data: (?P<rows>[0-9,]+) \w+ to train on")
 DAMAGED, GAP = "damaged", "  "
 DIGITS = 4  # of a score for programs: losses differ little
 NEEDED = 5  # columns that are shortened before they are left out
@@ -78,7 +80,8 @@ def runs(
     """List training runs with their best validation scores: as a table on a terminal, tab-separated when piped.
 
     The steps of a run that is not running are those of its last checkpoint; `calque train --resume RUN` resumes a
-    stopped run. A model is described by its kind, layers and width. A narrow terminal shows fewer columns.
+    stopped run. A model is described by its kind, layers and width. The number of training pairs, lines or sentences
+    is in the column pairs, on a terminal in rows. A narrow terminal shows fewer columns.
 
     Examples:
 
@@ -168,7 +171,6 @@ def _read(run: Path) -> Row:
     config: dict[str, Any] = read_toml(origin)
     lines = read_journal(metrics, counts=("step",))
     training = section(config, "training", origin=origin)
-    sides = [section(config, f"model.{side}", origin=origin) for side in ("encoder", "decoder")]
     metric, _ = selection_metric(run)
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
     if not isinstance(best.get(metric), float | int | None):
@@ -182,8 +184,8 @@ def _read(run: Path) -> Row:
     changed = metrics if metrics.exists() else origin
     return Row(
         str(run),
-        _describe_model(sides),
-        _pairs(run),
+        _describe_model(config, origin=origin),
+        _rows(run),
         step,
         _count(training, "steps", origin=origin),
         metric,
@@ -208,24 +210,39 @@ def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
     raise FolderError(f"{origin}: {key} is {values[key]!r}, not an integer")
 
 
-def _describe_model(sides: Sequence[dict[str, Any]]) -> str:
-    """The kinds of encoder and decoder with their layers and widths, once if they are the same."""
-    descriptions = []
-    for side in sides:
-        sizes = "×".join(str(side[key]) for key in ("layers", "width") if key in side)
-        descriptions.append(f"{side.get('kind', '?')} {sizes}".strip() if side.get("kind") != "none" else "none")
-    return " → ".join(dict.fromkeys(descriptions))
+def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
+    """The kinds of a model's parts with their layers and widths, once if they are the same."""
+    from calque.training.runs import section
+
+    if section(config, "task", origin=origin).get("kind") == "own":
+        return "own task"
+    model = section(config, "model", origin=origin)
+    names = {"language-model": ["network"], "tagger": ["encoder"]}.get(str(model.get("kind")), ["encoder", "decoder"])
+    parts = [_describe_part(section(config, f"model.{name}", origin=origin)) for name in names]
+    head = [str(model["head"])] if "head" in model else []  # of a tagger
+    return " → ".join(dict.fromkeys([*parts, *head]))
 
 
-def _pairs(run: Path) -> int | None:
-    """The number of training pairs, from the log."""
+def _describe_part(part: dict[str, Any]) -> str:
+    sizes = "×".join(str(part[key]) for key in ("layers", "width") if key in part)
+    return f"{part.get('kind', '?')} {sizes}".strip()
+
+
+def _rows(run: Path) -> int | None:
+    """The number of training rows (pairs, lines or sentences): from the log or, for a user's own task, from lengths."""
     log = run / "log.txt"
     if not log.exists():
         return None
     with log.open(encoding="utf-8", errors="replace") as lines:
-        message = next((line.split(" data: ", 1)[1] for line in lines if " data: " in line), "")
-    number = message.split(" pairs", 1)[0].replace(",", "")
-    return int(number) if number.isdecimal() else None
+        match = next(filter(None, map(DATA.search, lines)), None)
+    if match:
+        return int(match["rows"].replace(",", ""))
+    with suppress(OSError, ValueError, RecursionError):
+        columns = json.loads((run / "lengths.json").read_bytes())
+        counts = next(iter(columns.values()), None) if isinstance(columns, dict) else None
+        if isinstance(counts, list) and all(isinstance(count, int) for count in counts):
+            return sum(counts)
+    return None
 
 
 def _checkpoints(run: Path) -> list[CheckpointState]:

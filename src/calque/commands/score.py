@@ -1,6 +1,5 @@
 """`calque score`."""
 
-import math
 from collections.abc import Iterator
 from itertools import islice, zip_longest
 from pathlib import Path
@@ -44,6 +43,7 @@ def score(
     from calque.commands.progress import counting
     from calque.commands.streaming import LineWarnings
     from calque.engine.translator import WINDOW
+    from calque.evaluation.metrics import perplexity
 
     format_name = choice(format, ("tsv", "jsonl"), option="--format")
     device_name, precision_name = device_and_precision(device, precision)
@@ -64,9 +64,8 @@ def score(
             out.flush()
             advance(len(window))
     warnings.summarise()
-    perplexity = math.exp(min(-log_prob / max(pieces, 1), 700.0))
-    kind = "pairs" if source else "lines"
-    typer.echo(f"{lines:,} {kind}, {pieces:,} pieces, perplexity {perplexity:.3f} per piece", err=True)
+    kind, per_piece = "pairs" if source else "lines", perplexity(-log_prob, count=pieces)
+    typer.echo(f"{lines:,} {kind}, {pieces:,} pieces, perplexity {per_piece:.3f} per piece", err=True)
 
 
 def _load_scorer(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from calque.commands.column_options import column_names, file_format
 from calque.commands.inputs import (
     choice,
     device_and_precision,
@@ -20,7 +21,6 @@ from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.data.column_files import ColumnFormat
-    from calque.devices import DeviceName, PrecisionName
     from calque.engine import TaggedSentence, Tagger
 
 FORMATS = ("auto", "text", "conllu", "columns")
@@ -58,6 +58,7 @@ def tag(
         echo "The dog barks ." | calque tag runs/upos
     """
     from calque.commands.output import refuse_output, sink
+    from calque.engine import load_tagger
 
     format_name = choice(format, FORMATS, option="--format")
     device_name, precision_name = device_and_precision(device, precision)
@@ -80,8 +81,6 @@ def _input_format(
     format: "ColumnFormat | Literal['auto', 'text']", path: Path | None, *, columns: str | None, append: bool
 ) -> "ColumnFormat | Literal['text']":
     """The format, with auto resolved by the file's name; options for column files are rejected with other formats."""
-    from calque.engine.tag_files import file_format
-
     if format == "auto":
         by_name = file_format(path) if path is not None else None
         format = by_name or ("columns" if columns or append else "text")
@@ -90,21 +89,6 @@ def _input_format(
     if format != "columns" and append:
         raise ConfigError(f"--append is for column files; {input_name(path)} is read as {format}")
     return format
-
-
-def load_tagger(model: Path, *, device: "DeviceName", precision: "PrecisionName") -> "Tagger":
-    """The tagger in a folder; any other model is rejected."""
-    from calque.engine import Tagger, load
-
-    tagger = load(model, device=device, precision=precision)
-    if not isinstance(tagger, Tagger):
-        raise DataError(f"{model}: is not a tagger; train one with `calque train --conll FILE`")
-    return tagger
-
-
-def names_of(columns: str | None) -> tuple[str, ...]:
-    """The column names in a comma-separated list."""
-    return tuple(name.strip() for name in columns.split(",")) if columns else ()
 
 
 def _tagged_columns(
@@ -119,7 +103,7 @@ def _tagged_columns(
     from calque.data.column_files import LINE_BYTES, read_sentences
     from calque.engine.tag_files import ColumnLayout, tag_columns
 
-    layout = ColumnLayout.of(tagger, format=format, names=names_of(columns))
+    layout = ColumnLayout.of(tagger, format=format, names=column_names(columns))
     minimum = layout.least(tagger.task.words, *tagger.task.inputs)
     lines = raw_input_lines(path, limit=LINE_BYTES)
     sentences = read_sentences(lines, name=input_name(path), format=format, columns=minimum)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import typer
 
-from calque.commands.corpus_files import is_conllu
+from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns
 from calque.commands.inputs import device_and_precision, refuse_unreadable
-from calque.commands.tag import load_tagger, names_of
 from calque.errors import DataError
 
 if TYPE_CHECKING:
@@ -35,14 +34,17 @@ def evaluate_tagger(
     precision: str,
 ) -> None:
     """Prints accuracy and span scores on a file, and plots the confusion matrix to `confusion` if it is given."""
+    from calque.commands.loading import load_to_evaluate
     from calque.commands.output import refuse_output
+    from calque.engine import Tagger
     from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
     from calque.evaluation.spans import score_spans
 
     device_name, precision_name = device_and_precision(device, precision)
+    refuse_idle_columns(columns, conll)
     refuse_unreadable(conll)
     refuse_output(confusion, conll)
-    tagger = load_tagger(model, device=device_name, precision=precision_name)
+    tagger = load_to_evaluate(model, Tagger, device=device_name, precision=precision_name)
     labels = _label(tagger, conll, columns=columns)
     confusions = count_confusions(labels.predicted, gold=labels.gold)
     spans = score_spans(labels.predicted, gold=labels.gold) if _has_spans(tagger) else None
@@ -70,7 +72,7 @@ def _label(tagger: "Tagger", path: Path, *, columns: str | None) -> Labels:
     from calque.data.column_files import file_sentences
     from calque.engine.tag_files import ColumnLayout
 
-    layout = ColumnLayout.of(tagger, format="conllu" if is_conllu(path) else "columns", names=names_of(columns))
+    layout = ColumnLayout.of(tagger, format="conllu" if is_conllu(path) else "columns", names=column_names(columns))
     task = tagger.task
     minimum = layout.least(task.words, task.labels, *task.inputs)
     sentences = [rows for rows in file_sentences(path, format=layout.format, columns=minimum) if rows.cells]

@@ -3,6 +3,7 @@
 import json
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -72,6 +73,7 @@ class TaggerFolder(Config):
     model: TaggerConfig
 
 
+AnyLoaded = TypeVar("AnyLoaded", Translator, TextGenerator, Tagger)
 Loaded = Translator | TextGenerator | Tagger
 """What `calque.load` returns, depending on the task that the model was trained for."""
 
@@ -179,16 +181,53 @@ def load_translator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
 ) -> Translator:
     """`load` for a translation model; any other model is rejected with the command that uses it."""
+    return _load_kind(Translator, path, purpose="translate", device=device, precision=precision)
+
+
+def load_text_generator(
+    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
+) -> TextGenerator:
+    """`load` for a language model; any other model is rejected with the command that uses it."""
+    return _load_kind(TextGenerator, path, purpose="generate text", device=device, precision=precision)
+
+
+def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Tagger:
+    """`load` for a tagger; any other model is rejected with the command that uses it."""
+    return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
+
+
+def model_kind(loaded: Loaded) -> str:
+    """What a model is, in words."""
+    match loaded:
+        case Translator():
+            return "a translation model"
+        case TextGenerator():
+            return "a language model"
+        case Tagger():
+            return "a tagger"
+
+
+def _load_kind(
+    kind: type[AnyLoaded], path: str | Path, *, purpose: str, device: DeviceName, precision: PrecisionName
+) -> AnyLoaded:
     loaded = load(path, device=device, precision=precision)
-    if isinstance(loaded, Translator):
+    if isinstance(loaded, kind):
         return loaded
-    if isinstance(loaded, Tagger):
-        raise FolderError(f"{path}: is a tagger and cannot translate; `calque tag {path}` labels words with it")
-    raise FolderError(
-        f"{path}: is a language model and cannot translate; `calque score {path} --target FILE` scores text, "
-        f"`calque generate {path}` writes text, and `calque translate RUN --language {path}` combines it with a "
-        "translator"
-    )
+    raise FolderError(f"{path}: is {model_kind(loaded)} and cannot {purpose}; {_usage(loaded, path)}")
+
+
+def _usage(loaded: Loaded, path: str | Path) -> str:
+    """The commands that use a model."""
+    match loaded:
+        case Translator():
+            return f"`calque translate {path}` translates with it"
+        case TextGenerator():
+            return (
+                f"`calque generate {path}` generates text with it, `calque score {path} --target FILE` scores text, "
+                f"and `calque translate RUN --language {path}` combines it with a translator"
+            )
+        case Tagger():
+            return f"`calque tag {path}` labels words with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
@@ -196,7 +235,33 @@ def _identity(folder: Path) -> tuple[int, ...]:
     return tuple(path.stat().st_ino for path in (folder, folder / "model") if path.exists())
 
 
+def is_own_run(run: Path) -> bool:
+    """Whether a folder is a run of a user's own task."""
+    if (run / MANIFEST).exists() or not (run / "config.toml").is_file():
+        return False
+    with suppress(ConfigError, RecursionError):
+        task = read_toml(run / "config.toml").get("task")
+        return isinstance(task, dict) and task.get("kind") == "own"
+    return False
+
+
+def _own_model_error(model: Path) -> FolderError:
+    """The error for the model of a user's own task."""
+    how = f"load {model} with the code that saved it"
+    if (model / WEIGHTS).is_file():
+        weights = f"safetensors.torch.load_file({str(model / WEIGHTS)!r})"
+        how = f"build the model in Python and load its weights: model.load_state_dict({weights}, strict=False)"
+    return FolderError(f"{model}: the model of a user's own task, which Calque cannot build; {how}")
+
+
 def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Loaded:
+    if is_own_run(folder):
+        if not (folder / "model").is_dir():
+            raise FolderError(
+                f"{folder}: no model here yet, and a run of a user's own task; `calque.resume({str(folder)!r}, "
+                "task=OwnTask(...))` in Python trains until there is one"
+            )
+        raise _own_model_error(folder / "model")
     if (folder / "model").is_dir():
         folder = folder / "model"
     if not folder.is_dir():
@@ -224,6 +289,8 @@ def _read_folder(folder: Path, values: Values, *, format: int) -> Loaded:
             return _read_language_model(folder, check(LanguageModelFolder, values, origin=origin, written=True))
         case "tagging":
             return _read_tagger(folder, check(TaggerFolder, values, origin=origin, written=True))
+        case "own":
+            raise _own_model_error(folder)
         case _:
             folder_config = check(TranslationFolder, values, origin=origin, written=True)
             return _read_translator(folder, folder_config, format=format)

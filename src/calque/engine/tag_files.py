@@ -3,7 +3,6 @@
 import io
 from collections.abc import Iterable, Iterator
 from itertools import islice
-from pathlib import Path
 from typing import NamedTuple
 
 from calque.data.column_files import ColumnFormat, ColumnSentence, read_sentences, with_column
@@ -20,15 +19,18 @@ class ColumnLayout(NamedTuple):
 
     format: ColumnFormat
     names: tuple[str, ...]
+    is_assumed: bool = False
+    """Whether the names were not given for this file; it must not have more columns than names then."""
 
     @classmethod
     def of(cls, tagger: Tagger, *, format: ColumnFormat, names: tuple[str, ...] = ()) -> "ColumnLayout":
         """The layout of files in a format: with `names`, or with the columns that the tagger was trained on."""
         if format == "conllu":
             return cls(format, CONLLU_NAMES)
-        if not names and not tagger.columns:
-            names = (tagger.task.words, *tagger.task.inputs, tagger.task.labels)
-        return cls(format, names or tagger.columns)
+        if names:
+            return cls(format, names)
+        task = tagger.task
+        return cls(format, tagger.columns or (task.words, *task.inputs, task.labels), is_assumed=True)
 
     def number(self, name: str) -> int:
         """The number of the column of that name, from 1."""
@@ -44,18 +46,19 @@ class ColumnLayout(NamedTuple):
         return max(map(self.number, names))
 
     def sentence(self, rows: ColumnSentence, *, tagger: Tagger) -> Sentence:
-        """The tagger's input, from a sentence of the file."""
+        """The tagger's input, from a sentence of the file; a DataError if it is open which column is which."""
+        if self.is_assumed:
+            self._refuse_further_columns(rows)
         inputs = {name: rows.column(self.number(name)) for name in tagger.task.inputs}
         return Sentence(rows.column(self.number(tagger.task.words)), inputs)
 
-
-def file_format(path: Path) -> ColumnFormat | None:
-    """The format according to a file's suffix: .conllu, or one that begins with .conll, .col, .iob, .bio or .tsv."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
-    suffix = suffixes[-1] if suffixes else ""
-    if suffix in (".conllu", ".conllup"):
-        return "conllu"
-    return "columns" if suffix.startswith((".conll", ".col", ".iob", ".bio", ".tsv")) else None
+    def _refuse_further_columns(self, rows: ColumnSentence) -> None:
+        for index, cells in zip(rows.words, rows.cells, strict=True):
+            if len(cells) > len(self.names):
+                raise DataError(
+                    f"{rows.name}: line {rows.first + index}: {len(cells)} columns, but the model's are "
+                    f"{', '.join(self.names)}; name those of the file in order, e.g. --columns form,pos,label"
+                )
 
 
 def tag_columns(

@@ -1,5 +1,6 @@
 """Metric scores of translations against references, with the sacreBLEU signatures that make them comparable."""
 
+import math
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -10,6 +11,7 @@ from sacrebleu.metrics.ter import TER
 
 from calque.errors import DataError
 
+LARGEST_EXPONENT = 700.0  # exp of more than 709.8 is no float64
 Splitting = Literal["auto", "13a", "intl", "zh", "char", "none"]
 
 
@@ -69,6 +71,11 @@ def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     pairs = zip(_composed(hypotheses), _composed(references), strict=True)
     equal = sum(hypothesis == reference for hypothesis, reference in pairs)
     return Metric(100 * equal / len(references), f"exact|n:{len(references)}")
+
+
+def perplexity(nats: float, *, count: int = 1) -> float:
+    """exp(nats / count): the perplexity per token of `count` tokens, limited to e^700, so that it is finite."""
+    return math.exp(min(nats / max(count, 1), LARGEST_EXPONENT))
 
 
 def choose_splitting(references: Sequence[str]) -> Literal["13a", "zh", "char"]:

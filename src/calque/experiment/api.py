@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from pathlib import Path
 
 from calque.config import Values
+from calque.engine.folder import is_own_run
 from calque.errors import ConfigError
 from calque.experiment import running
 from calque.experiment.own_task import OwnTask, resume_own, train_own
@@ -44,5 +45,10 @@ def resume(
     A run of your own task needs the same `task` again.
     """
     if task is None:
+        if is_own_run(Path(run)):
+            raise ConfigError(
+                f"{run}: a run of a user's own task, which has to be given again: resume it in Python with "
+                f"calque.resume({str(run)!r}, task=OwnTask(...))"
+            )
         return running.resume(run, quiet=quiet, preparing=preparing)
     return resume_own(task, run=run, quiet=quiet)

@@ -8,7 +8,7 @@ from typing import Literal
 
 from safetensors.torch import save_file
 
-from calque.engine.folder import CONFIDENCE, CONFUSION, FORMATS, KIND, WEIGHTS, load, write_model_folder
+from calque.engine.folder import CONFIDENCE, CONFUSION, FORMATS, KIND, WEIGHTS, is_own_run, load, write_model_folder
 from calque.errors import FolderError
 from calque.folders import MANIFEST, verify_folder
 from calque.folders.weights import refuse_unfit
@@ -28,6 +28,11 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
     """
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
         raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` created")
+    if is_own_run(run):
+        raise FolderError(
+            f"{run}: a run of a user's own task, whose checkpoints cannot be averaged afterwards; train it with "
+            "training.average, training.ema or training.averaged_sgd, which average weights in training"
+        )
     if owner(run) is not None:
         raise FolderError(f"{run} is being trained: wait for it or stop it, as training adds and removes checkpoints")
     folder = run / "checkpoints"

@@ -1,6 +1,5 @@
 """The judge of translation, which measures a run's models on held-out data, and what judges share."""
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -12,6 +11,7 @@ from calque.engine import Translator
 from calque.engine.folder import CONFIDENCE, confidence_bytes
 from calque.evaluation.confidence import calibrate
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
+from calque.evaluation.metrics import perplexity as perplexity  # shared by judges
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.settings import SearchConfig
 from calque.tasks.interfaces import Judgement, Metric, StoppedError
@@ -101,11 +101,6 @@ class TranslationJudge:
         also = f", {names[self.metric]} {values[self.metric]:.1f}" if self.metric in names else ""
         scores = f"BLEU {values['bleu']:.1f}{also}, exact {values['exact_match']:.1f} %"
         return f"validation loss {values['loss']:.3f}, {scores}"
-
-
-def perplexity(loss: float) -> float:
-    """The exponential of nats per token."""
-    return math.exp(min(loss, 700.0))
 
 
 def _greedy(search: SearchConfig, *, parts: int) -> SearchConfig:

@@ -5,23 +5,28 @@ They have exact resume, checkpoints, model selection, metrics and plots, as all 
 
 import hashlib
 import json
+from collections.abc import Collection, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
+from numpy.typing import NDArray
 from safetensors.torch import save_file
 from torch import nn
 
 from calque.config import Values, check, override, read_toml, to_toml
 from calque.data.store import Store, length_counts
+from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
-from calque.engine.folder import WEIGHTS, write_model_folder
+from calque.engine.folder import WEIGHTS, is_own_run, write_model_folder
 from calque.errors import ConfigError, FolderError
 from calque.experiment.assembly import refuse_uncomputable
 from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
 from calque.folders.weights import weights_of
+from calque.objectives.objective import ObjectiveConfig
 from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Job, SaveModel
@@ -46,6 +51,17 @@ class OwnTask(NamedTuple):
     save_model: SaveModel | None = None
 
 
+IDLE: Mapping[str, object] = {
+    "label_smoothing": 0.0,
+    "objective": ObjectiveConfig(),
+    "subwords": FixedConfig(),
+    "warm_start": None,
+}
+"""The training settings that have no effect on a user's own task, with the values that they may have."""
+
+CHUNK = 1 << 24  # bytes of a column that are hashed at a time
+
+
 def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, quiet: bool = False) -> Run:
     """Trains a user's own task in a new run folder."""
     with joined_ranks() as ranks:
@@ -62,12 +78,14 @@ def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
 def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
     """A new run folder with its config."""
     experiment = check(OwnExperiment, config, origin="config")
+    _refuse_idle(experiment.training, names=experiment.training.model_fields_set)
     _refuse_unfit(own, experiment.training)
     folder = new_run_folder(None if run is None else Path(run))
     device = choose_device(experiment.training.device).type
     threads = experiment.training.threads or torch.get_num_threads()
     metric = own.judge.selects if experiment.training.metric == "auto" else experiment.training.metric
     chosen = [f"training.device={device}", f"training.threads={threads}", f"training.metric={metric}"]
+    chosen.append("training.label_smoothing=0.0")  # by default that of translation
     completed = check(OwnExperiment, override(config, chosen), origin="config")
     with run_lock(folder):
         write_atomically(folder / CONFIG, to_toml(completed))
@@ -89,7 +107,7 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
                 model=own.model,
                 store=own.train,
                 judge=own.judge,
-                save_model=own.save_model or _save_weights,
+                save_model=own.save_model or partial(_save_weights, experiment=experiment),
                 folder=folder,
                 reporter=reporter,
                 ranks=ranks,
@@ -104,8 +122,13 @@ def _read(own: OwnTask, folder: Path) -> OwnExperiment:
     """The config of a run that the task fits."""
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
-    experiment = check(OwnExperiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
-    _refuse_unfit(own, experiment.training)
+    values = read_toml(folder / CONFIG)
+    if not is_own_run(folder):
+        raise ConfigError(f"{folder}: not a run of a user's own task; resume it without a task")
+    experiment = check(OwnExperiment, values, origin=str(folder / CONFIG), written=True)
+    training, defaults = experiment.training, TrainingConfig()
+    _refuse_idle(training, names=[name for name in IDLE if getattr(training, name) != getattr(defaults, name)])
+    _refuse_unfit(own, training)
     return experiment
 
 
@@ -118,29 +141,47 @@ def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: Exit
     return ""
 
 
+def _refuse_idle(training: TrainingConfig, *, names: Collection[str]) -> None:
+    """Raises a ConfigError for those of the named settings that have no effect on a user's own task."""
+    idle = [f"training.{name}" for name, off in IDLE.items() if name in names and getattr(training, name) != off]
+    if idle:
+        raise ConfigError(
+            f"{', '.join(idle)}: not used by a task of your own, whose model and loss are yours; leave it out"
+        )
+
+
 def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
     missing = [name for name in own.task.reads if name not in own.train]
     if missing:
         raise ConfigError(f"the store has no column {' and '.join(missing)}, which the task reads")
     if training.metric not in ("auto", *own.judge.metrics):
         raise ConfigError(f"training.metric = {training.metric!r} is not one of {', '.join(own.judge.metrics)}")
+    if training.batch.tokens == "auto":
+        raise ConfigError("training.batch.tokens = 'auto' is not for a task of your own; give a number")
     refuse_uncomputable(own.model, training)
 
 
 def _fingerprint(store: Store) -> dict[str, str]:
     """The SHA-256 of every column, so that changed data is noticed when a run is resumed."""
-    return {
-        f"column {name}": hashlib.sha256(column.values.tobytes() + column.lengths.tobytes()).hexdigest()
-        for name, column in store.columns.items()
-    }
+    return {f"column {name}": _digest(column.values, column.lengths) for name, column in store.columns.items()}
 
 
-def _save_weights(path: Path, model: nn.Module, judgement: Judgement) -> None:
-    """Writes the weights and the judge's artefacts."""
+def _digest(*arrays: NDArray[Any]) -> str:
+    """The SHA-256 of the arrays' bytes, read in chunks: a column may be larger than the memory."""
+    digest = hashlib.sha256()
+    for array in arrays:
+        rows = max(1, CHUNK * len(array) // max(1, array.nbytes))
+        for start in range(0, len(array), rows):
+            digest.update(array[start : start + rows].tobytes())
+    return digest.hexdigest()
+
+
+def _save_weights(path: Path, model: nn.Module, judgement: Judgement, *, experiment: OwnExperiment) -> None:
+    """Writes the weights, the run's config and the judge's artefacts."""
 
     def fill(folder: Path) -> None:
         save_file(weights_of(model), folder / WEIGHTS)
-        (folder / CONFIG).write_text(to_toml(OwnExperiment()), encoding="utf-8")
+        (folder / CONFIG).write_text(to_toml(experiment), encoding="utf-8")
         for name, content in judgement.artefacts.items():
             (folder / name).write_bytes(content)
 

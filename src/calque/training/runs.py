@@ -103,8 +103,6 @@ def selection_metric(run: Path) -> tuple[str, Metric]:
     """The metric by which a run selects models: its name, and whether higher or lower is better."""
     config, origin = read_toml(run / CONFIG), run / CONFIG
     name = section(config, "training", origin=origin).get("metric", "bleu")
-    if section(config, "model.encoder", origin=origin).get("kind") == "none":
-        name = "loss"  # a language model of an earlier version
     if not isinstance(name, str):
         raise ConfigError(f"{origin}: training.metric: expected a name, not {name!r}")
     recorded = (_read_record(run) or {}).get("metrics")

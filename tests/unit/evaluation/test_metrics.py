@@ -1,10 +1,12 @@
 """Scores equal sacreBLEU's own, with its signatures and the right tokenization for the script."""
 
+import math
+
 import pytest
 import sacrebleu
 
 from calque.errors import DataError
-from calque.evaluation.metrics import bleu, choose_splitting, exact_match, score_translations
+from calque.evaluation.metrics import bleu, choose_splitting, exact_match, perplexity, score_translations
 
 HYPOTHESES = ["the cat sat on the mat .", "It rains Today.", "nothing like it", ""]
 REFERENCES = ["the cat sat on a mat .", "it rains today.", "something else entirely", "not empty"]
@@ -89,3 +91,10 @@ def test_unicode_normalisation_does_not_affect_scores() -> None:
     scores = score_translations(composed, decomposed)
     assert scores.exact_match.value == 100
     assert scores.bleu.value == pytest.approx(100)
+
+
+def test_perplexity_is_the_exponential_of_nats_per_token_and_finite() -> None:
+    assert perplexity(2.5) == math.exp(2.5)
+    assert perplexity(7.5, count=3) == math.exp(2.5)
+    assert perplexity(0.0, count=0) == 1
+    assert all(math.isfinite(perplexity(nats)) for nats in (1e6, math.inf))

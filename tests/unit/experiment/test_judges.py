@@ -12,7 +12,7 @@ from calque.data.store import store_of_pairs
 from calque.engine import Translator, load
 from calque.evaluation.confidence import calibrate
 from calque.evaluation.metrics import bleu, chrf, exact_match, ter
-from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge, perplexity
+from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge
 from calque.search.settings import SearchConfig
 from calque.tasks.interfaces import Judgement, StoppedError
 from calque.training.progress import Progress
@@ -123,11 +123,6 @@ def test_a_stop_ends_it_between_batches_and_leaves_no_trace(batch: int, translat
     assert calls == [*range(1, batch + 1)]
     assert judgement_of(judge).values == expected
     assert calls == [*range(1, batch + 1)]  # the hook was removed
-
-
-def test_perplexity_is_the_exponential_of_the_loss_and_finite() -> None:
-    assert perplexity(2.5) == math.exp(2.5)
-    assert math.isfinite(perplexity(1e6))
 
 
 def test_below_chance_level_the_loss_decides() -> None:

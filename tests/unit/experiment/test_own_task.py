@@ -1,21 +1,29 @@
 """A user's own task trains and resumes as those of the package do, which know nothing of it."""
 
+import hashlib
 import json
 import shutil
+import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import safetensors.torch
 import torch
 from safetensors.torch import load_file
-from tests.unit.experiment.frames_task import FramesBatch, FramesCopy, frames_store, frames_task
+from tests.conftest import Answer
+from tests.unit.experiment.frames_task import FramesBatch, FramesCopy, FramesModel, frames_store, frames_task
 from torch import nn
 
 import calque
+from calque.config import read_toml
 from calque.data.store import store_in_memory
+from calque.experiment import own_task
 from calque.tasks.interfaces import Carry, Loss
 from calque.training.journal import read_journal
 
-CONFIG = {
+CONFIG: dict[str, Any] = {
     "seed": 5,
     "training": {
         "steps": 40,
@@ -92,6 +100,92 @@ def test_missing_columns_unknown_metrics_and_changed_data_are_rejected(tmp_path:
     run = calque.train(CONFIG, task=frames_task(), run=tmp_path / "c", quiet=True).folder
     with pytest.raises(calque.DataError, match="column frames"):
         calque.resume(run, task=own._replace(train=frames_store(200, seed=9)), quiet=True)
+
+
+def test_its_model_folder_holds_the_settings_of_the_run(tmp_path: Path) -> None:
+    run = calque.train(CONFIG, task=frames_task(), run=tmp_path / "run", quiet=True).folder
+    settings = read_toml(run / "model" / "config.toml")
+    assert settings == read_toml(run / "config.toml")
+    assert settings["seed"] == 5 and settings["training"]["steps"] == 40
+    assert settings["training"]["label_smoothing"] == 0, "the task computes its own loss"
+
+
+def test_where_its_own_code_is_needed_that_is_said(tmp_path: Path, command: Callable[..., Answer]) -> None:
+    own = frames_task()
+    run = calque.train(CONFIG, task=own, run=tmp_path / "run", quiet=True).folder
+    for folder in (run, run / "model"):
+        with pytest.raises(calque.FolderError, match="the model of a user's own task, which Calque cannot build") as no:
+            calque.load(folder)
+    statement = str(no.value)[str(no.value).index("model.load_state_dict") :]
+    built = FramesModel()
+    eval(statement, {"model": built, "safetensors": safetensors})
+    assert all(
+        torch.equal(value, dict(built.named_parameters())[name])
+        for name, value in load_file(run / "model" / "weights.safetensors").items()
+    )
+    for arguments in (["train", "--resume", run], ["average", run, "--output", tmp_path / "mean"]):
+        answer = command(*arguments)
+        assert answer.code == 2 and f"{run}: a run of a user's own task" in answer.err, answer.err
+    with pytest.raises(calque.ConfigError, match=r"calque\.resume\('.*run', task=OwnTask\(\.\.\.\)\)"):
+        calque.resume(run)
+    shutil.rmtree(run / "model")
+    with pytest.raises(calque.FolderError, match=r"no model here yet.* `calque\.resume\("):
+        calque.load(run)
+    (run / "config.toml").write_text('[task]\nkind = "tagging"\n', encoding="utf-8")
+    with pytest.raises(calque.ConfigError, match="not a run of a user's own task"):
+        calque.resume(run, task=own)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("label_smoothing", 0.1),
+        ("objective", {"method": {"kind": "minimum-risk"}}),
+        ("subwords", {"kind": "unigram"}),
+        ("warm_start", "runs/1"),
+    ],
+)
+def test_settings_of_translation_are_rejected(name: str, value: object, tmp_path: Path) -> None:
+    config = {**CONFIG, "training": {**CONFIG["training"], name: value}}
+    with pytest.raises(calque.ConfigError, match=f"training.{name}: not used by a task of your own"):
+        calque.train(config, task=frames_task(), run=tmp_path / "run", quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_settings_that_turn_translation_off_and_earlier_configs_are_accepted(tmp_path: Path) -> None:
+    off = {"label_smoothing": 0.0, "warm_start": None, "subwords": {"kind": "fixed"}}
+    config = {**CONFIG, "training": {**CONFIG["training"], "steps": 10, **off}}
+    run = calque.train(config, task=frames_task(), run=tmp_path / "run", quiet=True).folder
+    written = (run / "config.toml").read_text(encoding="utf-8")
+    earlier = written.replace("label_smoothing = 0.0", "label_smoothing = 0.1")
+    assert earlier != written
+    (run / "config.toml").write_text(earlier, encoding="utf-8")
+    assert calque.resume(run, task=frames_task(), quiet=True).summary.step == 10
+    (run / "config.toml").write_text(earlier.replace("smoothing = 0.1", "smoothing = 0.2"), encoding="utf-8")
+    with pytest.raises(calque.ConfigError, match="label_smoothing"):
+        calque.resume(run, task=frames_task(), quiet=True)
+
+
+def test_a_batch_size_that_is_not_determined_is_rejected(tmp_path: Path) -> None:
+    config = {"training": {"batch": {"tokens": "auto"}}}
+    with pytest.raises(calque.ConfigError, match=r"batch\.tokens = 'auto'"):
+        calque.train(config, task=frames_task(), run=tmp_path / "run", quiet=True)
+
+
+@pytest.mark.parametrize("chunk", [1, 100, 1 << 12])
+def test_columns_are_fingerprinted_in_chunks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = frames_store(2_000, seed=1)
+    expected = {
+        f"column {name}": hashlib.sha256(column.values.tobytes() + column.lengths.tobytes()).hexdigest()
+        for name, column in store.columns.items()
+    }
+    monkeypatch.setattr(own_task, "CHUNK", chunk)
+    tracemalloc.start()
+    fingerprint = own_task._fingerprint(store)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert fingerprint == expected
+    assert peak < store["frames"].values.nbytes / 10
 
 
 def frames_rows() -> object:

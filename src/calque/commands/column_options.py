@@ -1,0 +1,51 @@
+"""The options that describe files of labelled words: their format and the names of their columns."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from calque.commands.inputs import is_pipe
+from calque.errors import ConfigError
+
+if TYPE_CHECKING:
+    from calque.data.column_files import ColumnFormat
+
+
+def column_names(columns: str | None) -> tuple[str, ...]:
+    """The names in a comma-separated list."""
+    return tuple(name.strip() for name in columns.split(",")) if columns else ()
+
+
+def file_format(path: Path) -> "ColumnFormat | None":
+    """The format according to a file's suffix: .conllu, or one that begins with .conll, .col, .iob, .bio or .tsv."""
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    suffix = suffixes[-1] if suffixes else ""
+    if suffix in (".conllu", ".conllup"):
+        return "conllu"
+    return "columns" if suffix.startswith((".conll", ".col", ".iob", ".bio", ".tsv")) else None
+
+
+def is_conllu(path: Path) -> bool:
+    """Whether a file is CoNLL-U by its name."""
+    return file_format(path) == "conllu"
+
+
+def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
+    """Raises a ConfigError for --columns with CoNLL-U files only, whose columns have fixed names."""
+    given = [path for path in paths if path is not None]
+    if columns and given and all(map(is_conllu, given)):
+        listed = ", ".join(map(str, given))
+        raise ConfigError(f"--columns is for column files; {listed}: CoNLL-U by its name, with columns of fixed names")
+
+
+def refuse_unnamed_columns(path: Path) -> None:
+    """Raises a ConfigError for a file with more columns than a word and its label: which is which is not known."""
+    from calque.data.column_files import file_sentences
+
+    if is_conllu(path) or is_pipe(path):
+        return
+    first = next((rows for rows in file_sentences(path, format="columns") if rows.cells), None)
+    if first is not None and len(first.cells[0]) > 2:
+        raise ConfigError(
+            f"{path} has {len(first.cells[0])} columns: name them with --columns, e.g. --columns form,pos,chunk; the "
+            "last one is predicted unless --label names another"
+        )
