@@ -71,6 +71,20 @@ def test_columns_without_names_are_not_guessed(runs, tmp_path, command: Command,
                 assert new[:replaced] == old[:replaced] and new[replaced + 1 :] == old[replaced + 1 :]
 
 
+def test_a_file_is_read_as_those_the_tagger_was_trained_on(runs, tmp_path, command: Command) -> None:
+    path = write_columns(tmp_path / "test.txt", sentences=20, seed=5)
+    by_default = command("tag", runs["chunks"], "--input", path)
+    assert by_default == command("tag", runs["chunks"], "--input", path, "--format", "columns")
+    text = tmp_path / "raw.txt"
+    text.write_text("the old dog sees a cat\n")
+    answer = command("tag", runs["chunks"], "--input", text)
+    assert answer.code == 2 and "6 columns, but the model's are form, pos, chunk" in answer.err
+    assert "--format text for raw text" in answer.err
+    warned = command("tag", runs["upos"], "--input", path)
+    assert warned.code == 0 and "has 3 words; if it is a column file with a word per line, use --format" in warned.err
+    assert "warning" not in command("tag", runs["upos"], "--input", text).err
+
+
 def test_conllu_comes_back_with_upos_replaced(runs, tmp_path, command: Command) -> None:
     path = write_conllu(tmp_path / "test.conllu", sentences=20, seed=5)
     out = command("tag", runs["upos"], "--format", "conllu", stdin=path.read_bytes()).out
@@ -148,6 +162,7 @@ def test_training_from_the_command_line(tmp_path, command: Command, monkeypatch)
         (["--valid-conll", path], "--valid-conll needs --conll"),
         (["--conll", path, "--text", path], "--conll is for a tagger"),
         (["--conll", path], "has 3 columns: name them with --columns, e.g. --columns form,pos,chunk"),
+        (["--conll", path, "--columns", "form,pos"], "has 3 columns: name them with --columns"),
         (["--conll", path, "--columns", "form,pos,chunk", "--system", "tiny"], "--conll is for a tagger"),
         (["--source", path, "--target", path, "--system", "huang2015"], "a tagger reads words and labels"),
         (

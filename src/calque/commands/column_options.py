@@ -37,14 +37,15 @@ def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
         raise ConfigError(f"--columns is for column files; {listed}: CoNLL-U by its name, with columns of fixed names")
 
 
-def refuse_unnamed_columns(path: Path) -> None:
-    """Raises a ConfigError for a file with more columns than a word and its label: which is which is not known."""
+def refuse_unnamed_columns(path: Path, *, columns: str | None = None) -> None:
+    """Raises a ConfigError for a file with more columns than names; without names, these are a word and its label."""
     from calque.data.column_files import file_sentences
 
     if is_conllu(path) or is_pipe(path):
         return
+    names = column_names(columns) or ("form", "label")
     first = next((rows for rows in file_sentences(path, format="columns") if rows.cells), None)
-    if first is not None and len(first.cells[0]) > 2:
+    if first is not None and len(first.cells[0]) > len(names):
         raise ConfigError(
             f"{path} has {len(first.cells[0])} columns: name them with --columns, e.g. --columns form,pos,chunk; the "
             "last one is predicted unless --label names another"

@@ -55,10 +55,9 @@ class CorpusFiles(NamedTuple):
             return
         files = [path for path in (self.conll, self.valid_conll) if path is not None]
         refuse_idle_columns(self.columns, *files)
-        if self.columns is None:
-            for path in files:
-                if path.exists():
-                    refuse_unnamed_columns(path)
+        for path in files:
+            if path.exists():
+                refuse_unnamed_columns(path, columns=self.columns)
 
     def corpora(self) -> Corpora:
         """The values of the config's data section."""

@@ -149,6 +149,16 @@ def _lines(path: Path) -> list[str]:
     return [line.text for line in input_lines(path, limit=1 << 20, invalid="fail")]
 
 
+def _whole_lines(path: Path) -> list[str]:
+    """The lines of a text; a line too long to be read whole would change the perplexity, so it is rejected."""
+    from calque.data.corpora import RUNNING_LIMIT
+
+    lines = list(input_lines(path, limit=RUNNING_LIMIT, invalid="fail"))
+    if long := [line.number for line in lines if line.cut]:
+        raise DataError(f"{path}: line {long[0]:,} has more than {RUNNING_LIMIT >> 20} MiB; split it")
+    return [line.text for line in lines]
+
+
 def _evaluate_text(model: Path, text: Path, *, as_json: bool, device: str, precision: str) -> None:
     from calque.commands.loading import load_to_evaluate
     from calque.engine import TextGenerator
@@ -156,7 +166,7 @@ def _evaluate_text(model: Path, text: Path, *, as_json: bool, device: str, preci
     device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(text)
     generator = load_to_evaluate(model, TextGenerator, device=device_name, precision=precision_name)
-    result = generator.perplexity(_lines(text))
+    result = generator.perplexity(_whole_lines(text))
     values = {"per piece": result.per_token, "per word": result.per_word, "per byte": result.per_byte}
     counts = {"per piece": result.tokens, "per word": result.words, "per byte": result.bytes}
     if as_json:

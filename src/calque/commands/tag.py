@@ -1,6 +1,7 @@
 """`calque tag`."""
 
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
 
 FORMATS = ("auto", "text", "conllu", "columns")
 
+_SUSPICIOUS = 10  # lines with equally many words: a column file that is read as text
+
 
 def tag(
     model: Annotated[Path, typer.Argument(help="A run or model folder of a tagger.")],
@@ -43,6 +46,9 @@ def tag(
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
     """Label the words of a CoNLL-U file, a column file or raw text.
+
+    The format follows from the file's name and from the files that the model was trained on; --format sets it. Standard
+    input is text.
 
     A CoNLL-U or column file is copied byte for byte, with the predicted column replaced, or appended if it is missing.
     In text, every line is a sentence of words separated by white space; the output has its labels on one line,
@@ -64,8 +70,8 @@ def tag(
     device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(input)
     refuse_output(output, input)
-    format_name = _input_format(format_name, input, columns=columns, append=append)
     tagger = load_tagger(model, device=device_name, precision=precision_name)
+    format_name = _input_format(format_name, input, columns=columns, append=append, tagger=tagger)
     rows = (
         _tagged_text(tagger, input, marginals=marginals)
         if format_name == "text"
@@ -78,12 +84,22 @@ def tag(
 
 
 def _input_format(
-    format: "ColumnFormat | Literal['auto', 'text']", path: Path | None, *, columns: str | None, append: bool
+    format: "ColumnFormat | Literal['auto', 'text']",
+    path: Path | None,
+    *,
+    columns: str | None,
+    append: bool,
+    tagger: "Tagger",
 ) -> "ColumnFormat | Literal['text']":
-    """The format, with auto resolved by the file's name; options for column files are rejected with other formats."""
+    """The format, with auto resolved; options for column files are rejected with other formats.
+
+    A file's name tells, and what the model was trained on: a file for a tagger of column files is one too. Standard
+    input is text.
+    """
     if format == "auto":
         by_name = file_format(path) if path is not None else None
-        format = by_name or ("columns" if columns or append else "text")
+        is_columns = columns or append or (path is not None and tagger.columns)
+        format = by_name or ("columns" if is_columns else "text")
     if format != "columns" and columns:
         raise ConfigError(f"--columns is for column files; {input_name(path)} is read as {format} (--format columns)")
     if format != "columns" and append:
@@ -120,16 +136,26 @@ def _tagged_text(tagger: "Tagger", path: Path | None, *, marginals: bool) -> Ite
             "column file (--format columns)"
         )
     cut: list[int] = []
+    sizes = Counter[int]()  # sentences by their number of words
 
     def sentences() -> Iterator[Sentence]:
         for line in input_lines(path, invalid="fail"):
             if line.cut:
                 cut.append(line.number)
-            yield Sentence(line.text.split())
+            words = line.text.split()
+            sizes[len(words)] += 1
+            yield Sentence(words)
 
     typed = path is None and sys.stdin.isatty()
     for tagged in tagger.stream(sentences(), marginals=marginals, together=1 if typed else TOGETHER):
         yield _line(tagged, marginals=marginals)
+    del sizes[0]
+    if len(sizes) == 1 and 1 not in sizes and sizes.total() >= _SUSPICIOUS:
+        typer.echo(
+            f"warning: every line of {input_name(path)} has {next(iter(sizes))} words; if it is a column file with a "
+            "word per line, use --format columns",
+            err=True,
+        )
     if cut:
         typer.echo(
             f"{input_name(path)}: {len(cut):,} lines are too long, the first is line {cut[0]:,}; only their beginnings "

@@ -57,7 +57,8 @@ class ColumnLayout(NamedTuple):
             if len(cells) > len(self.names):
                 raise DataError(
                     f"{rows.name}: line {rows.first + index}: {len(cells)} columns, but the model's are "
-                    f"{', '.join(self.names)}; name those of the file in order, e.g. --columns form,pos,label"
+                    f"{', '.join(self.names)}; name those of the file in order, e.g. --columns form,pos,label, or use "
+                    "--format text for raw text"
                 )
 
 

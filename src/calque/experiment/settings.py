@@ -196,6 +196,8 @@ def language_misfits(experiment: Experiment) -> list[str]:
     if search.method == "risk":
         problems.append("search.method = 'risk' is for translation; a language model generates with 'sample' or 'beam'")
     if isinstance(task, LanguageModellingConfig) and task.reading == "running":
+        if any(corpus.weight != 1 for corpus in experiment.data.train):
+            problems.append("data.train: running text is read from end to end, so weight must be 1")
         if training.batch.shapes == "static" and task.jitter:
             problems.append("task.jitter and training.batch.shapes = 'static' cannot be combined; turn one of them off")
         if task.stride > task.context:

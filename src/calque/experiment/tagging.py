@@ -192,7 +192,11 @@ class TaggingAssembly:
         vocabularies = self._vocabularies(prepared)
         names = {"words": "different words"}
         sizes = ", ".join(f"{size:,} {names.get(name, name)}" for name, size in vocabularies.sizes().items())
-        lines = [f"text: {prepared.train.widths(WORDS).total():,} words to train on; {sizes}"]
+        read = " and ".join((self.config.words, *self.config.inputs))
+        lines = [
+            f"text: {prepared.train.widths(WORDS).total():,} words to train on; {sizes}",
+            f"labels: predicts {self.config.labels} from {read}",
+        ]
         unseen = Counter(label for row in prepared.valid_text for label in row[1].split("\t"))
         for label in vocabularies.predicted_labels:
             del unseen[label]

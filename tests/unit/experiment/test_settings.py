@@ -36,6 +36,11 @@ MISFITS = [
         "task.reading=running task.jitter=true training.batch.shapes=static",
         "task.jitter and training.batch.shapes = 'static' cannot be combined",
     ),
+    (
+        "language",
+        'task.reading=running data.train=[{"kind":"text","path":"a","weight":2.0}]',
+        "running text is read from end to end, so weight must be 1",
+    ),
     ("translation", "text.kind=forms", "text.kind = 'forms' is for taggers"),
 ]
 
