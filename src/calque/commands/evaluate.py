@@ -9,7 +9,7 @@ import typer
 from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
 from calque.commands.rendering import one_line
 from calque.commands.tagger_scores import evaluate_tagger
-from calque.errors import ConfigError
+from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
     from calque.engine import Translator

@@ -38,7 +38,7 @@ MISFITS = [
     ),
     (
         "language",
-        'task.reading=running data.train=[{"kind":"text","path":"a","weight":2.0}]',
+        'task.reading=running data.train=[{kind="text",path="a",weight=2.0}]',
         "running text is read from end to end, so weight must be 1",
     ),
     ("translation", "text.kind=forms", "text.kind = 'forms' is for taggers"),
