@@ -54,6 +54,7 @@ def test_commands_reject_models_of_another_kind(runs: dict[str, Path], command: 
     for arguments, message in (
         (["tag", language], f"is a language model and cannot label words; `calque generate {language}`"),
         (["tag", translator], f"is a translation model and cannot label words; `calque translate {translator}`"),
+        (["generate", tagger], f"is a tagger and cannot generate text; `calque tag {tagger}`"),
         (["translate", tagger], f"is a tagger and cannot translate; `calque tag {tagger}`"),
         (["translate", translator, "--language", tagger], f"--language: {tagger} is not a language model but a tagger"),
         (["score", tagger, "--target", __file__], f"`calque evaluate {tagger} --conll FILE`"),

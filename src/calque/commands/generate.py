@@ -12,7 +12,6 @@ from calque.commands.rendering import json_line, one_line
 from calque.errors import ConfigError, DataError
 
 if TYPE_CHECKING:
-    from calque.devices import DeviceName, PrecisionName
     from calque.engine import Candidate, TextGenerator
     from calque.search.settings import SearchConfig
 
@@ -61,6 +60,7 @@ def generate(
         calque generate runs/english --beam 5 --maximum 30 --stop "." < prompts.txt
     """
     from calque.commands.loading import search_of
+    from calque.engine.folder import load_generator
 
     format_name = choice(format, FORMATS, option="--format")
     device_name, precision_name = device_and_precision(device, precision)
@@ -69,7 +69,7 @@ def generate(
     if any(not string for string in stop or []):
         raise ConfigError("--stop: an empty string would end every text before it begins")
     refuse_unreadable(input)
-    generator = _load_generator(model, device=device_name, precision=precision_name)
+    generator = load_generator(model, device=device_name, precision=precision_name)
     given = [*_method(settings or [], beam=beam), *(settings or [])]
     search = search_of(generator.search, given, beam=beam, nbest=nbest, batch_tokens=None)
     _refuse_idle_settings(settings or [], search=search, beam=beam)
@@ -135,20 +135,18 @@ def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:
     return is_alone and not (search.no_repeat and search.minimum)
 
 
-def _load_generator(model: Path, *, device: "DeviceName", precision: "PrecisionName") -> "TextGenerator":
-    from calque.engine import TextGenerator, load
-
-    generator = load(model, device=device, precision=precision)
-    if not isinstance(generator, TextGenerator):
-        raise DataError(f"{model}: is not a language model; `calque translate {model}` translates with it")
-    return generator
-
-
 def _prompts(path: Path | None) -> Iterator[str]:
     if path is None and sys.stdin.isatty():
         yield ""
         return
-    yield from (line.text for line in input_lines(path, invalid="fail"))
+    is_empty = True
+    for line in input_lines(path, invalid="fail"):
+        is_empty = False
+        yield line.text
+    if is_empty and path is not None:
+        raise DataError(f"{path}: it is empty; every line is a prompt")
+    if is_empty:
+        yield ""
 
 
 def _stream(

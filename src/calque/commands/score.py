@@ -28,7 +28,7 @@ def score(
     device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
     precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
 ) -> None:
-    """Score existing translations by their log-probability; one output line per pair.
+    """Score existing translations, or text, by log-probability; one output line per pair or line.
 
     The score is the one that search would compute: log P of all pieces and of the end, in nats. A blank line is an
     empty translation, scored by its end alone. A language model scores text without a source.

@@ -67,7 +67,7 @@ def train(
 
         calque train --conll train.conllu --valid-conll dev.conllu --system ma2016 --run runs/upos
 
-        calque train --conll train.txt --columns form,pos,chunk task.inputs='["pos"]'
+        calque train --conll train.txt --columns form,pos,chunk task.inputs=pos
 
         calque train --config my.toml --run runs/first training.steps=20000
 

@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Literal, Self
 
-from pydantic import model_validator
+from pydantic import field_validator, model_validator
 from torch import Tensor, nn
 
 from calque.config import Config
@@ -31,6 +31,12 @@ class TaggingConfig(Config):
     score: Literal["auto", "accuracy", "spans"] = "auto"
     """The measure that is reported and selects models. accuracy: the share of words with the correct label. spans: the
     F1 of spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels are so."""
+
+    @field_validator("inputs", mode="before")
+    @classmethod
+    def _names(cls, value: object) -> object:
+        """A list of names; on the command line also `task.inputs=pos` or `task.inputs=pos,lemma`."""
+        return value.split(",") if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:

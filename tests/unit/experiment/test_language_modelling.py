@@ -167,6 +167,7 @@ def test_commands(trained: Path, text: Path, command: Any) -> None:
     assert stopped.out == "w3 w4 \n"
     lines = command("generate", trained, "--nbest", 2, "--beam", 2, "--format", "jsonl", stdin=b"w1\nw2\n").out
     assert [json.loads(line)["prompt"] for line in lines.splitlines()] == ["w1", "w1", "w2", "w2"]
+    assert len(command("generate", trained, "--maximum", 3).out.splitlines()) == 1, "without a prompt, one text"
     evaluated = json.loads(command("evaluate", trained, "--text", text, "--json").out)
     assert 1 < evaluated["perplexity_word"] == evaluated["perplexity_piece"] < 2.5
     scores = command("score", trained, "--target", text)

@@ -76,3 +76,8 @@ def test_it_reads_characters_only_where_the_model_does() -> None:
 def test_columns_that_are_named_twice_or_like_the_stores_own_are_refused(values, message) -> None:
     with pytest.raises(ConfigError, match=message):
         check(TaggingConfig, values, origin="test")
+
+
+@pytest.mark.parametrize("value", ["pos,lemma", ["pos", "lemma"], ("pos", "lemma")])
+def test_input_columns_are_named_by_a_list_or_with_commas(value: object) -> None:
+    assert TaggingConfig.model_validate({"inputs": value}).inputs == ("pos", "lemma")
