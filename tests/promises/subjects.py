@@ -82,7 +82,7 @@ def _language(network: Values, *, reading: str) -> Callable[[Path], Values]:
         lines = [" ".join(generator.choices("abcdefg", k=generator.randint(3, 20))) for _ in range(200)]
         (folder / "text").write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
         return {
-            "task": {"kind": "language-modelling", "reading": reading, "steps": 6},
+            "task": {"kind": "language-modelling", "reading": reading, "bptt": 6},
             "data": {"train": [{"kind": "text", "path": str(folder / "text")}], "validation": {"minimum": 10}},
             "text": {"kind": "tokens"},
             "model": {"network": network},

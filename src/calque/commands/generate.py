@@ -60,7 +60,7 @@ def generate(
         calque generate runs/english --beam 5 --maximum 30 --stop "." < prompts.txt
     """
     from calque.commands.loading import search_of
-    from calque.engine.folder import load_generator
+    from calque.engine.folder import load_text_generator
 
     format_name = choice(format, FORMATS, option="--format")
     device_name, precision_name = device_and_precision(device, precision)
@@ -69,7 +69,7 @@ def generate(
     if any(not string for string in stop or []):
         raise ConfigError("--stop: an empty string would end every text before it begins")
     refuse_unreadable(input)
-    generator = load_generator(model, device=device_name, precision=precision_name)
+    generator = load_text_generator(model, device=device_name, precision=precision_name)
     given = [*_method(settings or [], beam=beam), *(settings or [])]
     search = search_of(generator.search, given, beam=beam, nbest=nbest, batch_tokens=None)
     _refuse_idle_settings(settings or [], search=search, beam=beam)

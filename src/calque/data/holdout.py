@@ -35,15 +35,16 @@ def position_keys(lines: Sequence[int], *, corpus: int) -> Hashes:
 class Holdout:
     """Collects the smallest distinct hashes of a stream and the count of each."""
 
-    def __init__(self, config: ValidationConfig) -> None:
+    def __init__(self, config: ValidationConfig, *, unit: str = "pairs", first: str = "source") -> None:
         self._config = config
+        self._unit, self._first = unit, first  # what rows are called, and their first column
         self._hashes: Hashes = np.zeros(0, dtype=np.uint64)
         self._counts: NDArray[Any] = np.zeros(0, dtype=np.int64)
-        self._pairs = 0
+        self._rows = 0
 
     def add(self, hashes: Hashes) -> None:
-        """Adds the source hashes of further pairs."""
-        self._pairs += len(hashes)
+        """Adds the hashes of the first column of further rows."""
+        self._rows += len(hashes)
         capacity = self._config.maximum
         if len(self._hashes) == capacity:  # a hash above all collected ones can never be among the smallest
             hashes = hashes[hashes <= self._hashes[-1]]
@@ -54,18 +55,18 @@ class Holdout:
             self._hashes, self._counts = distinct[:capacity], counts[:capacity]
 
     def chosen(self) -> tuple[Hashes, int]:
-        """The sorted hashes of the sources to hold out, and the number of their pairs."""
+        """The sorted hashes to hold out, and the number of their rows."""
         config = self._config
-        size = min(max(config.minimum, round(config.share * self._pairs)), config.maximum, self._pairs // 2)
+        size = min(max(config.minimum, round(config.share * self._rows)), config.maximum, self._rows // 2)
         indices, total = [], 0
         for index, count in enumerate(self._counts):
-            if total + count <= size:  # a source too frequent to be held out stays in training
+            if total + count <= size:  # a text too frequent to be held out stays in training
                 indices.append(index)
                 total += int(count)
         if not indices:
             raise DataError(
-                f"{self._pairs} usable pairs with {len(self._hashes)} distinct sources: too few to hold some out for "
-                "validation; set a validation corpus in data.valid"
+                f"{self._rows} usable {self._unit} with {len(self._hashes)} different values of {self._first}: too few "
+                "to hold some out for validation; set a validation corpus in data.valid"
             )
         return self._hashes[indices], total
 

@@ -206,7 +206,7 @@ def _scan(
     progress: Progress,
 ) -> _Scan:
     """Writes the spool, counts rows and selects those to hold out; raises a DataError for bad or misaligned text."""
-    holdout = Holdout(data.validation)
+    holdout = Holdout(data.validation, unit=preparation.unit, first=preparation.reads[0])
     problems: list[str] = []
     lengths: dict[tuple[Role, int], LineLengths] = defaultdict(LineLengths)
     tallies: dict[Role, Tally] = dict.fromkeys(ROLES, Tally())

@@ -196,13 +196,6 @@ def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: Pre
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 
-def load_generator(
-    path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
-) -> TextGenerator:
-    """`load` for a language model; any other model is rejected with the command that uses it."""
-    return _load_kind(TextGenerator, path, purpose="generate text", device=device, precision=precision)
-
-
 def model_kind(loaded: Loaded) -> str:
     """What a model is, in words."""
     match loaded:

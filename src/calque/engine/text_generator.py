@@ -19,6 +19,7 @@ from calque.engine.prompt import (
 )
 from calque.engine.types import Candidate, Scored
 from calque.errors import ConfigError, TextError
+from calque.evaluation.metrics import perplexity
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.cross_entropy import without_padding
 from calque.objectives.decoding_step import MARKS, language_step
@@ -45,17 +46,17 @@ class TextPerplexity(NamedTuple):
 
     @property
     def per_token(self) -> float:
-        return _perplexity(self.nats, self.tokens)
+        return perplexity(self.nats, count=self.tokens)
 
     @property
     def per_word(self) -> float:
         """Per word, separated by white space; each line end counts as a word."""
-        return _perplexity(self.nats, self.words)
+        return perplexity(self.nats, count=self.words)
 
     @property
     def per_byte(self) -> float:
         """Per byte of UTF-8, line feeds included."""
-        return _perplexity(self.nats, self.bytes)
+        return perplexity(self.nats, count=self.bytes)
 
 
 class TextGenerator:
@@ -304,7 +305,3 @@ def _refuse_search(search: SearchConfig, *, maximum: int, nbest: int) -> None:
 def _stream_of(search: SearchConfig, number: int) -> Tensor:
     """The number of a prompt's random stream, [1]; it depends only on the seed and the prompt's number."""
     return mixed(mixed(torch.tensor([search.seed])) + number)
-
-
-def _perplexity(nats: float, count: int) -> float:
-    return float(np.exp(min(nats / max(1, count), 700.0)))

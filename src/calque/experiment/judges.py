@@ -10,8 +10,7 @@ from calque.data.store import Store
 from calque.engine import Translator
 from calque.engine.folder import CONFIDENCE, confidence_bytes
 from calque.evaluation.confidence import calibrate
-from calque.evaluation.metrics import bleu, chrf, exact_match, ter
-from calque.evaluation.metrics import perplexity as perplexity  # shared by judges
+from calque.evaluation.metrics import bleu, chrf, exact_match, perplexity, ter
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.settings import SearchConfig
 from calque.tasks.interfaces import Judgement, Metric, StoppedError

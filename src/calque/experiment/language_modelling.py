@@ -14,8 +14,9 @@ from calque.data.text_batch import COLUMN
 from calque.data.text_preparation import TextPreparation
 from calque.engine import TextGenerator, save_language_model
 from calque.errors import ConfigError
+from calque.evaluation.metrics import perplexity
 from calque.experiment.assembly import refuse_uncomputable
-from calque.experiment.judges import LOWER, perplexity
+from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment
 from calque.models.language_model import LanguageModel, LanguageModelConfig, TransformerLanguageConfig
 from calque.objectives.language_model import lines_loss, running_loss
@@ -78,7 +79,7 @@ class LanguageModelJudge:
         values = {
             "loss": loss.per_token,
             "perplexity": perplexity(loss.per_token),
-            "word_perplexity": perplexity(loss.nats / max(1, self.words)),
+            "word_perplexity": perplexity(loss.nats, count=self.words),
         }
         summary = f"validation loss {values['loss']:.3f}, perplexity {values['perplexity']:.2f}"
         if values["word_perplexity"] != values["perplexity"]:

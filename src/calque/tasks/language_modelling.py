@@ -26,10 +26,10 @@ class LanguageModellingConfig(Config):
     reading: Literal["lines", "running"] = "lines"
     """lines: each line is modelled by itself. running: lines form one text, and a recurrent model's state is carried
     from batch to batch (truncated back-propagation through time)."""
-    steps: int = Field(default=35, ge=2, le=1 << 16)
-    """running: tokens per batch row, through which gradients are back-propagated."""
+    bptt: int = Field(default=35, ge=2, le=1 << 16)
+    """running: tokens per row of a batch, through which gradients are back-propagated."""
     jitter: bool = False
-    """running: the number of steps varies from batch to batch around `steps` (Merity 2018, §4.1)."""
+    """running: the number of tokens per row varies from batch to batch around `bptt` (Merity 2018, §4.1)."""
     context: int = Field(default=256, ge=1, le=1 << 16)
     """running: the number of tokens that a Transformer sees in evaluation; a recurrent model sees all."""
     stride: int = Field(default=128, ge=1, le=1 << 16)
@@ -48,14 +48,14 @@ class LanguageModelling:
         self.config = config
         self.smoothing = smoothing
         if config.reading == "running":
-            self.order_settings = {"reading": "running", "steps": config.steps, "jitter": config.jitter}
+            self.order_settings = {"reading": "running", "bptt": config.bptt, "jitter": config.jitter}
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Order:
         if self.config.reading == "lines":
             return Bucketed([store.widths(COLUMN, marks=1)], spans=store.spans, config=config, seed=seed)
-        rows = max(1, config.budget // self.config.steps)
+        rows = max(1, config.budget // self.config.bptt)
         length = len(store[COLUMN].values)
-        return Streams(length, rows=rows, steps=self.config.steps, seed=seed, jitter=self.config.jitter)
+        return Streams(length, rows=rows, steps=self.config.bptt, seed=seed, jitter=self.config.jitter)
 
     def collate(self, store: Store, planned: Planned, *, epoch: int, shard: Shard) -> TextBatch:
         if self.config.reading == "lines":
@@ -74,7 +74,7 @@ class LanguageModelling:
         if read.penalties is not None:
             objective = total + (read.penalties * (batch.outputs != PAD)).sum()
         if self.config.jitter:  # shorter batches have a lower learning rate (Merity 2018, §4.1)
-            objective = objective * (batch.inputs.shape[1] / self.config.steps)
+            objective = objective * (batch.inputs.shape[1] / self.config.bptt)
         carried = None
         if self.config.reading == "running" and isinstance(state, RecurrentLanguageState):
             carried = tuple(part.detach() for part in (*state.parts, state.last))

@@ -42,7 +42,7 @@ def text(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def values(text: Path, network: dict[str, Any], *, reading: str, **training: Any) -> dict[str, Any]:
     return {
         "seed": 2,
-        "task": {"kind": "language-modelling", "reading": reading, "steps": 6},
+        "task": {"kind": "language-modelling", "reading": reading, "bptt": 6},
         "data": {"train": [{"kind": "text", "path": str(text)}], "validation": {"minimum": 10}},
         "text": {"kind": "tokens"},
         "model": {"network": network},
@@ -101,7 +101,7 @@ def test_the_state_of_running_text_matters(text: Path, tmp_path: Path) -> None:
     assert len(carry) == 3 and all(state.abs().sum() > 0 for state in carry.values())
 
 
-def test_another_number_of_steps_per_batch_starts_a_new_epoch(
+def test_another_length_of_back_propagation_starts_a_new_epoch(
     text: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Where a batch would continue in the text can no longer be told."""
@@ -109,8 +109,8 @@ def test_another_number_of_steps_per_batch_starts_a_new_epoch(
     for step in (10, 15, 20):
         shutil.rmtree(run / "checkpoints" / f"step-{step}")
     config = (run / "config.toml").read_text()
-    assert "steps = 6\n" in config
-    (run / "config.toml").write_text(config.replace("steps = 6\n", "steps = 9\n"))
+    assert "bptt = 6\n" in config
+    (run / "config.toml").write_text(config.replace("bptt = 6\n", "bptt = 9\n"))
     calque.resume(run)
     assert (
         "settings that the batches depend on have changed, so the rest of epoch 1 is skipped" in capsys.readouterr().err

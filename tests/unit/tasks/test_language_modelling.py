@@ -73,7 +73,7 @@ def test_a_line_is_shifted_between_its_marks() -> None:
 def test_running_text_carries_its_state() -> None:
     """The losses of an epoch's batches are those of each stream read at once."""
     built, store = model(LSTM), running()
-    task = LanguageModelling(LanguageModellingConfig(reading="running", steps=5))
+    task = LanguageModelling(LanguageModellingConfig(reading="running", bptt=5))
     total, carry, outputs = 0.0, None, []
     for planned in task.order(store, config=BatchConfig(tokens=10), seed=1).batches(0):
         batch = task.collate(store, planned, epoch=0, shard=WHOLE)
