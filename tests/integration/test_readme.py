@@ -58,7 +58,10 @@ def test_links_lead_somewhere() -> None:
 
 @pytest.mark.slow
 def test_your_own_files(tmp_path: Path) -> None:
-    """The `calque` commands and the Python lines, in their order, in a folder with the files they name."""
+    """The `calque` commands and the Python lines, in their order, in a folder with the files they name.
+
+    Trainings are cut to a few steps.
+    """
     book = phrasebook(source="de", target="en", pairs=100)
     for part in ("train", "test"):
         for side, language in enumerate(("de", "en")):
@@ -69,8 +72,7 @@ def test_your_own_files(tmp_path: Path) -> None:
         write_conllu(tmp_path / f"{part}.conllu", sentences=count, seed=count)
     for command in COMMANDS:
         if command.startswith("calque "):
-            is_short = command.startswith(("calque train --text", "calque train --conll"))
-            run(command + " training.steps=40" * is_short, folder=tmp_path)
+            run(command + " training.steps=40" * command.startswith("calque train "), folder=tmp_path)
     assert len((tmp_path / "test.hypothesis").read_text(encoding="utf-8").splitlines()) == len(book.test)
     gold, tagged = ((tmp_path / name).read_text().splitlines() for name in ("test.conllu", "tagged.conllu"))
     assert [line.split("\t")[:3] for line in tagged] == [line.split("\t")[:3] for line in gold]
