@@ -188,7 +188,7 @@ def _agree() -> dict[str, Any]:
         (carry,) = gather_carry((torch.tensor([[own, 0.5], [10 * own, 0.5]]),), ranks=ranks)
         return {
             "any": [ranks.any(False), ranks.any(own == 2)],
-            "text": ranks.broadcast_text("Ёжик 她" if ranks.leads else "nobody hears this"),
+            "text": ranks.broadcast_text("Ёжик 她" if ranks.leads else "ignored"),
             "numbers": ranks.broadcast([0.1, 7.0] if ranks.leads else [3.0, 3.0]),
             "leader": ranks.on_leader(lambda: "the first rank's" if ranks.leads else "another's"),
             "sums": [tensor.tolist() for tensor in sums],

@@ -79,3 +79,20 @@ def unchecked(package: ModuleType, *, cases: Iterable[Case], without: Collection
         if isinstance(kind, type) and issubclass(kind, nn.Module) and kind.__module__ == module.__name__
     }
     return {kind.__qualname__ for kind in defined - {type(case.build()) for case in cases} - set(without)}
+
+
+def slopes_in_a_direction(
+    loss: Callable[[], Tensor], parameters: Collection[Tensor], *, step: float
+) -> tuple[float, float]:
+    """The slope of a loss in a random direction of its parameters: by central differences, and by its gradients."""
+    generator = torch.Generator().manual_seed(5)
+    direction = [torch.randn(value.shape, generator=generator, dtype=value.dtype) for value in parameters]
+    gradients = torch.autograd.grad(loss(), list(parameters))
+    slope = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, direction, strict=True))
+    values = []
+    with torch.no_grad():
+        for change in (step, -2 * step):
+            for value, way in zip(parameters, direction, strict=True):
+                value += change * way
+            values.append(float(loss()))
+    return (values[0] - values[1]) / (2 * step), slope

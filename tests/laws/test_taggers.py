@@ -6,6 +6,7 @@ from torch.testing import assert_close
 
 from calque.models.tagger import TaggerModel
 from calque.tensors import length_mask
+from tests.laws.slopes import slopes_in_a_direction
 from tests.laws.taggers import SENTENCES, SIZES, TAGGERS, WORDS, build, select, source
 
 NAMES = sorted(TAGGERS)
@@ -98,14 +99,5 @@ def test_gradients_are_those_of_finite_differences(model: TaggerModel) -> None:
     def loss() -> torch.Tensor:
         return model.losses(model(words), labels, words.lengths).sum()
 
-    generator = torch.Generator().manual_seed(5)
-    direction = [torch.randn(value.shape, generator=generator, dtype=value.dtype) for value in parameters]
-    gradients = torch.autograd.grad(loss(), parameters)
-    slope = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, direction, strict=True))
-    values = []
-    with torch.no_grad():
-        for step in (1e-6, -2e-6):
-            for value, way in zip(parameters, direction, strict=True):
-                value += step * way
-            values.append(float(loss()))
-    assert (values[0] - values[1]) / 2e-6 == pytest.approx(slope, rel=1e-4)
+    numerical, analytical = slopes_in_a_direction(loss, parameters, step=1e-6)
+    assert numerical == pytest.approx(analytical, rel=1e-4)

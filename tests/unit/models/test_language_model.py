@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from tests.laws.slopes import slopes_in_a_direction
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -161,14 +162,5 @@ def test_gradients_are_those_of_finite_differences(name: str) -> None:
         return model.losses(read.hidden.flatten(0, 1), words[:, 1:].flatten()).sum()
 
     parameters = list(model.parameters())
-    generator = torch.Generator().manual_seed(5)
-    direction = [torch.randn(value.shape, generator=generator, dtype=value.dtype) for value in parameters]
-    gradients = torch.autograd.grad(loss(), parameters)
-    slope = sum(float((gradient * way).sum()) for gradient, way in zip(gradients, direction, strict=True))
-    values = []
-    with torch.no_grad():
-        for step in (1e-5, -2e-5):
-            for value, way in zip(parameters, direction, strict=True):
-                value += step * way
-            values.append(float(loss()))
-    assert (values[0] - values[1]) / 2e-5 == pytest.approx(slope, rel=1e-5)
+    numerical, analytical = slopes_in_a_direction(loss, parameters, step=1e-5)
+    assert numerical == pytest.approx(analytical, rel=1e-5)
