@@ -2,11 +2,20 @@
 
 import json
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
+
+import typer
 
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
 from calque.errors import ConfigError
+
+Source = Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or .gz).")]
+Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
+Text = Annotated[Path | None, typer.Option(help="Text, for a language model.")]
+Conll = Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")]
+Columns = Annotated[str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")]
+Label = Annotated[str | None, typer.Option(help="The column to predict; by default upos, or the last column.")]
 
 Corpora = dict[str, list[dict[str, Any]]]
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.column_options import is_conllu
-from calque.commands.corpus_files import CorpusFiles
+from calque.commands.corpus_files import Columns, Conll, CorpusFiles, Label, Source, Target, Text
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
@@ -21,12 +21,6 @@ LANGUAGES = ("zh", "en", "de")
 Overrides = Annotated[
     list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. text.vocabulary_size=4000")
 ]
-Source = Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or .gz).")]
-Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
-Text = Annotated[Path | None, typer.Option(help="Text, for a language model.")]
-Conll = Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")]
-Columns = Annotated[str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")]
-Label = Annotated[str | None, typer.Option(help="The column to predict; by default upos, or the last column.")]
 
 
 @app.command()

@@ -7,7 +7,18 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles, task_kind
+from calque.commands.corpus_files import (
+    PLACEHOLDERS,
+    Columns,
+    Conll,
+    Corpora,
+    CorpusFiles,
+    Label,
+    Source,
+    Target,
+    Text,
+    task_kind,
+)
 from calque.errors import ConfigError, FolderError
 
 HEADER = """\
@@ -26,16 +37,12 @@ def init(
         str | None, typer.Option(help="The model to begin with; `calque systems` lists them. By default tiny.")
     ] = None,
     scale: Annotated[float, typer.Option(help="Scale the system's widths, heads and layers.")] = 1.0,
-    source: Annotated[Path | None, typer.Option(help="Source sentences.")] = None,
-    target: Annotated[Path | None, typer.Option(help="Target sentences.")] = None,
-    text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
-    conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="The column to predict; by default upos, or the last column.")
-    ] = None,
+    source: Source = None,
+    target: Target = None,
+    text: Text = None,
+    conll: Conll = None,
+    columns: Columns = None,
+    label: Label = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,
 ) -> None:
     """Write a complete config with every setting explained.

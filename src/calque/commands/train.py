@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import Corpora, CorpusFiles
+from calque.commands.corpus_files import Columns, Conll, Corpora, CorpusFiles, Label, Source, Target, Text
 from calque.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -26,21 +26,17 @@ def train(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. training.steps=500 seed=7")
     ] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
-    source: Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or .gz).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    source: Source = None,
+    target: Target = None,
     alignments: Annotated[
         Path | None, typer.Option(help="Their word alignments (Pharaoh), for guided alignment.")
     ] = None,
-    text: Annotated[Path | None, typer.Option(help="Text, for a language model (--system language).")] = None,
+    text: Text = None,
     valid_text: Annotated[Path | None, typer.Option(help="Validation text, with --text.")] = None,
-    conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    conll: Conll = None,
     valid_conll: Annotated[Path | None, typer.Option(help="Validation sentences, with --conll.")] = None,
-    columns: Annotated[
-        str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")
-    ] = None,
-    label: Annotated[
-        str | None, typer.Option(help="The column to predict; by default upos, or the last column.")
-    ] = None,
+    columns: Columns = None,
+    label: Label = None,
     valid_source: Annotated[
         Path | None, typer.Option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).")
     ] = None,
