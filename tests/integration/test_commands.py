@@ -317,7 +317,7 @@ def test_bad_utf8_is_refused_with_file_line_and_byte(command: Command, corpus: d
     ("source", "target", "message"),
     [
         ("\n" * 9, "\n" * 9, "none of them with text in source and target"),
-        ("", "", "none of them with text in source and target"),
+        ("", "", "/t: no lines"),
         ("a\n", "b\n", "too few to hold some out"),
         ("a\n" * 30, "b\n" * 30, "too few to hold some out"),
         (" \n\t\n", "b\nc\n", "none of them with text in source and target"),

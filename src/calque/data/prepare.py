@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from calque.data.corpora import Corpus, DataConfig, text_columns
+from calque.data.corpora import Corpus, DataConfig, paths, text_columns
 from calque.data.fingerprint import corpus_files, differences, digest, fingerprint, refuse_unreadable
 from calque.data.holdout import Hashes, Holdout
 from calque.data.misalignment import LineLengths
@@ -291,6 +291,9 @@ def _settings(data: DataConfig, preparation: Preparation) -> Mapping[str, str]:
 
 
 def _why_no_rows(tally: Tally, *, data: DataConfig, preparation: Preparation) -> str:
+    if not tally.lines:
+        files = [str(path) for corpus in data.train for path in paths(corpus).values()]
+        return f"data.train: {' and '.join(files)}: no lines"
     if not tally.long and not tally.invalid:
         return f"data.train: {tally.lines:,} lines, none of them with text in {' and '.join(preparation.reads)}"
     limit = data.line_limit(running=preparation.running)
