@@ -128,3 +128,22 @@ def test_a_transformer_sees_a_stated_context(context: int, stride: int) -> None:
         expected -= float(log_probs[done - start :].sum())
         done = end
     assert loss.nats == pytest.approx(expected, abs=1e-9)
+
+
+def test_penalties_of_the_states_count_in_the_objective_and_not_in_the_loss() -> None:
+    """α‖h‖² / D + β‖hₜ − hₜ₋₁‖² / D of every token that is no padding (Merity et al. 2017), written out."""
+    alpha, beta = 2.0, 3.0
+    network = model({**LSTM, "layers": 1, "activation_penalty": alpha, "temporal_penalty": beta}).train()
+    task, store = LanguageModelling(LanguageModellingConfig()), lines()
+    (planned,) = task.order(store, config=BatchConfig(tokens=99), seed=0).batches(0)
+    batch = task.collate(store, planned, epoch=0, shard=WHOLE)
+    expected = 0.0
+    for row, length in enumerate(batch.lengths.tolist()):
+        state, before = network.start(1), torch.zeros(6).double()
+        for token in batch.inputs[row, :length]:
+            read, state = network.read(token.view(1, 1), state)
+            hidden = read.hidden[0, 0]
+            expected += float(alpha * hidden.square().mean() + beta * (hidden - before).square().mean())
+            before = hidden
+    loss = task.loss(network, batch, step=1)
+    assert float(loss.objective - loss.parts["loss"]) == pytest.approx(expected, abs=1e-9)
