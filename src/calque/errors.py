@@ -6,6 +6,9 @@ CalqueError
 │   ├── DataError        an unusable corpus file, with file, line and byte
 │   ├── TextError        unusable text or an unusable tokenizer
 │   └── FolderError      a run or model folder that is damaged, hostile, locked or in an unsupported format
+├── RequestError         one request cannot be answered, while others can (exit code 1)
+│   ├── DeadlineError    it was not answered in time
+│   └── OutOfMemory      it needs more memory than there is, even by itself
 ├── TrainingError        training cannot continue (exit code 1); the last good state is kept; raised on all ranks
 │   ├── RankError        only one rank cannot continue
 │   └── ReportedByPeer   another rank reports the cause; this one exits with that rank's code where it is known
@@ -41,6 +44,18 @@ class TextError(UserError):
 
 class FolderError(UserError):
     """A run or model folder that is damaged, hostile, locked or in an unsupported format."""
+
+
+class RequestError(CalqueError):
+    """One request cannot be answered, while others can."""
+
+
+class DeadlineError(RequestError):
+    """A request was not answered in time."""
+
+
+class OutOfMemory(RequestError):  # noqa: N818 - as torch and the field call it
+    """A request needs more memory than there is, even by itself."""
 
 
 class TrainingError(CalqueError):

@@ -42,7 +42,7 @@ def score(
     from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting
     from calque.commands.streaming import LineWarnings
-    from calque.engine.translator import WINDOW
+    from calque.engine.engine import WINDOW
     from calque.evaluation.metrics import perplexity
 
     format_name = choice(format, ("tsv", "jsonl"), option="--format")

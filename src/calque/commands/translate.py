@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -79,16 +79,22 @@ def translate(
 
         echo 'Der <term target="depot">Bahnhof</term> ist zu.' | calque translate runs/1 --inline
     """
-    from calque.commands.loading import ModelPaths, output_options, refuse_idle_settings, search_of
+    from calque.commands.loading import (
+        ModelPaths,
+        read_forbidden_words,
+        read_replacements,
+        refuse_idle_settings,
+        search_of,
+    )
     from calque.commands.output import fingerprint, refuse_output, sink
     from calque.commands.rendering import Rendering
-    from calque.commands.streaming import converse, stream
+    from calque.commands.streaming import LineTranslator, converse, stream
+    from calque.engine import Request
     from calque.engine.constraint_files import RequestBuilder
-    from calque.engine.pipeline import Pipeline
-    from calque.engine.translator import WINDOW
+    from calque.engine.engine import WINDOW
 
     invalid_lines = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
-    splits = choice(long, ("cut", "split"), option="--long") == "split"
+    long_lines: Literal["cut", "split"] = choice(long, ("cut", "split"), option="--long")
     rendering = Rendering.from_options(format, nbest=nbest, attention=attention)
     paths = ModelPaths.from_options(model, ensemble or (), language, reverse, device=device, precision=precision)
     files = (prefixes, terms, forbid, dictionary)
@@ -97,22 +103,32 @@ def translate(
     translator, channel = paths.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
     refuse_idle_settings(settings or [], search=search, paths=paths)
-    requests = RequestBuilder(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
-    options = output_options(
-        forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator
+    template = Request(
+        "",
+        forbidden=read_forbidden_words(forbid),
+        search=search,
+        nbest=nbest,
+        long=long_lines,
+        replace_unknown=read_replacements(replace_unknown, dictionary, translator=translator),
+        detail=rendering.format == "jsonl",
     )
+    requests = RequestBuilder(input_name(input), template=template, prefixes=prefixes, terms=terms, inline=inline)
     _warn(translator, search, requires_phrases=bool(terms or inline), attention=attention)
-    pipeline = Pipeline(translator, search, requests, options, nbest, splits, channel)
+    engine = translator.engine(channel=channel)
+    engine.check(template)
+    lines_translator = LineTranslator(engine, requests)
     typed = input is None and sys.stdin.isatty()
     if typed and output is None:
-        converse(pipeline, rendering=rendering if format else None)
+        converse(lines_translator, rendering=rendering if format else None)
         return
-    parts = [search.model_dump(), rendering, invalid_lines, replace_unknown, splits, WINDOW, inline]
+    parts = [search.model_dump(), rendering, invalid_lines, replace_unknown, long == "split", WINDOW, inline]
     parts.append(paths.fingerprint_parts(translator))
     made_from = fingerprint(models=paths.folders, input=input, files=files, settings=parts) if output else None
     lines = input_lines(input, invalid=invalid_lines)
     is_live = input is None or is_pipe(input)
-    stream(pipeline, lines, live=is_live, typed=typed, rendering=rendering, sink=sink(output, made_from=made_from))
+    stream(
+        lines_translator, lines, live=is_live, typed=typed, rendering=rendering, sink=sink(output, made_from=made_from)
+    )
 
 
 def _warn(translator: "Translator", search: "SearchConfig", *, requires_phrases: bool, attention: bool) -> None:

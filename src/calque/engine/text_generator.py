@@ -24,7 +24,7 @@ from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.cross_entropy import without_padding
 from calque.objectives.decoding_step import MARKS, language_step
 from calque.objectives.language_model import TextLoss, lines_loss, running_loss
-from calque.search.decode import Rules, decode
+from calque.search.decode import Rules, decode, limits_of
 from calque.search.sampling import Sampling, draw, filtered, mixed, uniform
 from calque.search.settings import SearchConfig
 from calque.search.step import Limits, Step, forbid
@@ -180,11 +180,13 @@ class TextGenerator:
             length = len(ids) + maximum
             lengths = {"maximum": length, "maximum_extra": length, "minimum": len(ids) + search.minimum}
             limited = search.model_copy(update={**lengths, "no_repeat": 0})  # the step has seen to repetition
+            source_lengths = torch.ones(1, dtype=torch.long, device=self.device)
             hypotheses = decode(
                 prompted(start.step, vocabulary_size=self.model.vocabulary_size),
                 self._prompt_state(ids, start),
                 (),
-                source_lengths=torch.ones(1, dtype=torch.long, device=self.device),
+                source_lengths=source_lengths,
+                limits=limits_of(source_lengths, search=limited),
                 search=limited,
                 marks=MARKS,
                 rules=Rules(),

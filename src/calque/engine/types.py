@@ -1,40 +1,48 @@
-"""The types of requests and translations."""
+"""The types of requests and answers."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from calque.engine.inline import read_inline
+from calque.errors import CalqueError
+from calque.search.settings import SearchConfig
 
 
 class Request(NamedTuple):
-    """A text to translate, and the constraints on its translation."""
+    """A text to translate, and everything that its translation depends on beside the model.
+
+    >>> Request("Der Bahnhof ist zu.", required=("station",), nbest=3)
+    Request('Der Bahnhof ist zu.', required=('station',), nbest=3)
+    """
 
     text: str
     prefix: str = ""  # the beginning of the translation
     required: tuple[str, ...] = ()  # phrases that the translation contains
     places: tuple[int, ...] = ()  # where in the text the words of each phrase begin; empty if unknown
-    part: int = 0  # the index of this part of a long line that is translated in parts; parts are consecutive
+    forbidden: tuple[str, ...] = ()  # words that the translation does not contain
+    search: SearchConfig | None = None  # None: the model's own settings
+    nbest: int | None = None  # the number of candidates; None: one
+    long: Literal["cut", "split"] = "cut"  # a long text is cut at the model's limit, or split and translated in parts
+    replace_unknown: Mapping[str, str] | None = None  # replace unknown words by source words, or by their entries here
+    detail: bool = False  # return the Detail of every candidate
+    line: int | None = None  # the number that sampling depends on; None: its position in the stream
+    timeout: float | None = None  # seconds after which the answer is a DeadlineError
 
     @classmethod
     def inline(cls, line: str, *, prefix: str = "") -> "Request":
         """The request of a line with inline marks.
 
         >>> Request.inline('the <term target="Bahnhof">station</term> is closed')
-        Request(text='the station is closed', prefix='', required=('Bahnhof',), places=(4,), part=0)
+        Request('the station is closed', required=('Bahnhof',), places=(4,))
         """
         text, terms = read_inline(line)
         return cls(text, prefix, tuple(term.phrase for term in terms), tuple(term.place for term in terms))
 
-
-class OutputOptions(NamedTuple):
-    """Options that apply to all lines of a text."""
-
-    forbidden: tuple[str, ...] = ()  # words that no translation contains
-    replace_unknown: Mapping[str, str] | None = None  # replace unknown words by source words, or by their entries here
-    detail: bool = False  # return the Detail of each translation
-
-
-DEFAULT_OPTIONS = OutputOptions()
+    def __repr__(self) -> str:
+        """The text and the fields that differ from their defaults."""
+        fields = zip(self._fields[1:], self[1:], strict=True)
+        changed = [f", {name}={value!r}" for name, value in fields if value != self._field_defaults[name]]
+        return f"Request({self.text!r}{''.join(changed)})"
 
 
 class Detail(NamedTuple):
@@ -75,14 +83,26 @@ class Scored(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The candidates for one sentence (at least one), best first, or in the order in which they were sampled."""
+    """The candidates for one text (at least one), best first, or in the order in which they were sampled.
+
+    >>> translation = next(translator.stream(["Guten Morgen!"], nbest=2))
+    >>> translation.text
+    'Good morning!'
+    >>> [candidate.score for candidate in translation.candidates]
+    [-0.31, -2.07]
+    """
 
     candidates: list[Candidate]
     source_cut: bool = False  # the source is longer than the model reads
 
     @property
     def text(self) -> str:
+        """The best translation."""
         return self.candidates[0].text
+
+
+Answer = Translation | CalqueError
+"""What a request results in: its translation, or the error that concerns this request alone."""
 
 
 def empty_translation(*, detail: bool, attends: bool, missing_phrase: bool) -> Translation:

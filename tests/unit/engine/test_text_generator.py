@@ -21,7 +21,7 @@ from calque.errors import ConfigError, TextError
 from calque.experiment.language_modelling import LanguageModelJudge
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.decoding_step import MARKS, language_step
-from calque.search.decode import Rules, decode
+from calque.search.decode import Rules, decode, limits_of
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.tasks.language_modelling import LanguageModellingConfig
@@ -78,6 +78,7 @@ def token_by_token(
         generator.model.start(1),
         (),
         source_lengths=torch.ones(1, dtype=torch.long),
+        limits=limits_of(torch.ones(1, dtype=torch.long), search=limited),
         search=limited,
         marks=MARKS,
         rules=Rules(prefixes=[ids] if ids else ()),
