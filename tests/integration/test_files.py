@@ -161,7 +161,7 @@ def test_an_output_that_another_process_writes_is_refused(
 def test_scores_come_window_by_window_and_a_failure_keeps_the_old_file(
     command: Command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calque.engine.translator.WINDOW", 2)
+    monkeypatch.setattr("calque.engine.engine.WINDOW", 2)
     source, output = tmp_path / "source", tmp_path / "output"
     source.write_bytes(b"a b\nb c\n\xff\n")
     output.write_bytes(b"old\n")

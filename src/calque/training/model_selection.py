@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from calque.devices import is_out_of_memory
-from calque.errors import RankError
+from calque.errors import OutOfMemory, RankError
 from calque.folders.weights import load_weights_into
 from calque.tasks.interfaces import Judgement, StoppedError
 from calque.training.averaging import mean_weights
@@ -110,7 +110,7 @@ class ModelSelection:
         try:
             model.to(device).eval()
             return self.job.judge(model, parts=parts, stop=stop_requested)
-        except (RuntimeError, MemoryError) as error:
+        except (RuntimeError, MemoryError, OutOfMemory) as error:
             if not is_out_of_memory(error):
                 raise
         finally:
