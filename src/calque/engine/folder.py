@@ -20,7 +20,7 @@ from calque.errors import ConfigError, FolderError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
-from calque.folders.weights import load_weights_into, read_weights, refuse_unfit, weights_of
+from calque.folders.weights import give_weights_to, read_weights, weights_of
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
@@ -335,13 +335,11 @@ def _refuse_other_pieces(folder: Path, sizes: dict[str, int], expected: dict[str
 
 
 def _build_with_weights(build: Callable[[], AnyModel], *, folder: Path) -> AnyModel:
-    """Builds a model and loads the folder's weights; nothing is allocated before all sizes are known to fit."""
-    origin = str(folder / WEIGHTS)
+    """Builds a model with the folder's weights; nothing is allocated before all sizes are known to fit."""
     weights = read_weights(folder / WEIGHTS)
     with weightless():
-        refuse_unfit(build(), weights, origin=origin)
-    model = build()
-    load_weights_into(model, weights, origin=origin)
+        model = build()
+    give_weights_to(model, weights, origin=str(folder / WEIGHTS))
     return model
 
 
