@@ -10,8 +10,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import calque
-
 SECTIONS = {
     "training": ("training/settings.py", "TrainingConfig"),
     "training.batch": ("data/batching.py", "BatchConfig"),
@@ -55,6 +53,6 @@ def _is_section(annotation: Any) -> bool:
 
 def _source(file: str) -> str:
     try:
-        return (Path(calque.__file__).parent / file).read_text(encoding="utf-8")
+        return (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
     except OSError:  # installed without sources
         return ""

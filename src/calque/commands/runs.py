@@ -90,9 +90,10 @@ def runs(
 ) -> None:
     """List training runs with their best validation scores: as a table on a terminal, tab-separated when piped.
 
-    Runs in subfolders are listed too, down to the fourth level. The steps of a run that is not running are those of its last checkpoint; `calque train --resume RUN` resumes a
-    stopped run. A model is described by its kind, layers and width. The number of training pairs, lines or sentences
-    is in the column pairs, on a terminal in rows. A narrow terminal shows fewer columns.
+    Runs in subfolders are listed too, down to the fourth level. The steps of a run that is not running are those of its
+    last checkpoint; `calque train --resume RUN` resumes a stopped run. A model is described by its kind, layers and
+    width. The number of training pairs, lines or sentences is in the column pairs, on a terminal in rows. A narrow
+    terminal shows fewer columns.
 
     Examples:
 
@@ -142,7 +143,7 @@ def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
 
 
 def runs_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a run, or else the runs in it and its subfolders, sorted by name (numbers by value)."""
+    """The folder itself if it is a run, or else the runs in it and its subfolders, sorted by name and number."""
     if not folder.is_dir():
         raise FolderError(f"{folder}: {'is a file, not a folder' if folder.exists() else 'no such folder'}")
     paths = [Path(path) for path in _runs_below(os.fspath(folder), depth=DEPTH)]
@@ -169,10 +170,17 @@ def _runs_below(folder: str, *, depth: int) -> Iterator[str]:
         yield folder
         return
     for entry in inside:
-        if depth and not entry.name.startswith(".") and entry.is_dir():
-            is_followed = not entry.is_symlink() or os.path.exists(os.path.join(entry.path, "config.toml"))
-            if is_followed:
-                yield from _runs_below(entry.path, depth=depth - 1)
+        if depth and _is_searched(entry):
+            yield from _runs_below(entry.path, depth=depth - 1)
+
+
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder that is searched for runs: not hidden, and no link except to a run."""
+    try:
+        is_folder = not entry.name.startswith(".") and entry.is_dir()
+        return is_folder and (not entry.is_symlink() or (Path(entry) / "config.toml").is_file())
+    except OSError:  # a link to itself
+        return False
 
 
 def _format_value(value: str | float) -> str:

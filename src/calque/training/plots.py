@@ -63,9 +63,10 @@ def draw_curves(run: Path) -> bool:
         axes.grid(alpha=0.3)
         axes.set_xlabel("pieces" if axes is lengths else "step", fontsize=8)
         axes.tick_params(labelsize=8)
-        axes.xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if axes.lines or axes.patches:
             axes.legend(frameon=False, fontsize=8)
+    lengths.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     plots = run / "plots"
     plots.mkdir(exist_ok=True)
     for suffix in ("svg", "png"):
