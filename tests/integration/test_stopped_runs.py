@@ -108,7 +108,7 @@ def after_step(step: int, action: Callable[[], object]) -> pytest.MonkeyPatch:
 def config(tmp_path: Path) -> Path:
     """The config of a run whose first validation is at step 5."""
     file = tmp_path / "config.toml"
-    values = toy_values(toy_corpus(tmp_path / "corpus"), "plain", "training.average=0")
+    values = toy_values(toy_corpus(tmp_path / "corpus"), "plain", "training.average=0", "training.samples=0")
     file.write_text(to_toml(check(Experiment, values, origin="test")), encoding="utf-8")
     return file
 
