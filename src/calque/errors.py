@@ -15,7 +15,10 @@ CalqueError
 └── Interrupted          stopped on request, state saved (exit code 75)
 """
 
+import os
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 
 class CalqueError(Exception):
@@ -84,6 +87,19 @@ def first_few(lines: Sequence[str], *, shown: int = 8) -> list[str]:
     """The first `shown` lines, and the number of lines left out."""
     remaining = len(lines) - shown
     return [*lines[:shown], f"... and {remaining:,} more"] if remaining > 0 else list(lines)
+
+
+def shell_path(path: Path | str) -> str:
+    """A path as a shell reads it, for commands in messages: quoted if need be, and never taken for an option.
+
+    >>> shell_path("my runs/1")
+    "'my runs/1'"
+    """
+    text = f"./{path}" if str(path).startswith("-") else str(path)
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in os.fsencode(text))
+    return f"$'{''.join(escaped)}'"  # line breaks, or bytes that are not UTF-8
 
 
 def exit_code(error: Exception) -> int:

@@ -270,7 +270,7 @@ def test_mistakes_in_the_options_of_train(command: Command, corpus: dict[str, Pa
     refused(command("train", "--source", tmp_path, "--target", target), f"{tmp_path}: Is a directory")
     refused(command("train", *sides(corpus), "training.steps"), "'training.steps' is not an override")
     refused(command("train", *sides(corpus), "training.device=cuda:9"), "training.device", "'cuda:9'")
-    refused(command("train", *sides(corpus), "--steps", "5"), "No such option")
+    refused(command("train", *sides(corpus), "--steps", "5"), "no such option: --steps; use training.steps=5")
     refused(command("train", *sides(corpus), "--run", source / "below"), str(source))
     refused(command("train", "--resume", nowhere), "not a run folder")
     refused(command("trian"), "No such command")
@@ -352,9 +352,10 @@ def test_a_file_that_may_not_be_read_is_named(command: Command, corpus: dict[str
     refused(command("translate", trained, "--input", corpus["source"]), "Permission denied")
 
 
-def test_resume_takes_no_other_setting_and_a_used_folder_is_refused(command: Command, trained: Path) -> None:
-    for extra in (["seed=4"], ["--system", "tiny"], ["--config", "x.toml"], ["--run", "x"], ["--source", "x"]):
-        refused(command("train", "--resume", trained, *extra), "takes no other setting")
+def test_resume_takes_no_other_option_and_a_used_folder_is_refused(command: Command, trained: Path) -> None:
+    for extra in (["--system", "tiny"], ["--config", "x.toml"], ["--run", "x"], ["--source", "x"]):
+        refused(command("train", "--resume", trained, *extra), "takes no other option", "KEY=VALUE")
+    refused(command("train", "--resume", trained, "seed=4"), "seed: the order of the data depends on it")
     source = toy_corpus(trained / ".." / "corpus")
     refused(command("train", *sides(source), "--run", trained), "there is a run already", "--resume")
     refused(command("train", "--resume", trained / "model"), "not a run folder")

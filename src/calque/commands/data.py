@@ -8,6 +8,8 @@ import typer
 
 from calque.commands.column_options import is_conllu
 from calque.commands.corpus_files import Columns, Conll, CorpusFiles, Label, Source, Target, Text
+from calque.commands.option_hints import HintingCommand
+from calque.commands.options import LANGUAGES, choice_option, settings_argument, system_option
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
@@ -15,15 +17,10 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
 
-LANGUAGES = ("zh", "en", "de")
+Overrides = Annotated[list[str] | None, settings_argument(help="Settings, e.g. text.vocabulary_size=4000")]
 
 
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. text.vocabulary_size=4000")
-]
-
-
-@app.command()
+@app.command(cls=HintingCommand)
 def check(
     overrides: Overrides = None,
     source: Source = None,
@@ -109,7 +106,7 @@ def _refuse_problems(problems: list[str]) -> None:
         raise DataError(f"training would stop at {count}; see the report on standard output")
 
 
-@app.command()
+@app.command(cls=HintingCommand)
 def prepare(
     out: Annotated[Path, typer.Option(help="The store's folder; configs use it as data.store.")],
     overrides: Overrides = None,
@@ -121,7 +118,7 @@ def prepare(
     label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are prepared.")] = None,
     system: Annotated[
-        str | None, typer.Option(help="The system the store is for; taggers with characters store these too.")
+        str | None, system_option(help="The system the store is for; taggers with characters store these too.")
     ] = None,
 ) -> None:
     """Prepare a store of ids for several runs: on disk, memory-mapped.
@@ -147,11 +144,11 @@ def prepare(
     typer.echo(f"{out}: {rows}", err=True)
 
 
-@app.command()
+@app.command(cls=HintingCommand)
 def phrasebook(
     out: Annotated[Path, typer.Option(help="The folder for train, valid and test files.")],
-    source: Annotated[str, typer.Option("--from", help="zh, en or de.")] = "zh",
-    target: Annotated[str, typer.Option("--to", help="zh, en or de.")] = "en",
+    source: Annotated[str, choice_option("--from", choices=LANGUAGES, help="The source language.")] = "zh",
+    target: Annotated[str, choice_option("--to", choices=LANGUAGES, help="The target language.")] = "en",
     pairs: Annotated[int, typer.Option(min=50, help="Training pairs; valid and test pairs are added.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed generates another corpus.")] = 0,
     segment: Annotated[bool, typer.Option("--segment", help="Put spaces between the words of Chinese text.")] = False,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
+from calque.commands.options import Device, Precision, search_argument
 from calque.commands.rendering import one_line
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
@@ -18,9 +19,7 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. length_penalty=1")
-    ] = None,
+    settings: Annotated[list[str] | None, search_argument(help="Search settings, e.g. length_penalty=1")] = None,
     *,
     source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or .gz).")] = None,
     reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
@@ -31,8 +30,8 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Score a model on a test set.
 

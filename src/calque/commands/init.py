@@ -19,7 +19,8 @@ from calque.commands.corpus_files import (
     Text,
     task_kind,
 )
-from calque.errors import ConfigError, FolderError
+from calque.commands.options import settings_argument, system_option
+from calque.errors import ConfigError, FolderError, shell_path
 
 HEADER = """\
 # A Calque config; train with: calque train --config FILE
@@ -30,11 +31,9 @@ HEADER = """\
 
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Initial settings of the config.")
-    ] = None,
+    overrides: Annotated[list[str] | None, settings_argument(help="Initial settings of the config.")] = None,
     system: Annotated[
-        str | None, typer.Option(help="The model to begin with; `calque systems` lists them. By default tiny.")
+        str | None, system_option(help="The model to begin with; `calque systems` lists them. By default tiny.")
     ] = None,
     scale: Annotated[float, typer.Option(help="Scale the system's widths, heads and layers.")] = 1.0,
     source: Source = None,
@@ -77,7 +76,7 @@ def init(
     files.check_columns()
     config = to_toml(check(Experiment, values, origin="init"), comments=True)
     path.write_text(HEADER + _comment_out(config, keys=OPEN), encoding="utf-8")
-    typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)
+    typer.echo(f"wrote {path}; next: calque train --config {shell_path(path)}", err=True)
 
 
 def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: float) -> dict[str, Any]:

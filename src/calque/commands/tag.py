@@ -17,6 +17,7 @@ from calque.commands.inputs import (
     raw_input_lines,
     refuse_unreadable,
 )
+from calque.commands.options import Device, Precision, choice_option
 from calque.commands.rendering import json_line, one_field
 from calque.errors import ConfigError, DataError
 
@@ -35,15 +36,15 @@ def tag(
     input: Annotated[Path | None, typer.Option(help="The file to tag (plain or .gz); stdin by default.")] = None,
     output: Annotated[Path | None, typer.Option(help="The file for the labels; stdout by default.")] = None,
     format: Annotated[
-        str, typer.Option(help="text (words separated by spaces), conllu or columns; auto: by the file's name.")
+        str, choice_option(choices=FORMATS, help="text has words separated by spaces; auto: by the file's name.")
     ] = "auto",
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns, e.g. form,pos,chunk; those of training by default.")
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Write the labels to a new last column.")] = False,
     marginals: Annotated[bool, typer.Option("--marginals", help="Also write the probabilities of labels.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Label the words of a CoNLL-U file, a column file or raw text.
 

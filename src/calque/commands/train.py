@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calque.commands.corpus_files import Columns, Conll, Corpora, CorpusFiles, Label, Source, Target, Text
-from calque.errors import ConfigError
+from calque.commands.options import settings_argument, system_option
+from calque.errors import ConfigError, shell_path
 
 if TYPE_CHECKING:
     from calque.experiment import Run
@@ -22,9 +23,7 @@ NEXT = {
 
 
 def train(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. training.steps=500 seed=7")
-    ] = None,
+    overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500 seed=7")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
     source: Source = None,
     target: Target = None,
@@ -41,15 +40,18 @@ def train(
         Path | None, typer.Option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).")
     ] = None,
     valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
-    system: Annotated[str | None, typer.Option(help="A named system; `calque systems` lists them.")] = None,
+    system: Annotated[str | None, system_option(help="A named system; `calque systems` lists them.")] = None,
     scale: Annotated[float | None, typer.Option(help="Scale the system's widths, heads and layers.")] = None,
     run: Annotated[Path | None, typer.Option(help="The run folder; by default the next number in runs/.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume this run; needs no other option.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Resume this run; KEY=VALUE changes its settings, e.g. training.steps=20000.")
+    ] = None,
 ) -> None:
     """Train a model from two aligned text files, from text, from labelled words, or from a config.
 
     Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
-    Ctrl-C saves and stops (exit code 75); --resume continues exactly from there.
+    Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
+    on cannot be changed then; the message lists those that can.
 
     Examples:
 
@@ -68,14 +70,16 @@ def train(
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --resume runs/first
+
+        calque train --resume runs/first training.steps=40000 training.patience=0
     """
     files = CorpusFiles(
         source, target, alignments, valid_source, valid_target, text, valid_text, conll, valid_conll, columns, label
     )
-    if resume is not None and any((overrides, config, system, scale, run, *files)):
+    if resume is not None and any((config, system, scale, run, *files)):
         raise ConfigError(
-            "--resume takes no other setting: a run keeps its settings; to train longer, raise training.steps in its "
-            "config.toml"
+            "--resume takes no other option: a run keeps its corpora, its system and its folder; settings may follow "
+            "as KEY=VALUE, e.g. training.steps=20000"
         )
     if scale is not None and config is not None and system is None:
         raise ConfigError("--scale is for --system: a config has its own sizes")
@@ -88,7 +92,7 @@ def train(
     from calque.commands.progress import preparing
 
     if resume is not None:
-        finished = experiment.resume(resume, preparing=preparing)
+        finished = experiment.resume(resume, settings=overrides or [], preparing=preparing)
     else:
         values = _experiment_values(files, corpora, overrides or [], config=config, system=system, scale=scale)
         finished = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
@@ -149,7 +153,7 @@ def _summary_lines(finished: "Run") -> list[str]:
         lines.append(f"{summary.skipped:,} updates were skipped because they were not finite")
     names = ("model", "plots/training.png", "plots/confusion.png", "samples.txt", "metrics.jsonl")
     lines.append(f"output: {', '.join(f'{folder}/{name}' for name in names if (folder / name).exists())}")
-    lines.append(f"next: calque {NEXT[finished.config.task.kind].format(run=folder)}")
+    lines.append(f"next: calque {NEXT[finished.config.task.kind].format(run=shell_path(folder))}")
     return lines
 
 

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from calque.commands.inputs import choice, input_lines, input_name, is_pipe, refuse_unreadable
+from calque.commands.options import Device, Precision, choice_option, search_argument
+from calque.commands.rendering import FORMATS
 
 if TYPE_CHECKING:
     from calque.engine import Translator
@@ -17,7 +19,7 @@ def translate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. coverage=0.2 method=sample"),
+        search_argument(help="Search settings, e.g. coverage=0.2 method=sample"),
     ] = None,
     input: Annotated[
         Path | None, typer.Option(help="Sentences, one per line (plain or .gz); stdin by default.")
@@ -25,7 +27,9 @@ def translate(
     output: Annotated[Path | None, typer.Option(help="The file for translations; stdout by default.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size; smaller is faster.")] = None,
     nbest: Annotated[int, typer.Option(min=1, help="Write the N best translations of each line.")] = 1,
-    format: Annotated[str | None, typer.Option(help="text, tsv (line, score, text) or jsonl (all details).")] = None,
+    format: Annotated[
+        str | None, choice_option(choices=FORMATS, help="tsv has line, score and text, jsonl all details.")
+    ] = None,
     attention: Annotated[bool, typer.Option("--attention", help="With jsonl: also write attention weights.")] = False,
     ensemble: Annotated[
         list[Path] | None, typer.Option(help="Another run whose probabilities are averaged with those of the first.")
@@ -51,14 +55,18 @@ def translate(
         Path | None, typer.Option(help="Source word, tab, its replacement in place of an unknown word.")
     ] = None,
     long: Annotated[
-        str, typer.Option(help="Long lines: cut at the model's limit, or split into parts of usual length.")
+        str,
+        choice_option(
+            choices=("cut", "split"), help="Long lines: cut at the model's limit, or split into parts of usual length."
+        ),
     ] = "cut",
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions per batch.")] = None,
-    invalid: Annotated[str, typer.Option(help="Lines that are not UTF-8: fail, skip (empty) or replace.")] = "fail",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16 (half the memory, for GPUs) or float64.")
-    ] = "float32",
+    invalid: Annotated[
+        str,
+        choice_option(choices=("fail", "skip", "replace"), help="Lines that are not UTF-8; skip leaves them empty."),
+    ] = "fail",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Translate a file, standard input, or typed lines; one output line per input line.
 

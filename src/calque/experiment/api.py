@@ -1,5 +1,6 @@
 """`calque.train` and `calque.resume`, for experiments and for users' own tasks."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -38,9 +39,19 @@ def train(
 
 
 def resume(
-    run: Path | str, *, task: OwnTask | None = None, quiet: bool = False, preparing: Preparing = nullcontext
+    run: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    task: OwnTask | None = None,
+    quiet: bool = False,
+    preparing: Preparing = nullcontext,
 ) -> Run:
     """Continues a run from its newest checkpoint, or from where it was stopped before the first.
+
+    `settings` are changed first, in the run's config.toml too; a change that the state of the run does not allow is
+    rejected:
+
+        calque.resume("runs/1", settings=["training.steps=20000", "training.patience=0"])
 
     A run of your own task needs the same `task` again.
     """
@@ -50,5 +61,5 @@ def resume(
                 f"{run}: a run of a user's own task, which has to be given again: resume it in Python with "
                 f"calque.resume({str(run)!r}, task=OwnTask(...))"
             )
-        return running.resume(run, quiet=quiet, preparing=preparing)
-    return resume_own(task, run=run, quiet=quiet)
+        return running.resume(run, settings=settings, quiet=quiet, preparing=preparing)
+    return resume_own(task, run=run, settings=settings, quiet=quiet)

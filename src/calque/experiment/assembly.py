@@ -1,5 +1,6 @@
 """What an experiment needs of each task: preparing data, building a model, judging and saving it."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
@@ -12,7 +13,7 @@ from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.errors import ConfigError
 from calque.layers.recurrent import Recurrence
-from calque.tasks.interfaces import Judge, Metric, Task
+from calque.tasks.interfaces import Judge, Judgement, Metric, Task
 from calque.training.auto_settings import Corpus
 from calque.training.job import SaveModel
 from calque.training.settings import TrainingConfig
@@ -75,6 +76,13 @@ class Assembly(Protocol):
     def remarks(self) -> list[str]:
         """Warnings about settings that are valid but unusual."""
         ...
+
+
+def completed_card(card: str, judgement: Judgement) -> str:
+    """A model card, which says so if the model was never validated."""
+    if all(map(math.isnan, judgement.values.values())):
+        return f"{card}\nThis model was never validated: its run was stopped before the first validation.\n"
+    return card
 
 
 def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:

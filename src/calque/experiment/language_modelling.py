@@ -15,7 +15,7 @@ from calque.data.text_preparation import TextPreparation
 from calque.engine import TextGenerator, save_language_model
 from calque.errors import ConfigError
 from calque.evaluation.metrics import perplexity
-from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.assembly import completed_card, refuse_uncomputable
 from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment
 from calque.models.language_model import LanguageModel, LanguageModelConfig, TransformerLanguageConfig
@@ -146,7 +146,12 @@ class LanguageModellingAssembly:
         card = self._card(prepared, parameters=parameters)
 
         def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
-            save_language_model(path, self._generator(model, prepared), card=card, artefacts=judgement.artefacts)
+            save_language_model(
+                path,
+                self._generator(model, prepared),
+                card=completed_card(card, judgement),
+                artefacts=judgement.artefacts,
+            )
 
         return save
 

@@ -5,7 +5,7 @@ They have exact resume, checkpoints, model selection, metrics and plots, as all 
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -23,6 +23,7 @@ from calque.devices import choose_device
 from calque.engine.folder import WEIGHTS, is_own_run, write_model_folder
 from calque.errors import ConfigError, FolderError
 from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.changes import change_settings
 from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
 from calque.folders.weights import weights_of
@@ -69,9 +70,14 @@ def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, qu
         return _continue(own, Path(folder), ranks=ranks, quiet=quiet)
 
 
-def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
-    """Continues a run of a user's own task, from its newest checkpoint or from the beginning."""
+def resume_own(own: OwnTask, *, run: Path | str, settings: Sequence[str] = (), quiet: bool = False) -> Run:
+    """Continues a run of a user's own task, from its newest checkpoint or from the beginning.
+
+    The `settings`, as `KEY=VALUE`, are changed before.
+    """
     with joined_ranks() as ranks:
+        if settings:
+            ranks.on_leader(lambda: _change(own, Path(run), settings))
         return _continue(own, Path(run), ranks=ranks, quiet=quiet)
 
 
@@ -130,6 +136,17 @@ def _read(own: OwnTask, folder: Path) -> OwnExperiment:
     _refuse_idle(training, names=[name for name in IDLE if getattr(training, name) != getattr(defaults, name)])
     _refuse_unfit(own, training)
     return experiment
+
+
+def _change(own: OwnTask, folder: Path, settings: Sequence[str]) -> str:
+    _read(own, folder)
+
+    def refuse_unfit(changed: OwnExperiment) -> None:
+        _refuse_idle(changed.training, names=IDLE)
+        _refuse_unfit(own, changed.training)
+
+    change_settings(folder, settings, of=OwnExperiment, refuse_unbuildable=refuse_unfit)
+    return ""
 
 
 def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: ExitStack, ranks: int) -> str:

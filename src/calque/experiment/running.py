@@ -14,9 +14,10 @@ from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
 from calque.devices import choose_device, machine
-from calque.errors import ConfigError, FolderError, Interrupted, UserError
+from calque.errors import ConfigError, FolderError, Interrupted, UserError, shell_path
 from calque.experiment.assembly import Assembly
 from calque.experiment.building import assembly_of, build_job, initial_model, refuse_unbuildable
+from calque.experiment.changes import change_settings
 from calque.experiment.settings import Experiment, OwnExperiment, absolute
 from calque.folders import MANIFEST
 from calque.tasks.interfaces import Metric
@@ -80,9 +81,16 @@ def train(
             raise
 
 
-def resume(run: Path | str, *, quiet: bool = False, preparing: Preparing = nullcontext) -> Run:
-    """Continues a run from its newest checkpoint, or from where it was stopped before the first."""
+def resume(
+    run: Path | str, *, settings: Sequence[str] = (), quiet: bool = False, preparing: Preparing = nullcontext
+) -> Run:
+    """Continues a run from its newest checkpoint, or from where it was stopped before the first.
+
+    The `settings`, as `KEY=VALUE`, are changed before.
+    """
     with joined_ranks() as ranks:
+        if settings:
+            ranks.on_leader(lambda: _change(Path(run), settings))
         return _continue(Path(run), ranks, quiet=quiet, preparing=preparing)
 
 
@@ -132,10 +140,21 @@ def run_job(job: Job) -> Summary:
 
 def _is_deterministic(folder: Path) -> bool:
     """Whether the run in a folder has training.deterministic; a FolderError if it is not a run folder."""
+    _refuse_other_folder(folder)
+    return bool(read_toml(folder / CONFIG).get("training", {}).get("deterministic"))
+
+
+def _change(folder: Path, settings: Sequence[str]) -> str:
+    _refuse_other_folder(folder)
+    change_settings(folder, settings, of=Experiment, refuse_unbuildable=refuse_unbuildable)
+    return ""
+
+
+def _refuse_other_folder(folder: Path) -> None:
+    """Raises a FolderError if it is not a run folder."""
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
         reason = "it is a part of one" if (folder / MANIFEST).exists() else f"it has no {CONFIG}"
         raise FolderError(f"{folder}: not a run folder: {reason}")
-    return bool(read_toml(folder / CONFIG).get("training", {}).get("deterministic"))
 
 
 def _lock(folder: Path, stack: ExitStack) -> str:
@@ -263,6 +282,6 @@ def _discard(folder: Path, *, has_record: bool) -> bool:
 
 def _reuse_hint(folder: Path) -> str:
     return (
-        f"the prepared data is kept in {folder / STORE}: --run {folder} uses it with a corrected config; remove it if "
-        "data or text settings change"
+        f"the prepared data is kept in {folder / STORE}: --run {shell_path(folder)} uses it with a corrected "
+        "config; remove it if data or text settings change"
     )

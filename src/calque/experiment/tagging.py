@@ -20,7 +20,7 @@ from calque.engine.tagger import tagger_sizes
 from calque.errors import ConfigError
 from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
 from calque.evaluation.spans import score_spans
-from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.assembly import completed_card, refuse_uncomputable
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
@@ -170,7 +170,9 @@ class TaggingAssembly:
         card = self._card(prepared, parameters=parameters)
 
         def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
-            save_tagger(path, self._tagger(model, prepared), card=card, artefacts=judgement.artefacts)
+            save_tagger(
+                path, self._tagger(model, prepared), card=completed_card(card, judgement), artefacts=judgement.artefacts
+            )
 
         return save
 

@@ -15,7 +15,7 @@ from calque.data.prepare import Prepared
 from calque.data.store import id_counts
 from calque.data.subword_regularisation import refuse_unfit_tokenizers
 from calque.engine import Translator, save_model
-from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.assembly import completed_card, refuse_uncomputable
 from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge
 from calque.experiment.settings import Experiment
 from calque.experiment.warm_start import refuse_unfit_start, warm_start
@@ -94,7 +94,7 @@ class TranslationAssembly:
         def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
             translator = self._translator(model, prepared)
             translator.length_profile = profile
-            save_model(path, translator, card=card, artefacts=judgement.artefacts)
+            save_model(path, translator, card=completed_card(card, judgement), artefacts=judgement.artefacts)
 
         return save
 

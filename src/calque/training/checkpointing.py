@@ -40,6 +40,7 @@ class Checkpointer:
             is_collective = self.learner.is_sharded or self.learner.updater.carry is not None
             snapshot = self.learner.snapshot() if ranks.leads or is_collective else None
             if ranks.leads and snapshot is not None:
+                self.records.refuse_deleted()
                 save_checkpoint(self.folder, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent)
                 self._prune()
             progress.parent = progress.step

@@ -69,6 +69,14 @@ class ModelSelection:
             self._keep(judgement)
             self._say(f"mean of {len(weights)} checkpoints, {judgement.summary} (kept)")
 
+    def keep_unvalidated(self) -> None:
+        """Keeps the current model of a run that stops before its first validation, which will replace it."""
+        with self.records.watch.paused():
+            self.learner.update_judged()
+            self._save(Judgement(dict.fromkeys(self.job.judge.reports, math.nan)))
+            self._say(f"{self.job.folder / 'model'} has the weights of this step, which were never validated")
+            self.job.ranks.barrier()  # a rank that went ahead and ended would end the one that is saving
+
     def _value(self, judgement: Judgement) -> float:
         return self.kind.worth(judgement.values[self.metric])
 
@@ -126,7 +134,11 @@ class ModelSelection:
 
     def _keep(self, judgement: Judgement) -> None:
         self.best = judgement
+        self._save(judgement)
+
+    def _save(self, judgement: Judgement) -> None:
         if self.job.ranks.leads:
+            self.records.refuse_deleted()
             self.job.save_model(self.job.folder / "model", self.learner.judged, judgement)
 
     def _say(self, text: str) -> None:

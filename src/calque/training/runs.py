@@ -13,7 +13,7 @@ from typing import Any
 from calque import __version__
 from calque.config import read_toml
 from calque.data.fingerprint import differences
-from calque.errors import ConfigError, DataError, FolderError
+from calque.errors import ConfigError, DataError, FolderError, shell_path
 from calque.folders import MANIFEST, sync
 from calque.folders.upgrades import EARLIER_METRICS, upgrade_fingerprint
 from calque.tasks.metric import Metric
@@ -32,7 +32,8 @@ def new_run_folder(folder: Path | None) -> Path:
         return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
         raise FolderError(
-            f"{folder}: there is a run already; continue it with --resume {folder}, or choose another folder"
+            f"{folder}: there is a run already; continue it with --resume {shell_path(folder)}, or choose another "
+            "folder"
         )
     allowed = {f"{CONFIG}.tmp"}  # left by a process that was killed while writing the config
     if (folder / STORE / MANIFEST).exists():
