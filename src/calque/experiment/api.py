@@ -11,6 +11,7 @@ from calque.experiment import running
 from calque.experiment.own_task import OwnTask, resume_own, train_own
 from calque.experiment.running import Preparing, Run
 from calque.experiment.settings import Experiment
+from calque.training.observers import TrainingObserver
 
 
 def train(
@@ -21,21 +22,26 @@ def train(
     quiet: bool = False,
     preparing: Preparing = nullcontext,
     origin: str = "config",
+    observer: TrainingObserver | None = None,
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
     Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
-    `origin` names the source of the values in messages, if they do not come from a file.
+    `origin` names the source of the values in messages, if they do not come from a file. An `observer` is shown the
+    gradient of every update.
+
+        run = calque.train("config.toml", run="runs/1")
+        print(run.folder, run.summary.best_step, run.summary.best_value)
 
     A `task` of your own brings its model, data and judge; the config then has only `seed` and `training`:
 
         calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge), run="runs/mine")
     """
     if task is None:
-        return running.train(config, run=run, quiet=quiet, preparing=preparing, origin=origin)
+        return running.train(config, run=run, quiet=quiet, preparing=preparing, origin=origin, observer=observer)
     if not isinstance(config, dict):
         raise ConfigError("the config of a task of your own must be a dict with seed and training")
-    return train_own(task, config=config, run=run, quiet=quiet)
+    return train_own(task, config=config, run=run, quiet=quiet, observer=observer)
 
 
 def resume(
@@ -45,6 +51,7 @@ def resume(
     task: OwnTask | None = None,
     quiet: bool = False,
     preparing: Preparing = nullcontext,
+    observer: TrainingObserver | None = None,
 ) -> Run:
     """Continues a run from its newest checkpoint, or from where it was stopped before the first.
 
@@ -61,5 +68,5 @@ def resume(
                 f"{run}: a run of a user's own task, which has to be given again: resume it in Python with "
                 f"calque.resume({str(run)!r}, task=OwnTask(...))"
             )
-        return running.resume(run, settings=settings, quiet=quiet, preparing=preparing)
-    return resume_own(task, run=run, settings=settings, quiet=quiet)
+        return running.resume(run, settings=settings, quiet=quiet, preparing=preparing, observer=observer)
+    return resume_own(task, run=run, settings=settings, quiet=quiet, observer=observer)

@@ -32,6 +32,7 @@ from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Job, SaveModel
 from calque.training.lock import run_lock
+from calque.training.observers import TrainingObserver
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, new_run_folder, record, write_atomically
@@ -63,14 +64,28 @@ IDLE: Mapping[str, object] = {
 CHUNK = 1 << 24  # bytes of a column that are hashed at a time
 
 
-def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, quiet: bool = False) -> Run:
+def train_own(
+    own: OwnTask,
+    *,
+    config: Values,
+    run: Path | str | None = None,
+    quiet: bool = False,
+    observer: TrainingObserver | None = None,
+) -> Run:
     """Trains a user's own task in a new run folder."""
     with joined_ranks() as ranks:
         folder = ranks.on_leader(lambda: _new_run(own, config=config, run=run))
-        return _continue(own, Path(folder), ranks=ranks, quiet=quiet)
+        return _continue(own, Path(folder), ranks=ranks, quiet=quiet, observer=observer)
 
 
-def resume_own(own: OwnTask, *, run: Path | str, settings: Sequence[str] = (), quiet: bool = False) -> Run:
+def resume_own(
+    own: OwnTask,
+    *,
+    run: Path | str,
+    settings: Sequence[str] = (),
+    quiet: bool = False,
+    observer: TrainingObserver | None = None,
+) -> Run:
     """Continues a run of a user's own task, from its newest checkpoint or from the beginning.
 
     The `settings`, as `KEY=VALUE`, are changed before.
@@ -78,7 +93,7 @@ def resume_own(own: OwnTask, *, run: Path | str, settings: Sequence[str] = (), q
     with joined_ranks() as ranks:
         if settings:
             ranks.on_leader(lambda: _change(own, Path(run), settings))
-        return _continue(own, Path(run), ranks=ranks, quiet=quiet)
+        return _continue(own, Path(run), ranks=ranks, quiet=quiet, observer=observer)
 
 
 def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
@@ -98,7 +113,7 @@ def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
     return str(folder)
 
 
-def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
+def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool, observer: TrainingObserver | None) -> Run:
     experiment = ranks.on_all(lambda: _read(own, folder))
     training = experiment.training
     with ExitStack() as stack:
@@ -117,6 +132,7 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
                 folder=folder,
                 reporter=reporter,
                 ranks=ranks,
+                observer=observer,
             )
             summary = run_job(job)
         if ranks.leads:

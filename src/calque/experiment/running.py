@@ -27,6 +27,7 @@ from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Job, Summary
 from calque.training.lock import LOCK, run_lock
 from calque.training.loop import train as run_loop
+from calque.training.observers import TrainingObserver
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, RECORD, STORE, new_run_folder, record, write_atomically
@@ -54,6 +55,7 @@ def train(
     quiet: bool = False,
     preparing: Preparing = nullcontext,
     origin: str = "config",
+    observer: TrainingObserver | None = None,
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
@@ -70,7 +72,7 @@ def train(
     with joined_ranks() as ranks:
         folder = ranks.on_leader(lambda: _start(config, values, run=run, origin=origin))
         try:
-            return _continue(Path(folder), ranks, quiet=quiet, preparing=preparing)
+            return _continue(Path(folder), ranks, quiet=quiet, preparing=preparing, observer=observer)
         except ConfigError as error:
             if ranks.leads and _discard(Path(folder), has_record=True):
                 raise ConfigError(f"{error}\n  {_reuse_hint(Path(folder))}") from None
@@ -82,7 +84,12 @@ def train(
 
 
 def resume(
-    run: Path | str, *, settings: Sequence[str] = (), quiet: bool = False, preparing: Preparing = nullcontext
+    run: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    quiet: bool = False,
+    preparing: Preparing = nullcontext,
+    observer: TrainingObserver | None = None,
 ) -> Run:
     """Continues a run from its newest checkpoint, or from where it was stopped before the first.
 
@@ -91,7 +98,7 @@ def resume(
     with joined_ranks() as ranks:
         if settings:
             ranks.on_leader(lambda: _change(Path(run), settings))
-        return _continue(Path(run), ranks, quiet=quiet, preparing=preparing)
+        return _continue(Path(run), ranks, quiet=quiet, preparing=preparing, observer=observer)
 
 
 def _start(config: object, values: Values, *, run: Path | str | None, origin: str) -> str:
@@ -106,7 +113,9 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
     return str(folder)
 
 
-def _continue(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
+def _continue(
+    folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing, observer: TrainingObserver | None
+) -> Run:
     if ranks.on_all(lambda: _is_deterministic(folder)):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # for cuDNN's recurrent layers; read once
     with ExitStack() as stack:
@@ -119,7 +128,7 @@ def _continue(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) 
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(experiment.training):
             reporter.say(*messages.splitlines())
             job = ranks.on_all(lambda: build_job(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
-            summary = run_job(job)
+            summary = run_job(job._replace(observer=observer))
         if ranks.leads and draw_curves(folder):
             assembly_of(experiment).draw(folder)
         elif ranks.leads and not quiet:

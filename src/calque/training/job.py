@@ -9,6 +9,7 @@ from torch import nn
 from calque.data.store import Store
 from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import Ranks
+from calque.training.observers import TrainingObserver
 from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
 
@@ -29,6 +30,7 @@ class Job(NamedTuple):
     folder: Path
     reporter: Reporter
     ranks: Ranks = Ranks()
+    observer: TrainingObserver | None = None
 
     @property
     def metric(self) -> str:
