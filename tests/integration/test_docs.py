@@ -45,6 +45,24 @@ def _example(page: str) -> str:
 COMMANDS = list(_commands())
 
 
+def test_the_page_for_python_works_as_written(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its examples, one after the other."""
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 6
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "book").symlink_to(trained)
+    corpus = toy_corpus(tmp_path)
+    for name, side in (("train.de", "source"), ("train.en", "target")):
+        (tmp_path / name).symlink_to(corpus[side])
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec("\n".join(examples), names)
+    assert names["run"].summary.step == 25
+    assert names["moved"].text
+    assert names["forced"].text
+
+
 def test_search_from_python_works_as_written(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     example = _example("search.md")
     (tmp_path / "runs").mkdir()
