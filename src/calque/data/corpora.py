@@ -30,7 +30,7 @@ class FilesConfig(Config):
 
     kind: Literal["files"] = "files"
     source: Path
-    """Source text, one sentence per line, plain or gzip."""
+    """Source text, one sentence per line, plain or compressed."""
     target: Path
     """Target text: line n translates line n of the source."""
     alignments: Path | None = None
@@ -44,7 +44,7 @@ class TsvConfig(Config):
 
     kind: Literal["tsv"] = "tsv"
     path: Path
-    """The file, plain or gzip, without a header."""
+    """The file, plain or compressed, without a header."""
     source_column: int = Field(default=1, ge=1)
     """The number of the source column, from 1."""
     target_column: int = Field(default=2, ge=1)
@@ -60,7 +60,7 @@ class JsonlConfig(Config):
 
     kind: Literal["jsonl"] = "jsonl"
     path: Path
-    """The file, plain or gzip."""
+    """The file, plain or compressed."""
     source_key: str = "source"
     """The key of the source text."""
     target_key: str = "target"
@@ -76,7 +76,7 @@ class TextFileConfig(Config):
 
     kind: Literal["text"] = "text"
     path: Path
-    """The text, one sentence per line, plain or gzip."""
+    """The text, one sentence per line, plain or compressed."""
     weight: Weight = 1.0
     """How often an epoch reads each line; 0.5: every line once in two epochs."""
 
@@ -86,7 +86,7 @@ class ConlluConfig(Config):
 
     kind: Literal["conllu"] = "conllu"
     path: Path
-    """The file, plain or gzip."""
+    """The file, plain or compressed."""
     weight: Weight = 1.0
     """How often an epoch reads each sentence; 0.5: every sentence once in two epochs."""
 
@@ -101,7 +101,7 @@ class ColumnFileConfig(Config):
 
     kind: Literal["columns"] = "columns"
     path: Path
-    """The file, plain or gzip."""
+    """The file, plain or compressed."""
     columns: tuple[str, ...] = Field(default=("form", "label"), min_length=1)
     """The names of the file's columns, in order; columns after the last name are ignored."""
     weight: Weight = 1.0

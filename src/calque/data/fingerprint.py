@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from calque.data.compression import unsupported
 from calque.data.corpora import DataConfig, paths
 from calque.data.store import FORMAT
 from calque.errors import DataError
@@ -93,7 +94,8 @@ def refuse_unreadable(files: Mapping[str, Path]) -> None:
             problems.append(f"{key}: {path}: not a plain file; a run reads its corpora again when it is resumed")
         else:
             try:
-                path.open("rb").close()
+                if reason := unsupported(path):
+                    problems.append(f"{key}: {path}: {reason}")
             except OSError as error:
                 problems.append(f"{key}: {path}: {error.strerror}")
     if problems:
