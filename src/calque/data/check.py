@@ -41,7 +41,7 @@ class CorpusReport(NamedTuple):
     invalid: list[str]
     """The first invalid UTF-8: file, line, byte."""
     problems: list[str]
-    """Reasons why training would reject the corpus: misaligned files, malformed TSV or JSON, an unreadable file."""
+    """Reasons why training would reject the corpus: misaligned files, malformed rows, an unreadable file."""
     warnings: list[str]
     """Doubtful findings that training would accept."""
     lengths: dict[str, Lengths]

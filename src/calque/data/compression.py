@@ -10,7 +10,7 @@ import io
 import lzma
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
 from calque.errors import DataError
 
@@ -53,7 +53,7 @@ def read_magic(file: io.RawIOBase) -> bytes:
     return head
 
 
-def decompressed(stream: io.BufferedReader, *, magic: bytes, path: Path) -> BinaryIO:
+def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) -> BinaryIO:
     """The decompressed bytes of a stream that begins with `magic`; the stream itself if it is not compressed."""
     name = _MAGIC.get(magic)
     if reason := _unsupported(name, path=path):
@@ -62,7 +62,7 @@ def decompressed(stream: io.BufferedReader, *, magic: bytes, path: Path) -> Bina
         case None:
             return stream
         case "gzip":
-            return io.BufferedReader(gzip.GzipFile(fileobj=stream), _CHUNK)  # type: ignore[type-var]
+            return io.BufferedReader(gzip.GzipFile(fileobj=stream), _CHUNK)
         case "xz":
             codec = _Codec("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
         case "bzip2":
@@ -167,7 +167,7 @@ class _ZstandardDecompressor:
 class _Decompressed(io.RawIOBase):
     """The decompressed bytes of one or more compressed streams, which may be padded with zeros."""
 
-    def __init__(self, stream: io.BufferedReader, codec: _Codec) -> None:
+    def __init__(self, stream: "io.BufferedReader[Any]", codec: _Codec) -> None:
         self._stream, self._codec = stream, codec
         self._decompressor = codec.decompressor()
 

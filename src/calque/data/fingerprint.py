@@ -32,7 +32,9 @@ def fingerprint(
     data_settings = {
         key: value
         for key, value in data_settings.items()
-        if key not in _WITHOUT_EFFECT and not key.endswith("].alignments")  # the file's hash counts instead
+        if key not in _WITHOUT_EFFECT
+        and not key.endswith("].alignments")  # the file's hash counts instead
+        and not (key.endswith("].header") and value == "null")  # stores of earlier versions do not have the key
     }
     file_hashes = {key: sha256_of(path) for key, path in files.items()} if hashes is None else hashes
     return {"format": str(FORMAT), **data_settings, **settings, **file_hashes}
