@@ -22,7 +22,7 @@ def evaluate(
         list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. length_penalty=1")
     ] = None,
     *,
-    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or .gz).")] = None,
+    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or compressed).")] = None,
     reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,

@@ -28,6 +28,7 @@ from calque.commands import (
     train,
     translate,
 )
+from calque.commands.repeated_options import refuse_repeated_options
 from calque.errors import CalqueError, ReportedByPeer, exit_code
 from calque.training.reporting import ignore_write_errors
 
@@ -57,6 +58,7 @@ app.add_typer(data.app, name="data")
 app.command()(init.init)
 app.command()(systems.systems)
 app.command()(doctor.doctor)
+refuse_repeated_options(app)
 
 
 def _version(is_requested: bool) -> None:

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def score(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    target: Annotated[Path, typer.Option(help="Translations, one per line (plain or .gz); text for a language model.")],
+    target: Annotated[
+        Path, typer.Option(help="Translations, one per line (plain or compressed); text for a language model.")
+    ],
     source: Annotated[Path | None, typer.Option(help="Their sources; not for a language model.")] = None,
     format: Annotated[
         str, typer.Option(help="tsv (log-probability, log-probability per piece) or jsonl (every piece).")

@@ -32,7 +32,7 @@ _SUSPICIOUS = 10  # lines with equally many words: a column file that is read as
 def tag(
     model: Annotated[Path, typer.Argument(help="A run or model folder of a tagger.")],
     *,
-    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or .gz); stdin by default.")] = None,
+    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or compressed); stdin by default.")] = None,
     output: Annotated[Path | None, typer.Option(help="The file for the labels; stdout by default.")] = None,
     format: Annotated[
         str, typer.Option(help="text (words separated by spaces), conllu or columns; auto: by the file's name.")
