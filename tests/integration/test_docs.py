@@ -1,5 +1,6 @@
 """Every `calque train` of the documentation, as it is written there, describes a run that can begin."""
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -25,6 +26,7 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "corpora.md",
 )
 
 
@@ -95,6 +97,19 @@ def test_python_of_the_other_tasks_works_as_written(
 NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",)}
 
 
+def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
+    """A table with these columns, and with a header if its option or their names require one."""
+    if option == "--jsonl":
+        outer = {name.partition(".")[0] for name in columns}
+        objects = ({key: {name.partition(".")[2]: line for name in columns} for key in outer} for line in lines)
+        return "".join(json.dumps(values) + "\n" for values in objects)
+    is_named = any(not name.isdigit() for name in columns)
+    names = columns if is_named else ["one", "two", "three"]
+    rows = [[line] * len(names) for line in lines]
+    delimiter = "\t" if option == "--tsv" else delimiter
+    return "".join(delimiter.join(row) + "\n" for row in ([names] if is_named or option != "--tsv" else []) + rows)
+
+
 def test_there_are_such_commands() -> None:
     assert len(COMMANDS) >= 8
 
@@ -112,11 +127,18 @@ def test_a_run_can_begin(
     arguments = shlex.split(line)[1:]
     (tmp_path / "RUN").symlink_to(trained)
     corpus = toy_corpus(tmp_path / "corpus")
+    columns = {option: name for option, name in pairwise(arguments) if option.endswith("-column")}
+    delimiter = dict(pairwise(arguments)).get("--delimiter", ",")
     for option, name in pairwise(arguments):
         path = tmp_path / name
         if option in ("--source", "--target", "--text", "--valid-text", "--valid-source", "--valid-target"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(corpus["source"].read_bytes())
+        if option in ("--tsv", "--csv", "--valid-csv", "--jsonl"):
+            lines = corpus["source"].read_text(encoding="utf-8").splitlines()
+            path.write_text(
+                _table(lines, option, columns=list(columns.values()), delimiter=delimiter), encoding="utf-8"
+            )
         if option in ("--conll", "--valid-conll"):
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
 

@@ -7,9 +7,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.column_options import is_conllu
-from calque.commands.corpus_files import Columns, Conll, CorpusFiles, Label, Source, Target, Text
+from calque.commands.corpus_files import (
+    Columns,
+    Conll,
+    CorpusFiles,
+    Label,
+    Source,
+    Target,
+    Text,
+    pair_corpora,
+)
 from calque.commands.option_hints import HintingCommand
 from calque.commands.options import LANGUAGES, choice_option, settings_argument, system_option
+from calque.commands.table_options import (
+    Csv,
+    Delimiter,
+    Header,
+    Jsonl,
+    Paths,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+    Tsv,
+    files_option,
+)
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
@@ -25,15 +47,25 @@ def check(
     overrides: Overrides = None,
     source: Source = None,
     target: Target = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     text: Text = None,
     conll: Conll = None,
     columns: Columns = None,
     label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are checked.")] = None,
-    test_source: Annotated[Path | None, typer.Option(help="Test sources, to look for in the training data.")] = None,
-    test_target: Annotated[Path | None, typer.Option(help="Test targets.")] = None,
-    test_text: Annotated[Path | None, typer.Option(help="Test text, with --text.")] = None,
-    test_conll: Annotated[Path | None, typer.Option(help="Test sentences, with --conll.")] = None,
+    test_source: Annotated[Paths, files_option(help="Test sources, to look for in the training data.")] = None,
+    test_target: Annotated[Paths, files_option(help="Test targets.")] = None,
+    test_tsv: Annotated[Paths, files_option(help="Test pairs, with columns as in --tsv.")] = None,
+    test_csv: Annotated[Paths, files_option(help="Test pairs, with columns as in --csv.")] = None,
+    test_jsonl: Annotated[Paths, files_option(help="Test pairs, with keys as in --jsonl.")] = None,
+    test_text: Annotated[Paths, files_option(help="Test text, with --text.")] = None,
+    test_conll: Annotated[Paths, files_option(help="Test sentences, with --conll.")] = None,
 ) -> None:
     """Report the contents and the problems of corpora before training.
 
@@ -50,6 +82,8 @@ def check(
 
         calque data check --source train.de --target train.en
 
+        calque data check --tsv pairs.tsv --source-column 2 --target-column 1
+
         calque data check --text train.txt text.kind=tokens
 
         calque data check --conll train.conllu --test-conll test.conllu
@@ -63,16 +97,28 @@ def check(
     from calque.data.report import report_lines
     from calque.experiment import assembly_of
 
-    if (test_source is None) != (test_target is None):
-        raise ConfigError("--test-source and --test-target go together: one of them is missing")
-    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
+    pair_corpora(test_source, test_target, options=("--test-source", "--test-target"))
+    tables, test_tables = Tables(tsv, csv, jsonl), Tables(test_tsv, test_csv, test_jsonl)
+    table_columns = TableColumns(source_column, target_column, header, delimiter)
+    files = CorpusFiles(
+        source=source,
+        target=target,
+        tables=tables,
+        table_columns=table_columns.of(tables) if test_tables else table_columns,
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+    )
     experiment = _experiment(files, overrides, config=config)
     test_files = CorpusFiles(
         source=test_source,
         target=test_target,
+        tables=test_tables,
+        table_columns=table_columns.of(test_tables),
         text=test_text,
         conll=test_conll,
-        columns=None if test_conll is None or is_conllu(test_conll) else columns,
+        columns=None if all(map(is_conllu, test_conll or ())) else columns,
     )
     test_files.check()
     test = DataConfig.model_validate(test_files.corpora()).train if any(test_files) else ()
@@ -112,6 +158,13 @@ def prepare(
     overrides: Overrides = None,
     source: Source = None,
     target: Target = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     text: Text = None,
     conll: Conll = None,
     columns: Columns = None,
@@ -127,13 +180,24 @@ def prepare(
 
         calque data prepare --source train.de --target train.en --out store
 
+        calque data prepare --csv pairs.csv --source-column German --target-column English --out store
+
         calque data prepare --conll train.conllu --system ma2016 --out store
     """
     from calque.commands.progress import preparing
     from calque.data.prepare import prepare as prepare_store
     from calque.experiment import assembly_of
 
-    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
+    files = CorpusFiles(
+        source=source,
+        target=target,
+        tables=Tables(tsv, csv, jsonl),
+        table_columns=TableColumns(source_column, target_column, header, delimiter),
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+    )
     experiment = _experiment(files, overrides, config=config, system=system)
     preparation = assembly_of(experiment).preparation
     with preparing() as progress:
@@ -194,7 +258,7 @@ def _experiment(
     files.check()
     corpora = files.corpora()
     if not corpora and config is None:
-        raise ConfigError("give --source and --target, --text, --conll or --config")
+        raise ConfigError("give --source and --target, --tsv, --csv or --jsonl, --text, --conll or --config")
     default = files.default_system if config is None and (files.text or files.conll) else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]

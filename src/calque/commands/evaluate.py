@@ -21,7 +21,7 @@ def evaluate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
     settings: Annotated[list[str] | None, search_argument(help="Search settings, e.g. length_penalty=1")] = None,
     *,
-    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or .gz).")] = None,
+    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or compressed).")] = None,
     reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,

@@ -35,7 +35,7 @@ def generate(
     prompt: Annotated[
         str | None, typer.Option(help="The beginning of the text; each line of standard input by default.")
     ] = None,
-    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or .gz).")] = None,
+    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or compressed).")] = None,
     maximum: Annotated[int, typer.Option(min=1, help="The maximum number of pieces after the prompt.")] = 100,
     nbest: Annotated[int, typer.Option(min=1, help="Generate N texts per prompt.")] = 1,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam search of this size instead of sampling.")] = None,

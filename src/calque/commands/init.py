@@ -20,6 +20,17 @@ from calque.commands.corpus_files import (
     task_kind,
 )
 from calque.commands.options import settings_argument, system_option
+from calque.commands.table_options import (
+    Csv,
+    Delimiter,
+    Header,
+    Jsonl,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+    Tsv,
+)
 from calque.errors import ConfigError, FolderError, shell_path
 
 HEADER = """\
@@ -38,6 +49,13 @@ def init(
     scale: Annotated[float, typer.Option(help="Scale the system's widths, heads and layers.")] = 1.0,
     source: Source = None,
     target: Target = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     text: Text = None,
     conll: Conll = None,
     columns: Columns = None,
@@ -51,6 +69,8 @@ def init(
     Examples:
 
         calque init my.toml --system small --source train.de --target train.en
+
+        calque init my.toml --csv pairs.csv --source-column German --target-column English
 
         calque init my.toml --text train.txt --system merity2018
 
@@ -71,7 +91,16 @@ def init(
         raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
     if path.exists():
         raise FolderError(f"{path}: exists already; choose another name")
-    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
+    files = CorpusFiles(
+        source=source,
+        target=target,
+        tables=Tables(tsv, csv, jsonl),
+        table_columns=TableColumns(source_column, target_column, header, delimiter),
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+    )
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
     files.check_columns()
     config = to_toml(check(Experiment, values, origin="init"), comments=True)

@@ -23,7 +23,9 @@ FORMATS = ("tsv", "jsonl")
 
 def score(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    target: Annotated[Path, typer.Option(help="Translations, one per line (plain or .gz); text for a language model.")],
+    target: Annotated[
+        Path, typer.Option(help="Translations, one per line (plain or compressed); text for a language model.")
+    ],
     source: Annotated[Path | None, typer.Option(help="Their sources; not for a language model.")] = None,
     format: Annotated[
         str, choice_option(choices=FORMATS, help="tsv: log-probability, in total and per piece; jsonl: of every piece.")

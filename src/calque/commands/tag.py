@@ -33,7 +33,7 @@ _SUSPICIOUS = 10  # lines with equally many words: a column file that is read as
 def tag(
     model: Annotated[Path, typer.Argument(help="A run or model folder of a tagger.")],
     *,
-    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or .gz); stdin by default.")] = None,
+    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or compressed); stdin by default.")] = None,
     output: Annotated[Path | None, typer.Option(help="The file for the labels; stdout by default.")] = None,
     format: Annotated[
         str, choice_option(choices=FORMATS, help="text has words separated by spaces; auto: by the file's name.")

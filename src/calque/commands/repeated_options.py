@@ -1,0 +1,35 @@
+"""Options that take one value and were given several: rejected, where the last one would win silently."""
+
+from collections import Counter
+from typing import Any
+
+import typer
+from typer.core import TyperCommand
+
+from calque.errors import ConfigError
+
+
+class SingleValueCommand(TyperCommand):
+    """A command that rejects a repeated option unless the option takes several values or is a flag."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the command line; a ConfigError names the options that are repeated."""
+        _, _, order = self.make_parser(ctx).parse_args(args=list(args))
+        repeated = [
+            f"{parameter.opts[0]} is given {count} times, but takes one value"
+            for parameter, count in Counter(order).items()
+            if count > 1 and not getattr(parameter, "multiple", False) and not getattr(parameter, "is_flag", False)
+        ]
+        if repeated:
+            raise ConfigError("\n".join(repeated))
+        return list(super().parse_args(ctx, args))
+
+
+def refuse_repeated_options(app: typer.Typer) -> None:
+    """Makes every command of an app, and of its groups, reject repeated options."""
+    for command in app.registered_commands:
+        bases = (SingleValueCommand, command.cls or TyperCommand)
+        command.cls = type("SingleValueCommand", tuple(dict.fromkeys(bases)), {})
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            refuse_repeated_options(group.typer_instance)
