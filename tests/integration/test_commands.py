@@ -494,7 +494,7 @@ def test_a_line_without_a_translation_is_reported(command: Command, trained: Pat
 
 
 def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path, tmp_path: Path) -> None:
-    files = toy_corpus(tmp_path / "test", pairs=20, change=list, seed=77)
+    files = toy_corpus(tmp_path / "test", pairs=20, change=list, seed=80)  # lines long enough for BLEU
     options = [trained, "--source", files["source"], "--reference", files["target"]]
     answer = command("evaluate", *options, "--output", tmp_path / "kept")
     assert (answer.code, answer.err) == (0, "")
@@ -511,6 +511,17 @@ def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path,
     assert scores["beam"] == 2
     assert scores["bleu"]["value"] > 50
     assert scores["perplexity"] >= 1
+
+
+def test_evaluate_says_when_references_are_too_short_for_bleu(command: Command, trained: Path, tmp_path: Path) -> None:
+    for words, is_short in (("a b c", True), ("a b c d", False)):
+        (tmp_path / "lines").write_text(f"{words}\n" * 3, encoding="utf-8")
+        options = (trained, "--source", tmp_path / "lines", "--reference", tmp_path / "lines")
+        answer = command("evaluate", *options)
+        assert "exact match" in answer.out
+        assert ("BLEU means nothing here" in answer.err) == is_short
+        assert ("the median reference has 3 words; read exact match and chrF" in answer.err) == is_short
+    assert json.loads(command("evaluate", *options, "--json").out)["median_reference_words"] == 4
 
 
 def test_mistakes_in_the_options_of_evaluate(command: Command, trained: Path, tmp_path: Path) -> None:

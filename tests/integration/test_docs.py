@@ -27,6 +27,7 @@ PAGES = (
     "language_models.md",
     "tagging.md",
     "corpora.md",
+    "character_level.md",
 )
 
 
@@ -108,6 +109,22 @@ def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str)
     rows = [[line] * len(names) for line in lines]
     delimiter = "\t" if option == "--tsv" else delimiter
     return "".join(delimiter.join(row) + "\n" for row in ([names] if is_named or option != "--tsv" else []) + rows)
+
+
+def test_the_corpus_of_the_character_level_page_is_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., Answer]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(_example("character_level.md"), {})
+    lines = {name: (tmp_path / name).read_text(encoding="utf-8").splitlines() for name in ("train.lemma", "test.lemma")}
+    train, test = ({line.split()[0] for line in part} for part in lines.values())
+    assert len(test) == 300 and not train & test
+    page = (DOCS / "character_level.md").read_text(encoding="utf-8")
+    (check,) = re.findall(r"^calque (data check .*)$", page, re.MULTILINE)
+    (message,) = re.findall(r"^(text\.kind=characters: .*)$", page, re.MULTILINE)
+    answer = command(*shlex.split(check))
+    assert answer.code == 0
+    assert f"text: {message}\n" in answer.out
 
 
 def test_there_are_such_commands() -> None:

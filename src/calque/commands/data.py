@@ -75,6 +75,9 @@ def check(
     Characters (of taggers: words) outside the vocabulary that training would build from these corpora are lost, or
     encoded as bytes if the tokenizer has byte pieces.
 
+    Pairs of single words, such as inflected forms or pronunciations, are recognised: models read them better by
+    character, and training does so unless a text setting is given.
+
     Padding is the share of padded positions in a batch. With exact shapes, the default, a batch is as wide as its
     longest row; static shapes (training.batch.shapes) have a few fixed sizes, for compiled models.
 
@@ -96,6 +99,7 @@ def check(
     from calque.data.prepare import prepare
     from calque.data.report import report_lines
     from calque.experiment import assembly_of
+    from calque.experiment.text_choice import suggested_text
 
     pair_corpora(test_source, test_target, options=("--test-source", "--test-target"))
     tables, test_tables = Tables(tsv, csv, jsonl), Tables(test_tsv, test_csv, test_jsonl)
@@ -110,7 +114,7 @@ def check(
         columns=columns,
         label=label,
     )
-    experiment = _experiment(files, overrides, config=config)
+    experiment, chosen = _experiment(files, overrides, config=config)
     test_files = CorpusFiles(
         source=test_source,
         target=test_target,
@@ -142,6 +146,8 @@ def check(
             batch=experiment.training.batch,
         )
     typer.echo("\n".join(report_lines(report)))
+    if advice := chosen or suggested_text(experiment):
+        typer.echo(f"text: {advice}")
     _refuse_problems([problem for corpus in report.corpora for problem in corpus.problems])
 
 
@@ -198,7 +204,9 @@ def prepare(
         columns=columns,
         label=label,
     )
-    experiment = _experiment(files, overrides, config=config, system=system)
+    experiment, chosen = _experiment(files, overrides, config=config, system=system)
+    if chosen:
+        typer.echo(chosen, err=True)
     preparation = assembly_of(experiment).preparation
     with preparing() as progress:
         prepared = prepare_store(experiment.data, preparation=preparation, folder=out, progress=progress)
@@ -250,10 +258,12 @@ def phrasebook(
 
 def _experiment(
     files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None = None
-) -> "Experiment":
-    """The experiment that trains on these corpora, or on those of a config."""
+) -> "tuple[Experiment, str]":
+    """The experiment that trains on these corpora, or on those of a config; a message if its text settings are chosen
+    to fit them, as training would choose them."""
     from calque.config import check as check_config
     from calque.experiment import Experiment, experiment_values
+    from calque.experiment.text_choice import choose_text
 
     files.check()
     corpora = files.corpora()
@@ -264,4 +274,5 @@ def _experiment(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]
     )
     files.refuse_other_task(values)
-    return check_config(Experiment, values, origin=str(config or "command line"))
+    values, chosen = choose_text(values)
+    return check_config(Experiment, values, origin=str(config or "command line")), chosen

@@ -130,17 +130,26 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
 def _print_scores(
     translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
 ) -> None:
-    from calque.evaluation.metrics import perplexity, score_translations
+    from calque.evaluation.metrics import is_short_for_bleu, median_words, perplexity, score_translations
 
     scores = score_translations(translations, test.references)
     per_piece = perplexity(translator.loss(test.sources, test.references))
+    words = median_words(test.references)
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        typer.echo(json.dumps({**values, "perplexity": per_piece, "beam": search.beam}, indent=1))
+        further = {"perplexity": per_piece, "beam": search.beam, "median_reference_words": words}
+        typer.echo(json.dumps({**values, **further}, indent=1))
         return
     for name, metric in scores._asdict().items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
     typer.echo(f"{'perplexity':16} {per_piece:7.2f}   per piece; beam {search.beam} for the other scores")
+    if is_short_for_bleu(words):
+        unit = "word" if words == 1 else "words"
+        typer.echo(
+            f"BLEU means nothing here: it counts sequences of up to 4 words, and the median reference has {words:g} "
+            f"{unit}; read exact match and chrF instead",
+            err=True,
+        )
 
 
 def _lines(path: Path) -> list[str]:

@@ -82,6 +82,7 @@ def init(
     """
     from calque.config import check, to_toml
     from calque.experiment import Experiment
+    from calque.experiment.text_choice import choose_text
     from calque.training.auto_settings import OPEN
 
     if schema:
@@ -102,6 +103,9 @@ def init(
         label=label,
     )
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
+    values, message = choose_text(values)
+    if message:
+        typer.echo(message, err=True)
     files.check_columns()
     config = to_toml(check(Experiment, values, origin="init"), comments=True)
     path.write_text(HEADER + _comment_out(config, keys=OPEN), encoding="utf-8")

@@ -204,13 +204,13 @@ def _read(run: Path) -> Row:
     from calque.config import read_toml
     from calque.training.journal import read_journal
     from calque.training.lock import owner
-    from calque.training.runs import section, selection_metric
+    from calque.training.runs import section, selection_of
 
     metrics, origin = run / "metrics.jsonl", run / "config.toml"
     config: dict[str, Any] = read_toml(origin)
     lines = read_journal(metrics, counts=("step",))
     training = section(config, "training", origin=origin)
-    metric, _ = selection_metric(run)
+    metric = selection_of(run).metric
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
     if not isinstance(best.get(metric), float | int | None):
         raise FolderError(f"{metrics}: {metric} of step {best['step']} is {best[metric]!r}, not a number")

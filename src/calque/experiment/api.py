@@ -26,9 +26,9 @@ def train(
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
-    `origin` names the source of the values in messages, if they do not come from a file. An `observer` is shown the
-    gradient of every update.
+    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
+    are the text settings if it has none. `origin` names the source of the values in messages, if they do not come from
+    a file. An `observer` is shown the gradient of every update.
 
         run = calque.train("config.toml", run="runs/1")
         print(run.folder, run.summary.best_step, run.summary.best_value)

@@ -1,9 +1,9 @@
 """What an experiment needs of each task: preparing data, building a model, judging and saving it."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -20,6 +20,13 @@ from calque.training.settings import TrainingConfig
 from calque.training.update import autocast_to
 
 
+class ChosenMetric(NamedTuple):
+    """A metric for a corpus, and why it is not the usual one of its task; an empty reason if it is."""
+
+    name: str
+    reason: str = ""
+
+
 class Assembly(Protocol):
     """The parts of an experiment for one task."""
 
@@ -28,7 +35,7 @@ class Assembly(Protocol):
         """The metrics that models can be selected by."""
         ...
 
-    def selects(self, prepared: Prepared) -> str:
+    def selects(self, prepared: Prepared) -> ChosenMetric:
         """The metric that selects models unless the config names another."""
         ...
 
@@ -83,6 +90,13 @@ def completed_card(card: str, judgement: Judgement) -> str:
     if all(map(math.isnan, judgement.values.values())):
         return f"{card}\nThis model was never validated: its run was stopped before the first validation.\n"
     return card
+
+
+def refuse_unknown_metrics(training: TrainingConfig, *, metrics: Collection[str]) -> None:
+    """Raises a ConfigError if models are to be selected by a metric that the judge does not measure."""
+    for key, allowed in (("metric", ("auto", *metrics)), ("tie_breaker", ("auto", "loss", *metrics))):
+        if (name := getattr(training, key)) not in allowed:
+            raise ConfigError(f"training.{key} = {name!r} is not one of {', '.join(metrics)}")
 
 
 def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:

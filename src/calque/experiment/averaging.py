@@ -17,7 +17,7 @@ from calque.training.checkpoints import load_weights, scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.lock import owner
 from calque.training.progress import rank
-from calque.training.runs import CONFIG, selection_metric
+from calque.training.runs import CONFIG, selection_of
 
 
 def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, output: Path) -> list[int]:
@@ -67,10 +67,15 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
 
 def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
     """The steps that were validated, best first."""
-    metric, kind = selection_metric(run)
-    values = {
-        line["step"]: (kind.worth(line[metric]) if metric in line else -math.inf, line["loss"])
+    selection = selection_of(run)
+    ranks = {
+        line["step"]: rank(
+            selection.worth(line) if selection.metric in line else -math.inf,
+            tie=selection.tie(line) if selection.tie_breaker in line else 0.0,
+            loss=line["loss"],
+            step=line["step"],
+        )
         for line in read_journal(run / "metrics.jsonl")
         if line["kind"] == "valid" and "averaged" not in line and line["step"] in steps
     }
-    return sorted(values, key=lambda step: rank(values[step][0], loss=values[step][1], step=step))
+    return sorted(ranks, key=ranks.__getitem__)

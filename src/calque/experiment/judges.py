@@ -22,7 +22,7 @@ TRANSLATION_METRICS: Mapping[str, Metric] = {
     "perplexity": LOWER,
     "bleu": Metric("higher", chance=1.0),  # below, only a few words match
     "chrf": HIGHER,
-    "exact_match": HIGHER,
+    "exact_match": Metric("higher", tie_breaker="chrf"),  # small validation sets have many ties
     "ter": LOWER,
 }
 
@@ -41,16 +41,25 @@ class TranslationJudge:
     metrics = TRANSLATION_METRICS
     selects = "bleu"
 
-    def __init__(self, translator: Translator, held_out: HeldOutPairs, *, batch: BatchConfig, metric: str) -> None:
+    def __init__(
+        self,
+        translator: Translator,
+        held_out: HeldOutPairs,
+        *,
+        batch: BatchConfig,
+        metric: str,
+        tie_breaker: str = "loss",
+    ) -> None:
         self.translator = translator
         self.held_out = held_out
         self.batch = batch
-        self.metric = metric  # that selects models; TER is slow, so it is measured only for this
+        self.metric = metric  # that selects models
+        self.measures_ter = "ter" in (metric, tie_breaker)  # TER is slow, so it is measured only for selection
 
     @property
     def reports(self) -> tuple[str, ...]:
         names = ("loss", "perplexity", "bleu", "chrf", "exact_match", "length")
-        return (*names, "ter") if self.metric == "ter" else names
+        return (*names, "ter") if self.measures_ter else names
 
     @property
     def positions(self) -> int:
@@ -83,7 +92,7 @@ class TranslationJudge:
             "exact_match": exact_match(translations, references).value,
             "length": sum(map(len, translations)) / max(1, sum(map(len, references))),
         }
-        if self.metric == "ter":
+        if self.measures_ter:
             values["ter"] = ter(translations, references)
         artefacts = {} if confidence is None else {CONFIDENCE: confidence_bytes(confidence)}
         return Judgement(values, self._samples(translations), artefacts, self._summary(values))
@@ -96,6 +105,9 @@ class TranslationJudge:
         ]
 
     def _summary(self, values: Mapping[str, float]) -> str:
+        if self.metric == "exact_match":
+            scores = f"exact {values['exact_match']:.1f} %, chrF {values['chrf']:.1f}"
+            return f"validation loss {values['loss']:.3f}, {scores}"
         names = {"chrf": "chrF", "ter": "TER"}
         also = f", {names[self.metric]} {values[self.metric]:.1f}" if self.metric in names else ""
         scores = f"BLEU {values['bleu']:.1f}{also}, exact {values['exact_match']:.1f} %"

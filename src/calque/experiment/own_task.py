@@ -22,7 +22,7 @@ from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
 from calque.engine.folder import WEIGHTS, is_own_run, write_model_folder
 from calque.errors import ConfigError, FolderError
-from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.assembly import refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.changes import change_settings
 from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
@@ -105,7 +105,11 @@ def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
     device = choose_device(experiment.training.device).type
     threads = experiment.training.threads or torch.get_num_threads()
     metric = own.judge.selects if experiment.training.metric == "auto" else experiment.training.metric
+    tie_breaker = experiment.training.tie_breaker
+    if tie_breaker == "auto":
+        tie_breaker = own.judge.metrics[metric].tie_breaker
     chosen = [f"training.device={device}", f"training.threads={threads}", f"training.metric={metric}"]
+    chosen.append(f"training.tie_breaker={tie_breaker}")
     chosen.append("training.label_smoothing=0.0")  # by default that of translation
     completed = check(OwnExperiment, override(config, chosen), origin="config")
     with run_lock(folder):
@@ -187,8 +191,7 @@ def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
     missing = [name for name in own.task.reads if name not in own.train]
     if missing:
         raise ConfigError(f"the store has no column {' and '.join(missing)}, which the task reads")
-    if training.metric not in ("auto", *own.judge.metrics):
-        raise ConfigError(f"training.metric = {training.metric!r} is not one of {', '.join(own.judge.metrics)}")
+    refuse_unknown_metrics(training, metrics=own.judge.metrics)
     if training.batch.tokens == "auto":
         raise ConfigError("training.batch.tokens = 'auto' is not for a task of your own; give a number")
     refuse_uncomputable(own.model, training)

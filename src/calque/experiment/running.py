@@ -15,11 +15,13 @@ from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
 from calque.devices import choose_device, machine
 from calque.errors import ConfigError, FolderError, Interrupted, UserError, shell_path
-from calque.experiment.assembly import Assembly
+from calque.experiment.assembly import Assembly, refuse_unknown_metrics
 from calque.experiment.building import assembly_of, build_job, initial_model, refuse_unbuildable
 from calque.experiment.changes import change_settings
 from calque.experiment.settings import Experiment, OwnExperiment, absolute
+from calque.experiment.text_choice import choose_text
 from calque.folders import MANIFEST
+from calque.folders.upgrades import EARLIER_METRIC
 from calque.tasks.interfaces import Metric
 from calque.training.auto_settings import complete_settings
 from calque.training.batch_size import Fit, Trial, find_batch_size
@@ -59,7 +61,8 @@ def train(
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
+    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
+    are the text settings if it has none.
     `origin` names the source of the values in messages, if they do not come from a file.
     """
     match config:
@@ -70,9 +73,10 @@ def train(
         case _:
             values = read_toml(Path(config))
     with joined_ranks() as ranks:
-        folder = ranks.on_leader(lambda: _start(config, values, run=run, origin=origin))
+        notes: list[str] = []
+        folder = ranks.on_leader(lambda: _start(config, values, run=run, origin=origin, notes=notes))
         try:
-            return _continue(Path(folder), ranks, quiet=quiet, preparing=preparing, observer=observer)
+            return _continue(Path(folder), ranks, quiet=quiet, preparing=preparing, observer=observer, notes=notes)
         except ConfigError as error:
             if ranks.leads and _discard(Path(folder), has_record=True):
                 raise ConfigError(f"{error}\n  {_reuse_hint(Path(folder))}") from None
@@ -101,8 +105,13 @@ def resume(
         return _continue(Path(run), ranks, quiet=quiet, preparing=preparing, observer=observer)
 
 
-def _start(config: object, values: Values, *, run: Path | str | None, origin: str) -> str:
-    """Creates a run folder with its config, after checking that the experiment can be built."""
+def _start(config: object, values: Values, *, run: Path | str | None, origin: str, notes: list[str]) -> str:
+    """Creates a run folder with its config, after checking that the experiment can be built.
+
+    A message about text settings that were chosen is appended to `notes`.
+    """
+    values, message = choose_text(values)
+    notes += [message] if message else []
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
     refuse_unbuildable(experiment)
     folder = new_run_folder(None if run is None else Path(run))
@@ -114,7 +123,13 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
 
 
 def _continue(
-    folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing, observer: TrainingObserver | None
+    folder: Path,
+    ranks: Ranks,
+    *,
+    quiet: bool,
+    preparing: Preparing,
+    observer: TrainingObserver | None,
+    notes: Sequence[str] = (),
 ) -> Run:
     if ranks.on_all(lambda: _is_deterministic(folder)):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # for cuDNN's recurrent layers; read once
@@ -126,7 +141,7 @@ def _continue(
         steps = experiment.training.steps
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(experiment.training):
-            reporter.say(*messages.splitlines())
+            reporter.say(*notes, *messages.splitlines())
             job = ranks.on_all(lambda: build_job(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
             summary = run_job(job._replace(observer=observer))
         if ranks.leads and draw_curves(folder):
@@ -179,7 +194,7 @@ def _open_run(folder: Path, prepared: Sequence[Prepared]) -> tuple[Experiment, P
 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: list[Prepared]) -> str:
     """Prepares the data, which is appended to `prepared`, and completes the config; messages about both."""
-    values = read_toml(folder / CONFIG)
+    values, begun = read_toml(folder / CONFIG), (folder / RECORD).exists()
     experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
     assembly = assembly_of(experiment)
     with preparing() as progress:
@@ -188,7 +203,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
             preparation=assembly.preparation,
             folder=_store(experiment, folder),
             progress=progress,
-            begun=(folder / RECORD).exists(),
+            begun=begun,
         )
     prepared.append(data)
     fitted: list[str] = []
@@ -198,8 +213,8 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
         fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
     device = choose_device(experiment.training.device).type
     completed, choices = complete_settings(values, assembly.corpus(data), device=device)
-    if experiment.training.metric == "auto":
-        completed = override(completed, [f"training.metric={assembly.selects(data)}"])
+    selection, reasons = _selection(values, experiment.training, assembly=assembly, data=data, begun=begun)
+    completed = override(completed, selection)
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
     write_atomically(folder / CONFIG, to_toml(experiment))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(data.train)) + "\n")
@@ -209,8 +224,34 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
         **_settings(experiment),
     }
     return "\n".join(
-        [*_describe(data, assembly), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
+        [
+            *_describe(data, assembly),
+            *fitted,
+            *choices,
+            *reasons,
+            *record(folder, facts, files=corpus_files(experiment.data)),
+        ]
     )
+
+
+def _selection(
+    values: Values, training: TrainingConfig, *, assembly: Assembly, data: Prepared, begun: bool
+) -> tuple[list[str], list[str]]:
+    """Assignments of the metric and tie-breaker that a config leaves open, and a message if they are unusual.
+
+    A run that an earlier version began keeps the metric and the tie-breaker of that version.
+    """
+    refuse_unknown_metrics(training, metrics=assembly.metrics)
+    given, metric, reason = values.get("training", {}), training.metric, ""
+    if metric == "auto":
+        is_earlier = begun and "metric" not in given and EARLIER_METRIC in assembly.metrics
+        metric, reason = (EARLIER_METRIC, "") if is_earlier else assembly.selects(data)
+    tie_breaker = training.tie_breaker
+    if tie_breaker == "auto":
+        is_earlier = begun and "tie_breaker" not in given
+        tie_breaker = "loss" if is_earlier else assembly.metrics[metric].tie_breaker
+    assignments = [f"training.metric={metric}", f"training.tie_breaker={tie_breaker}"]
+    return assignments, [f"training.metric = {metric}, then {tie_breaker}: {reason}"] if reason else []
 
 
 def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Mapping[str, Metric]) -> dict[str, Any]:
@@ -220,7 +261,7 @@ def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Ma
         "data": data,
         "ranks": ranks,
         "reproducible": training.device == "cpu" or training.deterministic,
-        "metrics": {name: list(metric) for name, metric in metrics.items()},
+        "metrics": {name: [metric.better, metric.chance] for name, metric in metrics.items()},
     }
 
 

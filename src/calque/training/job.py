@@ -7,7 +7,7 @@ from typing import NamedTuple
 from torch import nn
 
 from calque.data.store import Store
-from calque.tasks.interfaces import Judge, Judgement, Task
+from calque.tasks.interfaces import Judge, Judgement, Selection, Task
 from calque.training.distributed import Ranks
 from calque.training.observers import TrainingObserver
 from calque.training.reporting import Reporter
@@ -36,6 +36,12 @@ class Job(NamedTuple):
     def metric(self) -> str:
         """The metric that selects models."""
         return self.judge.selects if self.config.metric == "auto" else self.config.metric
+
+    @property
+    def selection(self) -> Selection:
+        """The rule that selects models."""
+        metrics, chosen = self.judge.metrics, self.config.tie_breaker
+        return Selection(self.metric, metrics[self.metric].tie_breaker if chosen == "auto" else chosen, metrics)
 
 
 class Summary(NamedTuple):

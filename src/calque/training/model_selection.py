@@ -23,8 +23,7 @@ class ModelSelection:
         self.job = job
         self.learner = learner
         self.records = records
-        self.metric = job.metric
-        self.kind = job.judge.metrics[job.metric]
+        self.selection = job.selection
         self.best: Judgement | None = None
 
     def validate(self, *, stop_requested: Callable[[], bool]) -> bool:
@@ -38,13 +37,13 @@ class ModelSelection:
                 judgement = self._judge(stop_requested)
             except StoppedError:
                 return False
-            value = self._value(judgement)
-            is_best = self.learner.progress.judge(value, loss=judgement.loss, config=self.job.config)
+            value, tie = self.selection.worth(judgement.values), self.selection.tie(judgement.values)
+            is_best = self.learner.progress.judge(value, tie=tie, loss=judgement.loss, config=self.job.config)
             self._record(judgement, best=is_best)
             if is_best:
                 self._keep(judgement)
             self._trigger_averaging(judgement.loss)
-            by_loss = ", by its loss" if self.kind.is_chance(judgement.values[self.metric]) else ""
+            by_loss = ", by its loss" if self.selection.is_chance(judgement.values) else ""
             self._say(f"{judgement.summary}{f' (best so far{by_loss})' if is_best else ''}")
             return True
 
@@ -64,7 +63,7 @@ class ModelSelection:
             progress = self.learner.progress
             load_weights_into(self.learner.judged, mean_weights(weights), origin="the mean of checkpoints")
             judgement = self._judge(_never)
-            progress.best_value, progress.best_step = self._value(judgement), progress.step
+            progress.best_value, progress.best_step = self.selection.worth(judgement.values), progress.step
             self._record(judgement, best=True, averaged=len(weights))
             self._keep(judgement)
             self._say(f"mean of {len(weights)} checkpoints, {judgement.summary} (kept)")
@@ -76,9 +75,6 @@ class ModelSelection:
             self._save(Judgement(dict.fromkeys(self.job.judge.reports, math.nan)))
             self._say(f"{self.job.folder / 'model'} has the weights of this step, which were never validated")
             self.job.ranks.barrier()  # a rank that went ahead and ended would end the one that is saving
-
-    def _value(self, judgement: Judgement) -> float:
-        return self.kind.worth(judgement.values[self.metric])
 
     def _judge(self, stop_requested: Callable[[], bool]) -> Judgement:
         """The leading rank's judgement; the other ranks receive its values."""
