@@ -29,7 +29,6 @@ from calque.commands import (
     translate,
 )
 from calque.commands.option_hints import HintingCommand
-from calque.commands.repeated_options import refuse_repeated_options
 from calque.errors import CalqueError, ReportedByPeer, exit_code
 from calque.training.reporting import ignore_write_errors
 
@@ -58,7 +57,6 @@ app.add_typer(data.app, name="data")
 app.command(cls=HintingCommand)(init.init)
 app.command(cls=HintingCommand)(systems.systems)
 app.command(cls=HintingCommand)(doctor.doctor)
-refuse_repeated_options(app)
 
 
 def _version(is_requested: bool) -> None:

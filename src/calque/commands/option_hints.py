@@ -4,8 +4,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
-from typer.core import TyperCommand
-
+from calque.commands.repeated_options import SingleValueCommand
 from calque.errors import ConfigError
 
 
@@ -119,8 +118,8 @@ HINTS: dict[str, Hint] = {
 """By the option that a user wrote; a hint is given only by commands that do not have that option."""
 
 
-class HintingCommand(TyperCommand):
-    """A command that answers common but wrong options with the right setting."""
+class HintingCommand(SingleValueCommand):
+    """A command that answers common but wrong options with the right setting, and rejects repeated ones."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the command line; a wrong option that has a hint is a ConfigError."""

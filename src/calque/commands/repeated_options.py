@@ -3,7 +3,6 @@
 from collections import Counter
 from typing import Any
 
-import typer
 from typer.core import TyperCommand
 
 from calque.errors import ConfigError
@@ -23,13 +22,3 @@ class SingleValueCommand(TyperCommand):
         if repeated:
             raise ConfigError("\n".join(repeated))
         return list(super().parse_args(ctx, args))
-
-
-def refuse_repeated_options(app: typer.Typer) -> None:
-    """Makes every command of an app, and of its groups, reject repeated options."""
-    for command in app.registered_commands:
-        bases = (SingleValueCommand, command.cls or TyperCommand)
-        command.cls = type("SingleValueCommand", tuple(dict.fromkeys(bases)), {})
-    for group in app.registered_groups:
-        if group.typer_instance is not None:
-            refuse_repeated_options(group.typer_instance)

@@ -133,16 +133,18 @@ class Translator:
         search: SearchConfig | None = None,
         nbest: int | None = None,
         first: int = 0,
+        poll: Callable[[], None] | None = None,
     ) -> Iterator[Translation]:
         """One translation per request, in order; raises the error of the first request that has one.
 
         Reads ahead by at most one window of requests. `search` and `nbest` hold for requests that do not set their own;
-        `first` is the number of the first one, on which sampling depends. `engine` returns errors in their places.
+        `first` is the number of the first one, on which sampling depends. `engine` returns errors in their places, and
+        explains `poll`.
 
         >>> [translation.text for translation in translator.stream(["Guten Morgen!", Request("Danke.", prefix="Many")])]
         ['Good morning!', 'Many thanks.']
         """
-        for answer in self.engine().answers(_complete(requests, search=search, nbest=nbest, first=first)):
+        for answer in self.engine(poll=poll).answers(_complete(requests, search=search, nbest=nbest, first=first)):
             if isinstance(answer, CalqueError):
                 raise answer
             yield answer

@@ -67,23 +67,20 @@ class TranslationJudge:
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.translator.model
-        hook = self.translator.model.encoder.register_forward_pre_hook(_stop_hook(stop))  # called once per batch
-        try:
-            return self._judge(parts)
-        finally:
-            hook.remove()
 
-    def _judge(self, parts: int) -> Judgement:
+        def poll() -> None:
+            if stop():
+                raise StoppedError
+
         references = self.held_out.references
         greedy = _greedy(self.translator.search, parts=parts)
-        candidates = [
-            translation.candidates[0] for translation in self.translator.stream(self.held_out.sources, search=greedy)
-        ]
+        stream = self.translator.stream(self.held_out.sources, search=greedy, poll=poll)
+        candidates = [translation.candidates[0] for translation in stream]
         translations = [candidate.text for candidate in candidates]
         per_piece = [candidate.log_prob / max(candidate.pieces, 1) for candidate in candidates]
         confidence = calibrate(per_piece, translations, references)
         batch = self.batch.model_copy(update={"tokens": max(2, self.batch.budget // parts)})
-        loss = mean_loss(self.translator.model, self.held_out.store, batch=batch)
+        loss = mean_loss(self.translator.model, self.held_out.store, batch=batch, poll=poll)
         values = {
             "loss": loss,
             "perplexity": perplexity(loss),
@@ -119,11 +116,3 @@ def _greedy(search: SearchConfig, *, parts: int) -> SearchConfig:
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
     return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=max(1, search.batch_tokens // parts), **limits)
-
-
-def _stop_hook(stop: Callable[[], bool]) -> Callable[[nn.Module, object], None]:
-    def check(_module: nn.Module, _inputs: object) -> None:
-        if stop():
-            raise StoppedError
-
-    return check
