@@ -165,6 +165,9 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
 
     Returns a translator, a text generator or a tagger, depending on the task. Weights are stored and multiplied in
     `precision`; probabilities are computed in at least float32.
+
+    >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
+    'Good morning!'
     """
     folder = Path(path)
     for _ in range(5):

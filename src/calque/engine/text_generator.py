@@ -67,6 +67,10 @@ class TextGenerator:
     'The weather is good today.'
     """
 
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"TextGenerator({self.config.network.kind}, {parameters:,} parameters, {self.device})"
+
     def __init__(
         self,
         model: LanguageModel,

@@ -114,7 +114,13 @@ class Translator:
     def translate(
         self, text: str | list[str], *, beam: int | None = None, nbest: int | None = None
     ) -> str | list[str] | list[list[str]]:
-        """The translation of a string, or of each string of a list; with `nbest`, the n best translations of each."""
+        """The translation of a string, or of each string of a list; with `nbest`, the n best translations of each.
+
+        >>> translator.translate(["Guten Morgen!", "Danke."], beam=1)
+        ['Good morning!', 'Thank you.']
+        >>> translator.translate("Danke.", nbest=2)
+        ['Thank you.', 'Thanks.']
+        """
         lines = list(text) if isinstance(text, Iterable) and not isinstance(text, str) else [text]
         for line in lines:
             if not isinstance(line, str):

@@ -1,11 +1,20 @@
 """The types of requests and answers."""
 
 from collections.abc import Mapping
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calque.engine.inline import read_inline
 from calque.errors import CalqueError
 from calque.search.settings import SearchConfig
+
+
+def changed_fields(value: Any, *, required: int, hidden: Mapping[str, Any] | None = None) -> str:
+    """A representation of a named tuple without fields that have their defaults, or these `hidden` values."""
+    defaults = {**value._field_defaults, **(hidden or {})}
+    fields = list(zip(value._fields, value, strict=True))
+    shown = [repr(item) for _, item in fields[:required]]
+    shown += [f"{name}={item!r}" for name, item in fields[required:] if name not in defaults or item != defaults[name]]
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 class Request(NamedTuple):
@@ -40,9 +49,7 @@ class Request(NamedTuple):
 
     def __repr__(self) -> str:
         """The text and the fields that differ from their defaults."""
-        fields = zip(self._fields[1:], self[1:], strict=True)
-        changed = [f", {name}={value!r}" for name, value in fields if value != self._field_defaults[name]]
-        return f"Request({self.text!r}{''.join(changed)})"
+        return changed_fields(self, required=1)
 
 
 class Detail(NamedTuple):
@@ -56,7 +63,11 @@ class Detail(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """One translation of a sentence."""
+    """One translation of a text.
+
+    >>> translation.candidates[0]
+    Candidate('Good morning!', score=-0.31, log_prob=-0.42, pieces=4, confidence=0.93)
+    """
 
     text: str
     score: float
@@ -67,6 +78,10 @@ class Candidate(NamedTuple):
     oddities: tuple[str, ...] = ()  # loop, short or long: signs of a degenerate translation
     detail: Detail | None = None  # if requested
     missing_phrase: bool = False  # a required phrase is missing: the translation was cut before it, or is empty
+
+    def __repr__(self) -> str:
+        """The text and the fields that differ from their defaults."""
+        return changed_fields(self, required=1, hidden={"cut": False, "detail": self.detail})
 
 
 class Scored(NamedTuple):

@@ -44,6 +44,8 @@ class OwnTask(NamedTuple):
 
     The model is trained in place, starting with its current weights; `train` may be in memory (`store_in_memory`) or
     on disk. Without `save_model`, only the weights of the best model are saved.
+
+    >>> calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge))
     """
 
     task: Task

@@ -39,7 +39,12 @@ LOG = "log.txt"
 
 
 class Run(NamedTuple):
-    """A finished run."""
+    """A finished run.
+
+    >>> run = calque.train("config.toml")
+    >>> run.folder, run.summary.best_step, run.summary.best_value
+    (PosixPath('runs/1'), 4500, 38.2)
+    """
 
     folder: Path
     config: Experiment | OwnExperiment

@@ -8,7 +8,11 @@ from calque.config import Config
 
 
 class SearchConfig(Config):
-    """How translations are searched for: beam search, sampling or minimum Bayes risk."""
+    """How translations are searched for: beam search, sampling or minimum Bayes risk.
+
+    >>> SearchConfig(beam=10, length_penalty=1.0)
+    >>> SearchConfig(method="sample", temperature=0.7, top_p=0.9, seed=3)
+    """
 
     method: Literal["beam", "sample", "risk"] = "beam"
     """beam (beam search), sample (random sampling) or risk (minimum Bayes risk over samples)."""
