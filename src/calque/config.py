@@ -11,6 +11,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo
 
 from calque.errors import ConfigError
+from calque.parsing import DEEPEST, parse_toml
 
 
 class Config(BaseModel):
@@ -64,12 +65,12 @@ def check(kind: type[C], values: Values, *, origin: str, written: bool = False) 
 def read_toml(path: Path) -> Values:
     """The values in a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+    except ValueError as error:  # not TOML, not UTF-8, nested too deeply, or a number with thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
@@ -108,7 +109,10 @@ def _parse_assignment(assignment: str) -> tuple[list[str], object]:
     key, separator, text = assignment.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
-    return key.strip().split("."), _literal(text.strip())
+    sections = key.strip().split(".")
+    if len(sections) > DEEPEST:
+        raise ConfigError(f"{key[:40]}...: a key of {len(sections):,} sections; write section.key=value")
+    return sections, _literal(text.strip())
 
 
 def to_toml(config: Config, *, section: str = "", comments: bool = False) -> str:
@@ -218,7 +222,7 @@ def _value(value: object) -> str:
         case int() | float():
             return repr(value)
         case str() | Path():
-            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+            return json.dumps(_utf8(str(value)), ensure_ascii=False).replace("\x7f", "\\u007f")
         case tuple() | list():
             return "[" + ", ".join(map(_value, value)) + "]"
         case dict():
@@ -227,13 +231,25 @@ def _value(value: object) -> str:
             raise TypeError(f"no TOML form for {type(value).__name__}")
 
 
+def _utf8(text: str) -> str:
+    """The text, or a ConfigError for a path with bytes that are not UTF-8, which Python turns into surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text.encode(errors="backslashreplace").decode()
+        raise ConfigError(
+            f"{shown}: its name is not UTF-8, and a config can hold only UTF-8; rename it, or link to it by another name"
+        ) from None
+    return text
+
+
 def _join(section: str, key: str) -> str:
     return f"{section}.{key}" if section else key
 
 
 def _literal(text: str) -> object:
     try:
-        table = tomllib.loads(f"value = {text}")
+        table = parse_toml(f"value = {text}")
     except ValueError:
         return text
     return table["value"] if len(table) == 1 else text  # text with line breaks may parse as several keys

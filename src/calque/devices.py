@@ -11,6 +11,12 @@ DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionName = Literal["float32", "bfloat16", "float64"]
 DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
 PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
+_OUT_OF_MEMORY = (  # whole messages of oneDNN and C++: "could not create a primitive descriptor" is another error
+    "could not create a primitive",
+    "could not execute a primitive",
+    "std::bad_alloc",
+)
+_OUT_OF_MEMORY_PARTS = ("can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS, cuDNN
 
 
 def choose_device(name: DeviceName) -> torch.device:
@@ -36,3 +42,11 @@ def machine(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether the device or the machine ran out of memory, which most allocators report as a plain RuntimeError."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return True
+    message = str(error)
+    return message in _OUT_OF_MEMORY or any(part in message for part in _OUT_OF_MEMORY_PARTS)

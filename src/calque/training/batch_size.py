@@ -16,9 +16,10 @@ from torch import Tensor, nn
 from calque.data.batch import Batch
 from calque.data.batching import WHOLE, BatchConfig
 from calque.data.store import Store
+from calque.devices import is_out_of_memory
 from calque.tasks.interfaces import Task
 from calque.training.settings import Precision
-from calque.training.update import autocast_to, is_out_of_memory
+from calque.training.update import autocast_to
 
 SHARES = {"cpu": 0.4, "cuda": 0.8, "mps": 0.4}  # of free memory; other processes share a CPU's
 PROBES = (512, 2048)  # positions

@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from calque.data.batch import Batch, prefetch
 from calque.data.batching import Planned, Shard
+from calque.devices import is_out_of_memory
 from calque.errors import Interrupted, RankError, TrainingError
 from calque.training.checkpointing import Checkpointer
 from calque.training.compiling import NOTICE, compile_afresh, is_compiler_error
@@ -23,7 +24,6 @@ from calque.training.progress import Progress
 from calque.training.records import Records
 from calque.training.reporting import Pace
 from calque.training.schedules import rate_at
-from calque.training.update import is_out_of_memory
 
 
 def train(job: Job) -> Summary:

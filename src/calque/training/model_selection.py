@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
+from calque.devices import is_out_of_memory
 from calque.errors import RankError
 from calque.folders.weights import load_weights_into
 from calque.tasks.interfaces import Judgement, StoppedError
@@ -13,7 +14,6 @@ from calque.training.averaging import mean_weights
 from calque.training.job import Job
 from calque.training.learner import Learner
 from calque.training.records import Records
-from calque.training.update import is_out_of_memory
 
 
 class ModelSelection:

@@ -14,19 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from calque.data.batch import Batch, row_slices
+from calque.devices import is_out_of_memory
 from calque.errors import RankError, ReportedByPeer, TrainingError
 from calque.tasks.interfaces import Carry, Task
 from calque.training.distributed import Ranks, full_tensor, is_broken_connection
 from calque.training.journal import Journal, read_journal
 from calque.training.optimisers import build_optimiser, set_learning_rate
 from calque.training.settings import Precision, TrainingConfig
-
-OUT_OF_MEMORY = (  # whole messages of oneDNN and C++: "could not create a primitive descriptor" is another error
-    "could not create a primitive",
-    "could not execute a primitive",
-    "std::bad_alloc",
-)
-OUT_OF_MEMORY_PARTS = ("can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS, cuDNN
 
 
 class Sums:
@@ -288,11 +282,3 @@ def matmul_precision(precision: Precision) -> Iterator[None]:
         yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether the device or the machine ran out of memory, which most allocators report as a plain RuntimeError."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return True
-    message = str(error)
-    return message in OUT_OF_MEMORY or any(part in message for part in OUT_OF_MEMORY_PARTS)
