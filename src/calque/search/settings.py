@@ -23,7 +23,8 @@ class SearchConfig(Config):
     coverage: float = Field(default=0.0, ge=0)
     """β: coverage penalty β Σ log min(attention, 1) for source positions with little attention (Wu 2016)."""
     end_normalisation: float = Field(default=0.0, ge=0)
-    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty one wins."""
+    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty one wins.
+    |X| and |Y| are the numbers of pieces of source and translation, end marks included."""
     reward: float = Field(default=0.0, ge=0)
     """Reward added to the score per piece."""
     stopping: Literal["exact", "first", "patience"] = "exact"
