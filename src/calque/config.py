@@ -228,6 +228,8 @@ def _value(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
+        case int() if value.bit_length() > 64 * 16:
+            raise ConfigError(f"{_shown(value)}: no config needs so large a number")
         case int() | float():
             return repr(value)
         case str() | Path():
@@ -247,7 +249,7 @@ def _utf8(text: str) -> str:
     except UnicodeEncodeError:
         shown = text.encode(errors="backslashreplace").decode()
         raise ConfigError(
-            f"{shown}: its name is not UTF-8, and a config can hold only UTF-8; rename it, or link to it by another name"
+            f"{shown}: its name is not UTF-8, which a config cannot hold; rename it, or link to it by another name"
         ) from None
     return text
 
@@ -332,7 +334,7 @@ def _common_sections(first: str, second: str) -> int:
 
 def _suggest(value: object, expected: str) -> str:
     names = [name.strip("'\" ") for name in expected.replace(" or ", ",").split(",")]
-    close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(value, names, n=1, cutoff=0.6) if isinstance(value, str) else []
     return f"; did you mean {close[0]!r}?" if close else ""
 
 

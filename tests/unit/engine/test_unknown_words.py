@@ -41,7 +41,7 @@ def searched(tokenizer: Tokenizer, rules: Rules, *, longest: int) -> list[tuple[
     size = len(tokenizer.vocabulary)
     table = torch.rand(size, size, generator=torch.Generator().manual_seed(size)).log_softmax(-1)
 
-    def step(tokens: Tensor, state: Tensor, context: Tensor) -> tuple[StepOutput, Tensor]:
+    def step(tokens: Tensor, state: Tensor, _context: Tensor) -> tuple[StepOutput, Tensor]:
         return StepOutput(table[tokens], None), state
 
     beam = 1000 if longest > 4 else 400
