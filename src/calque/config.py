@@ -4,6 +4,7 @@ import difflib
 import json
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar, get_args
@@ -11,6 +12,7 @@ from typing import Any, TypeVar, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo
 
 from calque.errors import ConfigError
+from calque.parsing import DEEPEST, parse_toml
 
 
 class Config(BaseModel):
@@ -18,6 +20,11 @@ class Config(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
 
+
+EXPLAINED = 50
+"""Problems of one config that are explained; the rest are counted."""
+
+_SHOWN = 200  # characters of a key or a value in a message
 
 C = TypeVar("C", bound=Config)
 Values = dict[str, Any]
@@ -57,19 +64,22 @@ def check(kind: type[C], values: Values, *, origin: str, written: bool = False) 
     try:
         return kind.model_validate(values, context={"written": written})
     except ValidationError as error:
-        problems = [_explain(kind, problem) for problem in error.errors(include_url=False)]
-        raise ConfigError("\n".join([f"{origin}: {_count(problems)}", *(f"  {line}" for line in problems)])) from None
+        problems = error.errors(include_url=False)
+        explained = [_explain(kind, problem) for problem in problems[:EXPLAINED]]
+        if len(problems) > EXPLAINED:
+            explained.append(f"... and {len(problems) - EXPLAINED:,} more")
+        raise ConfigError("\n".join([f"{origin}: {_count(problems)}", *(f"  {line}" for line in explained)])) from None
 
 
 def read_toml(path: Path) -> Values:
     """The values in a TOML file."""
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return parse_toml(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(f"{path}: no such file") from None
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from None
-    except ValueError as error:  # not TOML, not UTF-8, or a number with thousands of digits
+    except ValueError as error:  # not TOML, not UTF-8, nested too deeply, or a number with thousands of digits
         raise ConfigError(f"{path}: not valid TOML: {error}") from None
 
 
@@ -108,7 +118,10 @@ def _parse_assignment(assignment: str) -> tuple[list[str], object]:
     key, separator, text = assignment.partition("=")
     if not separator or not key.strip():
         raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
-    return key.strip().split("."), _literal(text.strip())
+    sections = key.strip().split(".")
+    if len(sections) > DEEPEST:
+        raise ConfigError(f"{key[:40]}...: a key of {len(sections):,} sections; write section.key=value")
+    return sections, _literal(text.strip())
 
 
 def to_toml(config: Config, *, section: str = "", comments: bool = False) -> str:
@@ -215,10 +228,12 @@ def _value(value: object) -> str:
     match value:
         case bool():
             return "true" if value else "false"
+        case int() if value.bit_length() > 64 * 16:
+            raise ConfigError(f"{_shown(value)}: no config needs so large a number")
         case int() | float():
             return repr(value)
         case str() | Path():
-            return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
+            return json.dumps(_utf8(str(value)), ensure_ascii=False).replace("\x7f", "\\u007f")
         case tuple() | list():
             return "[" + ", ".join(map(_value, value)) + "]"
         case dict():
@@ -227,13 +242,25 @@ def _value(value: object) -> str:
             raise TypeError(f"no TOML form for {type(value).__name__}")
 
 
+def _utf8(text: str) -> str:
+    """The text, or a ConfigError for a path with bytes that are not UTF-8, which Python turns into surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        shown = text.encode(errors="backslashreplace").decode()
+        raise ConfigError(
+            f"{shown}: its name is not UTF-8, which a config cannot hold; rename it, or link to it by another name"
+        ) from None
+    return text
+
+
 def _join(section: str, key: str) -> str:
     return f"{section}.{key}" if section else key
 
 
 def _literal(text: str) -> object:
     try:
-        table = tomllib.loads(f"value = {text}")
+        table = parse_toml(f"value = {text}")
     except ValueError:
         return text
     return table["value"] if len(table) == 1 else text  # text with line breaks may parse as several keys
@@ -243,19 +270,20 @@ def _copy(values: Mapping[str, Any]) -> Values:
     return {key: _copy(value) if isinstance(value, dict) else value for key, value in values.items()}
 
 
-def _count(problems: Sequence[str]) -> str:
-    return "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
+def _count(problems: Sequence[object]) -> str:
+    return "1 problem" if len(problems) == 1 else f"{len(problems):,} problems"
 
 
 def _explain(root: type[BaseModel], problem: Any) -> str:
     key, owner, siblings = _locate(root, problem["loc"])
+    key = _shortened(key)
     match problem["type"]:
         case "extra_forbidden":
             name, names = str(problem["loc"][-1]), list(owner.model_fields) if owner else []
             if kinds := [tag for config in siblings if name in config.model_fields for tag in _tags(config)]:
                 return f"{key}: unknown key for this kind; it belongs to kind = {', '.join(map(repr, kinds))}"
             close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-            paths = [path for path in _paths(root) if path.endswith(f".{name}")]
+            paths = [] if close else _paths_ending(root).get(name, ())
             close = close or sorted(paths, key=lambda path: -_common_sections(path, key))[:1]
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
             return f"{key}: unknown key; {hint}"
@@ -263,7 +291,7 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             return f"{key}: missing"
         case "union_tag_invalid":
             tag, expected = problem["ctx"]["tag"], problem["ctx"]["expected_tags"]
-            return f"{key}.kind: {tag!r} is not one of {expected}{_suggest(tag, expected)}"
+            return f"{key}.kind: {_shown(tag)} is not one of {expected}{_suggest(tag, expected)}"
         case "union_tag_not_found":
             alternatives = _kinds(owner, problem["loc"])
             matching = [
@@ -274,16 +302,28 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             return f"{key}.kind: missing; expected one of {', '.join(map(repr, alternatives))}{hint}"
         case "model_attributes_type" | "model_type":
             is_kind = isinstance(problem["input"], str) and problem["input"] in _kinds(owner, problem["loc"])
-            correction = f"set {key}.kind = {problem['input']!r}" if is_kind else f"set {key}.KEY = VALUE"
-            return f"{key}: expected a section, found the value {problem['input']!r}; {correction}"
+            correction = f"set {key}.kind = {_shown(problem['input'])}" if is_kind else f"set {key}.KEY = VALUE"
+            return f"{key}: expected a section, found the value {_shown(problem['input'])}; {correction}"
         case "literal_error":
             expected = problem["ctx"]["expected"]
-            return f"{key}: {problem['input']!r} is not one of {expected}{_suggest(problem['input'], expected)}"
+            return f"{key}: {_shown(problem['input'])} is not one of {expected}{_suggest(problem['input'], expected)}"
         case "value_error":
             return f"{key}: {problem['ctx']['error']}" if key else str(problem["ctx"]["error"])
         case _:
             message = problem["msg"][:1].lower() + problem["msg"][1:]
-            return f"{key}: {message}, found {problem['input']!r}"
+            return f"{key}: {message}, found {_shown(problem['input'])}"
+
+
+def _shown(value: object) -> str:
+    """A value in a message."""
+    try:
+        return _shortened(repr(value))
+    except ValueError:  # Python writes no number with more than some thousand digits
+        return "a number with thousands of digits"
+
+
+def _shortened(text: str) -> str:
+    return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
 
 
 def _common_sections(first: str, second: str) -> int:
@@ -294,7 +334,7 @@ def _common_sections(first: str, second: str) -> int:
 
 def _suggest(value: object, expected: str) -> str:
     names = [name.strip("'\" ") for name in expected.replace(" or ", ",").split(",")]
-    close = difflib.get_close_matches(str(value), names, n=1, cutoff=0.6)
+    close = difflib.get_close_matches(value, names, n=1, cutoff=0.6) if isinstance(value, str) else []
     return f"; did you mean {close[0]!r}?" if close else ""
 
 
@@ -327,6 +367,17 @@ def _locate(
             owner = (owners or alternatives or [owner])[0]
             alternatives = _configs(owner.model_fields[part].annotation) if owners else alternatives
     return key, owner, siblings
+
+
+@lru_cache(maxsize=8)
+def _paths_ending(root: type[BaseModel]) -> dict[str, tuple[str, ...]]:
+    """The dotted keys within sections of a config, by their last part."""
+    paths: dict[str, tuple[str, ...]] = {}
+    for path in _paths(root):
+        sections, _, last = path.rpartition(".")
+        if sections:
+            paths[last] = (*paths.get(last, ()), path)
+    return paths
 
 
 def _paths(config: type[BaseModel], *, name: str = "") -> Iterator[str]:

@@ -11,12 +11,12 @@ DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionName = Literal["float32", "bfloat16", "float64"]
 DEVICES: tuple[DeviceName, ...] = get_args(DeviceName)
 PRECISIONS: tuple[PrecisionName, ...] = get_args(PrecisionName)
-OUT_OF_MEMORY = (  # whole messages of oneDNN and C++: "could not create a primitive descriptor" is another error
+_OUT_OF_MEMORY = (  # whole messages of oneDNN and C++: "could not create a primitive descriptor" is another error
     "could not create a primitive",
     "could not execute a primitive",
     "std::bad_alloc",
 )
-OUT_OF_MEMORY_PARTS = ("can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS, cuDNN
+_OUT_OF_MEMORY_PARTS = ("can't allocate memory", "not enough memory", "STATUS_ALLOC_FAILED")  # the last: cuBLAS, cuDNN
 
 
 def choose_device(name: DeviceName) -> torch.device:
@@ -49,4 +49,4 @@ def is_out_of_memory(error: BaseException) -> bool:
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
         return True
     message = str(error)
-    return message in OUT_OF_MEMORY or any(part in message for part in OUT_OF_MEMORY_PARTS)
+    return message in _OUT_OF_MEMORY or any(part in message for part in _OUT_OF_MEMORY_PARTS)

@@ -5,7 +5,9 @@ has never computed anything. Ended by the end of its input.
 
     {"arguments": ["train", "--resume", "run"], "fault": {...}, "step": {...}, "watch": {...}, "strace": [...]}
 
-All but the arguments may be left out or null: a `layer.Fault`, `steps.BadSteps`, signals, and options of strace.
+All but the arguments may be left out or null: a `layer.Fault`, `steps.BadSteps`, signals, and options of strace; a file
+for standard input (`input`), standard streams that are `closed`, the working folder (`cwd`), bytes of memory
+(`memory`), and seconds until it is killed (`patience`).
 """
 
 import json
@@ -40,8 +42,10 @@ def warm_up() -> None:
     import torch
     import torch._dynamo  # imported by torch when a model is built without memory
 
+    import calque.commands.loading
     import calque.commands.main
     import calque.commands.progress
+    import calque.commands.streaming
     import calque.experiment.running
     import tests.faults.layer  # noqa: F401
 
@@ -64,7 +68,7 @@ def answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
     os.write(opener, b"x")
     os.close(opener)
     started = time.monotonic()
-    status = _wait(child, request.get("watch"))
+    status = _wait(child, request.get("watch"), patience=request.get("patience", PATIENCE))
     if tracer is not None:
         tracer.wait(timeout=60)
     texts = {name: path.read_text(errors="replace") if path.exists() else "" for name, path in paths.items()}
@@ -74,11 +78,18 @@ def answer(request: dict[str, Any], folder: Path) -> dict[str, Any]:
 def _work(request: dict[str, Any], gate: int, log: Path) -> int:
     """What the fork does."""
     os.setpgid(0, 0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    os.dup2(os.open(request.get("input") or os.devnull, os.O_RDONLY), 0)
     _allow_tracing()
     os.read(gate, 1)
     if request.get("largest"):
         resource.setrlimit(resource.RLIMIT_FSIZE, (request["largest"], resource.RLIM_INFINITY))
+    if request.get("memory"):
+        resource.setrlimit(resource.RLIMIT_AS, (request["memory"], request["memory"]))
+    if request.get("cwd"):
+        os.chdir(request["cwd"])
+    for number in request.get("closed", ()):
+        os.close(number)
+        setattr(sys, ("stdin", "stdout", "stderr")[number], None)  # as Python does
     return _run(request, log)
 
 
@@ -118,9 +129,9 @@ def _trace(child: int, options: list[str], output: Path) -> "subprocess.Popen[by
     return tracer
 
 
-def _wait(child: int, watch: dict[str, Any] | None) -> int:
+def _wait(child: int, watch: dict[str, Any] | None, *, patience: float) -> int:
     """The status of the child, which gets a signal some time after a file has a given number of lines."""
-    deadline = time.monotonic() + PATIENCE
+    deadline = time.monotonic() + patience
     due = None
     while True:
         ended_child, status = os.waitpid(child, os.WNOHANG)
@@ -136,7 +147,7 @@ def _wait(child: int, watch: dict[str, Any] | None) -> int:
             watch = due = None
         if now > deadline:
             os.kill(child, signal.SIGKILL)
-            deadline = now + PATIENCE
+            deadline = now + patience
         time.sleep(0.002)
 
 

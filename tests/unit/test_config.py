@@ -1,5 +1,6 @@
 """Configs: all problems at once with their keys, TOML round trips, overrides."""
 
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -325,3 +326,49 @@ def test_the_nearest_of_several_sections_is_suggested() -> None:
 def test_a_key_of_another_section_is_suggested_with_its_section() -> None:
     with pytest.raises(ConfigError, match=r"steps: unknown key; did you mean 'schedule\.steps'\?"):
         check(Root, {"steps": 3}, origin="test")
+
+
+def calls_to_check(count: int) -> int:
+    """How many Python functions are called to check a config with that many unknown keys in each of two sections."""
+    values = {
+        **{f"unknown{number}": number for number in range(count)},
+        "training": {f"stepz{number}": number for number in range(count)},
+    }
+    calls = 0
+
+    def seen(_frame: object, event: str, _argument: object) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    sys.setprofile(seen)
+    try:
+        with pytest.raises(ConfigError) as caught:
+            check(Experiment, values, origin="many")
+    finally:
+        sys.setprofile(None)
+    lines = str(caught.value).splitlines()
+    assert lines[0] == f"many: {2 * count + 1:,} problems"
+    assert lines[-1] == f"  ... and {2 * count + 1 - 50:,} more"
+    assert len(lines) == 52
+    return calls
+
+
+def test_thousands_of_unknown_keys_are_counted_not_explained() -> None:
+    """The work grows no faster than the number of keys; before, every key went through all keys of all sections."""
+    calls_to_check(100)  # what is computed once
+    few, many = calls_to_check(500), calls_to_check(5000)
+    assert many <= 10 * few
+    assert many < 100_000
+
+
+def test_values_in_messages_are_short() -> None:
+    for value in ("x" * 100_000, [1] * 100_000, 1 << 100_000):
+        (problem,) = problems({"level": value})
+        assert len(problem) < 500
+    (problem,) = problems({"x" * 100_000: 1})
+    assert len(problem) < 500
+
+
+def test_a_path_that_is_not_utf8_cannot_be_written() -> None:
+    with pytest.raises(ConfigError, match=r"/a/\\udcff: its name is not UTF-8"):
+        to_toml(Root(corpora=(Corpus(source=Path("/a/\udcff")),)))

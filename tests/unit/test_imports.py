@@ -24,12 +24,12 @@ STOREYS: list[set[str]] = [
     {"models", "search", "data"},
     {"layers", "text"},
     {"tensors", "config", "folders", "devices"},
-    {"errors"},
+    {"errors", "parsing"},
 ]
 BESIDE = {("data", "text")}
 NEVER = {("models", "text")}
 ONLY = {"calque_phrasebook": {"errors"}}  # rooms that know far less than their storey would allow
-NO_TORCH = {"text", "config", "folders", "errors", "calque_phrasebook"}
+NO_TORCH = {"text", "config", "folders", "errors", "parsing", "calque_phrasebook"}
 OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}

@@ -29,11 +29,16 @@ from calque.commands import (
     translate,
 )
 from calque.commands.option_hints import HintingCommand
+from calque.commands.standard_streams import prepare_streams
 from calque.errors import CalqueError, ReportedByPeer, exit_code
 from calque.training.reporting import ignore_write_errors
 
 PIPE_CLOSED = 128 + 13  # SIGPIPE
 STOPPED = 128 + 2  # SIGINT
+OUT_OF_MEMORY = (
+    "out of memory; lower --beam, --nbest, batch_tokens, samples, minimum or maximum where text is generated, and "
+    "training.batch.tokens or the model's size where a model is trained"
+)
 PRINTING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
 
 app = typer.Typer(
@@ -78,6 +83,7 @@ def run(work: Callable[[], object] = app) -> None:
     A process that torchrun started exits immediately if the command fails: a thread of the connection to other ranks,
     which is not closed then, may still hold their messages and abort an interpreter that shuts down before it.
     """
+    prepare_streams()
     try:
         report_errors(work)
     except SystemExit as end:
@@ -108,6 +114,29 @@ def report_errors(work: Callable[[], object]) -> None:
         if _is_from_printing(error):
             _fail(f"standard output: {reason}", code=exit_code(error))
         _fail(f"cannot continue: {reason}; what was saved before is intact", code=exit_code(error))
+    except RecursionError:
+        _fail("a file or a setting is nested too deeply to be read", code=2)
+    except (MemoryError, RuntimeError) as error:
+        if not _is_out_of_memory(error):
+            raise
+        _fail(OUT_OF_MEMORY, code=1)
+    except (OverflowError, ValueError) as error:
+        if not _is_overflow(error):
+            raise
+        _fail(f"a number is too large to compute with ({error}); lower the numbers that were given", code=2)
+
+
+def _is_out_of_memory(error: Exception) -> bool:
+    if isinstance(error, MemoryError):
+        return True
+    from calque.devices import is_out_of_memory  # loaded by every command that computes anything
+
+    return is_out_of_memory(error)
+
+
+def _is_overflow(error: Exception) -> bool:
+    """Whether a number does not fit into 64 bits, which torch reports as a plain ValueError."""
+    return isinstance(error, OverflowError) or "Overflow when unpacking" in str(error)
 
 
 def _is_from_printing(error: OSError) -> bool:

@@ -12,9 +12,11 @@ from typing import Any, BinaryIO
 
 from calque import __version__
 from calque.commands.inputs import is_pipe
+from calque.commands.standard_streams import ClosedOutput
 from calque.errors import CalqueError, DataError
 from calque.folders import MANIFEST, sha256_of, sync
 from calque.folders.stale import held_lock
+from calque.parsing import parse_json
 
 
 class ResumableFile:
@@ -50,7 +52,7 @@ class ResumableFile:
     def _resume_point(self) -> tuple[int, int]:
         """The number of lines and bytes of an earlier part that can be kept."""
         try:
-            note = json.loads(self.note.read_text(encoding="utf-8"))
+            note = parse_json(self.note.read_text(encoding="utf-8"))
             is_same = self.made_from is not None and note["made_from"] == self.made_from
             if is_same and self.part.stat().st_size >= note["bytes"]:
                 return note["lines"], note["bytes"]
@@ -169,11 +171,11 @@ def fingerprint(
 def _named_errors(name: Path | str, *, note: Path | None = None) -> Iterator[None]:
     """Errors in writing name the output, and say that it can be resumed if there is a `note` of its progress.
 
-    A closed pipe is left to the caller.
+    A closed pipe or stream is left to the caller.
     """
     try:
         yield
-    except BrokenPipeError:
+    except (BrokenPipeError, ClosedOutput):
         raise
     except OSError as error:
         resumable = "; what was written before is intact, and the same command resumes from there"

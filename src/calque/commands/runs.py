@@ -1,6 +1,5 @@
 """`calque runs`."""
 
-import json
 import math
 import os
 import re
@@ -17,6 +16,7 @@ from rich.cells import cell_len, set_cell_size
 
 from calque.commands.rendering import one_field
 from calque.errors import FolderError, UserError
+from calque.parsing import parse_json
 
 
 class Row(NamedTuple):
@@ -195,8 +195,6 @@ def _row(run: Path) -> Row:
         problem = str(error).splitlines()[0]
     except OSError as error:
         problem = f"{error.filename or run}: cannot be read: {error.strerror}"
-    except RecursionError:
-        problem = f"{run / 'config.toml'}: cannot be read: brackets are nested too deeply"
     return Row(str(run), state=f"{DAMAGED}: {problem}")
 
 
@@ -276,8 +274,8 @@ def _rows(run: Path) -> int | None:
         match = next(filter(None, map(DATA.search, lines)), None)
     if match:
         return int(match["rows"].replace(",", ""))
-    with suppress(OSError, ValueError, RecursionError):
-        columns = json.loads((run / "lengths.json").read_bytes())
+    with suppress(OSError, ValueError):
+        columns = parse_json((run / "lengths.json").read_bytes())
         counts = next(iter(columns.values()), None) if isinstance(columns, dict) else None
         if isinstance(counts, list) and all(isinstance(count, int) for count in counts):
             return sum(counts)
@@ -288,8 +286,8 @@ def _checkpoints(run: Path) -> list[CheckpointState]:
     """The states of the checkpoints, oldest first."""
     states = []
     for path in (run / "checkpoints").glob("step-*/state.json"):
-        with suppress(OSError, ValueError, RecursionError):
-            values = json.loads(path.read_bytes())
+        with suppress(OSError, ValueError):
+            values = parse_json(path.read_bytes())
             if isinstance(values, dict) and path.parent.name == f"step-{values.get('step')}":
                 states.append(_checkpoint_state(values, origin=path))
     return sorted(states)

@@ -37,9 +37,10 @@ from calque.data.problems import refuse
 from calque.data.process_map import ordered_map, workers_for
 from calque.data.rows import Tally
 from calque.data.store import FORMAT, Span, Store, StoreWriter, open_store
-from calque.errors import DataError
-from calque.folders import MANIFEST, verify_folder, write_folder
+from calque.errors import DataError, FolderError
+from calque.folders import MANIFEST, Manifest, verify_folder, write_folder
 from calque.folders.upgrades import STORE_LAYOUTS, upgrade_fingerprint
+from calque.parsing import parse_json
 
 Progress = Callable[[str, int, int], None]
 """Called with the current stage, the number of lines done, and their total (0 if unknown)."""
@@ -76,7 +77,7 @@ class Prepared:
     def valid_text(self) -> list[tuple[str, ...]]:
         """The texts of every validation row, in the order of `valid`, read from disk."""
         with (self.folder / "valid.jsonl").open(encoding="utf-8", newline="\n") as file:
-            return [tuple(json.loads(line)) for line in file]
+            return [tuple(parse_json(line)) for line in file]
 
 
 def prepare(
@@ -130,7 +131,16 @@ def refuse_missing_columns(corpora: Mapping[str, Sequence[Corpus]], *, reads: tu
 def open_prepared(folder: Path) -> Prepared:
     """The store in `folder`, after verifying the SHA-256 of every file."""
     manifest = verify_folder(folder, kind=KIND, formats=list(STORE_LAYOUTS))
-    description = json.loads((folder / "store.json").read_bytes())
+    try:
+        return _open_described(folder, manifest)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        path = folder / "store.json"
+        raise FolderError(f"{path}: damaged ({error}); remove the store and prepare again") from None
+
+
+def _open_described(folder: Path, manifest: Manifest) -> Prepared:
+    """The store as store.json describes it; any exception where that does not describe one."""
+    description = parse_json((folder / "store.json").read_bytes())
     train, valid = (
         open_store(folder / role, spans=[Span(*span) for span in description[role]["spans"]], format=manifest.format)
         for role in ROLES

@@ -21,6 +21,7 @@ from calque.data.corpora import (
 from calque.data.lines import Invalid, decode, describe
 from calque.data.tables import CONTINUATION, CsvConfig, Layout, TableCorpus, TableFormat, TsvConfig
 from calque.errors import DataError
+from calque.parsing import parse_json
 from calque.text.cleaning import strip_bom, strip_return
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
@@ -200,7 +201,7 @@ def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Texts:
         if text.strip():
             try:
                 values = _object(text, keys=(corpus.source_key, corpus.target_key))
-            except (ValueError, RecursionError) as error:
+            except ValueError as error:
                 texts.malformed[index] = f"{corpus.path}: line {first + index}: {error}"
         for column, value in zip(texts.columns, values, strict=True):
             if surrogate := _SURROGATE.search(value):
@@ -213,7 +214,7 @@ def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Texts:
 
 def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
     try:
-        values = json.loads(text)
+        values = parse_json(text)
     except json.JSONDecodeError as error:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):

@@ -24,6 +24,7 @@ from calque.folders.weights import give_weights_to, read_weights, weights_of
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
+from calque.parsing import parse_json
 from calque.search.settings import SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
@@ -242,7 +243,7 @@ def is_own_run(run: Path) -> bool:
     """Whether a folder is a run of a user's own task."""
     if (run / MANIFEST).exists() or not (run / "config.toml").is_file():
         return False
-    with suppress(ConfigError, RecursionError):
+    with suppress(ConfigError):
         task = read_toml(run / "config.toml").get("task")
         return isinstance(task, dict) and task.get("kind") == "own"
     return False
@@ -350,10 +351,10 @@ def _read_confidence(path: Path) -> Confidence | None:
     if not path.exists():
         return None
     try:
-        knots = tuple((float(x), float(y)) for x, y in json.loads(path.read_text(encoding="ascii"))["knots"])
+        knots = tuple((float(x), float(y)) for x, y in parse_json(path.read_text(encoding="ascii"))["knots"])
         if knots and all(math.isfinite(x) and 0 <= y <= 1 for x, y in knots) and list(knots) == sorted(knots):
             return Confidence(knots)
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError, OverflowError):
         pass
     raise FolderError(f"{path}: damaged: expected knots of increasing numbers")
 
@@ -362,9 +363,9 @@ def _read_profile(path: Path) -> LengthProfile | None:
     if not path.exists():
         return None
     try:
-        profile = LengthProfile(**json.loads(path.read_text(encoding="ascii")))
+        profile = LengthProfile(**parse_json(path.read_text(encoding="ascii")))
         if all(type(value) is int and value > 0 for value in profile):
             return profile
-    except (ValueError, TypeError, RecursionError):
+    except (ValueError, TypeError):
         pass
     raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences")

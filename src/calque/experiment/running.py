@@ -119,11 +119,12 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
     notes += [message] if message else []
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
     refuse_unbuildable(experiment)
+    written = values_to_toml(absolute(values, experiment))  # refused before a folder is made
     folder = new_run_folder(None if run is None else Path(run))
     with run_lock(folder):
         if (folder / CONFIG).exists():
             raise FolderError(f"{folder}: another process has just started a run here")
-        write_atomically(folder / CONFIG, values_to_toml(absolute(values, experiment)))
+        write_atomically(folder / CONFIG, written)
     return str(folder)
 
 

@@ -25,6 +25,7 @@ from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
 from calque.models.transformer import TransformerConfig
+from calque.parsing import parse_json
 from calque.tasks.interfaces import Judgement, Metric, StoppedError
 from calque.tasks.tagging import Tagging, TaggingConfig
 from calque.tensors import weightless
@@ -211,7 +212,7 @@ class TaggingAssembly:
         """Draws RUN/plots/confusion.png for the run's model."""
         path = run / "model" / CONFUSION
         if path.is_file():
-            counts = {(gold, label): count for gold, label, count in json.loads(path.read_bytes())}
+            counts = {(gold, label): count for gold, label, count in parse_json(path.read_bytes())}
             (run / "plots").mkdir(exist_ok=True)
             draw_confusion(run / "plots" / "confusion.png", counts)
 

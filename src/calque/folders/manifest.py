@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from calque.errors import FolderError
+from calque.parsing import parse_json
 
 MANIFEST = "manifest.json"
 LARGEST_MANIFEST = 4 << 20
@@ -118,8 +119,8 @@ def read_manifest(path: Path) -> bytes:
 
 def decode(raw: bytes, *, path: Path) -> dict[str, Any]:
     try:
-        values = json.loads(raw)
-    except (ValueError, RecursionError):
+        values = parse_json(raw)
+    except ValueError:
         values = None
     if not isinstance(values, dict):
         raise FolderError(f"{path} is damaged:\n  {MANIFEST}: not a JSON object")

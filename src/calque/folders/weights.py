@@ -5,7 +5,7 @@ from pathlib import Path
 
 import torch
 from safetensors import SafetensorError
-from safetensors.torch import load_file
+from safetensors.torch import load, load_file
 from torch import Tensor, nn
 
 from calque.errors import FolderError, first_few
@@ -16,10 +16,22 @@ def weights_of(model: nn.Module) -> dict[str, Tensor]:
     return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
 
 
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """The tensors in a safetensors file; an OSError or a SafetensorError where they cannot be read.
+
+    The library opens only paths that are UTF-8; the bytes of other files are read here.
+    """
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        return load(path.read_bytes())
+    return load_file(path)
+
+
 def read_weights(path: Path) -> dict[str, Tensor]:
     """The weights in a file; those that are not finite numbers are rejected."""
     try:
-        weights = load_file(path)
+        weights = read_tensors(path)
     except SafetensorError as error:
         raise FolderError(f"{path}: not a safetensors file: {error}") from None
     broken = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]

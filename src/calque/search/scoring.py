@@ -42,7 +42,8 @@ class Scoring(NamedTuple):
     """s(Y, X) = log P(Y|X) / lp(Y) + cp(X, Y) + ep(X, Y) + ρ |Y| (Wu 2016, eq. 14, with an end term and a reward).
 
     lp(Y) = ((5 + |Y|) / 6)^α, or |Y|^α if normalisation is plain; cp = β Σᵢ log min(Σⱼ pᵢⱼ, 1) over the source
-    positions; ep = γ |X| / |Y|. All parameters are non-negative; if all are 0, the score is the log-probability.
+    positions; ep = γ |X| / |Y|. |X| and |Y| count end marks. All parameters are non-negative; if all are 0, the score
+    is the log-probability.
     """
 
     alpha: float = 0.0

@@ -6,6 +6,8 @@ from pydantic import Field, model_validator
 
 from calque.config import Config
 
+LARGEST = 2**31 - 1  # of counts and lengths: more would overflow a tensor of positions before it filled any memory
+
 
 class SearchConfig(Config):
     """How translations are searched for: beam search, sampling or minimum Bayes risk.
@@ -25,18 +27,19 @@ class SearchConfig(Config):
     coverage: float = Field(default=0.0, ge=0)
     """β: coverage penalty β Σ log min(attention, 1) for source positions with little attention (Wu 2016)."""
     end_normalisation: float = Field(default=0.0, ge=0)
-    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty one wins."""
+    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty one wins.
+    |X| and |Y| are the numbers of pieces of source and translation, end marks included."""
     reward: float = Field(default=0.0, ge=0)
     """Reward added to the score per piece."""
     stopping: Literal["exact", "first", "patience"] = "exact"
     """exact: until no better hypothesis is possible; first: until `beam` have finished; patience: patience × beam."""
-    patience: float = Field(default=2.0, ge=1)
+    patience: float = Field(default=2.0, ge=1, le=1e6)
     """Stop after patience × beam finished hypotheses, with stopping = "patience" (Kasai 2024)."""
-    groups: int = Field(default=1, ge=1)
+    groups: int = Field(default=1, ge=1, le=LARGEST)
     """Diverse beam search: number of groups that the beam is split into (Vijayakumar 2018)."""
     diversity: float = Field(default=0.5, ge=0)
     """Strength of the penalty on tokens that other groups have chosen."""
-    no_repeat: int = Field(default=0, ge=0)
+    no_repeat: int = Field(default=0, ge=0, le=LARGEST)
     """No n-gram of this many pieces occurs twice in a translation; 0 allows repetition."""
     ensemble: Literal["probabilities", "log-probabilities"] = "probabilities"
     """Whether an ensemble averages probabilities or log-probabilities."""
@@ -48,31 +51,31 @@ class SearchConfig(Config):
     """μ: weight of the language model in noisy-channel reranking."""
     temperature: float = Field(default=1.0, gt=0)
     """Sampling temperature; below 1 the distribution gets sharper."""
-    top_k: int = Field(default=0, ge=0)
+    top_k: int = Field(default=0, ge=0, le=LARGEST)
     """Sample only from the k most likely pieces; 0: from all."""
     top_p: float = Field(default=1.0, gt=0, le=1)
     """Sample only from the most likely pieces with this total probability (nucleus sampling: Holtzman 2020)."""
     min_p: float = Field(default=0.0, ge=0, le=1)
     """Sample only from pieces with at least this fraction of the highest probability."""
-    samples: int = Field(default=32, ge=1)
+    samples: int = Field(default=32, ge=1, le=LARGEST)
     """Number of samples for minimum Bayes risk."""
     utility: Literal["chrf", "bleu"] = "chrf"
     """The similarity metric of minimum Bayes risk."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
     """Random seed for sampling; the samples for a line depend only on it and on the line number."""
-    maximum_ratio: float = Field(default=4.0, gt=0)
+    maximum_ratio: float = Field(default=4.0, gt=0, le=1e6)
     """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if larger."""
-    maximum_extra: int = Field(default=20, ge=1)
+    maximum_extra: int = Field(default=20, ge=1, le=LARGEST)
     """See maximum_ratio."""
-    maximum: int | None = Field(default=None, ge=1)
+    maximum: int | None = Field(default=None, ge=1, le=LARGEST)
     """A translation has at most this many pieces whatever the source length; left out: twice source_limit."""
-    minimum: int = Field(default=0, ge=0)
+    minimum: int = Field(default=0, ge=0, le=LARGEST)
     """A translation has at least this many pieces; if it equals the maximum, exactly this many."""
-    minimum_ratio: float = Field(default=0.0, ge=0)
+    minimum_ratio: float = Field(default=0.0, ge=0, le=1e6)
     """A translation has at least minimum_ratio × source pieces."""
-    source_limit: int = Field(default=512, ge=1)
+    source_limit: int = Field(default=512, ge=1, le=LARGEST)
     """A longer source is truncated to this many pieces, with a warning."""
-    batch_tokens: int = Field(default=4000, ge=1)
+    batch_tokens: int = Field(default=4000, ge=1, le=LARGEST)
     """Padded source positions per batch, fewer for beams or samples above 5; affects speed, not translations."""
 
     @model_validator(mode="after")

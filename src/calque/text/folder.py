@@ -15,6 +15,7 @@ from pydantic import ValidationError
 
 from calque.config import Config
 from calque.errors import TextError
+from calque.parsing import parse_json
 from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersTokenizer
 from calque.text.sentencepiece import SentencePieceTokenizer
@@ -113,13 +114,13 @@ def load_tokenizer(folder: Path, *, column: str) -> Tokenizer:
 
 def _describe(path: Path) -> _Description:
     try:
-        values = json.loads(_read(path))
+        values = parse_json(_read(path))
         found = values["format"]
         if found == FORMAT:
             return _Description.model_validate(values)
         if found == 1:
             return _EarlierDescription.model_validate(values).upgraded()
-    except (ValueError, KeyError, TypeError, RecursionError) as error:
+    except (ValueError, KeyError, TypeError) as error:
         reason = error.errors()[0]["msg"] if isinstance(error, ValidationError) else error
         raise TextError(f"{path}: damaged: {reason}") from None
     raise TextError(f"{path}: format {found!r}, but this version of Calque reads formats 1 to {FORMAT}")

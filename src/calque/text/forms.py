@@ -13,6 +13,7 @@ from pydantic import Field
 
 from calque.config import Config
 from calque.errors import TextError
+from calque.parsing import parse_json
 from calque.text.cleaning import ESCAPE
 from calque.text.folder import load_columns, save_columns
 from calque.text.span_labels import bio_name, has_spans, to_bio, to_iobes
@@ -209,11 +210,11 @@ def _vocabulary(counts: Counter[str]) -> Vocabulary:
 
 def _read_labels(path: Path) -> tuple[str, ...]:
     try:
-        labels = json.loads(path.read_bytes())["labels"]
+        labels = parse_json(path.read_bytes())["labels"]
         if isinstance(labels, list) and labels and all(isinstance(label, str) for label in labels):
             return tuple(labels)
     except OSError as error:
         raise TextError(f"{path}: {error.strerror or error}") from None
-    except (ValueError, TypeError, KeyError, RecursionError):
+    except (ValueError, TypeError, KeyError):
         pass
     raise TextError(f"{path}: damaged: expected a list of labels")

@@ -169,7 +169,8 @@ def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
     processor = sentencepiece.SentencePieceProcessor()
     try:
         processor.LoadFromSerializedProto(model)
-    except RuntimeError as error:
+        processor.id_to_piece(list(range(len(processor))))  # decodes every piece
+    except (RuntimeError, UnicodeDecodeError) as error:  # a piece, or a message about it, may not be UTF-8
         raise TextError(f"not a sentencepiece model: {error}") from None
     return processor
 

@@ -9,7 +9,7 @@ from unicodedata import normalize
 
 from calque.errors import TextError
 from calque.text.scripts import as_bytes, is_unspaced
-from calque.text.vocabulary import BOS, EOS, PAD, PIECES, Vocabulary
+from calque.text.vocabulary import BOS, EOS, PAD, Vocabulary
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -70,9 +70,9 @@ class Tokenizer(ABC):
         return text[:1] == " " or any(map(is_unspaced, text[:1]))
 
     def surfaces(self) -> list[bytes]:
-        """What each id adds to a text, in UTF-8; the special pieces add nothing."""
-        found = [as_bytes(self.surface(piece)) for piece in self.vocabulary.pieces]
-        return [b"" if id < len(PIECES) else each for id, each in enumerate(found)]
+        """What each id adds to a text, in UTF-8: an unknown piece `<unk>`; padding, begin and end add nothing."""
+        surfaces = [as_bytes(self.surface(piece)) for piece in self.vocabulary.pieces]
+        return [b"" if id in (PAD, BOS, EOS) else surface for id, surface in enumerate(surfaces)]
 
     def encode(self, text: str) -> list[int]:
         """The ids of the text's pieces, without begin and end."""

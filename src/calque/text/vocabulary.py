@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 from calque.errors import TextError
+from calque.parsing import parse_json
 
 PAD, BOS, EOS, UNK = 0, 1, 2, 3
 PIECES = ("<pad>", "<s>", "</s>", "<unk>")
@@ -35,9 +36,9 @@ class Vocabulary:
     def from_bytes(cls, data: bytes) -> "Vocabulary":
         """The vocabulary that `to_bytes` wrote."""
         try:
-            pieces = [json.loads(line) for line in data.decode("ascii").splitlines()]
+            pieces = [parse_json(line) for line in data.decode("ascii").splitlines()]
             "".join(pieces).encode()  # rejects values that are not strings, and lone surrogates
-        except (ValueError, TypeError, RecursionError) as error:
+        except (ValueError, TypeError) as error:
             raise TextError(f"not a vocabulary (one JSON string per line): {error}") from None
         return cls(pieces)
 

@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors.torch import save_file
 from torch import Tensor
 
 from calque.errors import FolderError
 from calque.folders import Manifest, remove_folder, remove_stale, survey_folder, verify_folder, write_folder
+from calque.folders.weights import read_tensors
+from calque.parsing import parse_json
 
 KIND = "checkpoint"
 FORMAT = 1
@@ -114,7 +116,12 @@ def load_checkpoint(path: Path) -> Snapshot:
     if STATE not in manifest.files:
         raise FolderError(f"{path} has no {STATE}")
     groups = [name.removesuffix(".safetensors") for name in manifest.files if name.endswith(".safetensors")]
-    values = json.loads((path / STATE).read_bytes())
+    try:
+        values = parse_json((path / STATE).read_bytes())
+    except ValueError as error:
+        raise FolderError(f"{path / STATE}: not valid JSON: {error}") from None
+    if not isinstance(values, dict):
+        raise FolderError(f"{path / STATE}: not a JSON object")
     return Snapshot({group: _load_tensors(path, group) for group in groups}, values)
 
 
@@ -170,7 +177,7 @@ def _load_tensors(path: Path, group: str) -> dict[str, Tensor]:
     file = path / f"{group}.safetensors"
     try:
         # copies, since safetensors returns views of the mapped file, which change and crash with it
-        return {name: tensor.clone() for name, tensor in load_file(file).items()}
+        return {name: tensor.clone() for name, tensor in read_tensors(file).items()}
     except (SafetensorError, OSError) as error:
         raise FolderError(f"{file} could not be read: {error}") from error
 

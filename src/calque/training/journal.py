@@ -15,6 +15,7 @@ from typing import Any, Self
 
 from calque.errors import FolderError
 from calque.folders import failure, sync
+from calque.parsing import parse_json
 
 _NAMES = {"NaN": math.nan, "Infinity": math.inf, "-Infinity": -math.inf}
 
@@ -113,8 +114,8 @@ def read_journal(path: Path, *, counts: Sequence[str] = (), durable: int | None 
 
 def _read_line(line: bytes, *, number: int, path: Path, counts: Sequence[str]) -> dict[str, Any]:
     try:
-        values = _from_json(json.loads(line))
-    except (ValueError, RecursionError):
+        values = _from_json(parse_json(line))
+    except ValueError:
         values = None
     if not isinstance(values, dict):
         raise FolderError(f"{path}, line {number}: not a JSON object")

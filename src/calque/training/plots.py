@@ -1,10 +1,10 @@
 """Plots of a run's curves, if matplotlib is installed."""
 
-import json
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
+from calque.parsing import parse_json
 from calque.training.journal import read_journal
 
 LENGTHS = "lengths.json"
@@ -94,7 +94,7 @@ def _mark_kept(panels: list[Any], lines: list[dict[str, Any]]) -> None:
 def _lengths(axes: Any, path: Path) -> None:
     if not path.exists():
         return
-    counts = json.loads(path.read_text(encoding="ascii"))
+    counts = parse_json(path.read_text(encoding="ascii"))
     last = max((index for index, count in enumerate(chain(*zip(*counts.values(), strict=True))) if count), default=0)
     for name, histogram in counts.items():
         axes.stairs(histogram[: last // len(counts) + 1], label=name)

@@ -26,7 +26,7 @@ class Pace(NamedTuple):
     skipped: int = 0  # updates so far that were not finite
 
 
-CLOSED = (errno.EPIPE, errno.EIO)  # a pipe without a reader, a closed terminal
+CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)  # a pipe without a reader, a closed terminal, a closed stream
 
 
 @contextmanager

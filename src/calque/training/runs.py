@@ -16,6 +16,7 @@ from calque.data.fingerprint import differences
 from calque.errors import ConfigError, DataError, FolderError, shell_path
 from calque.folders import MANIFEST, sync
 from calque.folders.upgrades import EARLIER_METRIC, EARLIER_METRICS, upgrade_fingerprint
+from calque.parsing import parse_json
 from calque.tasks.metric import Metric, Selection
 
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
@@ -141,7 +142,7 @@ def _read_record(folder: Path) -> dict[str, Any] | None:
     if not os.path.lexists(path):
         return None
     try:
-        values = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else None
+        values = parse_json(path.read_text(encoding="utf-8")) if path.is_file() else None
     except ValueError:
         values = None
     if not isinstance(values, dict):

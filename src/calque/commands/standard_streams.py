@@ -1,0 +1,71 @@
+"""The standard streams of a command, also where they were closed before it started: `calque translate RUN <&-`."""
+
+import errno
+import io
+import os
+import sys
+from typing import TYPE_CHECKING, NoReturn, TextIO
+
+from calque.errors import DataError, UserError
+
+if TYPE_CHECKING:
+    from _typeshed import ReadableBuffer, WriteableBuffer
+
+
+class ClosedOutput(UserError, OSError):  # noqa: N818 - the state of a stream
+    """Standard output is closed, but a command writes to it; also an OSError, which `train` ignores at its end."""
+
+
+def prepare_streams() -> None:
+    """Makes every standard stream usable, and prints paths that are not UTF-8 as the bytes that they are.
+
+    Reading input or writing output that is closed raises a UserError; messages are discarded. Python sets such a stream
+    to None, and the next file that the process opens gets its descriptor: a library that writes to standard error would
+    then write into a checkpoint. So each descriptor is taken by a folder, which can be neither read nor written
+    (`--input /dev/stdin` is refused as well), or, for messages, by the null device.
+    """
+    if sys.stdin is None:
+        _take(0, os.sep, os.O_RDONLY)
+        sys.stdin = _text(_ClosedInput())
+    if sys.stdout is None:
+        _take(1, os.sep, os.O_RDONLY)
+        sys.stdout = _text(_ClosedOutput())
+    elif isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="surrogateescape")
+    if sys.stderr is None:
+        _take(2, os.devnull, os.O_WRONLY)
+        sys.stderr = os.fdopen(2, "w", encoding="utf-8", errors="backslashreplace", closefd=False)
+
+
+class _ClosedInput(io.RawIOBase):
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer", /) -> NoReturn:
+        raise DataError("standard input is closed; name a file with --input, or pipe text into the command")
+
+
+class _ClosedOutput(io.RawIOBase):
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: "ReadableBuffer", /) -> NoReturn:
+        error = ClosedOutput("standard output is closed; redirect it to a file, or use --output if the command has it")
+        error.errno = errno.EBADF
+        raise error
+
+
+def _text(stream: io.RawIOBase) -> TextIO:
+    """A text stream that passes on everything at once, so that nothing fails again when Python exits."""
+    return io.TextIOWrapper(stream, encoding="utf-8", write_through=True)  # type: ignore[type-var]
+
+
+def _take(descriptor: int, path: str, flags: int) -> None:
+    """Opens a path, or the null device where the path cannot be opened, under a descriptor that is free."""
+    try:
+        opened = os.open(path, flags)
+    except OSError:  # Windows opens no folders
+        opened = os.open(os.devnull, flags)
+    if opened != descriptor:
+        os.dup2(opened, descriptor)
+        os.close(opened)

@@ -1,0 +1,138 @@
+"""Fuzzed command lines and damaged model folders: one message and a documented exit code, never a traceback."""
+
+import gzip
+import hashlib
+import os
+import random
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from calque.experiment import train
+from tests.conftest import toy_corpus, toy_values, without_plots
+from tests.faults.conftest import Tally
+from tests.faults.hostile import RESEALED, UNSEALED, CommandLine, command_line
+from tests.faults.runs import Ended, Warm
+from tests.promises.subjects import SUBJECTS
+
+pytestmark = pytest.mark.slow
+
+MEMORY = 6 << 30
+PATIENCE = 30.0  # seconds: some lines ask for training or for texts without an end
+WARNING = re.compile(r"\.py:\d+: \w*Warning")
+USE = {"translation": ["translate"], "subwords": ["translate"], "language": ["generate"], "tagger": ["tag"]}
+TAGGED = ["--format", "columns", "--input", "words.txt"]
+
+
+@pytest.fixture(scope="session")
+def stage(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of each task, corpora and odd files; copy it before use."""
+    folder = tmp_path_factory.mktemp("stage")
+    corpus = toy_corpus(tmp_path_factory.mktemp("corpus"), pairs=60)
+    subjects = {"language": "language model of lines", "tagger": "tagging"}
+    subwords = ("text.kind=sentencepiece", "text.vocabulary_size=280")
+    with without_plots():
+        train(toy_values(corpus, "luong"), run=folder / "translation", quiet=True)
+        train(toy_values(corpus, "transformer", *subwords), run=folder / "subwords", quiet=True)
+        for name, subject in subjects.items():
+            train(SUBJECTS[subject].values(tmp_path_factory.mktemp(name)), run=folder / name, quiet=True)
+    for name, path in corpus.items():
+        shutil.copyfile(path, folder / name)
+    text = "".join(corpus["source"].read_text().splitlines(keepends=True)[:20])
+    (folder / "text").write_text(text)
+    (folder / "words.txt").write_text("the D B-NP\ndog N I-NP\n\na D B-NP\ncat N I-NP\nsees V O\n" * 20)
+    (folder / "terms.tsv").write_text("a\tb\nc\td\n")
+    (folder / "empty").write_bytes(b"")
+    (folder / "binary").write_bytes(random.Random(0).randbytes(2000))
+    (folder / "packed.gz").write_bytes(gzip.compress(text.encode())[:-9])
+    (folder / "config.toml").write_text("[training]\nsteps = 'many'\n")
+    (folder / "deep.toml").write_text("a = " + "[" * 9000)
+    (folder / "empty-folder").mkdir()
+    (folder / "link").symlink_to("missing/target")
+    return folder
+
+
+def problems(ended: Ended) -> list[str]:
+    """What is wrong with the way a command ended."""
+    said = ended.out + ended.err
+    if ended.was_killed and ended.seconds >= PATIENCE:
+        return []  # it was still at work
+    wrong = [] if ended.code in (0, 1, 2) else [f"exit code {ended.code}"]
+    wrong += ["a traceback"] if "Traceback" in said or "Error:" in said.replace("FileError:", "") else []
+    wrong += ["a warning of Python"] if WARNING.search(said) else []
+    wrong += ["no message"] if ended.code and not ended.err.strip() else []
+    wrong += ["several messages"] if len(re.findall(r"^calque: ", ended.err, re.MULTILINE)) > 1 else []
+    return wrong
+
+
+def shown(arguments: list[str]) -> str:
+    return ascii([argument if len(argument) < 60 else f"{argument[:30]}...({len(argument)})" for argument in arguments])
+
+
+def run_line(line: CommandLine, *, warm: Warm, stage: Path, folder: Path) -> str | None:
+    """Runs a command line in a copy of the stage; what went wrong, if anything did."""
+    shutil.copytree(stage, folder, symlinks=True)
+    try:
+        ended = warm(*line.arguments, cwd=str(folder), input=str(folder / line.input), memory=MEMORY, patience=PATIENCE)
+    finally:
+        shutil.rmtree(folder)
+    wrong = problems(ended)
+    return f"{shown(line.arguments)}: {', '.join(wrong)}\n{ended.err[-600:]}" if wrong else None
+
+
+@pytest.mark.parametrize("count", [25, pytest.param(500, marks=pytest.mark.full)])
+def test_no_command_line_ends_in_a_traceback(
+    count: int, seed: int, warm: Warm, stage: Path, tmp_path: Path, tally: Tally
+) -> None:
+    generator = random.Random(seed)
+    lines = [command_line(generator) for _ in range(count)]
+    ended = [run_line(line, warm=warm, stage=stage, folder=tmp_path / "here") for line in lines]
+    tally("fuzzed command lines", "all", tried=count, wrong=[problem for problem in ended if problem])
+
+
+def contents(folder: Path) -> dict[str, tuple[int, str]]:
+    """The kind and the bytes of everything in a folder."""
+    return {
+        str(path.relative_to(folder)): (
+            path.lstat().st_mode >> 12,
+            hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() and os.access(path, os.R_OK) else "",
+        )
+        for path in folder.rglob("*")
+        if not path.is_symlink() or path.exists()
+    }
+
+
+def damage_folder(generator: random.Random, *, warm: Warm, stage: Path, folder: Path) -> str | None:
+    """Damages a model folder and uses it; what went wrong, if anything did."""
+    shutil.copytree(stage, folder, symlinks=True)
+    name = generator.choice(list(USE))
+    model = folder / name / "model"
+    (folder / name / "config.toml").unlink()  # only the model is left of the run
+    ways = generator.choice((UNSEALED, RESEALED, RESEALED))
+    way = generator.choice(list(ways))
+    before = contents(model)
+    ways[way](model, generator)
+    try:
+        is_same = ways is UNSEALED and os.access(model, os.R_OK) and contents(model) == before
+        command = [*USE[name], str(model), *(TAGGED if name == "tagger" else [])]
+        ended = warm(*command, cwd=str(folder), input=str(folder / "text"), memory=MEMORY, patience=PATIENCE)
+    finally:
+        shutil.rmtree(folder)
+    wrong = problems(ended) + (["it did not end"] if ended.was_killed else [])
+    if ways is UNSEALED and not is_same and ended.code != 2:
+        wrong.append(f"exit code {ended.code}, though the manifest does not fit")
+    if is_same and ended.code != 0:
+        wrong.append("it was refused, though nothing had changed")
+    return f"{name}: {way}: {', '.join(wrong)}\n{ended.err[-600:]}" if wrong else None
+
+
+@pytest.mark.parametrize("count", [15, pytest.param(200, marks=pytest.mark.full)])
+def test_no_damaged_model_folder_ends_in_a_traceback(
+    count: int, seed: int, warm: Warm, stage: Path, tmp_path: Path, tally: Tally
+) -> None:
+    """A folder that still loads is one that a hostile maker has sealed again, or one that was not changed."""
+    generator = random.Random(seed)
+    ended = [damage_folder(generator, warm=warm, stage=stage, folder=tmp_path / "here") for _ in range(count)]
+    tally("damaged model folders", "all", tried=count, wrong=[problem for problem in ended if problem])
