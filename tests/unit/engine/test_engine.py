@@ -146,6 +146,53 @@ def test_requests_from_many_threads_have_the_answers_that_each_has_alone(transla
     assert [answers[place] for place in range(160)] == expected
 
 
+@pytest.mark.full
+def test_ten_thousand_requests_from_eight_threads(translator: Translator) -> None:
+    """Mixed settings, good and bad; every tenth is cancelled at some moment. Memory stays where it was."""
+    requests = mixed_requests(10_000, seed=3)
+    expected = one_by_one(translator, requests)
+    answers: dict[int, Any] = {}
+    memory: list[int] = []
+
+    def ask(engine: Engine, start: int) -> None:
+        numbers = random.Random(start)
+        for first in range(start, 10_000, 8 * 50):  # fifty at a time
+            pending = {place: engine.submit(requests[place]) for place in range(first, min(first + 400, 10_000), 8)}
+            for place, future in pending.items():
+                if place % 10 == 3 and numbers.random() < 0.5:
+                    time.sleep(numbers.random() / 100)
+                    future.cancel()
+            for place, future in pending.items():
+                try:
+                    answers[place] = texts(future.result(timeout=600))
+                except CancelledError:
+                    answers[place] = CancelledError
+                except CalqueError as error:
+                    answers[place] = texts(error)
+            if start == 0:
+                memory.append(anonymous_memory())
+
+    with translator.engine() as engine:
+        threads = [threading.Thread(target=ask, args=(engine, start)) for start in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert not engine._waiting
+    cancelled = [place for place, answer in answers.items() if answer is CancelledError]
+    assert all(place % 10 == 3 for place in cancelled)
+    assert all(answers[place] == expected[place] for place in range(10_000) if place not in set(cancelled))
+    assert len(cancelled) > 100
+    assert max(memory[5:]) - memory[4] < 30 << 20, memory
+    print(f"{len(cancelled)} cancelled; memory {memory[4] >> 20} to {max(memory[5:]) >> 20} MiB")
+
+
+def anonymous_memory() -> int:
+    """Bytes of this process that no file backs."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.split("RssAnon:")[1].split()[0]) << 10
+
+
 def test_samples_depend_on_the_line_not_on_the_position_of_a_complete_request(translator: Translator) -> None:
     sampling = SearchConfig(method="sample", temperature=4.0)
     request = Request("a b c d e f", search=sampling, line=7)
