@@ -7,6 +7,7 @@ from contextlib import suppress
 from itertools import islice
 from types import TracebackType
 from typing import NamedTuple
+from weakref import WeakKeyDictionary
 
 from calque.devices import is_out_of_memory
 from calque.engine.decoding import UNWATCHED, ChangeAttention, Inspection, decode_batch
@@ -17,6 +18,7 @@ from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Answer, Request, Translation, empty_translation
 from calque.errors import CalqueError, OutOfMemory
 from calque.layers.observers import AttentionObserver
+from calque.models.model import Model
 from calque.search.interventions import Intervention
 from calque.search.observers import SearchObserver
 from calque.search.settings import SearchConfig
@@ -61,7 +63,7 @@ class Engine:
     ) -> None:
         """`poll` is called between the steps of search; what it raises ends the search."""
         self.models, self.channel, self.poll = models, channel, poll
-        self._model_lock = threading.RLock()
+        self._model_lock = _lock_of(models.model)
         self._waiting: list[Entry] = []
         self._has_work = threading.Condition()
         self._worker: threading.Thread | None = None
@@ -184,10 +186,9 @@ class Engine:
             if any(entry is first for entry in batch):
                 taken = {(id(entry.job), entry.number) for entry in batch}
                 self._waiting = [entry for entry in self._waiting if (id(entry.job), entry.number) not in taken]
-                for entry in batch:
-                    if entry.job.pending is not None and not entry.job.pending.running():
-                        with suppress(InvalidStateError):
-                            entry.job.pending.set_running_or_notify_cancel()
+                for pending in {entry.job.pending for entry in batch}:
+                    if pending is not None and not pending.running() and not pending.done():
+                        pending.set_running_or_notify_cancel()
                 return batch
         raise AssertionError
 
@@ -270,6 +271,16 @@ class Engine:
                 own = [next(results) for _ in job.parts]
                 answers.append(join(own, tokenizers=self.models.tokenizers))
         return answers
+
+
+_LOCKS: WeakKeyDictionary[Model, threading.RLock] = WeakKeyDictionary()
+_LOCKS_LOCK = threading.Lock()
+
+
+def _lock_of(model: Model) -> threading.RLock:
+    """The lock that all engines with this model share: an observer is told of its own request only."""
+    with _LOCKS_LOCK:
+        return _LOCKS.setdefault(model, threading.RLock())
 
 
 def _entries(jobs: Iterable[Job]) -> list[Entry]:

@@ -138,6 +138,8 @@ def check_request(request: Request, models: TranslationModels) -> None:
 
 
 def _refuse_types(request: Request) -> None:
+    if not isinstance(request, Request):
+        raise TextError(f"text must be a string or a Request; found {request!r:.{_SHOWN}}")
     texts = {"text": request.text, "prefix": request.prefix}
     for name, phrases in (("required", request.required), ("forbidden", request.forbidden)):
         if isinstance(phrases, str) or not isinstance(phrases, Sequence):
@@ -152,8 +154,15 @@ def _refuse_types(request: Request) -> None:
         raise TextError(f"{len(request.places)} places for {len(request.required)} required phrases; give one for each")
     if request.search is not None and not isinstance(request.search, SearchConfig):
         raise ConfigError(f"search must be a SearchConfig; found {request.search!r:.{_SHOWN}}")
-    if request.nbest is not None and not isinstance(request.nbest, int):
-        raise ConfigError(f"nbest must be a whole number; found {request.nbest!r:.{_SHOWN}}")
+    for name, number in (("nbest", request.nbest), ("line", request.line)):
+        if number is not None and not isinstance(number, int):
+            raise ConfigError(f"{name} must be a whole number; found {number!r:.{_SHOWN}}")
+    if request.timeout is not None and not isinstance(request.timeout, int | float):
+        raise ConfigError(f"timeout must be a number of seconds; found {request.timeout!r:.{_SHOWN}}")
+    if request.long not in ("cut", "split"):
+        raise ConfigError(f"long must be 'cut' or 'split'; found {request.long!r:.{_SHOWN}}")
+    if request.replace_unknown is not None and not isinstance(request.replace_unknown, Mapping):
+        raise ConfigError(f"replace_unknown must be a dictionary; found {request.replace_unknown!r:.{_SHOWN}}")
 
 
 def _search(request: Request, models: TranslationModels) -> SearchConfig:

@@ -38,6 +38,11 @@ BAD: dict[str, tuple[Request, type[CalqueError], str]] = {
     "places": (Request("a", required=("a", "b"), places=(0,)), TextError, "1 places for 2 required phrases"),
     "no settings": (Request("a", search={"beam": 3}), ConfigError, "must be a SearchConfig"),  # type: ignore[arg-type]
     "half": (Request("a", nbest=1.5), ConfigError, "nbest must be a whole number"),  # type: ignore[arg-type]
+    "a number": (3, TextError, "text must be a string or a Request; found 3"),  # type: ignore[dict-item]
+    "half a line": (Request("a", line=1.5), ConfigError, "line must be a whole number"),  # type: ignore[arg-type]
+    "soon": (Request("a", timeout="soon"), ConfigError, "timeout must be a number"),  # type: ignore[arg-type]
+    "fold": (Request("a", long="fold"), ConfigError, "long must be 'cut' or 'split'"),  # type: ignore[arg-type]
+    "words": (Request("a", replace_unknown=["a"]), ConfigError, "must be a dictionary"),  # type: ignore[arg-type]
     "late": (Request("a b", timeout=0.0), DeadlineError, "not answered within 0 seconds"),
 }
 
@@ -341,6 +346,31 @@ def test_a_request_that_does_not_fit_in_memory_fails_alone(
             assert isinstance(answer, OutOfMemory)
         else:
             assert texts(answer) == [translation]
+
+
+def test_a_part_that_does_not_fit_in_memory_ends_its_request_alone(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Other parts of the request may still wait when it fails."""
+    short = translator.search.model_copy(update={"source_limit": 4, "batch_tokens": 5})
+
+    def starved(models: Any, parts: Any, settings: Any, **options: Any) -> Any:
+        if any(part.text.startswith("h h") for part in parts):
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return decode_batch(models, parts, settings, **options)
+
+    monkeypatch.setattr("calque.engine.engine.decode_batch", starved)
+    with translator.engine() as engine:
+        failing = engine.submit(Request("h h a a. b b a a. c c a a. d d a a.", search=short, long="split"))
+        good = [engine.submit(Request("b b a a. c c a a.", search=short, long="split")) for _ in range(3)]
+        with pytest.raises(OutOfMemory):
+            failing.result(timeout=60)
+        assert all(pending.result(timeout=60).text for pending in good)
+
+
+def test_engines_of_one_model_take_turns(translator: Translator) -> None:
+    assert translator.engine()._model_lock is translator.engine()._model_lock
+    assert translator.with_ensemble().engine()._model_lock is translator.engine()._model_lock
 
 
 def test_a_bug_is_no_answer_and_does_not_end_the_thread(
