@@ -143,7 +143,7 @@ def _warn(translator: "Translator", search: "SearchConfig", *, requires_phrases:
     """Warns about options that have little or no effect with this model and search."""
     if requires_phrases and search.beam == 1:
         typer.echo(
-            "with a beam of 1, required phrases are placed where they must be, not where they fit; use a larger beam",
+            "with a beam of 1, search cannot choose where required phrases fit best; use a larger beam",
             err=True,
         )
     if attention and not translator.attends:

@@ -30,7 +30,7 @@ Texts = tuple[str, ...]
 
 
 class Numericalised(NamedTuple):
-    """The rows of a block as columns of a store."""
+    """A block of rows converted to ids, as the columns of a store."""
 
     columns: Mapping[str, Rows]
     rows: Sequence[int]

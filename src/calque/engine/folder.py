@@ -184,19 +184,19 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
 def load_translator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
 ) -> Translator:
-    """`load` for a translation model; any other model is rejected with the command that uses it."""
+    """`load` for a translation model; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Translator, path, purpose="translate", device=device, precision=precision)
 
 
 def load_text_generator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
 ) -> TextGenerator:
-    """`load` for a language model; any other model is rejected with the command that uses it."""
+    """`load` for a language model; for any other model, raises an error that names the command to use instead."""
     return _load_kind(TextGenerator, path, purpose="generate text", device=device, precision=precision)
 
 
 def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Tagger:
-    """`load` for a tagger; any other model is rejected with the command that uses it."""
+    """`load` for a tagger; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 

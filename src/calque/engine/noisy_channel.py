@@ -19,13 +19,13 @@ WRONG_DIRECTION = (
 
 
 class ScoresPairs(Protocol):
-    """A translator, for its scores of given translations."""
+    """A translator, as reranking needs it: it scores given translations."""
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]: ...
 
 
 class ScoresTexts(Protocol):
-    """A language model, for its scores of texts."""
+    """A language model, as reranking needs it: it scores texts."""
 
     def score(self, texts: Sequence[str]) -> Iterator[Scored]: ...
 

@@ -179,7 +179,7 @@ def _parts(request: Request, models: TranslationModels) -> list[Request]:
 def _encode(
     parts: Mapping[int, tuple[SearchConfig, Sequence[Request]]], models: TranslationModels
 ) -> dict[int, list[Truncated]]:
-    """The ids of all parts by request, encoded together for each limit."""
+    """The token ids of every part, by request; parts with the same length limit are encoded together."""
     limits: dict[int, list[int]] = {}
     for place, (search, _) in parts.items():
         limits.setdefault(search.source_limit, []).append(place)

@@ -127,7 +127,7 @@ class TextGenerator:
         encoded = zip(lines, self.tokenizer.encode_many(lines), strict=True)
         kept = [(line, ids) for line, ids in encoded if ids and not line.isspace()]
         if not kept:
-            raise TextError("the text has no line that is not blank: there is nothing to predict")
+            raise TextError("every line of the text is blank: there is nothing to predict")
         loss = self._loss([ids for _, ids in kept], batch_tokens=batch_tokens)
         words = sum(len(line.split()) + 1 for line, _ in kept)
         size = sum(len(line.encode()) + 1 for line, _ in kept)

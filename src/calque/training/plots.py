@@ -82,7 +82,7 @@ def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str) -> N
 
 
 def _mark_kept(panels: list[Any], lines: list[dict[str, Any]]) -> None:
-    """A vertical line at the step of the model that was kept: the last one that was the best."""
+    """A vertical line at the step of the model that was kept: the last to set a new best."""
     kept = next((line for line in reversed(lines) if line["kind"] == "valid" and line.get("best")), None)
     if kept is None:
         return
