@@ -23,8 +23,8 @@ from calque.training.runs import CONFIG, selection_of
 def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, output: Path) -> list[int]:
     """Writes the mean of a run's checkpoints as a model folder, and returns their steps.
 
-    Averages all checkpoints or `count` of them: the latest, or those with the best validation scores. The confidence and
-    confusion files of the run's own model are not copied, as they were measured with other weights.
+    Averages all checkpoints or `count` of them: the latest, or those with the best validation scores. The confidence
+    and confusion files of the run's own model are not copied, as they were measured with other weights.
     """
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
         raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` created")

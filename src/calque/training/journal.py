@@ -63,7 +63,7 @@ class Journal:
             )
         if position != 0 and not (position > 0 and _ends_line(self.path, position)):
             raise FolderError(
-                f"{self.path} has changed since the checkpoint, which recorded the end of a line at byte {position}: none ends there"
+                f"{self.path} has changed since the checkpoint: no line ends at byte {position}, as one did then"
             )
         self._file.truncate(position)
         self._position = position

@@ -88,9 +88,7 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _one_accumulation(self) -> "TrainingConfig":
         if self.accumulate > 1 and self.accumulate_tokens:
-            raise ValueError(
-                "accumulate is a number of batches, accumulate_tokens a number of tokens: set only one of them"
-            )
+            raise ValueError("accumulate is a number of batches, accumulate_tokens a number of tokens: set only one")
         return self
 
     @model_validator(mode="after")

@@ -278,5 +278,5 @@ def test_blank_lines_are_left_out_as_in_training(
     if reading == "lines":  # running text is validated in several parts
         assert judgement.values["loss"] == pytest.approx(result.nats / result.tokens, abs=1e-9)
     for blank in ([], ["", " "]):
-        with pytest.raises(TextError, match="no line that is not blank"):
+        with pytest.raises(TextError, match="every line of the text is blank"):
             generator.perplexity(blank)
