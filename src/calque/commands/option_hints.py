@@ -40,7 +40,7 @@ _SOURCE = Hint(("--source", "--input"))
 _TARGET = Hint(("--target", "--reference"))
 _BEAM = Hint(("--beam",), ("search.beam",))
 _NBEST = Hint(("--nbest",))
-_TEMPERATURE = Hint((), ("search.temperature",), ("temperature",))
+_TEMPERATURE = Hint((), ("search.method=sample", "search.temperature"), ("method=sample", "temperature"))
 _SAMPLE = Hint((), ("search.method=sample",), ("method=sample",))
 _MAXIMUM = Hint(("--maximum",), ("data.maximum_length",), ("maximum",))
 
@@ -100,10 +100,10 @@ HINTS: dict[str, Hint] = {
     **dict.fromkeys(("--sample", "--sampling", "--do-sample"), _SAMPLE),
     "--method": Hint((), ("search.method",), ("method",)),
     "--mbr": Hint((), ("search.method=risk",), ("method=risk",)),
-    "--samples": Hint((), ("training.samples",), ("samples",)),
-    "--top-k": Hint((), ("search.top_k",), ("top_k",)),
-    "--top-p": Hint((), ("search.top_p",), ("top_p",)),
-    "--min-p": Hint((), ("search.min_p",), ("min_p",)),
+    "--samples": Hint((), ("training.samples",), ("method=risk", "samples")),
+    "--top-k": Hint((), ("search.method=sample", "search.top_k"), ("method=sample", "top_k")),
+    "--top-p": Hint((), ("search.method=sample", "search.top_p"), ("method=sample", "top_p")),
+    "--min-p": Hint((), ("search.method=sample", "search.min_p"), ("method=sample", "min_p")),
     "--length-penalty": Hint((), ("search.length_penalty",), ("length_penalty",)),
     **dict.fromkeys(("--coverage", "--coverage-penalty"), Hint((), ("search.coverage",), ("coverage",))),
     **dict.fromkeys(("--no-repeat", "--no-repeat-ngram-size"), Hint((), ("search.no_repeat",), ("no_repeat",))),

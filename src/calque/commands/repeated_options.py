@@ -13,6 +13,8 @@ class SingleValueCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the command line; a ConfigError names the options that are repeated."""
+        if ctx.resilient_parsing:  # a shell completes the line
+            return list(super().parse_args(ctx, args))
         _, _, order = self.make_parser(ctx).parse_args(args=list(args))
         repeated = [
             f"{parameter.opts[0]} is given {count} times, but takes one value"

@@ -18,7 +18,7 @@ from calque.data.lines import LINE_LIMIT, Line
 from calque.engine import Engine, Request
 from calque.engine.constraint_files import RequestBuilder
 from calque.engine.engine import WINDOW
-from calque.errors import CalqueError, DataError, TextError, UserError
+from calque.errors import CalqueError, DataError, RequestError, TextError, UserError
 
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
 INVALID = "not UTF-8"
@@ -73,6 +73,7 @@ class LineWarnings:
         self.counts: Counter[str] = Counter()
         self.errors = 0
         """The number of lines that have an error instead of a translation."""
+        self.code = UserError.code
 
     def warn(self, message: str, *, line: int, kind: str | None = None) -> None:
         """Warns about a line, unless enough lines of its kind (by default the message) were reported."""
@@ -91,7 +92,8 @@ class LineWarnings:
         """Raises an error at the end if lines could not be translated."""
         if self.errors:
             lines = "1 line" if self.errors == 1 else f"{self.errors:,} lines"
-            raise UserError(f"{self.name}: {lines} could not be translated, and left empty in the output")
+            kind = UserError if self.code == UserError.code else RequestError
+            raise kind(f"{self.name}: {lines} could not be translated and left empty in the output")
 
 
 def stream(
@@ -114,6 +116,7 @@ def stream(
         _report_resumption(sink)
         done = sink.lines
         warnings = LineWarnings(translator.requests.name)
+        warnings.errors = sink.errors
         for window in windows(lines, live=live, skip=done):
             for translated in translator.translate(window):
                 _report(translated, warnings, limit=translator.source_limit)
@@ -121,7 +124,7 @@ def stream(
             sink.flush()
             advance(len(window))
             done = window[-1].number
-            sink.checkpoint(done)
+            sink.checkpoint(done, errors=warnings.errors)
         warnings.summarise()
         translator.requests.check_line_count(done)
     warnings.refuse_errors()
@@ -174,6 +177,7 @@ def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -
     line, translation = translated.line, translated.answer
     if isinstance(translation, CalqueError):
         warnings.errors += 1
+        warnings.code = min(warnings.code, translation.code)
         warnings.warn(str(translation), line=line.number, kind="not translated")
         return
     best = translation.candidates[0]

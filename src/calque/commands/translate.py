@@ -22,7 +22,7 @@ def translate(
         search_argument(help="Search settings, e.g. coverage=0.2 method=sample"),
     ] = None,
     input: Annotated[
-        Path | None, typer.Option(help="Sentences, one per line (plain or .gz); stdin by default.")
+        Path | None, typer.Option(help="Sentences, one per line (plain or compressed); stdin by default.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="The file for translations; stdout by default.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size; smaller is faster.")] = None,
@@ -100,6 +100,7 @@ def translate(
     from calque.engine import Request
     from calque.engine.constraint_files import RequestBuilder
     from calque.engine.engine import WINDOW
+    from calque.search.decode import check_phrases_supported
 
     invalid_lines = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
     long_lines: Literal["cut", "split"] = choice(long, ("cut", "split"), option="--long")
@@ -124,6 +125,8 @@ def translate(
     _warn(translator, search, requires_phrases=bool(terms or inline), attention=attention)
     engine = translator.engine(channel=channel)
     engine.check(template)
+    if terms or inline:
+        check_phrases_supported(search)
     lines_translator = LineTranslator(engine, requests)
     typed = input is None and sys.stdin.isatty()
     if typed and output is None:

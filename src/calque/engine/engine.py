@@ -16,7 +16,7 @@ from calque.engine.preparation import Job, Part, PendingAnswer, Settings, check_
 from calque.engine.splitting import join
 from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Answer, Request, Translation, empty_translation
-from calque.errors import CalqueError, OutOfMemory
+from calque.errors import CalqueError, OutOfMemory, RequestError
 from calque.layers.observers import AttentionObserver
 from calque.models.model import Model
 from calque.search.interventions import Intervention
@@ -26,7 +26,7 @@ from calque.search.settings import SearchConfig
 WINDOW = 2048  # requests sorted by length together
 FULL_BATCH_BEAM = 5  # hypotheses per sentence up to which a batch has all of its budget
 IDLE = 5.0  # seconds after which the thread that answers submitted requests ends
-NO_MEMORY = "there is not enough memory to translate it, even by itself; use a smaller beam, nbest or maximum"
+NO_MEMORY = "there is not enough memory to translate it, even by itself; lower beam, nbest, samples or maximum"
 
 
 class Entry(NamedTuple):
@@ -38,6 +38,14 @@ class Entry(NamedTuple):
     @property
     def part(self) -> Part:
         return self.job.parts[self.number]
+
+
+class _PollError(Exception):
+    """What `poll` raised: it ends the search, and is no error of a request."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
 
 
 class Engine:
@@ -103,6 +111,8 @@ class Engine:
         layer if it has a method `attention`, which then computes them explicitly. Interventions change the weights of
         an attention layer, the decoder's state or its log-probabilities.
         """
+        if observer is not None and not isinstance(observer, SearchObserver | AttentionObserver):
+            raise TypeError(f"an observer needs a method search_step or attention; {observer!r} has neither")
         inspection = Inspection(
             observer if isinstance(observer, SearchObserver) else None,
             observer if isinstance(observer, AttentionObserver) else None,
@@ -117,6 +127,8 @@ class Engine:
 
     def submit(self, request: str | Request) -> PendingAnswer:
         """Returns at once; the request is answered together with others that wait, in a thread of the engine."""
+        if self._is_closed:
+            raise RuntimeError("the engine is closed")
         pending = PendingAnswer()
         request = Request(request) if isinstance(request, str) else request
         (job,) = prepare([request], self.models, reranks=self.channel is not None, pending=pending)
@@ -141,12 +153,13 @@ class Engine:
         """Cancels the requests that wait; the one batch that is being searched is finished."""
         with self._has_work:
             self._is_closed = True
-            for entry in self._waiting:
-                if entry.job.pending is not None:
-                    entry.job.pending.cancel()
-            self._waiting.clear()
+            given_up, self._waiting = self._waiting, []
             worker = self._worker
             self._has_work.notify()
+        for pending in {entry.job.pending for entry in given_up}:
+            if pending is not None:
+                pending.cancel()
+                _resolve(pending, RequestError("the engine was closed"))
         if worker is not None:
             worker.join()
 
@@ -179,7 +192,14 @@ class Engine:
                     _resolve(entry.job.pending, error)
 
     def _next_batch(self) -> list[Entry]:
-        """The batch of the request that has waited longest, with others of similar length."""
+        """The batch of the request that has waited longest, with others of similar length.
+
+        If requests were given up while they waited, they are returned instead, to be resolved at once.
+        """
+        given_up = [entry for entry in self._waiting if entry.job.is_given_up]
+        if given_up:
+            self._waiting = [entry for entry in self._waiting if not entry.job.is_given_up]
+            return given_up
         first = self._waiting[0]
         group = [entry for entry in self._waiting if entry.job.key == first.job.key]
         for batch in _batches(group, settings=first.job.settings):
@@ -220,6 +240,8 @@ class Engine:
                     give_up=self._give_up(batch),
                     inspection=inspection,
                 )
+        except _PollError as error:
+            raise error.cause from None
         except Exception as error:
             if not isinstance(error, CalqueError) and not is_out_of_memory(error):
                 raise
@@ -244,7 +266,10 @@ class Engine:
 
         def given_up() -> list[int]:
             if poll is not None:
-                poll()
+                try:
+                    poll()
+                except Exception as error:
+                    raise _PollError(error) from error
             return [place for place, job in watched if job.is_given_up]
 
         return given_up
@@ -253,15 +278,16 @@ class Engine:
         """The answers of jobs whose parts are decoded: reranked, and joined where a text was split."""
         translated = [job for job in jobs if not job.is_given_up]
         parts = [_translation(job, number, attends=self.models.attends) for job, number in _all_parts(translated)]
-        if self.channel is not None:
-            owners = [job for job, _ in _all_parts(translated)]
-            texts = [job.parts[number].text for job, number in _all_parts(translated)]
-            with self._model_lock:
-                reranked = self.channel.rerank(parts, texts, searches=[job.settings.search for job in owners])
-                parts = [
-                    translation._replace(candidates=translation.candidates[: job.request.nbest or 1])
-                    for job, translation in zip(owners, reranked, strict=True)
-                ]
+        if self.channel is not None and parts:
+            try:
+                with self._model_lock:
+                    parts = self._rerank(parts, translated, channel=self.channel)
+            except Exception as error:
+                if not isinstance(error, CalqueError) and not is_out_of_memory(error):
+                    raise
+                if len(jobs) > 1:  # one by one, so that the error reaches only the request it concerns
+                    return [answer for job in jobs for answer in self._finish([job])]
+                translated[0].error = error if isinstance(error, CalqueError) else OutOfMemory(NO_MEMORY)
         results = iter(parts)
         answers: list[Answer] = []
         for job in jobs:
@@ -271,6 +297,16 @@ class Engine:
                 own = [next(results) for _ in job.parts]
                 answers.append(join(own, tokenizers=self.models.tokenizers))
         return answers
+
+    def _rerank(self, parts: Sequence[Translation], jobs: Sequence[Job], *, channel: Channel) -> list[Translation]:
+        """The n best candidates of each part after reranking."""
+        owners = [job for job, _ in _all_parts(jobs)]
+        texts = [job.parts[number].text for job, number in _all_parts(jobs)]
+        reranked = channel.rerank(parts, texts, searches=[job.settings.search for job in owners])
+        return [
+            translation._replace(candidates=translation.candidates[: job.request.nbest or 1])
+            for job, translation in zip(owners, reranked, strict=True)
+        ]
 
 
 _LOCKS: WeakKeyDictionary[Model, threading.RLock] = WeakKeyDictionary()

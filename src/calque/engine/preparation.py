@@ -17,6 +17,7 @@ from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
 from calque.text import NumberedText
 
+MOST_SAMPLES = 100_000  # of one text
 _SHOWN = 80  # characters of a value quoted in a message
 
 
@@ -129,8 +130,10 @@ def check_request(request: Request, models: TranslationModels) -> None:
         raise ConfigError(
             "search.coverage needs a model with attention, but this one has none; set search.coverage = 0"
         )
-    most = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
+    most = {"beam": search.beam, "sample": MOST_SAMPLES, "risk": search.samples}[search.method]
     if not 1 <= nbest <= most:
+        if search.method == "sample":
+            raise TextError(f"nbest is {nbest}: it must be between 1 and {most:,}")
         key = "samples" if search.method == "risk" else "beam"
         raise TextError(f"nbest is {nbest} and {key} is {most}: nbest must be between 1 and {key}")
     if any(request.required):
@@ -155,8 +158,12 @@ def _refuse_types(request: Request) -> None:
     if request.search is not None and not isinstance(request.search, SearchConfig):
         raise ConfigError(f"search must be a SearchConfig; found {request.search!r:.{_SHOWN}}")
     for name, number in (("nbest", request.nbest), ("line", request.line)):
-        if number is not None and not isinstance(number, int):
-            raise ConfigError(f"{name} must be a whole number; found {number!r:.{_SHOWN}}")
+        if number is not None and (not isinstance(number, int) or not 0 <= number < 1 << 63):
+            raise ConfigError(f"{name} must be a whole number from 0; found {number!r:.{_SHOWN}}")
+    if not all(isinstance(place, int) for place in request.places):
+        raise TextError(f"places must be whole numbers; found {request.places!r:.{_SHOWN}}")
+    if not isinstance(request.detail, bool):
+        raise ConfigError(f"detail must be true or false; found {request.detail!r:.{_SHOWN}}")
     if request.timeout is not None and not isinstance(request.timeout, int | float):
         raise ConfigError(f"timeout must be a number of seconds; found {request.timeout!r:.{_SHOWN}}")
     if request.long not in ("cut", "split"):
@@ -202,7 +209,7 @@ def _job(
     pending: PendingAnswer | None,
 ) -> Job:
     search = _search(request, models)
-    nbest = search.beam if reranks else request.nbest or 1
+    nbest = max(search.beam, request.nbest or 1) if reranks else request.nbest or 1
     forbidden = forbidden_words(tuple(request.forbidden), target=models.tokenizers.target)
     settings = Settings(search, nbest, forbidden, request.replace_unknown, request.detail)
     pairs = zip(part_requests, sources, strict=True)
@@ -210,7 +217,8 @@ def _job(
         _part(part, source, models, settings=settings, place=Place(request.line or 0, number))
         for number, (part, source) in enumerate(pairs)
     ]
-    key = (search, nbest, tuple(request.forbidden), id(request.replace_unknown), request.detail)
+    replacements = None if request.replace_unknown is None else frozenset(request.replace_unknown.items())
+    key = (search, nbest, tuple(request.forbidden), replacements, request.detail)
     return Job(request, parts, settings, key=key, pending=pending)
 
 

@@ -34,7 +34,7 @@ class Request(NamedTuple):
     long: Literal["cut", "split"] = "cut"  # a long text is cut at the model's limit, or split and translated in parts
     replace_unknown: Mapping[str, str] | None = None  # replace unknown words by source words, or by their entries here
     detail: bool = False  # return the Detail of every candidate
-    line: int | None = None  # the number that sampling depends on; None: its position in the stream
+    line: int | None = None  # the number that sampling depends on; None: its position in the stream, 0 alone
     timeout: float | None = None  # seconds after which the answer is a DeadlineError
 
     @classmethod

@@ -93,8 +93,8 @@ def _fixed_keys(of: type[Config]) -> list[str]:
 
 def _reason(key: str, before: Any, after: Any) -> str | None:
     """Why a setting cannot change from one value to another; None if it can."""
-    if key == "training.ema" and bool(before) != bool(after):
-        return "a moving average can be changed, but neither turned on nor off: the checkpoints depend on it"
+    if key in ("training.ema", "training.averaged_sgd") and bool(before) != bool(after):
+        return "an average can be changed, but neither turned on nor off: the checkpoints depend on it"
     sections = key.replace("[", ".").split(".")
     names = (".".join(sections[:count]) for count in range(1, len(sections) + 1))
     return next((FIXED[name] for name in names if name in FIXED), None)

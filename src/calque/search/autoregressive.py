@@ -119,7 +119,7 @@ def _step(
     live = Live(log_probs, partial.tokens.view(*log_probs.shape, -1))
     has_just_ended = (live.tokens[..., :-1] != end).all(dim=-1) & is_end
     ended = live._replace(log_probs=log_probs.masked_fill(~has_just_ended, -torch.inf))
-    candidates = Candidates(log_probs, parents, tokens.view_as(parents))
+    candidates = Candidates(log_probs, parents, live.tokens[..., -1])
     return SearchStep(length, sentences, candidates, live, parents, ended, ended.log_probs, done)
 
 

@@ -48,6 +48,7 @@ class Learner:
             "training.optimiser.kind": config.optimiser.kind,
             "training.precision": config.precision,
             "training.ema": "on" if config.ema else "off",
+            "training.averaged_sgd": "on" if config.averaged_sgd else "off",
         }
         self._order_settings: dict[str, Any] = {  # the batches of an epoch depend on them
             "seed": job.seed,

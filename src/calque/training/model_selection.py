@@ -115,7 +115,7 @@ class ModelSelection:
             model.to(device).eval()
             return self.job.judge(model, parts=parts, stop=stop_requested)
         except (RuntimeError, MemoryError, OutOfMemory) as error:
-            if not is_out_of_memory(error):
+            if not isinstance(error, OutOfMemory) and not is_out_of_memory(error):
                 raise
         finally:
             model.train(was_training)

@@ -11,12 +11,21 @@ from typing import Any
 import pytest
 import torch
 
-from calque import CalqueError, ConfigError, DeadlineError, Engine, Request, SearchConfig, TextError, Translator
-from calque.engine import load_translator
+from calque import (
+    CalqueError,
+    ConfigError,
+    DeadlineError,
+    Engine,
+    Interrupted,
+    Request,
+    SearchConfig,
+    TextError,
+    Translator,
+)
+from calque.engine import PendingAnswer, load_translator
 from calque.engine.decoding import decode_batch
 from calque.errors import OutOfMemory
 from calque.models.model import Model, ModelConfig, Sizes
-from calque.search.observers import Hooks
 
 BEAM = SearchConfig(beam=4)
 GREEDY = SearchConfig(beam=1, length_penalty=0.0)
@@ -43,6 +52,10 @@ BAD: dict[str, tuple[Request, type[CalqueError], str]] = {
     "soon": (Request("a", timeout="soon"), ConfigError, "timeout must be a number"),  # type: ignore[arg-type]
     "fold": (Request("a", long="fold"), ConfigError, "long must be 'cut' or 'split'"),  # type: ignore[arg-type]
     "words": (Request("a", replace_unknown=["a"]), ConfigError, "must be a dictionary"),  # type: ignore[arg-type]
+    "places that are none": (Request("a", required=("a",), places=("x",)), TextError, "places"),  # type: ignore[arg-type]
+    "far": (Request("a", line=1 << 70, search=SAMPLING), ConfigError, "line must be a whole number"),
+    "too many samples": (Request("a", nbest=10**20, search=SAMPLING), ConfigError, "nbest must be a whole number"),
+    "maybe": (Request("a", detail=[]), ConfigError, "detail must be true or false"),  # type: ignore[arg-type]
     "late": (Request("a b", timeout=0.0), DeadlineError, "not answered within 0 seconds"),
 }
 
@@ -239,7 +252,7 @@ def test_a_cancelled_request_frees_its_rows_within_a_step(
     requests = [Request(text(random.Random(number)), search=long, line=number) for number in range(5)]
     expected = one_by_one(translator, requests)
     engine = translator.engine()
-    release, pending = threading.Event(), []
+    pending: list[PendingAnswer] = []
 
     def cancel_at_third(step: Any) -> None:
         if len(step.sentence) == 5 and step.length == 3:
@@ -250,7 +263,6 @@ def test_a_cancelled_request_frees_its_rows_within_a_step(
     watch_search(monkeypatch, observer)
     with engine._model_lock:  # all of them wait, so that they share a batch
         pending += [engine.submit("h")] + [engine.submit(request) for request in requests]
-        release.set()
     pending.pop(0).result(timeout=60)
     for place, future in enumerate(pending):
         if place == 1:
@@ -278,20 +290,18 @@ def test_a_deadline_passes_during_search(translator: Translator, monkeypatch: py
     assert rows[-1] == 1
 
 
-def test_what_a_poll_raises_ends_the_search(translator: Translator) -> None:
-    class StoppedError(Exception):
-        pass
-
+@pytest.mark.parametrize("error", [ZeroDivisionError, Interrupted, TextError])
+def test_what_a_poll_raises_ends_the_search(translator: Translator, error: type[Exception]) -> None:
     calls = []
 
     def poll() -> None:
         calls.append(1)
         if len(calls) == 3:
-            raise StoppedError
+            raise error("stopped")
 
     long = BEAM.model_copy(update={"minimum": 12, "maximum": 12})
-    with pytest.raises(StoppedError):
-        list(translator.engine(poll=poll).answers([Request("a b c", search=long)]))
+    with pytest.raises(error, match="stopped"):
+        list(translator.engine(poll=poll).answers([Request("a b c", search=long), Request("c b", search=long)]))
     assert len(calls) == 3
 
 
@@ -312,6 +322,92 @@ def test_a_waiting_request_can_be_cancelled_and_a_closed_engine_takes_none(trans
     assert running.result(timeout=60).text
     with pytest.raises(RuntimeError, match="closed"):
         engine.submit("a b c")
+
+
+LONG = ". ".join(["a b c d", "c d a b", "e f g h", "h g f e"])
+
+
+def split_request(translator: Translator, *, timeout: float | None = None) -> Request:
+    """A request of four parts, none of which shares a batch with another."""
+    search = translator.search.model_copy(update={"source_limit": 4, "batch_tokens": 1})
+    return Request(LONG, search=search, long="split", timeout=timeout)
+
+
+def test_a_split_request_that_is_cancelled_leaves_the_engine_at_work(translator: Translator) -> None:
+    engine = translator.engine()
+    with engine._model_lock:
+        running = engine.submit("a b c")
+        while not running.running():
+            time.sleep(0.01)
+        split = engine.submit(split_request(translator))
+        assert split.cancel()
+    assert engine.submit("a b").result(timeout=60).text
+    assert split.cancelled()
+    late = engine.submit(split_request(translator, timeout=0.001))
+    with pytest.raises(DeadlineError):
+        late.result(timeout=60)
+    assert engine.submit("a b").result(timeout=60).text
+    engine.close()
+
+
+def test_a_split_request_that_is_half_done_is_resolved_when_the_engine_closes(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine, searched = translator.engine(), threading.Semaphore(0)
+    resume = threading.Semaphore(1)
+
+    def slow(models: Any, parts: Any, settings: Any, **options: Any) -> Any:
+        searched.release()
+        assert resume.acquire(timeout=60)
+        return decode_batch(models, parts, settings, **options)
+
+    monkeypatch.setattr("calque.engine.engine.decode_batch", slow)
+    split = engine.submit(split_request(translator))
+    for _ in range(2):  # the first part is done, the second is being searched
+        assert searched.acquire(timeout=60)
+    other = engine.submit("a b")
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    for pending in (split, other):
+        with pytest.raises(CancelledError):
+            pending.result(timeout=60)
+    resume.release()
+    closer.join(timeout=60)
+    assert not closer.is_alive()
+
+
+def test_a_deadline_that_passes_while_waiting_takes_no_place_in_a_batch(translator: Translator) -> None:
+    engine = translator.engine()
+    with engine._model_lock:
+        running = engine.submit("a b c")
+        while not running.running():
+            time.sleep(0.01)
+        late = [engine.submit(Request("d e", timeout=0.01)) for _ in range(3)]
+        time.sleep(0.02)
+        fine = engine.submit("d e")
+    assert fine.result(timeout=60).text == translator.translate("d e")
+    for pending in late:
+        with pytest.raises(DeadlineError):
+            pending.result(timeout=60)
+
+
+def test_an_observer_without_a_method_is_refused(translator: Translator) -> None:
+    with pytest.raises(TypeError, match="search_step or attention"):
+        translator.engine().answer("a b", observer=object())  # type: ignore[arg-type]
+
+
+def test_requests_with_equal_dictionaries_share_a_batch(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sizes: list[int] = []
+
+    def counted(models: Any, parts: Any, settings: Any, **options: Any) -> Any:
+        sizes.append(len(parts))
+        return decode_batch(models, parts, settings, **options)
+
+    monkeypatch.setattr("calque.engine.engine.decode_batch", counted)
+    list(translator.engine().answers([Request("a b", replace_unknown={"x": "y"}) for _ in range(5)]))
+    assert sizes == [5]
 
 
 def test_the_thread_of_an_idle_engine_ends_and_starts_again(
@@ -418,4 +514,3 @@ def test_the_representation_says_what_it_is(translator: Translator) -> None:
     assert repr(translator) == "Translator(recurrent to luong, 17,580 parameters, cpu)"
     assert repr(translator.engine()) == "Engine(1 model, cpu)"
     assert repr(Request("a", nbest=2)) == "Request('a', nbest=2)"
-    assert repr(Hooks()) == "Hooks(observer=None, give_up=None)"
