@@ -32,7 +32,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         ):
             folders[name] = train(toy_values(files, family, *settings, *more), run=folder / name, quiet=True).folder
         for name, vocabulary in (("language", "one"), ("strange language", "stranger")):
-            values = toy_values(alone, "plain", *learning(steps=60, rate=0.01))
+            values = toy_values(alone, "plain", *learning(steps=60, rate=0.01), "training.metric=auto")
             values["data"] = {"train": [{"kind": "text", "path": str(alone["target"])}]}
             values["text"] = {"kind": "given", "path": str(folders[vocabulary])}
             values["model"] = {"network": {"kind": "recurrent", "layers": 1, "width": 16, "embedding": 12}}

@@ -78,5 +78,6 @@ def across(model: ModelConfig) -> Choice:
     options = {
         name: getattr(model.decoder, name) for name in ("mixer", "positions", "copies") if hasattr(model.decoder, name)
     }
-    settings = between_parts(model) | in_attention(model) | options | {"tie": model.tie}
+    tie = "all" if model.tie == "auto" else model.tie  # the laws' vocabularies are joint where a model ties
+    settings = between_parts(model) | in_attention(model) | options | {"tie": tie}
     return {key: value for key, value in settings.items() if key != "layers"}

@@ -92,7 +92,7 @@ def test_the_language_model_learns_what_can_be_known(tmp_path: Path, seed: int) 
     )
     model = to_values(system_model("language", scale=0.125))
     settings = learning(steps=200, rate=0.005, tokens=600)
-    values = toy_values(corpus, model, f"seed={seed}", *settings, "model.network.dropout=0.0")
+    values = toy_values(corpus, model, f"seed={seed}", *settings, "model.network.dropout=0.0", "training.metric=auto")
     values["data"] = {"train": [{"kind": "text", "path": str(corpus["target"])}]}
     run = train(values, run=tmp_path / "run", quiet=True)
     texts = lines(unseen["target"])

@@ -67,7 +67,7 @@ def test_hints_name_no_option_that_every_command_has() -> None:
         ("train --gpu", ["use training.device=cuda"]),
         ("train --output runs/x", ["use --run runs/x"]),
         ("train --output 'my runs'", ["use --run 'my runs'"]),
-        ("translate RUN --temperature 0.7", ["no such option: --temperature; use temperature=0.7"]),
+        ("translate RUN --temperature 0.7", ["no such option: --temperature; use method=sample temperature=0.7"]),
         ("translate RUN --beam-size 3", ["use --beam 3"]),
         ("translate RUN --gpu 0", ["use --device cuda"]),
         ("translate RUN --seed=4", ["use seed=4"]),

@@ -43,7 +43,7 @@ def test_every_system_can_be_scaled_and_built(name: str, scale: float) -> None:
 def test_what_a_scale_changes() -> None:
     small = system_model("vaswani2017-base", scale=0.25)
     assert (small.encoder.width, small.encoder.feed_forward, small.encoder.heads) == (128, 512, 2)
-    assert (small.encoder.layers, small.encoder.norm, small.tie) == (2, "post", "all")
+    assert (small.encoder.layers, small.encoder.norm, small.tie) == (2, "post", "auto")
     assert system_model("bahdanau2015", scale=0.25).decoder.attention.alignment == 248
     assert system_model("cho2014", scale=0.25).encoder.layers == 1
     assert scaled(TRANSLATORS["tiny"].model, scale=1.0) is TRANSLATORS["tiny"].model
