@@ -158,8 +158,8 @@ def _refuse_types(request: Request) -> None:
     if request.search is not None and not isinstance(request.search, SearchConfig):
         raise ConfigError(f"search must be a SearchConfig; found {request.search!r:.{_SHOWN}}")
     for name, number in (("nbest", request.nbest), ("line", request.line)):
-        if number is not None and (not isinstance(number, int) or not 0 <= number < 1 << 63):
-            raise ConfigError(f"{name} must be a whole number from 0; found {number!r:.{_SHOWN}}")
+        if number is not None and (not isinstance(number, int) or abs(number) >= 1 << 63):
+            raise ConfigError(f"{name} must be a whole number of 64 bits; found {number!r:.{_SHOWN}}")
     if not all(isinstance(place, int) for place in request.places):
         raise TextError(f"places must be whole numbers; found {request.places!r:.{_SHOWN}}")
     if not isinstance(request.detail, bool):

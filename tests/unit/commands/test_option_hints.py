@@ -50,7 +50,7 @@ def test_what_a_hint_names_exists(flag: str) -> None:
 def test_hints_name_no_option_that_every_command_has() -> None:
     """Such a hint would never be given."""
     for flag in HINTS:
-        assert any(flag not in parameter.opts for command in COMMANDS for parameter in command.params)
+        assert any(all(flag not in parameter.opts for parameter in command.params) for command in COMMANDS)
 
 
 @pytest.mark.parametrize(
