@@ -14,9 +14,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from calque.data.corpora import FilesConfig, TsvConfig, read_blocks
+from calque.data.corpora import FilesConfig, read_blocks
 from calque.data.misalignment import Shift, by_line, find_shifts
 from calque.data.rows import parse
+from calque.data.tables import TsvConfig
 
 Array = NDArray[Any]
 

@@ -167,6 +167,7 @@ def toy_values(corpus: dict[str, Path], model: str | Values, *overrides: str) ->
             "validate_every": 5,
             "checkpoint_every": 4,
             "average": 2,
+            "metric": "bleu",  # whatever the length of these sequences
             "samples": 2,
             "threads": 1,
             "device": "cpu",

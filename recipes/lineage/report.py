@@ -3,11 +3,8 @@
     python -m recipes.lineage.report OUT [OUT2 ...] --keep recipes/lineage/results
     python -m recipes.lineage.report recipes/lineage/results/*.jsonl --write recipes/lineage/README.md
 
-    python -m recipes.lineage.report recipes/lineage/results/*.jsonl --brief README.md README.zh.md
-
 Each PATH is a folder of runs, or a file kept from one. The report is printed; --keep writes the numbers it needs to
-FOLDER/CORPUS.jsonl, --write writes it between the marks of a page, with the figures beside the page; --brief writes one
-short table of all corpora between the marks of each page.
+FOLDER/CORPUS.jsonl, --write writes it between the marks of a page, with the figures beside the page.
 """
 
 import sys
@@ -15,9 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from operator import getitem
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-from recipes.lineage.claims import LONG, MARGIN, SHORT, claims_table, findings, loss_at_length
+from recipes.lineage.claims import LONG, MARGIN, claims_table, findings, loss_at_length
 from recipes.lineage.corpus import UNITS, CorpusKind
 from recipes.lineage.figure import draw_figure
 from recipes.lineage.lengths import BUCKET_NAMES, JOINED
@@ -27,11 +24,6 @@ from recipes.runner.arguments import parser_of
 from recipes.runner.files import read_json
 from recipes.runner.results import mean
 
-# the headers of the short table, by the name of its marks
-BRIEF_HEADERS = {
-    "line": ("entry", "parameters", "Multi30k BLEU", "chrF", "1-10 words", "41-60 words", "tokens/s", "dialogues BLEU"),
-    "line zh": ("条目", "参数", "Multi30k BLEU", "chrF", "1-10 词", "41-60 词", "词元/秒", "对话 BLEU"),
-}
 SPEEDS = "speed.json"  # written by `recipes.lineage.speed`, beside kept files or in a folder of runs
 
 Speeds = Mapping[str, float]  # target tokens per second, by entry
@@ -58,29 +50,6 @@ def table(results: Results, *, speeds: Speeds) -> str:
                 *((_speed(name, speeds),) if speeds else ()),
                 *(_at_length(runs, bucket) for bucket in BUCKET_NAMES),
                 _lost(runs),
-            ]
-        )
-    return pages.table(header, rows)
-
-
-def brief(collected: Mapping[CorpusKind, Results], *, header: Sequence[str], speeds: Speeds) -> str:
-    """One row per entry, for all corpora: lowercased BLEU (with its range) and chrF, means over seeds."""
-    captions, dialogues = (collected.get(corpus, {}) for corpus in get_args(CorpusKind))
-    if not captions:
-        raise ValueError("the short table needs results of multi30k")
-    highest = max(mean(_bleu(seeds)) for seeds in captions.values())
-    rows = []
-    for name, seeds in captions.items():
-        runs, bleu = list(seeds.values()), _bleu(seeds)
-        rows.append(
-            [
-                f"`{name}`",
-                f"{runs[0]['parameters'] / 1e6:.1f} M",
-                _ranged(bleu, digits=1, bold=mean(bleu) == highest),
-                f"{mean([run['chrf'] for run in runs]):.1f}",
-                *(_at_length(runs, bucket) for bucket in (SHORT, LONG)),
-                _speed(name, speeds),
-                f"{mean(_bleu(dialogues[name])):.1f}" if name in dialogues else "",
             ]
         )
     return pages.table(header, rows)
@@ -134,13 +103,6 @@ def fill(text: str, *, corpus: CorpusKind, results: str) -> str:
     return pages.fill(text, results, name=f"results {corpus}")
 
 
-def write_brief(page: Path, collected: Mapping[CorpusKind, Results], *, speeds: Speeds) -> None:
-    """Writes the short table between the marks that the page has for it."""
-    text = page.read_text(encoding="utf-8")
-    name = next((name for name in BRIEF_HEADERS if f"<!-- {name} -->" in text), "line")
-    pages.write_page(page, brief(collected, header=BRIEF_HEADERS[name], speeds=speeds), name=name)
-
-
 def read_speeds(paths: Sequence[Path]) -> Speeds:
     """The speeds measured beside these results; empty if they were not measured."""
     files = dict.fromkeys((path if path.is_dir() else path.parent) / SPEEDS for path in paths)
@@ -179,9 +141,6 @@ def _main() -> None:
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
     parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for compact results, one file per corpus")
     parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks; figures are written beside it")
-    parser.add_argument(
-        "--brief", type=Path, nargs="+", default=[], metavar="FILE", help="pages with marks for the short table"
-    )
     options = parser.parse_args()
     try:
         collected = collect(options.paths)
@@ -200,8 +159,6 @@ def _main() -> None:
             options.write.write_text(text, encoding="utf-8")
             for corpus, corpus_results in collected.items():
                 draw_figure(options.write.parent / figure_name(corpus), corpus_results, unit=UNITS[corpus])
-        for page in options.brief:
-            write_brief(page, collected, speeds=speeds)
     except (OSError, ValueError) as error:
         print(f"recipes.lineage.report: {error}", file=sys.stderr)
         sys.exit(2)

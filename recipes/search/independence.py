@@ -23,15 +23,15 @@ from statistics import median
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from calque.engine import DEVICES, MARKS, PRECISIONS, Translator, load_translator, pad_source
 from calque.engine.ensemble import start_decoding
 from calque.engine.forced_decoding import TargetTokens, force_decode
-from calque.search.beam import BestK, Expansion, Extended, Goal, Live, beam_search
+from calque.search.beam import BestK, Goal, beam_search
 from calque.search.decode import limits_of, scoring_of
+from calque.search.observers import Hooks, SearchStep
 from calque.search.settings import SearchConfig
-from calque.search.step import Hypothesis
+from calque.search.step import Hypothesis, Live
 from recipes.runner.arguments import parser_of
 from recipes.runner.files import append_jsonl, read_lines
 from recipes.search.common import provenance
@@ -85,32 +85,16 @@ class Comparison(NamedTuple):
     differences: list[Difference]
 
 
-class TracedExpansion:
-    """An expansion that records the hypotheses that every sentence keeps and ends at every step."""
+class TraceObserver:
+    """Records the hypotheses that every sentence keeps and ends at every step of a search."""
 
-    def __init__(self, inner: Expansion) -> None:
-        self.inner = inner
-        self.steps: list[tuple[Tensor, Extended]] = []
+    def __init__(self) -> None:
+        self.steps: dict[int, list[StepTrace]] = {}  # by sentence
 
-    def start(self, sentences: Tensor) -> Any:
-        return torch.arange(len(sentences), device=sentences.device), self.inner.start(sentences)
-
-    def extend(self, live: Live, log_probs: Tensor, memory: Any, *, end: int) -> tuple[Extended, Any]:
-        rows, own = memory
-        extended, own = self.inner.extend(live, log_probs, own, end=end)
-        self.steps.append((rows, extended))
-        return extended, (rows, own)
-
-    def missing_phrase(self, memory: Any) -> Tensor | None:
-        return self.inner.missing_phrase(memory[1])
-
-    def of(self, sentence: int) -> list[StepTrace]:
-        """The steps of one sentence of the batch."""
-        steps = []
-        for rows, extended in self.steps:
-            for row in (rows == sentence).nonzero().flatten().tolist():
-                steps.append(StepTrace(*(_hypotheses(live, row) for live in (extended.live, extended.ended))))
-        return steps
+    def search_step(self, step: SearchStep) -> None:
+        for row, sentence in enumerate(step.sentence.tolist()):
+            trace = StepTrace(*(_hypotheses(live, row) for live in (step.live, step.ended)))
+            self.steps.setdefault(sentence, []).append(trace)
 
 
 @torch.inference_mode()
@@ -121,16 +105,17 @@ def search_batch(translator: Translator, batch: Sequence[Ids], *, search: Search
     decoding = start_decoding(
         translator.model, source, ensemble=translator.ensemble, search=search, attention=search.coverage > 0
     )
-    traced = TracedExpansion(BestK(search.beam))
+    observer = TraceObserver()
     hypotheses = beam_search(
         *decoding,
-        expansion=traced,
+        expansion=BestK(search.beam),
         goal=Goal(scoring_of(search)),
         limits=limits_of(lengths, search=search),
         marks=MARKS,
         source_lengths=lengths,
+        hooks=Hooks(observer),
     )
-    return [Trace(hypotheses[row][0], traced.of(row)) for row in range(len(batch))]
+    return [Trace(hypotheses[row][0], observer.steps[row]) for row in range(len(batch))]
 
 
 def in_batches(

@@ -6,18 +6,19 @@ Settings that differ only in their score therefore share a search. Each gets the
 Letters: B unfinished sentences, K beams, V vocabulary, S source, R scores.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
 from calque.engine import MARKS, Translator, pad_source
 from calque.engine.ensemble import Decoding, start_decoding
-from calque.search.beam import BestK, Extended, Goal, Live, beam_search
+from calque.search.beam import BestK, Extended, Goal, beam_search
 from calque.search.decode import limits_of, scoring_of
+from calque.search.observers import SearchStep
 from calque.search.scoring import Score, SentenceLengths
 from calque.search.settings import SearchConfig
-from calque.search.step import Step
+from calque.search.step import Live
 
 Tokens = tuple[int, ...]
 
@@ -119,13 +120,14 @@ def batches(
         )
 
 
-def counted(step: Step) -> tuple[Step, Callable[[], tuple[int, int]]]:
-    """A step that counts, and a function that gives the number of calls and of hypotheses."""
-    calls = rows = 0
+class DecoderCost:
+    """Observes a search: its decoder steps, and the hypotheses that these steps extended."""
 
-    def counting(tokens: Tensor, state: object, context: object) -> object:
-        nonlocal calls, rows
-        calls, rows = calls + 1, rows + len(tokens)
-        return step(tokens, state, context)
+    def __init__(self) -> None:
+        self.steps = self.rows = 0
 
-    return counting, lambda: (calls, rows)  # type: ignore[return-value]
+    def search_step(self, step: SearchStep) -> None:
+        if step.length == 1:
+            self.rows += len(step.sentence)
+        self.steps += 1
+        self.rows += int((~step.done).sum()) * step.live.log_probs.shape[1]

@@ -12,11 +12,12 @@ from typing import Any, get_args
 import torch
 
 from calque.engine import MARKS, Translator
-from calque.search.decode import Rules, decode
+from calque.search.decode import Rules, decode, limits_of
+from calque.search.observers import Hooks
 from calque.search.settings import SearchConfig
 from recipes.runner.files import append_jsonl, read_jsonl
 from recipes.search.common import TEST, Pairs, parse_arguments, provenance, read_pairs, score
-from recipes.search.shared_search import batches, counted
+from recipes.search.shared_search import DecoderCost, batches
 
 RESULTS = "stopping.jsonl"
 BEAMS = (5, 16)
@@ -33,23 +34,21 @@ def measure(translator: Translator, pairs: Pairs, *, beam: int) -> list[dict[str
     for number, (places, decoding, lengths) in enumerate(batches(translator, pairs.sources, search=searches["exact"])):
         turn = number % len(RULES)
         for rule in (*RULES[turn:], *RULES[:turn]):
-            step, counts = counted(decoding.step)
+            cost = DecoderCost()
             started = time.process_time()
             hypotheses = decode(
-                step,
-                decoding.state,
-                decoding.context,
+                *decoding,
                 source_lengths=lengths,
+                limits=limits_of(lengths, search=searches[rule]),
                 search=searches[rule],
                 marks=MARKS,
                 rules=Rules(),
                 nbest=1,
-                streams=torch.tensor(places),
+                hooks=Hooks(cost),
             )
-            calls, rows = counts()
             totals[rule]["seconds"] += time.process_time() - started
-            totals[rule]["steps"] += calls
-            totals[rule]["rows"] += rows
+            totals[rule]["steps"] += cost.steps
+            totals[rule]["rows"] += cost.rows
             for place, (best,) in zip(places, hypotheses, strict=True):
                 texts[rule][place] = translator.tokenizers.target.decode(best.tokens)
     return [

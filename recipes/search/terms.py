@@ -22,7 +22,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from calque.engine import OutputOptions, Request, Translator
+from calque.engine import Request, Translator
 from calque.engine.forced_decoding import TargetTokens, force_decode
 from calque.evaluation.alignment import Link, align, words_of
 from recipes.runner.files import read_lines, write_json
@@ -132,8 +132,8 @@ def run_round(translator: Translator, pairs: Pairs, *, forbidden: Sequence[str])
 
     def translate(name: str, requests: Sequence[Request], *, forbidden: Sequence[str] = ()) -> list[str]:
         started = time.process_time()
-        options = OutputOptions(forbidden=tuple(forbidden))
-        texts = [translation.text for translation in translator.stream(requests, search=search, options=options)]
+        restricted = (request._replace(forbidden=tuple(forbidden)) for request in requests)
+        texts = [translation.text for translation in translator.stream(restricted, search=search)]
         seconds[name] = time.process_time() - started
         return texts
 

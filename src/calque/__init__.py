@@ -13,15 +13,17 @@ from calque.errors import (
     CalqueError,
     ConfigError,
     DataError,
+    DeadlineError,
     FolderError,
     Interrupted,
+    RequestError,
     TextError,
     TrainingError,
     UserError,
 )
 
 if TYPE_CHECKING:
-    from calque.engine import Candidate, OutputOptions, Request, TextGenerator, Translation, Translator, load
+    from calque.engine import Candidate, Engine, Request, TextGenerator, Translation, Translator, load
     from calque.experiment import Experiment, OwnTask, Run, resume, train
     from calque.search.settings import SearchConfig
 
@@ -32,12 +34,14 @@ __all__ = [
     "Candidate",
     "ConfigError",
     "DataError",
+    "DeadlineError",
+    "Engine",
     "Experiment",
     "FolderError",
     "Interrupted",
-    "OutputOptions",
     "OwnTask",
     "Request",
+    "RequestError",
     "Run",
     "SearchConfig",
     "TextError",
@@ -56,7 +60,7 @@ _HOMES = {
     **dict.fromkeys(["Experiment", "OwnTask", "Run", "resume", "train"], "calque.experiment"),
     "SearchConfig": "calque.search.settings",
     **dict.fromkeys(
-        ["Candidate", "OutputOptions", "Request", "TextGenerator", "Translation", "Translator", "load"], "calque.engine"
+        ["Candidate", "Engine", "Request", "TextGenerator", "Translation", "Translator", "load"], "calque.engine"
     ),
 }
 

@@ -6,13 +6,19 @@ CalqueError
 │   ├── DataError        an unusable corpus file, with file, line and byte
 │   ├── TextError        unusable text or an unusable tokenizer
 │   └── FolderError      a run or model folder that is damaged, hostile, locked or in an unsupported format
+├── RequestError         one request cannot be answered, while others can (exit code 1)
+│   ├── DeadlineError    it was not answered in time
+│   └── OutOfMemory      it needs more memory than there is, even by itself
 ├── TrainingError        training cannot continue (exit code 1); the last good state is kept; raised on all ranks
 │   ├── RankError        only one rank cannot continue
 │   └── ReportedByPeer   another rank reports the cause; this one exits with that rank's code where it is known
 └── Interrupted          stopped on request, state saved (exit code 75)
 """
 
+import os
+import shlex
 from collections.abc import Sequence
+from pathlib import Path
 
 
 class CalqueError(Exception):
@@ -43,6 +49,18 @@ class FolderError(UserError):
     """A run or model folder that is damaged, hostile, locked or in an unsupported format."""
 
 
+class RequestError(CalqueError):
+    """One request cannot be answered, while others can."""
+
+
+class DeadlineError(RequestError):
+    """A request was not answered in time."""
+
+
+class OutOfMemory(RequestError):  # noqa: N818 - as torch and the field call it
+    """A request needs more memory than there is, even by itself."""
+
+
 class TrainingError(CalqueError):
     """Training cannot continue; the last good state is kept."""
 
@@ -69,6 +87,19 @@ def first_few(lines: Sequence[str], *, shown: int = 8) -> list[str]:
     """The first `shown` lines, and the number of lines left out."""
     remaining = len(lines) - shown
     return [*lines[:shown], f"... and {remaining:,} more"] if remaining > 0 else list(lines)
+
+
+def shell_path(path: Path | str) -> str:
+    """A path as a shell reads it, for commands in messages: quoted if need be, and never taken for an option.
+
+    >>> shell_path("my runs/1")
+    "'my runs/1'"
+    """
+    text = f"./{path}" if str(path).startswith("-") else str(path)
+    if text.isprintable():
+        return shlex.quote(text)
+    escaped = (chr(byte) if 32 <= byte < 127 and byte not in b"'\\" else f"\\x{byte:02x}" for byte in os.fsencode(text))
+    return f"$'{''.join(escaped)}'"  # line breaks, or bytes that are not UTF-8
 
 
 def exit_code(error: Exception) -> int:

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from calque.engine import load
 from calque.experiment import train
 from calque.experiment.judges import TRANSLATION_METRICS
+from calque.tasks.metric import Selection
 from calque.training.checkpoints import scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.lock import run_lock
@@ -75,16 +76,20 @@ def test_best_means_the_runs_metric(run: Path, monkeypatch: pytest.MonkeyPatch) 
 
     lines = [
         {"kind": "valid", "step": 4, "loss": 2.0, "bleu": 9.0},
-        {"kind": "valid", "step": 8, "loss": 1.0, "bleu": 3.0},
-        {"kind": "valid", "step": 12, "loss": 0.5, "bleu": 3.0},
+        {"kind": "valid", "step": 8, "loss": 1.0, "bleu": 3.0, "chrf": 20.0},
+        {"kind": "valid", "step": 12, "loss": 0.5, "bleu": 3.0, "chrf": 10.0},
         {"kind": "valid", "step": 13, "loss": 0.1, "bleu": 99.0},
         {"kind": "valid", "step": 14, "loss": 3.0, "bleu": 4.0},
         {"kind": "valid", "step": 14, "loss": 0.0, "bleu": 99.0, "averaged": 3},
     ]
     monkeypatch.setattr(averaging, "read_journal", lambda _path: lines)
-    for metric, order in (("bleu", [4, 14, 12, 8]), ("loss", [12, 8, 4, 14])):
-        kind = metric, TRANSLATION_METRICS[metric]
-        monkeypatch.setattr(averaging, "selection_metric", lambda _run, kind=kind: kind)
+    for metric, tie_breaker, order in (
+        ("bleu", "loss", [4, 14, 12, 8]),
+        ("loss", "loss", [12, 8, 4, 14]),
+        ("bleu", "chrf", [4, 14, 8, 12]),
+    ):
+        selection = Selection(metric, tie_breaker, TRANSLATION_METRICS)
+        monkeypatch.setattr(averaging, "selection_of", lambda _run, selection=selection: selection)
         assert averaging._best_first(run, steps=[4, 8, 12, 14]) == order
 
 

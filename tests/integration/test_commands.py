@@ -270,7 +270,7 @@ def test_mistakes_in_the_options_of_train(command: Command, corpus: dict[str, Pa
     refused(command("train", "--source", tmp_path, "--target", target), f"{tmp_path}: Is a directory")
     refused(command("train", *sides(corpus), "training.steps"), "'training.steps' is not an override")
     refused(command("train", *sides(corpus), "training.device=cuda:9"), "training.device", "'cuda:9'")
-    refused(command("train", *sides(corpus), "--steps", "5"), "No such option")
+    refused(command("train", *sides(corpus), "--steps", "5"), "no such option: --steps; use training.steps=5")
     refused(command("train", *sides(corpus), "--run", source / "below"), str(source))
     refused(command("train", "--resume", nowhere), "not a run folder")
     refused(command("trian"), "No such command")
@@ -352,9 +352,10 @@ def test_a_file_that_may_not_be_read_is_named(command: Command, corpus: dict[str
     refused(command("translate", trained, "--input", corpus["source"]), "Permission denied")
 
 
-def test_resume_takes_no_other_setting_and_a_used_folder_is_refused(command: Command, trained: Path) -> None:
-    for extra in (["seed=4"], ["--system", "tiny"], ["--config", "x.toml"], ["--run", "x"], ["--source", "x"]):
-        refused(command("train", "--resume", trained, *extra), "takes no other setting")
+def test_resume_takes_no_other_option_and_a_used_folder_is_refused(command: Command, trained: Path) -> None:
+    for extra in (["--system", "tiny"], ["--config", "x.toml"], ["--run", "x"], ["--source", "x"]):
+        refused(command("train", "--resume", trained, *extra), "takes no other option", "KEY=VALUE")
+    refused(command("train", "--resume", trained, "seed=4"), "seed: the order of the data depends on it")
     source = toy_corpus(trained / ".." / "corpus")
     refused(command("train", *sides(source), "--run", trained), "there is a run already", "--resume")
     refused(command("train", "--resume", trained / "model"), "not a run folder")
@@ -493,7 +494,7 @@ def test_a_line_without_a_translation_is_reported(command: Command, trained: Pat
 
 
 def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path, tmp_path: Path) -> None:
-    files = toy_corpus(tmp_path / "test", pairs=20, change=list, seed=77)
+    files = toy_corpus(tmp_path / "test", pairs=20, change=list, seed=80)  # lines long enough for BLEU
     options = [trained, "--source", files["source"], "--reference", files["target"]]
     answer = command("evaluate", *options, "--output", tmp_path / "kept")
     assert (answer.code, answer.err) == (0, "")
@@ -510,6 +511,17 @@ def test_evaluate_prints_scores_with_signatures(command: Command, trained: Path,
     assert scores["beam"] == 2
     assert scores["bleu"]["value"] > 50
     assert scores["perplexity"] >= 1
+
+
+def test_evaluate_says_when_references_are_too_short_for_bleu(command: Command, trained: Path, tmp_path: Path) -> None:
+    for words, is_short in (("a b c", True), ("a b c d", False)):
+        (tmp_path / "lines").write_text(f"{words}\n" * 3, encoding="utf-8")
+        options = (trained, "--source", tmp_path / "lines", "--reference", tmp_path / "lines")
+        answer = command("evaluate", *options)
+        assert "exact match" in answer.out
+        assert ("BLEU means nothing here" in answer.err) == is_short
+        assert ("the median reference has 3 words; read exact match and chrF" in answer.err) == is_short
+    assert json.loads(command("evaluate", *options, "--json").out)["median_reference_words"] == 4
 
 
 def test_mistakes_in_the_options_of_evaluate(command: Command, trained: Path, tmp_path: Path) -> None:

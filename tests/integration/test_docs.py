@@ -1,5 +1,6 @@
 """Every `calque train` of the documentation, as it is written there, describes a run that can begin."""
 
+import json
 import re
 import shlex
 from collections.abc import Callable, Iterator
@@ -25,6 +26,8 @@ PAGES = (
     "architectures.md",
     "language_models.md",
     "tagging.md",
+    "corpora.md",
+    "character_level.md",
 )
 
 
@@ -43,6 +46,24 @@ def _example(page: str) -> str:
 
 
 COMMANDS = list(_commands())
+
+
+def test_the_page_for_python_works_as_written(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of its examples, one after the other."""
+    page = (DOCS / "python.md").read_text(encoding="utf-8")
+    examples = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert len(examples) == 6
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "book").symlink_to(trained)
+    corpus = toy_corpus(tmp_path)
+    for name, side in (("train.de", "source"), ("train.en", "target")):
+        (tmp_path / name).symlink_to(corpus[side])
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {}
+    exec("\n".join(examples), names)
+    assert names["run"].summary.step == 25
+    assert names["moved"].text
+    assert names["forced"].text
 
 
 def test_search_from_python_works_as_written(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,6 +98,35 @@ def test_python_of_the_other_tasks_works_as_written(
 NO_COLUMNS = {"language model of lines": (), "tagging": ("task.inputs=[]",)}
 
 
+def _table(lines: list[str], option: str, *, columns: list[str], delimiter: str) -> str:
+    """A table with these columns, and with a header if its option or their names require one."""
+    if option == "--jsonl":
+        outer = {name.partition(".")[0] for name in columns}
+        objects = ({key: {name.partition(".")[2]: line for name in columns} for key in outer} for line in lines)
+        return "".join(json.dumps(values) + "\n" for values in objects)
+    is_named = any(not name.isdigit() for name in columns)
+    names = columns if is_named else ["one", "two", "three"]
+    rows = [[line] * len(names) for line in lines]
+    delimiter = "\t" if option == "--tsv" else delimiter
+    return "".join(delimiter.join(row) + "\n" for row in ([names] if is_named or option != "--tsv" else []) + rows)
+
+
+def test_the_corpus_of_the_character_level_page_is_recognised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: Callable[..., Answer]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    exec(_example("character_level.md"), {})
+    lines = {name: (tmp_path / name).read_text(encoding="utf-8").splitlines() for name in ("train.lemma", "test.lemma")}
+    train, test = ({line.split()[0] for line in part} for part in lines.values())
+    assert len(test) == 300 and not train & test
+    page = (DOCS / "character_level.md").read_text(encoding="utf-8")
+    (check,) = re.findall(r"^calque (data check .*)$", page, re.MULTILINE)
+    (message,) = re.findall(r"^(text\.kind=characters: .*)$", page, re.MULTILINE)
+    answer = command(*shlex.split(check))
+    assert answer.code == 0
+    assert f"text: {message}\n" in answer.out
+
+
 def test_there_are_such_commands() -> None:
     assert len(COMMANDS) >= 8
 
@@ -94,11 +144,18 @@ def test_a_run_can_begin(
     arguments = shlex.split(line)[1:]
     (tmp_path / "RUN").symlink_to(trained)
     corpus = toy_corpus(tmp_path / "corpus")
+    columns = {option: name for option, name in pairwise(arguments) if option.endswith("-column")}
+    delimiter = dict(pairwise(arguments)).get("--delimiter", ",")
     for option, name in pairwise(arguments):
         path = tmp_path / name
         if option in ("--source", "--target", "--text", "--valid-text", "--valid-source", "--valid-target"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(corpus["source"].read_bytes())
+        if option in ("--tsv", "--csv", "--valid-csv", "--jsonl"):
+            lines = corpus["source"].read_text(encoding="utf-8").splitlines()
+            path.write_text(
+                _table(lines, option, columns=list(columns.values()), delimiter=delimiter), encoding="utf-8"
+            )
         if option in ("--conll", "--valid-conll"):
             (write_conllu if name.endswith(".conllu") else write_columns)(path, sentences=9)
 

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 import calque
-from calque.engine import Candidate, OutputOptions, Request, Translation
-from calque.engine.noisy_channel import rerank
+from calque.engine import Candidate, Channel, Request, Translation
 from calque.evaluation.confidence import Confidence
 from calque.experiment import train
 from tests.conftest import Answer, learning, still_and, toy_corpus, toy_values, without_plots
@@ -106,9 +105,8 @@ def test_pieces_are_scored_by_all_models_together(runs: dict[str, Path], mean: s
     one, two, language = (calque.load(runs[name]) for name in ("one", "two", "language"))
     for joined in (one.with_ensemble([two]), one.with_ensemble([two], language=language)):
         joined.search = one.search.model_copy(update={"ensemble": mean, "language_weight": 0.4})
-        for line, translation in zip(
-            LINES, joined.stream(LINES, nbest=2, options=OutputOptions(detail=True)), strict=True
-        ):
+        requests = [Request(line, nbest=2, detail=True) for line in LINES]
+        for line, translation in zip(LINES, joined.stream(requests), strict=True):
             for candidate in translation.candidates if line else []:
                 assert candidate.detail is not None
                 assert sum(candidate.detail.log_probs) == pytest.approx(candidate.log_prob, abs=1e-4)
@@ -130,7 +128,7 @@ def test_the_channel_ranks_by_its_formula(runs: dict[str, Path]) -> None:
     search = one.search.model_copy(update={"beam": 4, "channel_weight": 0.7, "prior_weight": 0.3})
     sources = ["a b c", "", "c d e f"]
     listed = list(one.stream(sources, search=search, nbest=4))
-    again = list(rerank(listed, sources, reverse=reverse, language=language, search=search))
+    again = list(Channel(reverse, language=language).rerank(listed, sources, searches=[search] * len(sources)))
     for source, translation, before in zip(sources, again, listed, strict=True):
         order = [(candidate.cut, -candidate.score) for candidate in translation.candidates]
         assert order == sorted(order)
@@ -148,7 +146,7 @@ def test_the_empty_candidate_is_scored_like_any_other(runs: dict[str, Path]) -> 
     one, reverse, language = (calque.load(runs[name]) for name in ("one", "reverse", "language"))
     search = one.search.model_copy(update={"channel_weight": 1.0, "prior_weight": 0.5})
     listed = [Translation([Candidate("g f e d c", -4.0, -4.0, cut=False), Candidate("", -5.0, -5.0, cut=False)])]
-    (again,) = rerank(listed, ["c d e f g"], reverse=reverse, language=language, search=search)
+    (again,) = Channel(reverse, language=language).rerank(listed, ["c d e f g"], searches=[search])
     for candidate in again.candidates:
         (back,), (prior,) = reverse.score([candidate.text], ["c d e f g"]), language.score([candidate.text])
         expected = candidate.log_prob + back.log_prob + 0.5 * prior.log_prob
@@ -162,7 +160,7 @@ def test_the_channel_ranks_cut_and_incomplete_candidates_last(runs: dict[str, Pa
     requests = [Request("a b c d e"), Request("d a e g", required=("h", "e")), Request("c d", required=("a b c d",))]
     sources = [request.text for request in requests]
     listed = list(one.stream(requests, search=search, nbest=8))
-    again = list(rerank(listed, sources, reverse=reverse, language=None, search=search))
+    again = list(Channel(reverse).rerank(listed, sources, searches=[search] * len(sources)))
     changed = 0
     for before, after in zip(listed, again, strict=True):
         marks = [(candidate.cut, candidate.missing_phrase) for candidate in after.candidates]

@@ -14,10 +14,10 @@ import pytest
 
 import calque
 from calque.commands.output import ResumableFile
+from calque.commands.streaming import LineTranslator
 from calque.data.lines import Line
-from calque.engine import OutputOptions
+from calque.engine import Request
 from calque.engine.constraint_files import RequestBuilder
-from calque.engine.pipeline import Pipeline
 from calque.experiment import train
 from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
 from tests.integration.conftest import LINES
@@ -161,7 +161,7 @@ def test_an_output_that_another_process_writes_is_refused(
 def test_scores_come_window_by_window_and_a_failure_keeps_the_old_file(
     command: Command, trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("calque.engine.translator.WINDOW", 2)
+    monkeypatch.setattr("calque.engine.engine.WINDOW", 2)
     source, output = tmp_path / "source", tmp_path / "output"
     source.write_bytes(b"a b\nb c\n\xff\n")
     output.write_bytes(b"old\n")
@@ -181,14 +181,16 @@ def test_samples_of_a_line_do_not_depend_on_the_window(trained: Path) -> None:
     translator = calque.load(trained)
     changes = {"method": "sample", "temperature": 2.0, "source_limit": 4}
     search = translator.search.model_copy(update=changes)
-    requests = RequestBuilder("in", prefixes=None, terms=None, inline=False)
-    pipeline = Pipeline(translator, search, requests, OutputOptions(), nbest=1, splits=True)
+    template = Request("", search=search, long="split")
+    builder = RequestBuilder("in", template=template, prefixes=None, terms=None, inline=False)
+    lines_translator = LineTranslator(translator.engine(), builder)
     texts = ["a b c d e f g h a b", "c d e f", "h g f e d c", "b b a c"]
     lines = [Line(text, number, cut=False, invalid=None) for number, text in enumerate(texts, start=1)]
-    whole = [translated.translation.text for translated in pipeline.translate(lines)]
+    whole = [line.answer.text for line in lines_translator.translate(lines)]
     for cut in (1, 2, 3):
         windows = (lines[:cut], lines[cut:])
-        assert [translated.translation.text for window in windows for translated in pipeline.translate(window)] == whole
+        texts_by_window = [line.answer.text for window in windows for line in lines_translator.translate(window)]
+        assert texts_by_window == whole
     alone = translator.stream([texts[1]], search=search, first=1)
     assert next(alone).text == whole[1]
 

@@ -190,6 +190,18 @@ def test_a_stop_asked_of_one_rank_stops_all_and_another_number_of_them_goes_on(
     assert_same_losses(tmp_path / "run", alone("luong", *FEW))
 
 
+def test_sharded_weights_become_a_model_if_the_run_stops_before_its_first_validation(
+    corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks
+) -> None:
+    settings = (*FEW, "training.sharded=true", "training.validate_every=50")
+    ended = train_ranks(warm, 2, small(corpus, "luong", *settings), tmp_path / "run", fault="stop:1:2")
+    assert ended.codes == [75, 75], ended.said
+    assert (tmp_path / "run" / "log.txt").read_text(encoding="utf-8").count("never validated") == 1
+    (saved,) = (tmp_path / "run" / "checkpoints").iterdir()
+    weights, kept = (load_file(folder / "weights.safetensors") for folder in (saved, tmp_path / "run" / "model"))
+    assert all(kept[name].equal(value) for name, value in weights.items())
+
+
 def test_a_rank_that_is_killed_does_not_leave_the_others_hanging_and_the_run_goes_on_exactly(
     corpus: dict[str, Path], tmp_path: Path, warm: WarmRanks
 ) -> None:

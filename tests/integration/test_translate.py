@@ -16,7 +16,6 @@ from typing import Any
 import pytest
 
 import calque
-from calque.engine import OutputOptions
 from calque.experiment import train
 from tests.conftest import Answer, environment, toy_corpus, toy_values, without_plots
 from tests.integration.conftest import LINES
@@ -214,9 +213,8 @@ def test_a_line_whose_constraints_allow_nothing_is_empty(trained: Path) -> None:
     search = translator.search.model_copy(update={"no_repeat": 1, "minimum": 40})
     for method in ("beam", "sample"):
         changed = search.model_copy(update={"method": method})
-        (translation,) = translator.stream(
-            ["a b c"], search=changed, options=OutputOptions(forbidden=tuple("abcdefgh"))
-        )
+        request = calque.Request("a b c", forbidden=tuple("abcdefgh"))
+        (translation,) = translator.stream([request], search=changed)
         assert translation.candidates[0].cut
         assert not set(translation.text.split()) & set("abcdefgh")
 
@@ -293,10 +291,8 @@ def test_a_forbidden_word_is_not_the_last_word_of_a_cut_translation(trained: Pat
     translator = calque.load(trained)
     search = translator.search.model_copy(update={"maximum": 4, "minimum": 4})
     for required in ((), ("g",)):
-        request = calque.Request("a b c h g f", required=required)
-        (translation,) = translator.stream(
-            [request], search=search, nbest=3, options=OutputOptions(forbidden=("h", "d"))
-        )
+        request = calque.Request("a b c h g f", required=required, forbidden=("h", "d"))
+        (translation,) = translator.stream([request], search=search, nbest=3)
         assert all(not {"h", "d"} & set(candidate.text.split()) for candidate in translation.candidates)
 
 
@@ -305,7 +301,7 @@ def test_a_word_that_is_required_and_forbidden_is_rejected(command: Command, tra
     (tmp_path / "terms").write_text("b\tg h\n", encoding="utf-8")
     options = ("--forbid", tmp_path / "forbid", "--terms", tmp_path / "terms")
     answer = command("translate", trained, *options, stdin=b"a b c\n")
-    assert (answer.code, answer.out) == (2, "")
+    assert (answer.code, answer.out) == (2, "\n"), "the line is left empty"
     assert "'g h' is required but 'h' is forbidden" in answer.err
     assert command("translate", trained, *options, stdin=b"a c\n").code == 0, "without the term, nothing is required"
 

@@ -129,7 +129,7 @@ GROUPS = {
 PARTS, ATTENTION = GROUPS["parts"].values, GROUPS["attention"].values
 ACROSS = {
     **{name: values for name, values in (ATTENTION | PARTS).items() if name != "layers"},
-    "tie": get_args(ModelConfig.model_fields["tie"].annotation),
+    "tie": [tie for tie in get_args(ModelConfig.model_fields["tie"].annotation) if tie != "auto"],  # one of the others
     "mixer": get_args(MixerName),
     "positions": get_args(PositionsName),
 }

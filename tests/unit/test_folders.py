@@ -10,8 +10,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from calque.errors import FolderError
 from calque.folders import manifest as manifests
@@ -52,6 +54,24 @@ def test_a_written_folder_verifies(tmp_path: Path) -> None:
     assert manifest.files["weights.bin"].size == 256
     assert manifest.details == {"name": "é", "n": 1.5}
     assert names(tmp_path / "deep") == ["model"]
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o027, 0o077])
+def test_all_files_have_the_mode_of_new_files(tmp_path: Path, umask: int) -> None:
+    """safetensors creates its files for their owner alone."""
+
+    def fill_privately(folder: Path) -> None:
+        fill(folder)
+        save_file({"weight": torch.zeros(2)}, folder / "weights.safetensors")
+        (folder / "tokenizer" / "pieces.txt").chmod(0o600)
+
+    before = os.umask(umask)
+    try:
+        write(tmp_path / "new", fill=fill_privately)
+    finally:
+        os.umask(before)
+    modes = {path.stat().st_mode & 0o777 for path in (tmp_path / "new").rglob("*") if path.is_file()}
+    assert modes == {0o666 & ~umask}
 
 
 def test_same_content_gives_the_same_manifest_bytes(tmp_path: Path) -> None:

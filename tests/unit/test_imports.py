@@ -33,7 +33,7 @@ NO_TORCH = {"text", "config", "folders", "errors", "parsing", "calque_phrasebook
 OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}
-OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard"}
+OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard", "zstandard", "compression"}
 
 Sources = dict[str, str]  # module → its text; a package stands under its own name
 

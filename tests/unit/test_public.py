@@ -1,5 +1,6 @@
 """The public names: exactly these, each importable, and nothing heavy until one is used."""
 
+import inspect
 import subprocess
 import sys
 from pathlib import Path
@@ -14,10 +15,13 @@ PUBLIC = {
     "Candidate",
     "ConfigError",
     "DataError",
+    "DeadlineError",
+    "Engine",
     "Experiment",
     "FolderError",
     "Interrupted",
     "Request",
+    "RequestError",
     "Run",
     "SearchConfig",
     "TextError",
@@ -25,7 +29,6 @@ PUBLIC = {
     "Translation",
     "Translator",
     "UserError",
-    "OutputOptions",
     "OwnTask",
     "TextGenerator",
     "__version__",
@@ -91,3 +94,19 @@ def test_importing_and_help_load_nothing_heavy(code: str) -> None:
     program = f"{code}\nimport sys\nprint('LOADED', sorted({heavy}))"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, env=environment())
     assert done.stdout.splitlines()[-1] == "LOADED []", done.stderr
+
+
+def test_the_api_reference_is_what_the_docstrings_say() -> None:
+    root = Path(__file__).parents[2]
+    checked = subprocess.run(
+        [sys.executable, root / "scripts" / "reference", "--check"], capture_output=True, text=True, check=False
+    )
+    assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("name", [name for name in calque.__all__ if name != "__version__"])
+def test_public_names_have_a_docstring_and_classes_and_functions_an_example(name: str) -> None:
+    value = getattr(calque, name)
+    assert value.__doc__
+    is_error = inspect.isclass(value) and issubclass(value, Exception)
+    assert is_error or ">>>" in value.__doc__ or "    calque." in value.__doc__, name

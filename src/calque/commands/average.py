@@ -5,11 +5,18 @@ from typing import Annotated
 
 import typer
 
+from calque.commands.options import choice_option
+
+SELECTIONS = ("last", "best")
+
 
 def average(
     run: Annotated[Path, typer.Argument(help="A run folder whose training has finished or stopped.")],
     of: Annotated[
-        str, typer.Option(help="last: the newest checkpoints; best: those with the best validation scores.")
+        str,
+        choice_option(
+            choices=SELECTIONS, help="last: the newest checkpoints; best: those with the best validation scores."
+        ),
     ] = "last",
     count: Annotated[
         int | None, typer.Option("--count", "-n", min=1, help="The number of checkpoints; all by default.")
@@ -31,7 +38,7 @@ def average(
     from calque.errors import FolderError
     from calque.experiment import average_run
 
-    selection = choice(of, ("last", "best"), option="--of")
+    selection = choice(of, SELECTIONS, option="--of")
     if output is not None and output.exists():
         raise FolderError(f"{output}: exists already; choose another folder for --output")
     folder = output or run / "averaged"

@@ -17,7 +17,9 @@ def column_names(columns: str | None) -> tuple[str, ...]:
 
 def file_format(path: Path) -> "ColumnFormat | None":
     """The format according to a file's suffix: .conllu, or one that begins with .conll, .col, .iob, .bio or .tsv."""
-    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() != ".gz"]
+    from calque.data.compression import SUFFIXES
+
+    suffixes = [suffix.lower() for suffix in path.suffixes if suffix.lower() not in SUFFIXES]
     suffix = suffixes[-1] if suffixes else ""
     if suffix in (".conllu", ".conllup"):
         return "conllu"

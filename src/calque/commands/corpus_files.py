@@ -1,6 +1,7 @@
 """The corpora that commands are given: pairs, text or labelled words, and the task they are for."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -8,12 +9,15 @@ import typer
 
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
+from calque.commands.table_options import Paths, TableColumns, Tables, files_option
 from calque.errors import ConfigError
 
-Source = Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or .gz).")]
-Target = Annotated[Path | None, typer.Option(help="Their translations, line by line.")]
-Text = Annotated[Path | None, typer.Option(help="Text, for a language model.")]
-Conll = Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")]
+Source = Annotated[
+    Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat it for several files.")
+]
+Target = Annotated[Paths, files_option(help="Their translations, line by line: as many files, in the same order.")]
+Text = Annotated[Paths, files_option(help="Text, for a language model. Repeat it for several files.")]
+Conll = Annotated[Paths, files_option(help="Labelled words, for a tagger: CoNLL-U or columns.")]
 Columns = Annotated[str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")]
 Label = Annotated[str | None, typer.Option(help="The column to predict; by default upos, or the last column.")]
 
@@ -30,39 +34,44 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
 class CorpusFiles(NamedTuple):
     """The options that name corpora."""
 
-    source: Path | None = None
-    target: Path | None = None
-    alignments: Path | None = None
-    valid_source: Path | None = None
-    valid_target: Path | None = None
-    text: Path | None = None
-    valid_text: Path | None = None
-    conll: Path | None = None
-    valid_conll: Path | None = None
+    source: Paths = None
+    target: Paths = None
+    alignments: Paths = None
+    valid_source: Paths = None
+    valid_target: Paths = None
+    tables: Tables = Tables()
+    valid_tables: Tables = Tables()
+    table_columns: TableColumns = TableColumns()
+    text: Paths = None
+    valid_text: Paths = None
+    conll: Paths = None
+    valid_conll: Paths = None
     columns: str | None = None
     label: str | None = None
 
     def check(self) -> None:
         """Raises an error for options of different tasks, or for files that cannot be read."""
-        if self.text is not None and (self.source or self.target):
+        if self.text and self.pair_option:
             raise ConfigError(
-                "--text is for a language model and cannot be combined with --source and --target, which are for "
+                f"--text is for a language model and cannot be combined with {self.pair_option}, which is for "
                 "translation"
             )
-        if self.conll is not None and (self.source or self.target or self.text):
+        if self.conll and (self.pair_option or self.text):
             raise ConfigError(
-                "--conll is for a tagger and cannot be combined with --source, --target or --text, which are for other "
-                "tasks"
+                f"--conll is for a tagger and cannot be combined with {self.pair_option or '--text'}, which is for "
+                "another task"
             )
-        corpora = (self.text, self.valid_text, self.conll, self.valid_conll, self.source, self.target)
-        refuse_unreadable(*corpora, self.alignments, self.valid_source, self.valid_target)
+        pairs = (self.source, self.target, self.alignments, self.valid_source, self.valid_target)
+        tables = (self.tables.paths, self.valid_tables.paths)
+        others = (self.text, self.valid_text, self.conll, self.valid_conll)
+        refuse_unreadable(*(path for paths in (*pairs, *tables, *others) for path in paths or ()))
         self.check_columns()
 
     def check_columns(self) -> None:
         """Raises an error for names of columns that have no effect, or that are missing, in the files that exist."""
-        if self.conll is None:
+        if not self.conll:
             return
-        files = [path for path in (self.conll, self.valid_conll) if path is not None]
+        files = [*self.conll, *(self.valid_conll or ())]
         refuse_idle_columns(self.columns, *files)
         for path in files:
             if path.exists():
@@ -70,10 +79,21 @@ class CorpusFiles(NamedTuple):
 
     def corpora(self) -> Corpora:
         """The values of the config's data section."""
-        train = _pair_corpora(self.source, self.target, role="train", alignments=self.alignments)
-        valid = _pair_corpora(self.valid_source, self.valid_target, role="valid")
+        self.table_columns.check(Tables(*map(_joined, self.tables, self.valid_tables)))
+        train = pair_corpora(self.source, self.target) + self.tables.corpora(self.table_columns)
+        _add_alignments(train, self.alignments)
+        valid = pair_corpora(self.valid_source, self.valid_target, options=("--valid-source", "--valid-target"))
+        valid += self.valid_tables.corpora(self.table_columns)
+        pairs = {role: corpora for role, corpora in (("train", train), ("valid", valid)) if corpora}
         text = _text_corpora(self.text, self.valid_text)
-        return train | valid | text | _word_corpora(self.conll, self.valid_conll, columns=self.columns)
+        return pairs | text | _word_corpora(self.conll, self.valid_conll, columns=self.columns)
+
+    @property
+    def pair_option(self) -> str:
+        """The option that names pairs; empty if none does."""
+        options = {"--source": self.source, "--target": self.target}
+        options |= {f"--{kind}": paths for kind, paths in self.tables._asdict().items()}
+        return next((option for option, paths in options.items() if paths), "")
 
     @property
     def default_system(self) -> str:
@@ -84,7 +104,7 @@ class CorpusFiles(NamedTuple):
         """The setting of the predicted column, if the options determine it."""
         if self.label is not None:
             return [f"task.labels={json.dumps(self.label)}"]
-        if self.conll is None or is_conllu(self.conll):
+        if all(map(is_conllu, self.conll or ())):
             return []
         return [f"task.labels={json.dumps(column_names(self.columns)[-1] if self.columns else 'label')}"]
 
@@ -95,14 +115,45 @@ class CorpusFiles(NamedTuple):
             raise ConfigError(
                 "--conll is for a tagger (--system huang2015, lample2016 or ma2016); this system reads text"
             )
-        if (self.text or self.source) and kind == "tagging":
+        if (self.text or self.pair_option) and kind == "tagging":
             raise ConfigError("a tagger reads words and labels: give --conll instead of --source, --target or --text")
         if self.text and kind != "language-modelling":
             raise ConfigError(
                 "--text is for a language model (--system language); this system translates: give --source"
             )
-        if self.source and kind == "language-modelling":
-            raise ConfigError("--source: a language model reads no source; give --text, or a --system that translates")
+        if self.pair_option and kind == "language-modelling":
+            raise ConfigError(
+                f"{self.pair_option}: a language model reads no source; give --text, or a --system that translates"
+            )
+
+
+def _joined(paths: Paths, more: Paths) -> list[Path]:
+    return [*(paths or ()), *(more or ())]
+
+
+def pair_corpora(
+    source: Paths, target: Paths, *, options: tuple[str, str] = ("--source", "--target")
+) -> list[dict[str, Any]]:
+    """A corpus for each source file and the target file of the same position."""
+    if bool(source) != bool(target):
+        raise ConfigError(f"{options[0]} and {options[1]} go together: one of them is missing")
+    sources, targets = source or [], target or []
+    refuse_unequal(sources, targets, options=options)
+    return [
+        {"kind": "files", "source": str(source_file), "target": str(target_file)}
+        for source_file, target_file in zip(sources, targets, strict=True)
+    ]
+
+
+def refuse_unequal(first: Sequence[Path | str], second: Sequence[Path | str], *, options: tuple[str, str]) -> None:
+    """Raises a ConfigError that names both lists if their files cannot be paired."""
+    if len(first) != len(second):
+        lists = [
+            f"  {option}: {', '.join(map(str, files))}" for option, files in zip(options, (first, second), strict=True)
+        ]
+        raise ConfigError(
+            "\n".join([f"{options[0]} and {options[1]} need as many files each, in the same order; given were", *lists])
+        )
 
 
 def task_kind(values: dict[str, Any]) -> str:
@@ -113,18 +164,18 @@ def task_kind(values: dict[str, Any]) -> str:
     return str(task.get("kind", "translation")) if isinstance(task, dict) else "translation"
 
 
-def _text_corpora(text: Path | None, valid: Path | None) -> Corpora:
-    if valid is not None and text is None:
+def _text_corpora(text: Paths, valid: Paths) -> Corpora:
+    if valid and not text:
         raise ConfigError("--valid-text needs --text")
-    paths = {"train": text, "valid": valid}
-    return {role: [{"kind": "text", "path": str(path)}] for role, path in paths.items() if path is not None}
+    roles = {"train": text, "valid": valid}
+    return {role: [{"kind": "text", "path": str(path)} for path in paths] for role, paths in roles.items() if paths}
 
 
-def _word_corpora(train: Path | None, valid: Path | None, *, columns: str | None) -> Corpora:
-    if train is None and (valid is not None or columns is not None):
-        raise ConfigError(f"{'--columns' if valid is None else '--valid-conll'} needs --conll")
-    paths = {"train": train, "valid": valid}
-    return {role: [_word_corpus(path, columns)] for role, path in paths.items() if path is not None}
+def _word_corpora(train: Paths, valid: Paths, *, columns: str | None) -> Corpora:
+    if not train and (valid or columns is not None):
+        raise ConfigError(f"{'--valid-conll' if valid else '--columns'} needs --conll")
+    roles = {"train": train, "valid": valid}
+    return {role: [_word_corpus(path, columns) for path in paths] for role, paths in roles.items() if paths}
 
 
 def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
@@ -134,13 +185,18 @@ def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
     return {"kind": "columns", "path": str(path), **names}
 
 
-def _pair_corpora(source: Path | None, target: Path | None, *, role: str, alignments: Path | None = None) -> Corpora:
-    if (source is None) != (target is None):
-        flags = "--source and --target" if role == "train" else "--valid-source and --valid-target"
-        raise ConfigError(f"{flags} go together: one of them is missing")
-    if source is None:
-        if alignments is not None:
-            raise ConfigError("--alignments needs --source and --target; a config names its own alignments")
-        return {}
-    links = {} if alignments is None else {"alignments": str(alignments)}
-    return {role: [{"kind": "files", "source": str(source), "target": str(target), **links}]}
+def _add_alignments(corpora: list[dict[str, Any]], alignments: Paths) -> None:
+    """Adds its file of word alignments to each corpus."""
+    if not alignments:
+        return
+    if not corpora:
+        raise ConfigError("--alignments needs --source and --target; a config names its own alignments")
+    if any(corpus["kind"] == "csv" for corpus in corpora):
+        raise ConfigError("--alignments cannot be combined with --csv, whose pairs may have several lines")
+    names = [corpus.get("source") or corpus["path"] for corpus in corpora]
+    option = ", ".join(
+        dict.fromkeys("--source" if corpus["kind"] == "files" else f"--{corpus['kind']}" for corpus in corpora)
+    )
+    refuse_unequal(names, alignments, options=(option, "--alignments"))
+    for corpus, path in zip(corpora, alignments, strict=True):
+        corpus["alignments"] = str(path)

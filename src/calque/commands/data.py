@@ -7,7 +7,31 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.column_options import is_conllu
-from calque.commands.corpus_files import Columns, Conll, CorpusFiles, Label, Source, Target, Text
+from calque.commands.corpus_files import (
+    Columns,
+    Conll,
+    CorpusFiles,
+    Label,
+    Source,
+    Target,
+    Text,
+    pair_corpora,
+)
+from calque.commands.option_hints import HintingCommand
+from calque.commands.options import LANGUAGES, choice_option, settings_argument, system_option
+from calque.commands.table_options import (
+    Csv,
+    Delimiter,
+    Header,
+    Jsonl,
+    Paths,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+    Tsv,
+    files_option,
+)
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
@@ -15,28 +39,33 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
 
-LANGUAGES = ("zh", "en", "de")
+Overrides = Annotated[list[str] | None, settings_argument(help="Settings, e.g. text.vocabulary_size=4000")]
 
 
-Overrides = Annotated[
-    list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. text.vocabulary_size=4000")
-]
-
-
-@app.command()
+@app.command(cls=HintingCommand)
 def check(
     overrides: Overrides = None,
     source: Source = None,
     target: Target = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     text: Text = None,
     conll: Conll = None,
     columns: Columns = None,
     label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are checked.")] = None,
-    test_source: Annotated[Path | None, typer.Option(help="Test sources, to look for in the training data.")] = None,
-    test_target: Annotated[Path | None, typer.Option(help="Test targets.")] = None,
-    test_text: Annotated[Path | None, typer.Option(help="Test text, with --text.")] = None,
-    test_conll: Annotated[Path | None, typer.Option(help="Test sentences, with --conll.")] = None,
+    test_source: Annotated[Paths, files_option(help="Test sources, to look for in the training data.")] = None,
+    test_target: Annotated[Paths, files_option(help="Test targets.")] = None,
+    test_tsv: Annotated[Paths, files_option(help="Test pairs, with columns as in --tsv.")] = None,
+    test_csv: Annotated[Paths, files_option(help="Test pairs, with columns as in --csv.")] = None,
+    test_jsonl: Annotated[Paths, files_option(help="Test pairs, with keys as in --jsonl.")] = None,
+    test_text: Annotated[Paths, files_option(help="Test text, with --text.")] = None,
+    test_conll: Annotated[Paths, files_option(help="Test sentences, with --conll.")] = None,
 ) -> None:
     """Report the contents and the problems of corpora before training.
 
@@ -46,12 +75,17 @@ def check(
     Characters (of taggers: words) outside the vocabulary that training would build from these corpora are lost, or
     encoded as bytes if the tokenizer has byte pieces.
 
+    Pairs of single words, such as inflected forms or pronunciations, are recognised: models read them better by
+    character, and training does so unless a text setting is given.
+
     Padding is the share of padded positions in a batch. With exact shapes, the default, a batch is as wide as its
     longest row; static shapes (training.batch.shapes) have a few fixed sizes, for compiled models.
 
     Examples:
 
         calque data check --source train.de --target train.en
+
+        calque data check --tsv pairs.tsv --source-column 2 --target-column 1
 
         calque data check --text train.txt text.kind=tokens
 
@@ -65,17 +99,30 @@ def check(
     from calque.data.prepare import prepare
     from calque.data.report import report_lines
     from calque.experiment import assembly_of
+    from calque.experiment.text_choice import suggested_text
 
-    if (test_source is None) != (test_target is None):
-        raise ConfigError("--test-source and --test-target go together: one of them is missing")
-    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
-    experiment = _experiment(files, overrides, config=config)
+    pair_corpora(test_source, test_target, options=("--test-source", "--test-target"))
+    tables, test_tables = Tables(tsv, csv, jsonl), Tables(test_tsv, test_csv, test_jsonl)
+    table_columns = TableColumns(source_column, target_column, header, delimiter)
+    files = CorpusFiles(
+        source=source,
+        target=target,
+        tables=tables,
+        table_columns=table_columns.of(tables) if test_tables else table_columns,
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+    )
+    experiment, chosen = _experiment(files, overrides, config=config)
     test_files = CorpusFiles(
         source=test_source,
         target=test_target,
+        tables=test_tables,
+        table_columns=table_columns.of(test_tables),
         text=test_text,
         conll=test_conll,
-        columns=None if test_conll is None or is_conllu(test_conll) else columns,
+        columns=None if all(map(is_conllu, test_conll or ())) else columns,
     )
     test_files.check()
     test = DataConfig.model_validate(test_files.corpora()).train if any(test_files) else ()
@@ -99,6 +146,8 @@ def check(
             batch=experiment.training.batch,
         )
     typer.echo("\n".join(report_lines(report)))
+    if advice := chosen or suggested_text(experiment):
+        typer.echo(f"text: {advice}")
     _refuse_problems([problem for corpus in report.corpora for problem in corpus.problems])
 
 
@@ -109,19 +158,26 @@ def _refuse_problems(problems: list[str]) -> None:
         raise DataError(f"training would stop at {count}; see the report on standard output")
 
 
-@app.command()
+@app.command(cls=HintingCommand)
 def prepare(
     out: Annotated[Path, typer.Option(help="The store's folder; configs use it as data.store.")],
     overrides: Overrides = None,
     source: Source = None,
     target: Target = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     text: Text = None,
     conll: Conll = None,
     columns: Columns = None,
     label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are prepared.")] = None,
     system: Annotated[
-        str | None, typer.Option(help="The system the store is for; taggers with characters store these too.")
+        str | None, system_option(help="The system the store is for; taggers with characters store these too.")
     ] = None,
 ) -> None:
     """Prepare a store of ids for several runs: on disk, memory-mapped.
@@ -130,14 +186,27 @@ def prepare(
 
         calque data prepare --source train.de --target train.en --out store
 
+        calque data prepare --csv pairs.csv --source-column German --target-column English --out store
+
         calque data prepare --conll train.conllu --system ma2016 --out store
     """
     from calque.commands.progress import preparing
     from calque.data.prepare import prepare as prepare_store
     from calque.experiment import assembly_of
 
-    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
-    experiment = _experiment(files, overrides, config=config, system=system)
+    files = CorpusFiles(
+        source=source,
+        target=target,
+        tables=Tables(tsv, csv, jsonl),
+        table_columns=TableColumns(source_column, target_column, header, delimiter),
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+    )
+    experiment, chosen = _experiment(files, overrides, config=config, system=system)
+    if chosen:
+        typer.echo(chosen, err=True)
     preparation = assembly_of(experiment).preparation
     with preparing() as progress:
         prepared = prepare_store(experiment.data, preparation=preparation, folder=out, progress=progress)
@@ -147,11 +216,11 @@ def prepare(
     typer.echo(f"{out}: {rows}", err=True)
 
 
-@app.command()
+@app.command(cls=HintingCommand)
 def phrasebook(
     out: Annotated[Path, typer.Option(help="The folder for train, valid and test files.")],
-    source: Annotated[str, typer.Option("--from", help="zh, en or de.")] = "zh",
-    target: Annotated[str, typer.Option("--to", help="zh, en or de.")] = "en",
+    source: Annotated[str, choice_option("--from", choices=LANGUAGES, help="The source language.")] = "zh",
+    target: Annotated[str, choice_option("--to", choices=LANGUAGES, help="The target language.")] = "en",
     pairs: Annotated[int, typer.Option(min=50, help="Training pairs; valid and test pairs are added.")] = 20_000,
     seed: Annotated[int, typer.Option(min=0, help="Another seed generates another corpus.")] = 0,
     segment: Annotated[bool, typer.Option("--segment", help="Put spaces between the words of Chinese text.")] = False,
@@ -189,18 +258,21 @@ def phrasebook(
 
 def _experiment(
     files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None = None
-) -> "Experiment":
-    """The experiment that trains on these corpora, or on those of a config."""
+) -> "tuple[Experiment, str]":
+    """The experiment that trains on these corpora, or on those of a config; a message if its text settings are chosen
+    to fit them, as training would choose them."""
     from calque.config import check as check_config
     from calque.experiment import Experiment, experiment_values
+    from calque.experiment.text_choice import choose_text
 
     files.check()
     corpora = files.corpora()
     if not corpora and config is None:
-        raise ConfigError("give --source and --target, --text, --conll or --config")
+        raise ConfigError("give --source and --target, --tsv, --csv or --jsonl, --text, --conll or --config")
     default = files.default_system if config is None and (files.text or files.conll) else None
     values = experiment_values(
         config=config, system=system or default, corpora=corpora, assignments=[*files.settings, *(overrides or [])]
     )
     files.refuse_other_task(values)
-    return check_config(Experiment, values, origin=str(config or "command line"))
+    values, chosen = choose_text(values)
+    return check_config(Experiment, values, origin=str(config or "command line")), chosen

@@ -9,7 +9,7 @@ import typer
 from calque import __version__
 
 CORE = ("torch", "numpy", "sentencepiece", "safetensors", "sacrebleu", "pydantic", "typer", "rich")
-EXTRAS = {"plots": ("matplotlib",), "tensorboard": ("tensorboard",)}
+EXTRAS = {"plots": ("matplotlib",), "tensorboard": ("tensorboard",), "zstd": ("zstandard",)}
 
 
 def doctor() -> None:

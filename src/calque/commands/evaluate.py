@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
+from calque.commands.options import Device, Precision, search_argument
 from calque.commands.rendering import one_line
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
@@ -18,11 +19,9 @@ if TYPE_CHECKING:
 
 def evaluate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    settings: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. length_penalty=1")
-    ] = None,
+    settings: Annotated[list[str] | None, search_argument(help="Search settings, e.g. length_penalty=1")] = None,
     *,
-    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or .gz).")] = None,
+    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or compressed).")] = None,
     reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
     text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
     conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
@@ -31,8 +30,8 @@ def evaluate(
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
     output: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Score a model on a test set.
 
@@ -131,17 +130,26 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
 def _print_scores(
     translator: "Translator", translations: list[str], test: _TestSet, *, search: "SearchConfig", as_json: bool
 ) -> None:
-    from calque.evaluation.metrics import perplexity, score_translations
+    from calque.evaluation.metrics import is_short_for_bleu, median_words, perplexity, score_translations
 
     scores = score_translations(translations, test.references)
     per_piece = perplexity(translator.loss(test.sources, test.references))
+    words = median_words(test.references)
     if as_json:
         values = {name: metric._asdict() for name, metric in scores._asdict().items()}
-        typer.echo(json.dumps({**values, "perplexity": per_piece, "beam": search.beam}, indent=1))
+        further = {"perplexity": per_piece, "beam": search.beam, "median_reference_words": words}
+        typer.echo(json.dumps({**values, **further}, indent=1))
         return
     for name, metric in scores._asdict().items():
         typer.echo(f"{name.replace('_', ' '):16} {metric.value:7.2f}   {metric.signature}")
     typer.echo(f"{'perplexity':16} {per_piece:7.2f}   per piece; beam {search.beam} for the other scores")
+    if is_short_for_bleu(words):
+        unit = "word" if words == 1 else "words"
+        typer.echo(
+            f"BLEU means nothing here: it counts sequences of up to 4 words, and the median reference has {words:g} "
+            f"{unit}; read exact match and chrF instead",
+            err=True,
+        )
 
 
 def _lines(path: Path) -> list[str]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.inputs import choice, device_and_precision, input_lines, refuse_unreadable
+from calque.commands.options import Device, Precision, choice_option, search_argument
 from calque.commands.rendering import json_line, one_line
 from calque.errors import ConfigError, DataError
 
@@ -29,21 +30,21 @@ def generate(
     model: Annotated[Path, typer.Argument(help="A run or model folder of a language model.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. temperature=0.7 top_p=0.9 seed=3"),
+        search_argument(help="Search settings, e.g. temperature=0.7 top_p=0.9 seed=3"),
     ] = None,
     prompt: Annotated[
         str | None, typer.Option(help="The beginning of the text; each line of standard input by default.")
     ] = None,
-    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or .gz).")] = None,
+    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or compressed).")] = None,
     maximum: Annotated[int, typer.Option(min=1, help="The maximum number of pieces after the prompt.")] = 100,
     nbest: Annotated[int, typer.Option(min=1, help="Generate N texts per prompt.")] = 1,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam search of this size instead of sampling.")] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="End the text before this string; may be given several times.")
     ] = None,
-    format: Annotated[str, typer.Option(help="text, or jsonl with scores.")] = "text",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
+    format: Annotated[str, choice_option(choices=FORMATS, help="jsonl has scores.")] = "text",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Generate text with a language model, by sampling or by beam search.
 

@@ -19,7 +19,19 @@ from calque.commands.corpus_files import (
     Text,
     task_kind,
 )
-from calque.errors import ConfigError, FolderError
+from calque.commands.options import settings_argument, system_option
+from calque.commands.table_options import (
+    Csv,
+    Delimiter,
+    Header,
+    Jsonl,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+    Tsv,
+)
+from calque.errors import ConfigError, FolderError, shell_path
 
 HEADER = """\
 # A Calque config; train with: calque train --config FILE
@@ -30,15 +42,20 @@ HEADER = """\
 
 def init(
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Initial settings of the config.")
-    ] = None,
+    overrides: Annotated[list[str] | None, settings_argument(help="Initial settings of the config.")] = None,
     system: Annotated[
-        str | None, typer.Option(help="The model to begin with; `calque systems` lists them. By default tiny.")
+        str | None, system_option(help="The model to begin with; `calque systems` lists them. By default tiny.")
     ] = None,
     scale: Annotated[float, typer.Option(help="Scale the system's widths, heads and layers.")] = 1.0,
     source: Source = None,
     target: Target = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     text: Text = None,
     conll: Conll = None,
     columns: Columns = None,
@@ -53,6 +70,8 @@ def init(
 
         calque init my.toml --system small --source train.de --target train.en
 
+        calque init my.toml --csv pairs.csv --source-column German --target-column English
+
         calque init my.toml --text train.txt --system merity2018
 
         calque init my.toml --conll train.txt --columns form,pos,chunk --system ma2016
@@ -63,6 +82,7 @@ def init(
     """
     from calque.config import check, to_toml
     from calque.experiment import Experiment
+    from calque.experiment.text_choice import choose_text
     from calque.training.auto_settings import OPEN
 
     if schema:
@@ -72,12 +92,24 @@ def init(
         raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
     if path.exists():
         raise FolderError(f"{path}: exists already; choose another name")
-    files = CorpusFiles(source=source, target=target, text=text, conll=conll, columns=columns, label=label)
+    files = CorpusFiles(
+        source=source,
+        target=target,
+        tables=Tables(tsv, csv, jsonl),
+        table_columns=TableColumns(source_column, target_column, header, delimiter),
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+    )
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
+    values, message = choose_text(values)
+    if message:
+        typer.echo(message, err=True)
     files.check_columns()
     config = to_toml(check(Experiment, values, origin="init"), comments=True)
     path.write_text(HEADER + _comment_out(config, keys=OPEN), encoding="utf-8")
-    typer.echo(f"wrote {path}; next: calque train --config {path}", err=True)
+    typer.echo(f"wrote {path}; next: calque train --config {shell_path(path)}", err=True)
 
 
 def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: float) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Input text of commands: a file, plain or gzip, or standard input."""
+"""Input text of commands: a file, plain or compressed, or standard input."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -14,12 +14,16 @@ if TYPE_CHECKING:
 
 
 def refuse_unreadable(*paths: Path | None) -> None:
-    """Raises a DataError that names all files that cannot be opened, before any work is done."""
+    """Raises a DataError that names all files that cannot be opened or decompressed, before any work is done."""
+    from calque.data.compression import unsupported
+
     problems = []
     for path in paths:
+        if path is None or is_pipe(path):  # opening and closing a pipe disconnects its writer
+            continue
         try:
-            if path is not None and not is_pipe(path):  # opening and closing a pipe disconnects its writer
-                path.open("rb").close()
+            if reason := unsupported(path):
+                problems.append(f"{path}: {reason}")
         except OSError as error:
             problems.append(f"{path}: {error.strerror or error}")
     if problems:

@@ -1,6 +1,7 @@
 """Loads the models that a command translates with or evaluates, and builds their search settings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -9,11 +10,9 @@ import typer
 from calque.commands.inputs import device_and_precision
 from calque.config import check, override, to_values
 from calque.devices import DeviceName, PrecisionName
-from calque.engine import Loaded, OutputOptions, Tagger, TextGenerator, Translator, load, load_translator, model_kind
+from calque.engine import Channel, Loaded, Tagger, TextGenerator, Translator, load, load_translator, model_kind
 from calque.engine.constraint_files import read_pairs, read_whole_lines
 from calque.engine.folder import AnyLoaded
-from calque.engine.noisy_channel import DirectionCheck
-from calque.engine.pipeline import Channel
 from calque.errors import ConfigError, DataError
 from calque.search.settings import SearchConfig
 
@@ -57,7 +56,7 @@ class ModelPaths(NamedTuple):
         language = self._language_model(self.language) if self.language else None
         if self.reverse is not None:
             reverse = self._translator(self.reverse)
-            channel = Channel(reverse, language, DirectionCheck(reverse))
+            channel = Channel(reverse, language=language, warn=partial(typer.echo, err=True))
             return translator.with_ensemble(members) if members else translator, channel
         if members or language:
             translator = translator.with_ensemble(members, language=language)
@@ -148,16 +147,21 @@ def refuse_idle_settings(settings: Sequence[str], *, search: SearchConfig, paths
         raise ConfigError("\n".join(problems))
 
 
-def output_options(
-    forbid: Path | None, replace_unknown: bool, dictionary: Path | None, *, detail: bool, translator: Translator
-) -> OutputOptions:
-    """Options that apply to all lines; warns on standard error if one has no effect with this translator."""
-    words = [line.text.strip() for line in read_whole_lines(forbid)] if forbid else []
+def read_forbidden_words(path: Path | None) -> tuple[str, ...]:
+    """The words of a file, one per line."""
+    words = [line.text.strip() for line in read_whole_lines(path)] if path else []
+    return tuple(word for word in words if word)
+
+
+def read_replacements(
+    replace_unknown: bool, dictionary: Path | None, *, translator: Translator
+) -> Mapping[str, str] | None:
+    """What replaces unknown words; None if nothing does, with a warning if it was requested."""
     replacements = dict(read_pairs(dictionary)) if dictionary else {} if replace_unknown else None
     if replacements is not None and (reason := _why_nothing_is_replaced(translator)):
         typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'} has no effect: {reason}", err=True)
-        replacements = None
-    return OutputOptions(tuple(word for word in words if word), replacements, detail)
+        return None
+    return replacements
 
 
 def _why_nothing_is_replaced(translator: Translator) -> str | None:

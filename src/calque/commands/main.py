@@ -28,6 +28,7 @@ from calque.commands import (
     train,
     translate,
 )
+from calque.commands.option_hints import HintingCommand
 from calque.commands.standard_streams import prepare_streams
 from calque.errors import CalqueError, ReportedByPeer, exit_code
 from calque.training.reporting import ignore_write_errors
@@ -45,23 +46,22 @@ app = typer.Typer(
     help="Sequence-to-sequence models: train, look inside, evaluate, translate.",
     epilog="Start with: calque quickstart",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-app.command()(quickstart.quickstart)
-app.command()(train.train)
-app.command()(runs.runs)
-app.command()(average.average)
-app.command()(translate.translate)
-app.command()(generate.generate)
-app.command()(tag.tag)
-app.command()(score.score)
-app.command()(evaluate.evaluate)
+app.command(cls=HintingCommand)(quickstart.quickstart)
+app.command(cls=HintingCommand)(train.train)
+app.command(cls=HintingCommand)(runs.runs)
+app.command(cls=HintingCommand)(average.average)
+app.command(cls=HintingCommand)(translate.translate)
+app.command(cls=HintingCommand)(generate.generate)
+app.command(cls=HintingCommand)(tag.tag)
+app.command(cls=HintingCommand)(score.score)
+app.command(cls=HintingCommand)(evaluate.evaluate)
 app.add_typer(data.app, name="data")
-app.command()(init.init)
-app.command()(systems.systems)
-app.command()(doctor.doctor)
+app.command(cls=HintingCommand)(init.init)
+app.command(cls=HintingCommand)(systems.systems)
+app.command(cls=HintingCommand)(doctor.doctor)
 
 
 def _version(is_requested: bool) -> None:

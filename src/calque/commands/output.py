@@ -33,6 +33,8 @@ class ResumableFile:
         self.made_from = made_from
         self.lines = 0
         """The number of lines kept from an earlier part; known once the part is open."""
+        self.errors = 0
+        """The number of those lines that could not be translated."""
         self.discarded = 0
         """The number of lines discarded from a part of another command."""
 
@@ -55,6 +57,7 @@ class ResumableFile:
             note = parse_json(self.note.read_text(encoding="utf-8"))
             is_same = self.made_from is not None and note["made_from"] == self.made_from
             if is_same and self.part.stat().st_size >= note["bytes"]:
+                self.errors = note["errors"]
                 return note["lines"], note["bytes"]
             self.discarded = note["lines"]
         except (OSError, ValueError, KeyError, TypeError):
@@ -69,14 +72,14 @@ class ResumableFile:
         with self._named_errors():
             self._file.flush()
 
-    def checkpoint(self, lines: int) -> None:
-        """Records that all lines up to this one are written."""
+    def checkpoint(self, lines: int, *, errors: int = 0) -> None:
+        """Records that all lines up to this one are written, and how many of them could not be translated."""
         if self.made_from is None:
             return
         with self._named_errors():
             self._file.flush()
             os.fsync(self._file.fileno())
-            note = {"made_from": self.made_from, "lines": lines, "bytes": self._file.tell()}
+            note = {"made_from": self.made_from, "lines": lines, "errors": errors, "bytes": self._file.tell()}
             temporary = self.note.with_name(f"{self.note.name}.tmp")
             temporary.write_text(json.dumps(note), encoding="utf-8")
             sync(temporary)
@@ -102,7 +105,7 @@ class ResumableFile:
 class DirectOutput:
     """Standard output, a pipe or a device: written directly, never replaced."""
 
-    lines = 0
+    lines = errors = 0
 
     def __init__(self, path: Path | None) -> None:
         self.path, self.name = path, str(path or "standard output")
@@ -119,7 +122,7 @@ class DirectOutput:
         with _named_errors(self.name):
             self._file.flush()
 
-    def checkpoint(self, lines: int) -> None:
+    def checkpoint(self, lines: int, *, errors: int = 0) -> None:
         """Does nothing: such an output cannot be resumed."""
 
     def __exit__(

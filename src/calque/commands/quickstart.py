@@ -1,5 +1,6 @@
 """`calque quickstart`."""
 
+import shlex
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -7,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.data import LANGUAGES
+from calque.commands.options import LANGUAGES, choice_option, settings_argument
 from calque.commands.rendering import one_line
-from calque.errors import ConfigError, Interrupted
+from calque.errors import ConfigError, Interrupted, shell_path
 
 if TYPE_CHECKING:
     from calque.engine import Translator
@@ -34,12 +35,10 @@ NAMES = {"model": "this model", "dictionary": "word by word", "nearest": "neares
 
 def quickstart(
     out: Annotated[Path, typer.Option(help="The folder for all outputs.")] = Path("quickstart"),
-    source: Annotated[str, typer.Option("--from", help="zh, en or de.")] = "zh",
-    target: Annotated[str, typer.Option("--to", help="zh, en or de.")] = "en",
+    source: Annotated[str, choice_option("--from", choices=LANGUAGES, help="The source language.")] = "zh",
+    target: Annotated[str, choice_option("--to", choices=LANGUAGES, help="The target language.")] = "en",
     pairs: Annotated[int, typer.Option(min=500, help="Training pairs.")] = 20_000,
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. training.steps=500")
-    ] = None,
+    overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500")] = None,
 ) -> None:
     """Train a small translator on the built-in phrasebook, try it and score it: a few minutes on two cores, offline.
 
@@ -159,8 +158,8 @@ def _print_next_steps(out: Path, *, plots: list[Path], example: str) -> None:
     if plots:
         typer.echo(f"plots    {', '.join(map(str, plots))}")
     typer.echo("try next")
-    typer.echo(f"  echo '{example}' | calque translate {out}/run")
-    typer.echo(f"  calque translate {out}/run                 # type sentences")
+    typer.echo(f"  echo {shlex.quote(example)} | calque translate {shell_path(out / 'run')}")
+    typer.echo(f"  calque translate {shell_path(out / 'run')}                 # type sentences")
     typer.echo("  calque train --source YOUR.source --target YOUR.target")
 
 

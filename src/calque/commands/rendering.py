@@ -5,11 +5,11 @@ import math
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from calque.commands.inputs import choice
-from calque.errors import DataError
+from calque.errors import CalqueError, DataError
 
 if TYPE_CHECKING:
-    from calque.engine import Candidate
-    from calque.engine.pipeline import TranslatedLine
+    from calque.data.lines import Line
+    from calque.engine import Answer, Candidate
 
 FORMATS = ("text", "tsv", "jsonl")
 
@@ -30,9 +30,19 @@ class Rendering(NamedTuple):
         return cls(format_name, nbest, attention)
 
 
-def render(translated: "TranslatedLine", *, rendering: Rendering) -> bytes:
+class TranslatedLine(NamedTuple):
+    """A line, the source text in it, and its translation or the error that it has instead."""
+
+    line: "Line"
+    source: str  # without marks
+    answer: "Answer"
+
+
+def render(translated: TranslatedLine, *, rendering: Rendering) -> bytes:
     """The output for one line, its end included; as text, always `nbest` lines, so that lines can be counted."""
     line, source, translation = translated
+    if isinstance(translation, CalqueError):
+        return _render_error(translated, rendering=rendering)
     match rendering.format:
         case "text":
             texts = [one_line(candidate.text) for candidate in translation.candidates[: rendering.nbest]]
@@ -54,6 +64,18 @@ def render(translated: "TranslatedLine", *, rendering: Rendering) -> bytes:
                 ],
             }
             return json_line(values)
+
+
+def _render_error(translated: TranslatedLine, *, rendering: Rendering) -> bytes:
+    """An empty translation, and in JSON the error."""
+    number = translated.line.number
+    match rendering.format:
+        case "text":
+            return b"\n" * rendering.nbest
+        case "tsv":
+            return f"{number}\t\t\n".encode()
+        case _:
+            return json_line({"line": number, "source": translated.source, "error": str(translated.answer)})
 
 
 def _values(candidate: "Candidate", *, attention: bool) -> dict[str, Any]:

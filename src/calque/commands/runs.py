@@ -1,6 +1,7 @@
 """`calque runs`."""
 
 import math
+import os
 import re
 import shutil
 import sys
@@ -61,6 +62,15 @@ BRIEFLY = {"changed": "day", "steps": "step", "run": "name"}  # in this order
 DATA = re.compile(r" data: (?P<rows>[0-9,]+) \w+ to train on")
 DAMAGED, GAP = "damaged", "  "
 DIGITS = 4  # of a score for programs: losses differ little
+DEPTH = 4  # of subfolders that are searched for runs
+TRACES = {
+    "lock",
+    "log.txt",
+    "metrics.jsonl",
+    "run.json",
+    "store",
+    "checkpoints",
+}  # other programs have a config.toml too
 NEEDED = 5  # columns that are shortened before they are left out
 
 
@@ -74,14 +84,16 @@ class CheckpointState(NamedTuple):
 
 def runs(
     folders: Annotated[
-        list[Path] | None, typer.Argument(metavar="[FOLDER]...", help="Runs, or folders of runs; runs/ by default.")
+        list[Path] | None,
+        typer.Argument(metavar="[FOLDER]...", help="Runs, or folders with runs in them; runs/ by default."),
     ] = None,
 ) -> None:
     """List training runs with their best validation scores: as a table on a terminal, tab-separated when piped.
 
-    The steps of a run that is not running are those of its last checkpoint; `calque train --resume RUN` resumes a
-    stopped run. A model is described by its kind, layers and width. The number of training pairs, lines or sentences
-    is in the column pairs, on a terminal in rows. A narrow terminal shows fewer columns.
+    Runs in subfolders are listed too, down to the fourth level. The steps of a run that is not running are those of its
+    last checkpoint; `calque train --resume RUN` resumes a stopped run. A model is described by its kind, layers and
+    width. The number of training pairs, lines or sentences is in the column pairs, on a terminal in rows. A narrow
+    terminal shows fewer columns.
 
     Examples:
 
@@ -89,7 +101,7 @@ def runs(
 
         calque runs runs/first experiments/ | sort -t$'\\t' -k7,7rn
     """
-    paths = [run for folder in folders or [Path("runs")] for run in _runs_in(folder)]
+    paths = [run for folder in folders or [Path("runs")] for run in runs_in(folder)]
     if not paths:
         where = ", ".join(map(str, folders)) if folders else "runs"
         raise FolderError(f"{where}: no run here; `calque train` creates one")
@@ -130,18 +142,45 @@ def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
         yield dict(list(columns.items())[:count])
 
 
-def _runs_in(folder: Path) -> list[Path]:
-    """The folder itself if it is a run, or else the runs in it, sorted by name (numbers numerically)."""
+def runs_in(folder: Path) -> list[Path]:
+    """The folder itself if it is a run, or else the runs in it and its subfolders, sorted by name and number."""
     if not folder.is_dir():
         raise FolderError(f"{folder}: {'is a file, not a folder' if folder.exists() else 'no such folder'}")
-    if _is_run(folder):
-        return [folder]
-    inside = [path for path in folder.iterdir() if path.is_dir() and _is_run(path)]
-    return sorted(inside, key=lambda path: (int(path.name) if path.name.isdecimal() else math.inf, path.name))
+    paths = [Path(path) for path in _runs_below(os.fspath(folder), depth=DEPTH)]
+    return sorted(paths, key=lambda path: [(int(name) if name.isdecimal() else math.inf, name) for name in path.parts])
 
 
-def _is_run(folder: Path) -> bool:
-    return (folder / "config.toml").is_file() and not (folder / "manifest.json").exists()
+def _runs_below(folder: str, *, depth: int) -> Iterator[str]:
+    """The runs in a folder, at most `depth` levels down; every folder is read once.
+
+    Runs are not searched for further runs, nor are models and stores, hidden folders and folders that may not be read.
+    A link to a run is listed, but no other link is followed, so that links cannot form a loop.
+    """
+    try:
+        with os.scandir(folder) as entries:
+            inside = list(entries)
+    except PermissionError:
+        if depth == DEPTH:
+            raise
+        return
+    names = {entry.name for entry in inside}
+    if "manifest.json" in names:
+        return
+    if "config.toml" in names and (depth >= DEPTH - 1 or names & TRACES):
+        yield folder
+        return
+    for entry in inside:
+        if depth and _is_searched(entry):
+            yield from _runs_below(entry.path, depth=depth - 1)
+
+
+def _is_searched(entry: os.DirEntry[str]) -> bool:
+    """Whether an entry is a folder that is searched for runs: not hidden, and no link except to a run."""
+    try:
+        is_folder = not entry.name.startswith(".") and entry.is_dir()
+        return is_folder and (not entry.is_symlink() or (Path(entry) / "config.toml").is_file())
+    except OSError:  # a link to itself
+        return False
 
 
 def _format_value(value: str | float) -> str:
@@ -163,13 +202,13 @@ def _read(run: Path) -> Row:
     from calque.config import read_toml
     from calque.training.journal import read_journal
     from calque.training.lock import owner
-    from calque.training.runs import section, selection_metric
+    from calque.training.runs import section, selection_of
 
     metrics, origin = run / "metrics.jsonl", run / "config.toml"
     config: dict[str, Any] = read_toml(origin)
     lines = read_journal(metrics, counts=("step",))
     training = section(config, "training", origin=origin)
-    metric, _ = selection_metric(run)
+    metric = selection_of(run).metric
     best: dict[str, Any] = next((line for line in reversed(lines) if line.get("best")), {})
     if not isinstance(best.get(metric), float | int | None):
         raise FolderError(f"{metrics}: {metric} of step {best['step']} is {best[metric]!r}, not a number")

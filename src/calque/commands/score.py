@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.inputs import choice, device_and_precision, input_lines, is_pipe, refuse_unreadable
+from calque.commands.options import Device, Precision, choice_option
 from calque.commands.rendering import json_line
 from calque.errors import DataError
 
@@ -17,16 +18,21 @@ if TYPE_CHECKING:
     from calque.engine import Scored, TextGenerator, Translator
 
 
+FORMATS = ("tsv", "jsonl")
+
+
 def score(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
-    target: Annotated[Path, typer.Option(help="Translations, one per line (plain or .gz); text for a language model.")],
+    target: Annotated[
+        Path, typer.Option(help="Translations, one per line (plain or compressed); text for a language model.")
+    ],
     source: Annotated[Path | None, typer.Option(help="Their sources; not for a language model.")] = None,
     format: Annotated[
-        str, typer.Option(help="tsv (log-probability, log-probability per piece) or jsonl (every piece).")
+        str, choice_option(choices=FORMATS, help="tsv: log-probability, in total and per piece; jsonl: of every piece.")
     ] = "tsv",
     output: Annotated[Path | None, typer.Option(help="The file for the scores; stdout by default.")] = None,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Score existing translations, or text, by log-probability; one output line per pair or line.
 
@@ -42,10 +48,10 @@ def score(
     from calque.commands.output import refuse_output, sink
     from calque.commands.progress import counting
     from calque.commands.streaming import LineWarnings
-    from calque.engine.translator import WINDOW
+    from calque.engine.engine import WINDOW
     from calque.evaluation.metrics import perplexity
 
-    format_name = choice(format, ("tsv", "jsonl"), option="--format")
+    format_name = choice(format, FORMATS, option="--format")
     device_name, precision_name = device_and_precision(device, precision)
     refuse_unreadable(source, target)
     refuse_output(output, source, target)

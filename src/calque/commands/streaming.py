@@ -4,19 +4,21 @@ import queue
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import islice
 from math import inf
+from typing import NamedTuple
 
 import typer
 
 from calque.commands.output import DirectOutput, ResumableFile
 from calque.commands.progress import counting
-from calque.commands.rendering import Rendering, one_line, render
+from calque.commands.rendering import Rendering, TranslatedLine, one_line, render
 from calque.data.lines import LINE_LIMIT, Line
-from calque.engine.pipeline import Pipeline, TranslatedLine
-from calque.engine.translator import WINDOW
-from calque.errors import DataError, TextError
+from calque.engine import Engine, Request
+from calque.engine.constraint_files import RequestBuilder
+from calque.engine.engine import WINDOW
+from calque.errors import CalqueError, DataError, RequestError, TextError, UserError
 
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
 INVALID = "not UTF-8"
@@ -35,12 +37,43 @@ ODD = {
 SHOWN = 10  # lines reported per kind of warning before they are only counted
 
 
+class LineTranslator(NamedTuple):
+    """Translates lines: builds their requests, and has the engine answer them."""
+
+    engine: Engine
+    requests: RequestBuilder
+
+    @property
+    def source_limit(self) -> int:
+        """The number of pieces that are read of a line."""
+        return (self.requests.template.search or self.engine.models.search).source_limit
+
+    def translate(self, lines: Sequence[Line]) -> Iterator[TranslatedLine]:
+        """The translation of every line, in order, or the error that it has instead."""
+        requests = [self._request(line) for line in lines]
+        answers = self.engine.answers(request for request in requests if isinstance(request, Request))
+        for line, request in zip(lines, requests, strict=True):
+            if isinstance(request, Request):
+                yield TranslatedLine(line, request.text, next(answers))
+            else:
+                yield TranslatedLine(line, line.text, request)
+
+    def _request(self, line: Line) -> Request | TextError:
+        try:
+            return self.requests.build(line)
+        except TextError as error:
+            return error
+
+
 class LineWarnings:
     """Warns about lines of a file: the first few of each kind one by one, the others by their number at the end."""
 
     def __init__(self, name: str, *, shown: float = SHOWN) -> None:
         self.name, self.shown = name, shown
         self.counts: Counter[str] = Counter()
+        self.errors = 0
+        """The number of lines that have an error instead of a translation."""
+        self.code = UserError.code
 
     def warn(self, message: str, *, line: int, kind: str | None = None) -> None:
         """Warns about a line, unless enough lines of its kind (by default the message) were reported."""
@@ -55,9 +88,16 @@ class LineWarnings:
             if count > self.shown:
                 typer.echo(f"{self.name}: {count:,} lines in all: {kind}", err=True)
 
+    def refuse_errors(self) -> None:
+        """Raises an error at the end if lines could not be translated."""
+        if self.errors:
+            lines = "1 line" if self.errors == 1 else f"{self.errors:,} lines"
+            kind = UserError if self.code == UserError.code else RequestError
+            raise kind(f"{self.name}: {lines} could not be translated and left empty in the output")
+
 
 def stream(
-    pipeline: Pipeline,
+    translator: LineTranslator,
     lines: Iterator[Line],
     *,
     live: bool,
@@ -67,24 +107,27 @@ def stream(
 ) -> None:
     """Writes the translations of lines, after those of an interrupted file; `live` lines are translated on arrival.
 
-    For `typed` lines, an invitation is printed and no progress bar.
+    For `typed` lines, an invitation is printed and no progress bar. A line that cannot be translated is left empty, and
+    the command fails at the end.
     """
     if typed:
         typer.echo(INVITATION, err=True)
     with sink, counting("translating", total=None, quiet=typed) as advance:
         _report_resumption(sink)
         done = sink.lines
-        warnings = LineWarnings(pipeline.requests.name)
+        warnings = LineWarnings(translator.requests.name)
+        warnings.errors = sink.errors
         for window in windows(lines, live=live, skip=done):
-            for translated in pipeline.translate(window):
-                _report(translated, pipeline, warnings)
+            for translated in translator.translate(window):
+                _report(translated, warnings, limit=translator.source_limit)
                 sink.write(render(translated, rendering=rendering))
             sink.flush()
             advance(len(window))
             done = window[-1].number
-            sink.checkpoint(done)
+            sink.checkpoint(done, errors=warnings.errors)
         warnings.summarise()
-        pipeline.requests.check_line_count(done)
+        translator.requests.check_line_count(done)
+    warnings.refuse_errors()
 
 
 def _report_resumption(sink: ResumableFile | DirectOutput) -> None:
@@ -98,44 +141,52 @@ def _report_resumption(sink: ResumableFile | DirectOutput) -> None:
         typer.echo(f"{sink.path}: the input is a pipe, so an interrupted output cannot be resumed", err=True)
 
 
-def converse(pipeline: Pipeline, *, rendering: Rendering | None) -> None:
+def converse(translator: LineTranslator, *, rendering: Rendering | None) -> None:
     """Translates typed lines one by one, in the format of files if `rendering` is given."""
     typer.echo(INVITATION, err=True)
     prompt = "> " if sys.stdout.isatty() else ""  # a file gets results only
-    number, warnings = 1, LineWarnings(pipeline.requests.name, shown=inf)
+    number, warnings = 1, LineWarnings(translator.requests.name, shown=inf)
     while True:
         try:
             text = input(prompt)
             text.encode()  # invalid bytes of a terminal come as lone surrogates
-            (translated,) = pipeline.translate([Line(text, number, cut=False, invalid=None)])
+            (translated,) = translator.translate([Line(text, number, cut=False, invalid=None)])
         except EOFError:
             return
         except UnicodeError:
             typer.echo("this line is not UTF-8", err=True)
             continue
-        except (TextError, DataError) as error:
+        except DataError as error:
             typer.echo(str(error), err=True)
             continue
+        if isinstance(translated.answer, CalqueError):
+            typer.echo(str(translated.answer), err=True)
+            continue
         number += 1
-        _report(translated, pipeline, warnings)
+        _report(translated, warnings, limit=translator.source_limit)
         if rendering is not None:
             typer.echo(render(translated, rendering=rendering), nl=False)
             continue
-        for candidate in translated.translation.candidates:
+        for candidate in translated.answer.candidates:
             text = one_line(candidate.text)
-            typer.echo(text if pipeline.nbest == 1 else f"{candidate.score:8.3f}  {text}")
+            typer.echo(text if translator.requests.template.nbest == 1 else f"{candidate.score:8.3f}  {text}")
 
 
-def _report(translated: TranslatedLine, pipeline: Pipeline, warnings: LineWarnings) -> None:
-    """Warns about a line that was not read in full, or whose translation looks wrong."""
-    line, translation = translated.line, translated.translation
+def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -> None:
+    """Warns about a line that has no translation, was not read in full, or whose translation looks wrong."""
+    line, translation = translated.line, translated.answer
+    if isinstance(translation, CalqueError):
+        warnings.errors += 1
+        warnings.code = min(warnings.code, translation.code)
+        warnings.warn(str(translation), line=line.number, kind="not translated")
+        return
     best = translation.candidates[0]
     has_translation = best.log_prob > -inf
     if line.invalid is not None:
         warnings.warn(f"byte {line.invalid} is not UTF-8", line=line.number, kind=INVALID)
     messages = []
     if translation.source_cut:
-        messages.append(f"too long; only its beginning ({pipeline.search.source_limit} pieces) was read")
+        messages.append(f"too long; only its beginning ({limit} pieces) was read")
     elif line.cut:
         messages.append(f"too long; only its beginning ({LINE_LIMIT:,} bytes) was read")
     elif best.cut and has_translation:

@@ -4,12 +4,14 @@ from typing import Annotated
 
 import typer
 
+from calque.commands.completion import system_names
 from calque.errors import ConfigError
 
 
 def systems(
     name: Annotated[
-        str | None, typer.Argument(help="Print this system's model as the model section of a config.")
+        str | None,
+        typer.Argument(help="Print this system's model as the model section of a config.", autocompletion=system_names),
     ] = None,
     scale: Annotated[float, typer.Option(help="Multiply its widths, heads and layers, e.g. by 0.25.")] = 1.0,
 ) -> None:

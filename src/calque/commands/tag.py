@@ -17,6 +17,7 @@ from calque.commands.inputs import (
     raw_input_lines,
     refuse_unreadable,
 )
+from calque.commands.options import Device, Precision, choice_option
 from calque.commands.rendering import json_line, one_field
 from calque.errors import ConfigError, DataError
 
@@ -32,18 +33,18 @@ _SUSPICIOUS = 10  # lines with equally many words: a column file that is read as
 def tag(
     model: Annotated[Path, typer.Argument(help="A run or model folder of a tagger.")],
     *,
-    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or .gz); stdin by default.")] = None,
+    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or compressed); stdin by default.")] = None,
     output: Annotated[Path | None, typer.Option(help="The file for the labels; stdout by default.")] = None,
     format: Annotated[
-        str, typer.Option(help="text (words separated by spaces), conllu or columns; auto: by the file's name.")
+        str, choice_option(choices=FORMATS, help="text has words separated by spaces; auto: by the file's name.")
     ] = "auto",
     columns: Annotated[
         str | None, typer.Option(help="Names of the columns, e.g. form,pos,chunk; those of training by default.")
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Write the labels to a new last column.")] = False,
     marginals: Annotated[bool, typer.Option("--marginals", help="Also write the probabilities of labels.")] = False,
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[str, typer.Option(help="float32, bfloat16 or float64.")] = "float32",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Label the words of a CoNLL-U file, a column file or raw text.
 

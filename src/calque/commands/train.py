@@ -7,7 +7,21 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calque.commands.corpus_files import Columns, Conll, Corpora, CorpusFiles, Label, Source, Target, Text
-from calque.errors import ConfigError
+from calque.commands.options import settings_argument, system_option
+from calque.commands.table_options import (
+    Csv,
+    Delimiter,
+    Header,
+    Jsonl,
+    Paths,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+    Tsv,
+    files_option,
+)
+from calque.errors import ConfigError, shell_path
 
 if TYPE_CHECKING:
     from calque.experiment import Run
@@ -22,40 +36,55 @@ NEXT = {
 
 
 def train(
-    overrides: Annotated[
-        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Settings, e.g. training.steps=500 seed=7")
-    ] = None,
+    overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500 seed=7")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
     source: Source = None,
     target: Target = None,
-    alignments: Annotated[
-        Path | None, typer.Option(help="Their word alignments (Pharaoh), for guided alignment.")
-    ] = None,
+    alignments: Annotated[Paths, files_option(help="Their word alignments (Pharaoh), for guided alignment.")] = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
     text: Text = None,
-    valid_text: Annotated[Path | None, typer.Option(help="Validation text, with --text.")] = None,
+    valid_text: Annotated[Paths, files_option(help="Validation text, with --text.")] = None,
     conll: Conll = None,
-    valid_conll: Annotated[Path | None, typer.Option(help="Validation sentences, with --conll.")] = None,
+    valid_conll: Annotated[Paths, files_option(help="Validation sentences, with --conll.")] = None,
     columns: Columns = None,
     label: Label = None,
     valid_source: Annotated[
-        Path | None, typer.Option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).")
+        Paths, files_option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).")
     ] = None,
-    valid_target: Annotated[Path | None, typer.Option(help="Validation targets.")] = None,
-    system: Annotated[str | None, typer.Option(help="A named system; `calque systems` lists them.")] = None,
+    valid_target: Annotated[Paths, files_option(help="Validation targets.")] = None,
+    valid_tsv: Annotated[Paths, files_option(help="Validation pairs, with columns as in --tsv.")] = None,
+    valid_csv: Annotated[Paths, files_option(help="Validation pairs, with columns as in --csv.")] = None,
+    valid_jsonl: Annotated[Paths, files_option(help="Validation pairs, with keys as in --jsonl.")] = None,
+    system: Annotated[str | None, system_option(help="A named system; `calque systems` lists them.")] = None,
     scale: Annotated[float | None, typer.Option(help="Scale the system's widths, heads and layers.")] = None,
     run: Annotated[Path | None, typer.Option(help="The run folder; by default the next number in runs/.")] = None,
-    resume: Annotated[Path | None, typer.Option(help="Resume this run; needs no other option.")] = None,
+    resume: Annotated[
+        Path | None, typer.Option(help="Resume this run; KEY=VALUE changes its settings, e.g. training.steps=20000.")
+    ] = None,
 ) -> None:
-    """Train a model from two aligned text files, from text, from labelled words, or from a config.
+    """Train a model from aligned text files, from tables of pairs, from text, from labelled words, or from a config.
 
     Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
-    Ctrl-C saves and stops (exit code 75); --resume continues exactly from there.
+    Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
+    on cannot be changed then; the message lists those that can.
 
     Examples:
 
         calque train --source train.de --target train.en --system small
 
         calque train --source train.de --target train.en --system gnmt2016 --scale 0.25
+
+        calque train --source a.de --target a.en --source b.de.xz --target b.en.xz
+
+        calque train --tsv pairs.tsv --source-column 2 --target-column 1
+
+        calque train --csv pairs.csv --valid-csv dev.csv --source-column German --target-column English
 
         calque train --text news.en --run runs/english
 
@@ -68,14 +97,29 @@ def train(
         calque train --config my.toml --run runs/first training.steps=20000
 
         calque train --resume runs/first
+
+        calque train --resume runs/first training.steps=40000 training.patience=0
     """
     files = CorpusFiles(
-        source, target, alignments, valid_source, valid_target, text, valid_text, conll, valid_conll, columns, label
+        source=source,
+        target=target,
+        alignments=alignments,
+        valid_source=valid_source,
+        valid_target=valid_target,
+        tables=Tables(tsv, csv, jsonl),
+        valid_tables=Tables(valid_tsv, valid_csv, valid_jsonl),
+        table_columns=TableColumns(source_column, target_column, header, delimiter),
+        text=text,
+        valid_text=valid_text,
+        conll=conll,
+        valid_conll=valid_conll,
+        columns=columns,
+        label=label,
     )
-    if resume is not None and any((overrides, config, system, scale, run, *files)):
+    if resume is not None and any((config, system, scale, run, *files)):
         raise ConfigError(
-            "--resume takes no other setting: a run keeps its settings; to train longer, raise training.steps in its "
-            "config.toml"
+            "--resume takes no other option: a run keeps its corpora, its system and its folder; settings may follow "
+            "as KEY=VALUE, e.g. training.steps=20000"
         )
     if scale is not None and config is not None and system is None:
         raise ConfigError("--scale is for --system: a config has its own sizes")
@@ -83,12 +127,15 @@ def train(
     corpora = files.corpora()
     is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides or [])
     if resume is None and config is None and not is_named and "train" not in corpora:
-        raise ConfigError("nothing to train on: give --source and --target, or --text, --conll, --config or --resume")
+        raise ConfigError(
+            "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --config or "
+            "--resume"
+        )
     from calque import experiment
     from calque.commands.progress import preparing
 
     if resume is not None:
-        finished = experiment.resume(resume, preparing=preparing)
+        finished = experiment.resume(resume, settings=overrides or [], preparing=preparing)
     else:
         values = _experiment_values(files, corpora, overrides or [], config=config, system=system, scale=scale)
         finished = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
@@ -117,7 +164,7 @@ def _experiment_values(
         scale=1.0 if scale is None else scale,
     )
     files.refuse_other_task(values)
-    if files.alignments is not None:
+    if files.alignments:
         _refuse_idle_alignments(values)
     if started_ranks().leads:
         _report_system(system, config=config, default=default)
@@ -149,7 +196,7 @@ def _summary_lines(finished: "Run") -> list[str]:
         lines.append(f"{summary.skipped:,} updates were skipped because they were not finite")
     names = ("model", "plots/training.png", "plots/confusion.png", "samples.txt", "metrics.jsonl")
     lines.append(f"output: {', '.join(f'{folder}/{name}' for name in names if (folder / name).exists())}")
-    lines.append(f"next: calque {NEXT[finished.config.task.kind].format(run=folder)}")
+    lines.append(f"next: calque {NEXT[finished.config.task.kind].format(run=shell_path(folder))}")
     return lines
 
 

@@ -2,11 +2,13 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
 from calque.commands.inputs import choice, input_lines, input_name, is_pipe, refuse_unreadable
+from calque.commands.options import Device, Precision, choice_option, search_argument
+from calque.commands.rendering import FORMATS
 
 if TYPE_CHECKING:
     from calque.engine import Translator
@@ -17,15 +19,17 @@ def translate(
     model: Annotated[Path, typer.Argument(help="A run or model folder.")],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[KEY=VALUE]...", help="Search settings, e.g. coverage=0.2 method=sample"),
+        search_argument(help="Search settings, e.g. coverage=0.2 method=sample"),
     ] = None,
     input: Annotated[
-        Path | None, typer.Option(help="Sentences, one per line (plain or .gz); stdin by default.")
+        Path | None, typer.Option(help="Sentences, one per line (plain or compressed); stdin by default.")
     ] = None,
     output: Annotated[Path | None, typer.Option(help="The file for translations; stdout by default.")] = None,
     beam: Annotated[int | None, typer.Option(min=1, help="Beam size; smaller is faster.")] = None,
     nbest: Annotated[int, typer.Option(min=1, help="Write the N best translations of each line.")] = 1,
-    format: Annotated[str | None, typer.Option(help="text, tsv (line, score, text) or jsonl (all details).")] = None,
+    format: Annotated[
+        str | None, choice_option(choices=FORMATS, help="tsv has line, score and text, jsonl all details.")
+    ] = None,
     attention: Annotated[bool, typer.Option("--attention", help="With jsonl: also write attention weights.")] = False,
     ensemble: Annotated[
         list[Path] | None, typer.Option(help="Another run whose probabilities are averaged with those of the first.")
@@ -51,14 +55,18 @@ def translate(
         Path | None, typer.Option(help="Source word, tab, its replacement in place of an unknown word.")
     ] = None,
     long: Annotated[
-        str, typer.Option(help="Long lines: cut at the model's limit, or split into parts of usual length.")
+        str,
+        choice_option(
+            choices=("cut", "split"), help="Long lines: cut at the model's limit, or split into parts of usual length."
+        ),
     ] = "cut",
     batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions per batch.")] = None,
-    invalid: Annotated[str, typer.Option(help="Lines that are not UTF-8: fail, skip (empty) or replace.")] = "fail",
-    device: Annotated[str, typer.Option(help="auto, cpu, cuda or mps.")] = "auto",
-    precision: Annotated[
-        str, typer.Option(help="float32, bfloat16 (half the memory, for GPUs) or float64.")
-    ] = "float32",
+    invalid: Annotated[
+        str,
+        choice_option(choices=("fail", "skip", "replace"), help="Lines that are not UTF-8; skip leaves them empty."),
+    ] = "fail",
+    device: Device = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Translate a file, standard input, or typed lines; one output line per input line.
 
@@ -79,16 +87,23 @@ def translate(
 
         echo 'Der <term target="depot">Bahnhof</term> ist zu.' | calque translate runs/1 --inline
     """
-    from calque.commands.loading import ModelPaths, output_options, refuse_idle_settings, search_of
+    from calque.commands.loading import (
+        ModelPaths,
+        read_forbidden_words,
+        read_replacements,
+        refuse_idle_settings,
+        search_of,
+    )
     from calque.commands.output import fingerprint, refuse_output, sink
     from calque.commands.rendering import Rendering
-    from calque.commands.streaming import converse, stream
+    from calque.commands.streaming import LineTranslator, converse, stream
+    from calque.engine import Request
     from calque.engine.constraint_files import RequestBuilder
-    from calque.engine.pipeline import Pipeline
-    from calque.engine.translator import WINDOW
+    from calque.engine.engine import WINDOW
+    from calque.search.decode import check_phrases_supported
 
     invalid_lines = choice(invalid, ("fail", "skip", "replace"), option="--invalid")
-    splits = choice(long, ("cut", "split"), option="--long") == "split"
+    long_lines: Literal["cut", "split"] = choice(long, ("cut", "split"), option="--long")
     rendering = Rendering.from_options(format, nbest=nbest, attention=attention)
     paths = ModelPaths.from_options(model, ensemble or (), language, reverse, device=device, precision=precision)
     files = (prefixes, terms, forbid, dictionary)
@@ -97,29 +112,41 @@ def translate(
     translator, channel = paths.load()
     search = search_of(translator.search, settings or [], beam=beam, nbest=nbest, batch_tokens=batch_tokens)
     refuse_idle_settings(settings or [], search=search, paths=paths)
-    requests = RequestBuilder(input_name(input), prefixes=prefixes, terms=terms, inline=inline)
-    options = output_options(
-        forbid, replace_unknown, dictionary, detail=rendering.format == "jsonl", translator=translator
+    template = Request(
+        "",
+        forbidden=read_forbidden_words(forbid),
+        search=search,
+        nbest=nbest,
+        long=long_lines,
+        replace_unknown=read_replacements(replace_unknown, dictionary, translator=translator),
+        detail=rendering.format == "jsonl",
     )
+    requests = RequestBuilder(input_name(input), template=template, prefixes=prefixes, terms=terms, inline=inline)
     _warn(translator, search, requires_phrases=bool(terms or inline), attention=attention)
-    pipeline = Pipeline(translator, search, requests, options, nbest, splits, channel)
+    engine = translator.engine(channel=channel)
+    engine.check(template)
+    if terms or inline:
+        check_phrases_supported(search)
+    lines_translator = LineTranslator(engine, requests)
     typed = input is None and sys.stdin.isatty()
     if typed and output is None:
-        converse(pipeline, rendering=rendering if format else None)
+        converse(lines_translator, rendering=rendering if format else None)
         return
-    parts = [search.model_dump(), rendering, invalid_lines, replace_unknown, splits, WINDOW, inline]
+    parts = [search.model_dump(), rendering, invalid_lines, replace_unknown, long == "split", WINDOW, inline]
     parts.append(paths.fingerprint_parts(translator))
     made_from = fingerprint(models=paths.folders, input=input, files=files, settings=parts) if output else None
     lines = input_lines(input, invalid=invalid_lines)
     is_live = input is None or is_pipe(input)
-    stream(pipeline, lines, live=is_live, typed=typed, rendering=rendering, sink=sink(output, made_from=made_from))
+    stream(
+        lines_translator, lines, live=is_live, typed=typed, rendering=rendering, sink=sink(output, made_from=made_from)
+    )
 
 
 def _warn(translator: "Translator", search: "SearchConfig", *, requires_phrases: bool, attention: bool) -> None:
     """Warns about options that have little or no effect with this model and search."""
     if requires_phrases and search.beam == 1:
         typer.echo(
-            "with a beam of 1, required phrases are placed where they must be, not where they fit; use a larger beam",
+            "with a beam of 1, search cannot choose where required phrases fit best; use a larger beam",
             err=True,
         )
     if attention and not translator.attends:

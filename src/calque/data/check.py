@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from calque.data.batching import BatchConfig, Bucketed, Order, waste
 from calque.data.corpora import Block, Corpus, DataConfig, Shifted, paths, read_blocks, text_columns
 from calque.data.holdout import Hashes, HashFile, text_hashes
+from calque.data.identical_sides import count_identical, identity_warnings
 from calque.data.length_statistics import LengthCount, Lengths, RatioCount, Ratios
 from calque.data.misalignment import Doubts, LineLengths, by_line
 from calque.data.numericalise import Numericaliser, Preparation
@@ -41,7 +42,7 @@ class CorpusReport(NamedTuple):
     invalid: list[str]
     """The first invalid UTF-8: file, line, byte."""
     problems: list[str]
-    """Reasons why training would reject the corpus: misaligned files, malformed TSV or JSON, an unreadable file."""
+    """Reasons why training would reject the corpus: misaligned files, malformed rows, an unreadable file."""
     warnings: list[str]
     """Doubtful findings that training would accept."""
     lengths: dict[str, Lengths]
@@ -156,6 +157,7 @@ class _BlockStatistics(NamedTuple):
     firsts: Hashes
     rows: Hashes
     unknown: dict[str, Counter[str]]
+    identical: int
 
 
 def _inspector(
@@ -191,6 +193,7 @@ def _inspect(
         firsts=text_hashes([row[0] for row in rows]),
         rows=text_hashes(["\0".join(row) for row in rows]),
         unknown=numericaliser.unknown(rows) if numericaliser else {},
+        identical=count_identical(rows) if preparation.lines_up else 0,
     )
 
 
@@ -211,7 +214,7 @@ class _Summary:
     def __init__(self, role: str, corpus: Corpus, *, shifted: Shifted, lines_up: bool) -> None:
         self.role, self.corpus = role, corpus
         self.is_whole = True
-        self.rows = 0
+        self.rows = self.identical = 0
         self.tally = Tally()
         self.invalid: list[str] = []
         self.problems: list[str] = []
@@ -224,6 +227,7 @@ class _Summary:
         if self._lines_up:
             self._compare_sides(statistics)
         self.rows += len(statistics.lines)
+        self.identical += statistics.identical
         self.tally += statistics.tally
         self.invalid += statistics.invalid[: max(0, _SHOWN - len(self.invalid))]
         self.problems += statistics.malformed[: max(0, _SHOWN - len(self.problems))]
@@ -248,7 +252,7 @@ class _Summary:
             tally=self.tally,
             invalid=self.invalid,
             problems=[*doubts.problems, *self.problems],
-            warnings=doubts.warnings,
+            warnings=[*doubts.warnings, *identity_warnings(self.corpus, identical=self.identical, rows=self.rows)],
             lengths={name: lengths.summary() for name, lengths in self._lengths.items()},
             counts=self._counts,
             ratios=self._ratios.summary() if self._lines_up else None,

@@ -52,7 +52,7 @@ class ColumnSentence(NamedTuple):
 
 
 def file_sentences(path: Path, *, format: ColumnFormat, columns: int = 1) -> Iterator[ColumnSentence]:
-    """The sentences of a file, plain or gzip; see `read_sentences`."""
+    """The sentences of a file, plain or compressed; see `read_sentences`."""
     lines = file_lines(path, limit=LINE_BYTES, keep_ends=True)
     return read_sentences(lines, name=str(path), format=format, columns=columns)
 

@@ -13,6 +13,7 @@ from pydantic import Field, field_validator
 from calque.config import Config
 from calque.data.line_counts import refuse_misaligned
 from calque.data.lines import Digest, Invalid, file_lines
+from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
 from calque.errors import DataError
 
 BLOCK_LINES = 2048
@@ -22,33 +23,15 @@ RUNNING_LIMIT = 1 << 27  # bytes of a line of running text; a longer line would 
 
 Shifted = Literal["fail", "warn"]
 
-Weight = Annotated[float, Field(gt=0)]
-
 
 class FilesConfig(Config):
     """Two files whose lines translate each other."""
 
     kind: Literal["files"] = "files"
     source: Path
-    """Source text, one sentence per line, plain or gzip."""
+    """Source text, one sentence per line, plain or compressed."""
     target: Path
     """Target text: line n translates line n of the source."""
-    alignments: Path | None = None
-    """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
-    weight: Weight = 1.0
-    """How often an epoch reads each pair; 0.5: every pair once in two epochs."""
-
-
-class TsvConfig(Config):
-    """One file with tab-separated columns."""
-
-    kind: Literal["tsv"] = "tsv"
-    path: Path
-    """The file, plain or gzip, without a header."""
-    source_column: int = Field(default=1, ge=1)
-    """The number of the source column, from 1."""
-    target_column: int = Field(default=2, ge=1)
-    """The number of the target column, from 1."""
     alignments: Path | None = None
     """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
@@ -60,11 +43,11 @@ class JsonlConfig(Config):
 
     kind: Literal["jsonl"] = "jsonl"
     path: Path
-    """The file, plain or gzip."""
+    """The file, plain or compressed."""
     source_key: str = "source"
-    """The key of the source text."""
+    """The key of the source text; dots lead into nested objects, as in translation.de"""
     target_key: str = "target"
-    """The key of the target text."""
+    """The key of the target text; dots lead into nested objects, as in translation.en"""
     alignments: Path | None = None
     """Word alignments for guided attention: one line per pair, in Pharaoh format (0-0 1-2)."""
     weight: Weight = 1.0
@@ -76,7 +59,7 @@ class TextFileConfig(Config):
 
     kind: Literal["text"] = "text"
     path: Path
-    """The text, one sentence per line, plain or gzip."""
+    """The text, one sentence per line, plain or compressed."""
     weight: Weight = 1.0
     """How often an epoch reads each line; 0.5: every line once in two epochs."""
 
@@ -86,7 +69,7 @@ class ConlluConfig(Config):
 
     kind: Literal["conllu"] = "conllu"
     path: Path
-    """The file, plain or gzip."""
+    """The file, plain or compressed."""
     weight: Weight = 1.0
     """How often an epoch reads each sentence; 0.5: every sentence once in two epochs."""
 
@@ -101,7 +84,7 @@ class ColumnFileConfig(Config):
 
     kind: Literal["columns"] = "columns"
     path: Path
-    """The file, plain or gzip."""
+    """The file, plain or compressed."""
     columns: tuple[str, ...] = Field(default=("form", "label"), min_length=1)
     """The names of the file's columns, in order; columns after the last name are ignored."""
     weight: Weight = 1.0
@@ -118,9 +101,9 @@ class ColumnFileConfig(Config):
 CONLLU_NAMES = ("id", "form", "lemma", "upos", "xpos", "feats", "head", "deprel", "deps", "misc")
 
 WordCorpus = ConlluConfig | ColumnFileConfig
-PairCorpus = FilesConfig | TsvConfig | JsonlConfig
+PairCorpus = FilesConfig | TsvConfig | CsvConfig | JsonlConfig
 Corpus = Annotated[
-    FilesConfig | TsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig,
+    FilesConfig | TsvConfig | CsvConfig | JsonlConfig | TextFileConfig | ConlluConfig | ColumnFileConfig,
     Field(discriminator="kind"),
 ]
 
@@ -183,7 +166,9 @@ class Block(NamedTuple):
     first: int
     """The number of its first line, from 1."""
     files: tuple[list[bytes], ...]
-    """The lines of each of the corpus's files, in the order of `paths`."""
+    """The lines of each of the corpus's files, in the order of `paths`; of CSV, as in `csv_lines`."""
+    head: bytes
+    """The first line of the corpus's first file, which may be a header."""
 
     @property
     def lines(self) -> int:
@@ -195,7 +180,7 @@ def paths(corpus: Corpus) -> dict[str, Path]:
     match corpus:
         case FilesConfig():
             files = {"source": corpus.source, "target": corpus.target}
-        case TsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
+        case TsvConfig() | CsvConfig() | JsonlConfig() | TextFileConfig() | ConlluConfig() | ColumnFileConfig():
             files = {"path": corpus.path}
         case _:
             assert_never(corpus)
@@ -206,8 +191,8 @@ def paths(corpus: Corpus) -> dict[str, Path]:
 def text_columns(corpus: Corpus) -> tuple[str, ...]:
     """The columns of text that a corpus has."""
     match corpus:
-        case FilesConfig() | TsvConfig() | JsonlConfig():
-            return ("source", "target", "links") if corpus.alignments else ("source", "target")
+        case FilesConfig() | TsvConfig() | CsvConfig() | JsonlConfig():
+            return ("source", "target", "links") if "alignments" in paths(corpus) else ("source", "target")
         case TextFileConfig():
             return ("text",)
         case ConlluConfig() | ColumnFileConfig():
@@ -222,27 +207,47 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
     words ends at the end of a sentence.
     """
-    files = paths(corpus)
-    streams = [file_lines(path, limit=limit, digest=(digests or {}).get(key)) for key, path in files.items()]
+    streams = [
+        _lines(corpus, path, limit=limit, digest=(digests or {}).get(key)) for key, path in paths(corpus).items()
+    ]
     first, size = 1, 0
     rows: list[tuple[bytes, ...]] = []
+    head = b""
     for lines in zip_longest(*streams):
         if None in lines:
             if rows:  # so that other problems in these lines are reported too
-                yield _block(first, rows)
+                yield _block(first, rows, head=head)
             _refuse_unequal(corpus, lines, read=first + len(rows) - 1)
+        if first == 1 and not rows:
+            head = lines[0]
+            _refuse_missing_columns(corpus, head)
         rows.append(lines)
         size += sum(map(len, lines))
         is_full = len(rows) >= BLOCK_LINES or size >= BLOCK_BYTES
         if is_full and (not isinstance(corpus, WordCorpus) or not lines[0].strip() or size >= SENTENCE_LIMIT):
-            yield _block(first, rows)
+            yield _block(first, rows, head=head)
             first, size, rows = first + len(rows), 0, []
     if rows:
-        yield _block(first, rows)
+        yield _block(first, rows, head=head)
 
 
-def _block(first: int, rows: list[tuple[bytes, ...]]) -> Block:
-    return Block(first, tuple(list(lines) for lines in zip(*rows, strict=True)))
+def _lines(corpus: Corpus, path: Path, *, limit: int, digest: Digest | None) -> Iterator[bytes]:
+    if not isinstance(corpus, CsvConfig):
+        return file_lines(path, limit=limit, digest=digest)
+    lines = file_lines(path, limit=RECORD_BYTES, digest=digest)
+    return csv_lines(lines, delimiter=corpus.delimiter, limit=limit, name=str(path))
+
+
+def _refuse_missing_columns(corpus: Corpus, head: bytes) -> None:
+    if isinstance(corpus, TableCorpus):
+        try:
+            corpus.format.layout(head)
+        except ValueError as error:
+            raise DataError(f"{corpus.path}: line 1: {error}") from None
+
+
+def _block(first: int, rows: list[tuple[bytes, ...]], *, head: bytes) -> Block:
+    return Block(first, tuple(list(lines) for lines in zip(*rows, strict=True)), head)
 
 
 def _refuse_unequal(corpus: Corpus, lines: tuple[bytes | None, ...], *, read: int) -> NoReturn:

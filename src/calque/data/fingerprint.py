@@ -5,6 +5,7 @@ import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+from calque.data.compression import unsupported
 from calque.data.corpora import DataConfig, paths
 from calque.data.store import FORMAT
 from calque.errors import DataError
@@ -31,7 +32,9 @@ def fingerprint(
     data_settings = {
         key: value
         for key, value in data_settings.items()
-        if key not in _WITHOUT_EFFECT and not key.endswith("].alignments")  # the file's hash counts instead
+        if key not in _WITHOUT_EFFECT
+        and not key.endswith("].alignments")  # the file's hash counts instead
+        and not (key.endswith("].header") and value == "null")  # stores of earlier versions do not have the key
     }
     file_hashes = {key: sha256_of(path) for key, path in files.items()} if hashes is None else hashes
     return {"format": str(FORMAT), **data_settings, **settings, **file_hashes}
@@ -93,7 +96,8 @@ def refuse_unreadable(files: Mapping[str, Path]) -> None:
             problems.append(f"{key}: {path}: not a plain file; a run reads its corpora again when it is resumed")
         else:
             try:
-                path.open("rb").close()
+                if reason := unsupported(path):
+                    problems.append(f"{key}: {path}: {reason}")
             except OSError as error:
                 problems.append(f"{key}: {path}: {error.strerror}")
     if problems:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
 
+from calque.data.compression import DamagedError, decompressed, read_magic
 from calque.errors import DataError
 from calque.text.cleaning import strip_bom, strip_return
 
@@ -22,8 +23,6 @@ if TYPE_CHECKING:
 Invalid = Literal["fail", "skip", "replace"]
 
 LINE_LIMIT = 1 << 16  # bytes read per line; models read far less
-
-_GZIP = b"\x1f\x8b\x08"
 
 
 class Line(NamedTuple):
@@ -52,7 +51,7 @@ def read_lines(stream: BinaryIO, *, limit_bytes: int, name: str, invalid: Invali
 
 
 def path_lines(path: Path, *, limit: int = LINE_LIMIT, invalid: Invalid) -> Iterator[Line]:
-    """Every line of a file or pipe, plain or gzip; a DataError names a file that cannot be read."""
+    """Every line of a file or pipe, plain or compressed; a DataError names a file that cannot be read."""
     with readable(str(path)) as position, open_text(path) as stream:
         for line in read_lines(stream, limit_bytes=limit, name=str(path), invalid=invalid):
             position.line = line.number
@@ -71,8 +70,9 @@ def readable(name: str) -> Iterator[Position]:
     position = Position()
     try:
         yield position
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(f"{name}: damaged gzip after line {position.line}: {error}") from None
+    except (EOFError, zlib.error, gzip.BadGzipFile, DamagedError) as error:
+        format = error.format if isinstance(error, DamagedError) else "gzip"
+        raise DataError(f"{name}: damaged {format} after line {position.line}: {error}") from None
     except OSError as error:
         raise DataError(f"{name}: {error.strerror or error}") from None
 
@@ -114,21 +114,18 @@ class Digest(Protocol):
 
 @contextmanager
 def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]:
-    """The bytes of a file or a pipe, unpacked if they are gzip; `digest` is updated with the bytes on disk.
+    """The bytes of a file or a pipe, decompressed; `digest` is updated with the bytes on disk.
 
-    The path is opened once, because the bytes read to recognise gzip cannot be read from a pipe again.
+    The path is opened once, because the bytes read to recognise the compression cannot be read from a pipe again.
     """
     with path.open("rb", buffering=0) as file:
-        head = b""
-        while len(head) < len(_GZIP) and _GZIP.startswith(head) and (byte := file.read(1)):
-            head += byte  # one by one, as a pipe that is still open may hold no more
-        raw = _Prepended(head, file, digest)
-        stream = io.BufferedReader(raw, 1 << 16)
-        yield io.BufferedReader(gzip.GzipFile(fileobj=stream), 1 << 16) if head == _GZIP else stream
+        magic = read_magic(file)
+        stream = io.BufferedReader(_Prepended(magic, file, digest), 1 << 16)
+        yield decompressed(stream, magic=magic, path=path)
 
 
 def file_lines(path: Path, *, limit: int, keep_ends: bool = False, digest: Digest | None = None) -> Iterator[bytes]:
-    """`raw_lines` of a file, plain or gzip; a DataError names a file that cannot be read.
+    """`raw_lines` of a file, plain or compressed; a DataError names a file that cannot be read.
 
     At the end, `digest` is that of the whole file.
     """

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from calque.data.corpora import Block, Corpus, DataConfig, read_blocks, text_columns
 from calque.data.holdout import Hashes, position_keys, text_hashes
+from calque.data.identical_sides import count_identical
 from calque.data.lines import Digest
 from calque.data.misalignment import by_line
 from calque.data.rows import Row, Tally, parse
@@ -29,7 +30,7 @@ Texts = tuple[str, ...]
 
 
 class Numericalised(NamedTuple):
-    """The rows of a block as columns of a store."""
+    """A block of rows converted to ids, as the columns of a store."""
 
     columns: Mapping[str, Rows]
     rows: Sequence[int]
@@ -126,6 +127,8 @@ class Scanned(NamedTuple):
     rows: int
     lengths: NDArray[Any]
     """[lines,2], characters of the first two columns of every line; empty unless `Preparation.lines_up`."""
+    identical: int
+    """The number of rows whose first two columns are equal; 0 unless `Preparation.lines_up`."""
     keys: Hashes
     """The key of each usable row; empty if no rows are held out of this corpus."""
     spooled: bytes
@@ -215,6 +218,7 @@ def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scann
         problems,
         len(rows),
         lengths=_lengths(parsed.rows, rows, block=raw.block) if preparation.lines_up else np.zeros((0, 2)),
+        identical=count_identical(rows) if preparation.lines_up else 0,
         keys=block.keys if is_held_out else text_hashes([]),
         spooled=json.dumps(block, ensure_ascii=False).encode() + b"\n",
     )

@@ -7,7 +7,7 @@ fingerprint matches, and rejected with the differences otherwise.
 
 import hashlib
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
@@ -20,6 +20,7 @@ import numpy as np
 from calque.data.corpora import Corpus, DataConfig, paths, text_columns
 from calque.data.fingerprint import corpus_files, differences, digest, fingerprint, refuse_unreadable
 from calque.data.holdout import Hashes, Holdout
+from calque.data.identical_sides import identity_warnings
 from calque.data.misalignment import LineLengths
 from calque.data.numericalise import (
     ROLES,
@@ -219,6 +220,8 @@ def _scan(
     holdout = Holdout(data.validation, unit=preparation.unit, first=preparation.reads[0])
     problems: list[str] = []
     lengths: dict[tuple[Role, int], LineLengths] = defaultdict(LineLengths)
+    identical: Counter[tuple[Role, int]] = Counter()
+    usable: Counter[tuple[Role, int]] = Counter()
     tallies: dict[Role, Tally] = dict.fromkeys(ROLES, Tally())
     rows = problem_count = 0
     make = partial(scanner, data, preparation=preparation)
@@ -232,6 +235,8 @@ def _scan(
             holdout.add(scanned.keys)
             if preparation.lines_up:
                 lengths[scanned.role, scanned.corpus].add(scanned.lengths)
+                identical[scanned.role, scanned.corpus] += scanned.identical
+                usable[scanned.role, scanned.corpus] += scanned.rows
             file.write(scanned.spooled)
             progress("reading", sum(tally.lines for tally in tallies.values()), 0)
     doubts = [
@@ -241,6 +246,9 @@ def _scan(
     shifted = [problem for doubt in doubts for problem in doubt.problems]
     refuse([*shifted, *problems], more=problem_count - len(problems))
     warnings = [warning for doubt in doubts for warning in doubt.warnings]
+    for (role, number), count in usable.items():
+        corpus: Corpus = getattr(data, role)[number]
+        warnings += identity_warnings(corpus, identical=identical[role, number], rows=count)
     lines = sum(tally.lines for tally in tallies.values())
     if not rows:
         raise DataError(_why_no_rows(tallies["train"], data=data, preparation=preparation))

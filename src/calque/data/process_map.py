@@ -16,7 +16,7 @@ from calque.errors import DataError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-_PARALLEL = 2 << 20  # bytes of corpus, plain or gzip, from which starting processes pays off
+_PARALLEL = 2 << 20  # bytes of corpus, plain or compressed, from which starting processes pays off
 
 
 def workers_for(files: Iterable[Path], *, requested: int | None) -> int:

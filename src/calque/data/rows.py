@@ -2,10 +2,10 @@ r"""Rows of text from blocks of raw lines, and a tally of unusable rows."""
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import astuple, dataclass
 from pathlib import Path
-from typing import NamedTuple, assert_never
+from typing import Any, NamedTuple, assert_never
 
 from calque.data.column_files import LINE_BYTES, ColumnFormat, read_sentences
 from calque.data.corpora import (
@@ -15,11 +15,11 @@ from calque.data.corpora import (
     FilesConfig,
     JsonlConfig,
     TextFileConfig,
-    TsvConfig,
     WordCorpus,
     paths,
 )
 from calque.data.lines import Invalid, decode, describe
+from calque.data.tables import CONTINUATION, CsvConfig, Layout, TableCorpus, TableFormat, TsvConfig
 from calque.errors import DataError
 from calque.parsing import parse_json
 from calque.text.cleaning import strip_bom, strip_return
@@ -60,7 +60,7 @@ class Parsed(NamedTuple):
     rows: list[Row]
     tally: Tally
     malformed: list[str]
-    """File, line and description of malformed TSV or JSON."""
+    """File, line and description of malformed TSV, CSV or JSON."""
     invalid: list[str]
     """File, line and byte of invalid UTF-8."""
 
@@ -76,8 +76,8 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
     match corpus:
         case FilesConfig():
             texts = _Texts([files["source"].texts, files["target"].texts], {}, {})
-        case TsvConfig():
-            texts = _columns(files["path"], corpus, block.first)
+        case TsvConfig() | CsvConfig():
+            texts = _columns(files["path"], corpus, block)
         case JsonlConfig():
             texts = _objects(files["path"], corpus, block.first)
         case TextFileConfig():
@@ -131,23 +131,27 @@ class _Texts(NamedTuple):
     columns: list[list[str]]
     malformed: dict[int, str]
     invalid: dict[int, str]
+    skipped: Set[int] = frozenset()
+    """Lines that are no rows: a header, and lines within a record."""
 
 
 def _decode(lines: list[bytes], *, path: Path, first: int, limit: int) -> _Decoded:
     long = {index for index, line in enumerate(lines) if len(line) > limit}
     invalid: dict[int, str] = {}
     try:
-        if long:
-            raise ValueError
         joined = b"\n".join(lines).decode()  # one call for the whole block, if it is valid
         texts, clean = joined.split("\n"), "\r" not in joined
+        if long or len(texts) > len(lines):  # records of CSV may contain line breaks
+            raise ValueError
     except ValueError:
         texts, clean = [], False
         for index, line in enumerate(lines):
             text, byte = decode(b"" if index in long else line)
             texts.append(text)
             if byte:
-                invalid[index] = f"{path}: {describe(first + index, byte, line)}"
+                start = line.rfind(b"\n", 0, byte - 1) + 1  # where its line starts within a record of CSV
+                number = first + index + line.count(b"\n", 0, start)
+                invalid[index] = f"{path}: {describe(number, byte - start, line[start:])}"
     marked = False
     if first == 1:
         texts[0], marked = strip_bom(texts[0])
@@ -157,21 +161,37 @@ def _decode(lines: list[bytes], *, path: Path, first: int, limit: int) -> _Decod
     return _Decoded([text for text, _ in stripped], long, invalid, sum(cut for _, cut in stripped), int(marked))
 
 
-def _columns(lines: _Decoded, corpus: TsvConfig, first: int) -> _Texts:
-    texts = _Texts([[], []], {}, {})
-    required = max(corpus.source_column, corpus.target_column)
+def _columns(lines: _Decoded, corpus: TableCorpus, block: Block) -> _Texts:
+    format, continuation = corpus.format, CONTINUATION.decode()
+    (source, target), width = format.layout(block.head)
+    skipped = {index for index, text in enumerate(lines.texts) if text == continuation}
+    if format.has_header and block.first == 1:
+        skipped.add(0)
+    texts = _Texts([[], []], {}, {}, skipped)
     for index, text in enumerate(lines.texts):
-        cells = text.split("\t")
-        if len(cells) < required:
-            if text.strip():
-                texts.malformed[index] = (
-                    f"{corpus.path}: line {first + index}: {len(cells)} columns separated by tabs, "
-                    f"expected at least {required}"
-                )
-            cells = [""] * required
-        texts.columns[0].append(cells[corpus.source_column - 1])
-        texts.columns[1].append(cells[corpus.target_column - 1])
+        cells: list[str] = []
+        if index not in skipped and text.strip():
+            try:
+                cells = format.cells(text)
+                _refuse_width(cells, format=format, layout=Layout((source, target), width))
+            except ValueError as error:
+                cells = []
+                texts.malformed[index] = f"{corpus.path}: line {block.first + index}: {error}"
+        texts.columns[0].append(cells[source] if cells else "")
+        texts.columns[1].append(cells[target] if cells else "")
     return texts
+
+
+def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) -> None:
+    """Raises a ValueError for a record with too few cells, or not as many as the first line has."""
+    count = f"{len(cells)} column{'s' * (len(cells) != 1)} separated by {format.separator}"
+    required = max(layout.indices) + 1
+    if layout.width is not None and len(cells) != layout.width:
+        advice = "; text that contains the delimiter or a line break must be quoted" if format.is_quoted else ""
+        first = "the header" if format.has_header else "line 1"
+        raise ValueError(f"{count}, but {first} has {layout.width}{advice}")
+    if len(cells) < required:
+        raise ValueError(f"{count}, expected at least {required}")
 
 
 def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Texts:
@@ -199,12 +219,25 @@ def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
         raise ValueError(f"not JSON: {error.msg} at character {error.pos + 1}") from None
     if not isinstance(values, dict):
         raise ValueError(f"expected a JSON object, found {type(values).__name__}")
-    for key in keys:
-        if key not in values:
-            raise ValueError(f"no key {key!r}; found {', '.join(map(repr, list(values)[:8])) or 'none'}")
-        if not isinstance(values[key], str):
-            raise ValueError(f"{key!r} is not a string but {type(values[key]).__name__}")
-    return [values[key] for key in keys]
+    return [_value(values, key=key) for key in keys]
+
+
+def _value(values: dict[str, Any], *, key: str) -> str:
+    """The text under a key; a key that does not exist as it is may be a path into nested objects."""
+    nested: Any = values
+    for part in (key,) if key in values else key.split("."):
+        if not isinstance(nested, dict) or part not in nested:
+            raise ValueError(f"no key {key!r}; found {', '.join(map(repr, _keys(values)[:8])) or 'none'}")
+        nested = nested[part]
+    if not isinstance(nested, str):
+        raise ValueError(f"{key!r} is not a string but {type(nested).__name__}")
+    return nested
+
+
+def _keys(values: dict[str, Any]) -> list[str]:
+    """The keys of an object, and those of the objects in it as paths."""
+    nested = [f"{key}.{inner}" for key, value in values.items() if isinstance(value, dict) for inner in value]
+    return [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
 
 
 def _join(
@@ -213,7 +246,7 @@ def _join(
     """The usable rows; texts of `optional` columns may be empty."""
     rows: list[Row] = []
     empty = 0
-    unusable = long | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
+    unusable = long | texts.skipped | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
     required = len(texts.columns)
     for index, row in enumerate(zip(*texts.columns, *optional, strict=True)):
         if index in unusable:

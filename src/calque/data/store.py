@@ -170,9 +170,11 @@ def open_store(folder: Path, *, spans: Sequence[Span], format: int = FORMAT) -> 
         values, offsets, lengths = (_map(folder / f"{name}.{part}") for part in (layout.values, "offsets", "lengths"))
         columns[name] = Column(values, offsets, lengths - lengths.dtype.type(1) if layout.counts_end else lengths)
     if not columns:
-        raise FolderError(f"{folder}: no columns of a store; remove it and prepare again")
+        raise FolderError(f"{folder}: no columns of a store; remove it and prepare the data again")
     if len({len(part) for column in columns.values() for part in (column.offsets, column.lengths)}) > 1:
-        raise FolderError(f"{folder}: the columns of the store have different lengths; remove it and prepare again")
+        raise FolderError(
+            f"{folder}: the columns of the store have different lengths; remove it and prepare the data again"
+        )
     return Store(columns, tuple(spans))
 
 

@@ -36,7 +36,7 @@ def parse_links(line: bytes, *, source: int, target: int) -> list[Link]:
         for side, word, count in (("source", link[0], source), ("target", link[1], target)):
             if word >= count:
                 raise ValueError(
-                    f"{match[0].decode()} links {side} word {word}, but the {side} has {count} words, counted from 0"
+                    f"{match[0].decode()} links {side} word {word} (counted from 0), but there are {count} {side} words"
                 )
         links.append(link)
     return links

@@ -4,6 +4,8 @@ May import every room below: models, search, text, the losses of tasks, the util
 """
 
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device
+from calque.engine.decoding import ChangeAttention
+from calque.engine.engine import Engine
 from calque.engine.folder import (
     KIND,
     WEIGHTS,
@@ -17,10 +19,12 @@ from calque.engine.folder import (
     save_model,
     save_tagger,
 )
+from calque.engine.noisy_channel import Channel
+from calque.engine.preparation import PendingAnswer
 from calque.engine.tagger import Sentence, TaggedSentence, Tagger
 from calque.engine.text_generator import TextGenerator, TextPerplexity
 from calque.engine.translator import Translator
-from calque.engine.types import Candidate, Detail, OutputOptions, Request, Scored, Translation
+from calque.engine.types import Answer, Candidate, Detail, Request, Scored, Translation
 from calque.objectives.decoding_step import MARKS, decoding_step, pad_source
 
 __all__ = [
@@ -29,11 +33,15 @@ __all__ = [
     "MARKS",
     "PRECISIONS",
     "WEIGHTS",
+    "Answer",
     "Candidate",
+    "ChangeAttention",
+    "Channel",
     "Detail",
     "DeviceName",
+    "Engine",
     "Loaded",
-    "OutputOptions",
+    "PendingAnswer",
     "PrecisionName",
     "Request",
     "Scored",

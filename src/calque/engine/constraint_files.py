@@ -1,12 +1,12 @@
 """Files of constraints: prefixes, terms and other lists that translations must respect."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from calque.data.lines import LINE_LIMIT, Line, path_lines
 from calque.engine.types import Request
-from calque.errors import DataError, TextError, first_few
+from calque.errors import DataError, first_few
 from calque.text.scripts import is_unspaced
 
 SHOWN = 20  # malformed lines listed per file
@@ -15,19 +15,25 @@ SHOWN = 20  # malformed lines listed per file
 class RequestBuilder:
     """Builds requests from lines: prefix of the same line number, phrases of the terms that occur, inline marks.
 
-    `name` is the input's name in messages; marks are read if `inline` is true. A phrase that a mark requires is not
-    required again by a term.
+    Everything else is that of the `template`. `name` is the input's name in messages; marks are read if `inline` is
+    true. A phrase that a mark requires is not required again by a term.
     """
 
-    def __init__(self, name: str, *, prefixes: Path | None, terms: Path | None, inline: bool) -> None:
-        self.name, self.inline = name, inline
+    def __init__(
+        self, name: str, *, template: Request, prefixes: Path | None, terms: Path | None, inline: bool
+    ) -> None:
+        self.name, self.template, self.inline = name, template, inline
         self.prefixes = [line.text.strip() for line in read_whole_lines(prefixes)] if prefixes else None
         self.prefix_file = prefixes
         self.terms = [(_pattern(term), phrase) for term, phrase in read_pairs(terms)] if terms else []
 
-    def build(self, lines: Sequence[Line]) -> list[Request]:
-        """One request per line."""
-        return [self._with_terms(self._read_marks(line)._replace(prefix=self._prefix(line))) for line in lines]
+    def build(self, line: Line) -> Request:
+        """The request of a line; raises a TextError if its marks cannot be read."""
+        marked = Request.inline(line.text) if self.inline else Request(line.text)
+        required, places = self._with_terms(marked)
+        return self.template._replace(
+            text=marked.text, prefix=self._prefix(line), required=required, places=places, line=line.number - 1
+        )
 
     def check_line_count(self, lines: int) -> None:
         """Raises a DataError if there are more prefixes than the `lines` of the input."""
@@ -37,19 +43,12 @@ class RequestBuilder:
                 "they must line up, so the translations may have had the wrong prefixes"
             )
 
-    def _read_marks(self, line: Line) -> Request:
-        if not self.inline:
-            return Request(line.text)
-        try:
-            return Request.inline(line.text)
-        except TextError as error:
-            raise DataError(f"{self.name}: line {line.number}: {error}") from None
-
-    def _with_terms(self, request: Request) -> Request:
+    def _with_terms(self, request: Request) -> tuple[tuple[str, ...], tuple[int, ...]]:
+        """The phrases that marks and terms require, and the places of their words."""
         matches = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
         new = [(phrase, match.start()) for phrase, match in matches if match and phrase not in request.required]
         phrases, places = (tuple(column) for column in zip(*new, strict=True)) if new else ((), ())
-        return request._replace(required=request.required + phrases, places=request.places + places)
+        return request.required + phrases, request.places + places
 
     def _prefix(self, line: Line) -> str:
         if self.prefixes is None:

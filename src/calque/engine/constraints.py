@@ -18,51 +18,69 @@ from calque.text.scripts import as_bytes, ends_outside_word, is_unspaced, starts
 _SHOWN = 40  # characters of a source quoted in a message
 
 
-def forbidden_words(words: Sequence[str], *, target: Tokenizer) -> Forbidden | None:
+class ConstraintIds(NamedTuple):
+    """The constraints of one request as ids; source words that the model can copy have ids beyond the vocabulary."""
+
+    prefix: Sequence[int] = ()
+    required: Sequence[Sequence[int]] = ()
+    unspaced: bool = False  # a phrase is in a script without spaces, where it may begin and end anywhere
+    copied: Sequence[bytes] = ()  # the surfaces of the source words that can be copied
+
+
+NO_CONSTRAINTS = ConstraintIds()
+
+
+@lru_cache(maxsize=16)
+def forbidden_words(words: tuple[str, ...], *, target: Tokenizer) -> Forbidden | None:
     """Words that no translation may contain; None if there are none."""
     if not words:
         return None
     return Forbidden([target.normalised(word) for word in words], surfaces=target.surfaces())
 
 
-def rules_of(
-    requests: Sequence[Request],
-    sources: Sequence[NumberedText],
-    *,
-    target: Tokenizer,
-    copies: bool,
-    forbidden: Forbidden | None,
-) -> Rules:
-    """The constraints of a batch as ids; source words that the model can copy have ids beyond the vocabulary.
+def constraint_ids(
+    request: Request, source: NumberedText, *, target: Tokenizer, copies: bool, forbidden: Forbidden | None
+) -> ConstraintIds:
+    """The constraints of a request whose source is encoded.
 
     A phrase that is outside the vocabulary, or required and forbidden at once, is rejected with a TextError.
     """
 
-    def encode(text: str, request: Request, source: NumberedText) -> list[int]:
+    def encode(text: str) -> list[int]:
         ids = number_target(target, [text], sources=[source])[0] if copies else target.encode(text)
         if UNK in ids:
             raise _request_error(_unknown_message(text, ids, target=target, copies=copies), request)
         return ids
 
+    if forbidden is None and not request.prefix and not request.required:
+        return NO_CONSTRAINTS
     if forbidden is not None:
-        _refuse_contradictions(requests, forbidden, target=target)
-    pairs = list(zip(requests, sources, strict=True))
-    prefixes = [encode(request.prefix, request, source) if request.prefix else [] for request, source in pairs]
-    required = [[encode(phrase, request, source) for phrase in request.required] for request, source in pairs]
-    required = [[phrase for phrase in phrases if phrase] for phrases in required]
+        _refuse_contradictions(request, forbidden, target=target)
+    return ConstraintIds(
+        encode(request.prefix) if request.prefix else [],
+        [ids for phrase in request.required if (ids := encode(phrase))],
+        any(map(is_unspaced, "".join(request.required))),
+        [as_bytes(target.surface(word)) for word in source.unknown] if copies else [],
+    )
+
+
+def rules_of(constraints: Sequence[ConstraintIds], *, target: Tokenizer, forbidden: Forbidden | None) -> Rules:
+    """The constraints of a batch in the form that search reads."""
+    if all(row is NO_CONSTRAINTS for row in constraints):
+        return Rules()
     boundaries = _Boundaries(None, None)
-    copied = [[as_bytes(target.surface(word)) for word in source.unknown] if copies else [] for source in sources]
-    if any(required):
-        boundaries = _phrase_boundaries(requests, copied, target=target)
-    if forbidden is not None and copies:
-        forbidden = forbidden.with_copied_words(copied)
+    if any(row.required for row in constraints):
+        boundaries = _phrase_boundaries(constraints, target=target)
+    if forbidden is not None and any(row.copied for row in constraints):
+        forbidden = forbidden.with_copied_words([row.copied for row in constraints])
+    prefixes, required = [row.prefix for row in constraints], [row.required for row in constraints]
     return Rules(prefixes, required, boundaries.follows, boundaries.opens, forbidden)
 
 
-def refuse_lengths(request: Request, source: NumberedText, *, search: SearchConfig) -> None:
-    """Raises a TextError if the minimum length of a translation of the source exceeds its maximum length."""
+def length_limits(request: Request, source: NumberedText, *, search: SearchConfig) -> tuple[int, int]:
+    """The minimum and maximum number of pieces of the translation; a TextError if they contradict each other."""
     try:
-        piece_limits(len(source.ids), search=search)
+        return piece_limits(len(source.ids), search=search)
     except TextError as error:
         raise _request_error(str(error), request) from None
 
@@ -74,17 +92,15 @@ class _Boundaries(NamedTuple):
     opens: Tensor | None  # [B,V]
 
 
-def _phrase_boundaries(
-    requests: Sequence[Request], copied: Sequence[Sequence[bytes]], *, target: Tokenizer
-) -> _Boundaries:
+def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenizer) -> _Boundaries:
     """In a script without spaces a phrase may begin and end anywhere."""
-    unspaced = torch.tensor([any(map(is_unspaced, "".join(request.required))) for request in requests])
-    width = max(map(len, copied))
+    unspaced = torch.tensor([row.unspaced for row in constraints])
+    width = max(len(row.copied) for row in constraints)
     masks = []
     for is_boundary in (starts_outside_word, ends_outside_word):
-        rows = [[*map(is_boundary, words), *[True] * (width - len(words))] for words in copied]
-        copied_mask = torch.tensor(rows, dtype=torch.bool).view(len(requests), width)
-        piece_mask = _boundary_mask(target, is_boundary).expand(len(requests), -1)
+        rows = [[*map(is_boundary, row.copied), *[True] * (width - len(row.copied))] for row in constraints]
+        copied_mask = torch.tensor(rows, dtype=torch.bool).view(len(constraints), width)
+        piece_mask = _boundary_mask(target, is_boundary).expand(len(constraints), -1)
         masks.append(torch.cat([piece_mask, copied_mask], dim=1) | unspaced[:, None])
     return _Boundaries(*masks)
 
@@ -97,12 +113,11 @@ def _boundary_mask(target: Tokenizer, is_boundary: Callable[[bytes], bool]) -> T
     return mask
 
 
-def _refuse_contradictions(requests: Sequence[Request], forbidden: Forbidden, *, target: Tokenizer) -> None:
+def _refuse_contradictions(request: Request, forbidden: Forbidden, *, target: Tokenizer) -> None:
     """Raises a TextError for a required phrase that contains a forbidden word: no translation could satisfy both."""
-    for request in requests:
-        for phrase in (request.prefix, *request.required):
-            if word := forbidden.words.found_in(target.normalised(phrase)):
-                raise _request_error(f"{phrase!r} is required but {word!r} is forbidden; drop one of them", request)
+    for phrase in (request.prefix, *request.required):
+        if word := forbidden.words.found_in(target.normalised(phrase)):
+            raise _request_error(f"{phrase!r} is required but {word!r} is forbidden; drop one of them", request)
 
 
 def _unknown_message(text: str, ids: Sequence[int], *, target: Tokenizer, copies: bool) -> str:

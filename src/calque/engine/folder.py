@@ -20,7 +20,7 @@ from calque.errors import ConfigError, FolderError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
-from calque.folders.weights import load_weights_into, read_weights, refuse_unfit, weights_of
+from calque.folders.weights import give_weights_to, read_weights, weights_of
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
@@ -166,6 +166,9 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
 
     Returns a translator, a text generator or a tagger, depending on the task. Weights are stored and multiplied in
     `precision`; probabilities are computed in at least float32.
+
+    >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
+    'Good morning!'
     """
     folder = Path(path)
     for _ in range(5):
@@ -181,19 +184,19 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
 def load_translator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
 ) -> Translator:
-    """`load` for a translation model; any other model is rejected with the command that uses it."""
+    """`load` for a translation model; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Translator, path, purpose="translate", device=device, precision=precision)
 
 
 def load_text_generator(
     path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32"
 ) -> TextGenerator:
-    """`load` for a language model; any other model is rejected with the command that uses it."""
+    """`load` for a language model; for any other model, raises an error that names the command to use instead."""
     return _load_kind(TextGenerator, path, purpose="generate text", device=device, precision=precision)
 
 
 def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionName = "float32") -> Tagger:
-    """`load` for a tagger; any other model is rejected with the command that uses it."""
+    """`load` for a tagger; for any other model, raises an error that names the command to use instead."""
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 
@@ -336,13 +339,11 @@ def _refuse_other_pieces(folder: Path, sizes: dict[str, int], expected: dict[str
 
 
 def _build_with_weights(build: Callable[[], AnyModel], *, folder: Path) -> AnyModel:
-    """Builds a model and loads the folder's weights; nothing is allocated before all sizes are known to fit."""
-    origin = str(folder / WEIGHTS)
+    """Builds a model with the folder's weights; nothing is allocated before all sizes are known to fit."""
     weights = read_weights(folder / WEIGHTS)
     with weightless():
-        refuse_unfit(build(), weights, origin=origin)
-    model = build()
-    load_weights_into(model, weights, origin=origin)
+        model = build()
+    give_weights_to(model, weights, origin=str(folder / WEIGHTS))
     return model
 
 

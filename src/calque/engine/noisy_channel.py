@@ -1,11 +1,10 @@
 """The noisy channel: n-best lists reranked by a reverse model and a language model (Yee et al. 2019)."""
 
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple, Protocol
 
-from calque.engine.text_generator import TextGenerator
-from calque.engine.translator import Translator
-from calque.engine.types import Candidate, Translation
+from calque.engine.types import Candidate, Scored, Translation
 from calque.search.settings import SearchConfig
 
 MINIMUM_PAIRS, MAXIMUM_PAIRS = 8, 32  # by which the direction of a reverse model is checked
@@ -13,41 +12,71 @@ MINIMUM_GAIN = 0.5  # nats per piece from the right source; a model that gains l
 MINIMUM_SHARE = 0.5  # of that gain which a model reaches in its own direction
 
 
-def rerank(
-    translations: Sequence[Translation],
-    sources: Sequence[str],
-    *,
-    reverse: Translator,
-    language: TextGenerator | None,
-    search: SearchConfig,
-) -> Iterator[Translation]:
-    """Each translation's candidates, sorted by their new score log P(y|x) + λ log P(x|y) + μ log P(y).
+WRONG_DIRECTION = (
+    "--reverse: this model seems to translate in the same direction as the first one: sources predict translations "
+    "well, but translations predict sources poorly; train it with --source and --target exchanged"
+)
 
-    Candidates that were cut rank behind finished ones, and those that lack a required phrase last. The one translation
-    of an empty source keeps its score; an empty translation is scored like any other.
-    """
-    rows = [
-        (source, candidate.text)
-        for translation, source in zip(translations, sources, strict=True)
-        for candidate in translation.candidates
-        if source.strip()
-    ]
-    texts = [text for _, text in rows]
-    channel_scores = iter(reverse.score(texts, [source for source, _ in rows]))
-    prior_scores = iter(language.score(texts)) if language is not None else None
-    for translation, source in zip(translations, sources, strict=True):
-        rescored: list[Candidate] = []
-        for candidate in translation.candidates:
-            score = candidate.log_prob
-            if source.strip():
-                score += search.channel_weight * next(channel_scores).log_prob
-                score += search.prior_weight * next(prior_scores).log_prob if prior_scores is not None else 0.0
-            rescored.append(candidate._replace(score=score))
-        yield translation._replace(
-            candidates=sorted(
-                rescored, key=lambda candidate: (candidate.cut, candidate.missing_phrase, -candidate.score)
+
+class ScoresPairs(Protocol):
+    """A translator, as reranking needs it: it scores given translations."""
+
+    def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]: ...
+
+
+class ScoresTexts(Protocol):
+    """A language model, as reranking needs it: it scores texts."""
+
+    def score(self, texts: Sequence[str]) -> Iterator[Scored]: ...
+
+
+class Channel:
+    """The models that rerank n-best lists: a reverse model and, optionally, a language model."""
+
+    def __init__(
+        self,
+        reverse: ScoresPairs,
+        *,
+        language: ScoresTexts | None = None,
+        warn: Callable[[str], None] = warnings.warn,
+    ) -> None:
+        """`warn` is called if the reverse model seems to translate in the wrong direction."""
+        self.reverse, self.language, self.warn = reverse, language, warn
+        self._direction = DirectionCheck(reverse)
+
+    def rerank(
+        self, translations: Sequence[Translation], sources: Sequence[str], *, searches: Sequence[SearchConfig]
+    ) -> Iterator[Translation]:
+        """Each translation's candidates, sorted by their new score log P(y|x) + λ log P(x|y) + μ log P(y).
+
+        `searches` has the weights λ and μ for each of them. Candidates that were cut rank behind finished ones, and
+        those that lack a required phrase last. The one translation of an empty source keeps its score; an empty
+        translation is scored like any other.
+        """
+        if self._direction.is_doubtful(translations, sources):
+            self.warn(WRONG_DIRECTION)
+        rows = [
+            (source, candidate.text)
+            for translation, source in zip(translations, sources, strict=True)
+            for candidate in translation.candidates
+            if source.strip()
+        ]
+        texts = [text for _, text in rows]
+        channel_scores = iter(self.reverse.score(texts, [source for source, _ in rows]))
+        prior_scores = iter(self.language.score(texts)) if self.language is not None else None
+        for translation, source, search in zip(translations, sources, searches, strict=True):
+            rescored: list[Candidate] = []
+            for candidate in translation.candidates:
+                score = candidate.log_prob
+                if source.strip():
+                    score += search.channel_weight * next(channel_scores).log_prob
+                    score += search.prior_weight * next(prior_scores).log_prob if prior_scores is not None else 0.0
+                rescored.append(candidate._replace(score=score))
+            yield translation._replace(
+                candidates=sorted(
+                    rescored, key=lambda candidate: (candidate.cut, candidate.missing_phrase, -candidate.score)
+                )
             )
-        )
 
 
 class DirectionCheck:
@@ -61,7 +90,7 @@ class DirectionCheck:
     wrong direction. P(y) is approximated by P(y|x') with the source x' of another line.
     """
 
-    def __init__(self, reverse: Translator) -> None:
+    def __init__(self, reverse: ScoresPairs) -> None:
         self.reverse = reverse
         self._pairs: dict[tuple[str, str], None] = {}  # distinct, in their order
         self._is_done = False
@@ -86,7 +115,7 @@ class _Gain(NamedTuple):
     pieces: int
 
 
-def _gain(model: Translator, sources: Sequence[str], targets: Sequence[str]) -> _Gain:
+def _gain(model: ScoresPairs, sources: Sequence[str], targets: Sequence[str]) -> _Gain:
     """The gain in log-probability of the targets with their own sources over the sources of the next line."""
     shifted = [*sources[1:], sources[0]]
     right, wrong = (list(model.score(lines, targets)) for lines in (sources, shifted))

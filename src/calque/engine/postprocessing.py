@@ -7,7 +7,8 @@ from typing import NamedTuple
 from torch import Tensor
 
 from calque.engine.forced_decoding import TargetTokens, TokenScores
-from calque.engine.types import Candidate, Detail, OutputOptions
+from calque.engine.preparation import Settings
+from calque.engine.types import Candidate, Detail
 from calque.evaluation.alignment import align, words_of
 from calque.evaluation.confidence import Confidence
 from calque.evaluation.degeneration import oddities
@@ -35,15 +36,13 @@ class Postprocessor(NamedTuple):
         sources: Sequence[NumberedText],
         hypotheses: Sequence[list[Hypothesis]],
         *,
-        search: SearchConfig,
-        nbest: int,
-        options: OutputOptions,
+        settings: Settings,
     ) -> list[list[Candidate]]:
-        """The candidates of each source, at least one, with the details that the options request."""
+        """The candidates of each source, at least one, with the details that the settings request."""
         targets = [[TargetTokens(hypothesis.tokens, hypothesis.cut) for hypothesis in beam] for beam in hypotheses]
         ids = [source.ids for source in sources]
         scores: list[list[TokenScores]] | None = None
-        if options.detail or options.replace_unknown is not None:
+        if settings.detail or settings.replace_unknown is not None:
             scores = self.force_decode(ids, targets)
         scores_alone: list[list[TokenScores]] | None = None
         if self.force_decode_alone is not None and self.confidence is not None:
@@ -53,11 +52,11 @@ class Postprocessor(NamedTuple):
             candidates = []
             for rank, hypothesis in enumerate(beam):
                 candidate = self._candidate(
-                    hypothesis, source, scores[place][rank] if scores else None, options=options
+                    hypothesis, source, scores[place][rank] if scores else None, settings=settings
                 )
                 confidence = self._confidence(hypothesis, scores_alone[place][rank] if scores_alone else None)
                 candidates.append(candidate._replace(confidence=confidence))
-            results.append(_rank_by_risk(candidates, search=search, nbest=nbest))
+            results.append(_rank_by_risk(candidates, search=settings.search, nbest=settings.nbest))
         return results
 
     def _confidence(self, hypothesis: Hypothesis, scores_alone: TokenScores | None) -> float | None:
@@ -69,13 +68,13 @@ class Postprocessor(NamedTuple):
         return self.confidence(log_prob / max(size, 1))
 
     def _candidate(
-        self, hypothesis: Hypothesis, source: NumberedText, scores: TokenScores | None, *, options: OutputOptions
+        self, hypothesis: Hypothesis, source: NumberedText, scores: TokenScores | None, *, settings: Settings
     ) -> Candidate:
         pieces = pieces_of(self.tokenizers.target, hypothesis.tokens, source.unknown)
-        if options.replace_unknown is not None and scores is not None and scores.attention is not None:
-            pieces = self._replace_unknown(pieces, hypothesis, source, scores.attention, options.replace_unknown)
+        if settings.replace_unknown is not None and scores is not None and scores.attention is not None:
+            pieces = self._replace_unknown(pieces, hypothesis, source, scores.attention, settings.replace_unknown)
         text = self._text(pieces)
-        detail = self._detail(pieces, source, scores) if options.detail and scores is not None else None
+        detail = self._detail(pieces, source, scores) if settings.detail and scores is not None else None
         signs = oddities(source.ids, hypothesis.tokens)
         size = len(hypothesis.tokens) + (not hypothesis.cut)
         _, score, log_prob, is_cut, missing_phrase = hypothesis

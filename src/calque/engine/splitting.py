@@ -1,43 +1,23 @@
 """Long lines in parts: split before translation, joined after it."""
 
 from bisect import bisect_right
-from collections.abc import Iterator, Sequence
-from itertools import islice
-from typing import NamedTuple
+from collections.abc import Sequence
 
 from calque.engine.types import Candidate, Detail, Request, Translation
 from calque.evaluation.alignment import words_of
-from calque.search.settings import SearchConfig
 from calque.text import EOS, PIECES, Tokenizer, Tokenizers
 from calque.text.scripts import is_unspaced
 from calque.text.splitting import LengthProfile, sentences_in, split_long
 
 
-class Split(NamedTuple):
-    """Requests that fit the model, and the number of them per line."""
-
-    requests: list[Request]
-    counts: list[int]
-
-    def joined(self, translations: Iterator[Translation], *, tokenizers: Tokenizers) -> Iterator[Translation]:
-        """The translations of parts joined to one per line."""
-        for count in self.counts:
-            yield join(list(islice(translations, count)), tokenizers=tokenizers)
-
-
-def split_requests(
-    requests: Sequence[Request],
-    *,
-    tokenizer: Tokenizer,
-    search: SearchConfig,
-    length_profile: LengthProfile | None = None,
-) -> Split:
-    """The requests, split if they are longer than the model reads or than the lines of its training corpus.
+def split_request(
+    request: Request, *, tokenizer: Tokenizer, limit: int, length_profile: LengthProfile | None = None
+) -> list[Request]:
+    """The request, split if it is longer than the `limit` that the model reads or than its training lines.
 
     Sentences stay whole up to twice the length in the profile. The first part has the prefix; a required phrase belongs
     to the part in which its words begin.
     """
-    limit = search.source_limit
     sentence_limit, joined_limit = (
         (limit, limit)
         if length_profile is None
@@ -52,14 +32,8 @@ def split_requests(
             tokenizer.encode(text)
         ) <= joined_limit
 
-    all_parts: list[Request] = []
-    counts: list[int] = []
-    for request in requests:
-        texts = split_long(request.text, fits=fits, joins=joins)
-        parts = _distribute(request, texts or [request.text])
-        all_parts += parts
-        counts.append(len(parts))
-    return Split(all_parts, counts)
+    texts = split_long(request.text, fits=fits, joins=joins)
+    return _distribute(request, texts or [request.text])
 
 
 def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation:
@@ -127,11 +101,13 @@ def _distribute(request: Request, parts: Sequence[str]) -> list[Request]:
     places = request.places or (0,) * len(request.required)
     phrase_parts = [max(bisect_right(starts, place) - 1, 0) for place in places]
     return [
-        Request(
-            part,
-            request.prefix if not number else "",
-            tuple(phrase for phrase, home in zip(request.required, phrase_parts, strict=True) if home == number),
-            part=number,
+        request._replace(
+            text=part,
+            prefix=request.prefix if not number else "",
+            required=tuple(
+                phrase for phrase, home in zip(request.required, phrase_parts, strict=True) if home == number
+            ),
+            places=(),
         )
         for number, part in enumerate(parts)
     ]

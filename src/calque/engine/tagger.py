@@ -74,6 +74,11 @@ class Tagger:
     The/DET dog/NOUN barks/VERB ./PUNCT
     """
 
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        encoder = self.config.encoder.kind
+        return f"Tagger({encoder}, {len(self.vocabularies.labels)} labels, {parameters:,} parameters, {self.device})"
+
     def __init__(
         self,
         model: TaggerModel,

@@ -24,7 +24,7 @@ from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.cross_entropy import without_padding
 from calque.objectives.decoding_step import MARKS, language_step
 from calque.objectives.language_model import TextLoss, lines_loss, running_loss
-from calque.search.decode import Rules, decode
+from calque.search.decode import Rules, decode, limits_of
 from calque.search.sampling import Sampling, draw, filtered, mixed, uniform
 from calque.search.settings import SearchConfig
 from calque.search.step import Limits, Step, forbid
@@ -66,6 +66,10 @@ class TextGenerator:
     >>> generator.generate("The weather", maximum=5)
     'The weather is good today.'
     """
+
+    def __repr__(self) -> str:
+        parameters = sum(parameter.numel() for parameter in self.model.parameters())
+        return f"TextGenerator({self.config.network.kind}, {parameters:,} parameters, {self.device})"
 
     def __init__(
         self,
@@ -123,7 +127,7 @@ class TextGenerator:
         encoded = zip(lines, self.tokenizer.encode_many(lines), strict=True)
         kept = [(line, ids) for line, ids in encoded if ids and not line.isspace()]
         if not kept:
-            raise TextError("the text has no line that is not blank: there is nothing to predict")
+            raise TextError("every line of the text is blank: there is nothing to predict")
         loss = self._loss([ids for _, ids in kept], batch_tokens=batch_tokens)
         words = sum(len(line.split()) + 1 for line, _ in kept)
         size = sum(len(line.encode()) + 1 for line, _ in kept)
@@ -180,11 +184,13 @@ class TextGenerator:
             length = len(ids) + maximum
             lengths = {"maximum": length, "maximum_extra": length, "minimum": len(ids) + search.minimum}
             limited = search.model_copy(update={**lengths, "no_repeat": 0})  # the step has seen to repetition
+            source_lengths = torch.ones(1, dtype=torch.long, device=self.device)
             hypotheses = decode(
                 prompted(start.step, vocabulary_size=self.model.vocabulary_size),
                 self._prompt_state(ids, start),
                 (),
-                source_lengths=torch.ones(1, dtype=torch.long, device=self.device),
+                source_lengths=source_lengths,
+                limits=limits_of(source_lengths, search=limited),
                 search=limited,
                 marks=MARKS,
                 rules=Rules(),

@@ -1,40 +1,55 @@
-"""The types of requests and translations."""
+"""The types of requests and answers."""
 
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calque.engine.inline import read_inline
+from calque.errors import CalqueError
+from calque.search.settings import SearchConfig
+
+
+def changed_fields(value: Any, *, required: int, hidden: Mapping[str, Any] | None = None) -> str:
+    """A representation of a named tuple without fields that have their defaults, or these `hidden` values."""
+    defaults = {**value._field_defaults, **(hidden or {})}
+    fields = list(zip(value._fields, value, strict=True))
+    shown = [repr(item) for _, item in fields[:required]]
+    shown += [f"{name}={item!r}" for name, item in fields[required:] if name not in defaults or item != defaults[name]]
+    return f"{type(value).__name__}({', '.join(shown)})"
 
 
 class Request(NamedTuple):
-    """A text to translate, and the constraints on its translation."""
+    """A text to translate, and everything that its translation depends on beside the model.
+
+    >>> Request("Der Bahnhof ist zu.", required=("station",), nbest=3)
+    Request('Der Bahnhof ist zu.', required=('station',), nbest=3)
+    """
 
     text: str
     prefix: str = ""  # the beginning of the translation
     required: tuple[str, ...] = ()  # phrases that the translation contains
     places: tuple[int, ...] = ()  # where in the text the words of each phrase begin; empty if unknown
-    part: int = 0  # the index of this part of a long line that is translated in parts; parts are consecutive
+    forbidden: tuple[str, ...] = ()  # words that the translation does not contain
+    search: SearchConfig | None = None  # None: the model's own settings
+    nbest: int | None = None  # the number of candidates; None: one
+    long: Literal["cut", "split"] = "cut"  # a long text is cut at the model's limit, or split and translated in parts
+    replace_unknown: Mapping[str, str] | None = None  # replace unknown words by source words, or by their entries here
+    detail: bool = False  # return the Detail of every candidate
+    line: int | None = None  # the number that sampling depends on; None: its position in the stream, 0 alone
+    timeout: float | None = None  # seconds after which the answer is a DeadlineError
 
     @classmethod
     def inline(cls, line: str, *, prefix: str = "") -> "Request":
         """The request of a line with inline marks.
 
         >>> Request.inline('the <term target="Bahnhof">station</term> is closed')
-        Request(text='the station is closed', prefix='', required=('Bahnhof',), places=(4,), part=0)
+        Request('the station is closed', required=('Bahnhof',), places=(4,))
         """
         text, terms = read_inline(line)
         return cls(text, prefix, tuple(term.phrase for term in terms), tuple(term.place for term in terms))
 
-
-class OutputOptions(NamedTuple):
-    """Options that apply to all lines of a text."""
-
-    forbidden: tuple[str, ...] = ()  # words that no translation contains
-    replace_unknown: Mapping[str, str] | None = None  # replace unknown words by source words, or by their entries here
-    detail: bool = False  # return the Detail of each translation
-
-
-DEFAULT_OPTIONS = OutputOptions()
+    def __repr__(self) -> str:
+        """The text and the fields that differ from their defaults."""
+        return changed_fields(self, required=1)
 
 
 class Detail(NamedTuple):
@@ -48,7 +63,11 @@ class Detail(NamedTuple):
 
 
 class Candidate(NamedTuple):
-    """One translation of a sentence."""
+    """One translation of a text.
+
+    >>> translation.candidates[0]
+    Candidate('Good morning!', score=-0.31, log_prob=-0.42, pieces=4, confidence=0.93)
+    """
 
     text: str
     score: float
@@ -59,6 +78,10 @@ class Candidate(NamedTuple):
     oddities: tuple[str, ...] = ()  # loop, short or long: signs of a degenerate translation
     detail: Detail | None = None  # if requested
     missing_phrase: bool = False  # a required phrase is missing: the translation was cut before it, or is empty
+
+    def __repr__(self) -> str:
+        """The text and the fields that differ from their defaults."""
+        return changed_fields(self, required=1, hidden={"cut": False, "detail": self.detail})
 
 
 class Scored(NamedTuple):
@@ -75,14 +98,26 @@ class Scored(NamedTuple):
 
 
 class Translation(NamedTuple):
-    """The candidates for one sentence (at least one), best first, or in the order in which they were sampled."""
+    """The candidates for one text (at least one), best first, or in the order in which they were sampled.
+
+    >>> translation = next(translator.stream(["Guten Morgen!"], nbest=2))
+    >>> translation.text
+    'Good morning!'
+    >>> [candidate.score for candidate in translation.candidates]
+    [-0.31, -2.07]
+    """
 
     candidates: list[Candidate]
     source_cut: bool = False  # the source is longer than the model reads
 
     @property
     def text(self) -> str:
+        """The best translation."""
         return self.candidates[0].text
+
+
+Answer = Translation | CalqueError
+"""What a request results in: its translation, or the error that concerns this request alone."""
 
 
 def empty_translation(*, detail: bool, attends: bool, missing_phrase: bool) -> Translation:

@@ -1,6 +1,7 @@
 """Metric scores of translations against references, with the sacreBLEU signatures that make them comparable."""
 
 import math
+import statistics
 import unicodedata
 from collections.abc import Sequence
 from typing import Literal, NamedTuple
@@ -11,7 +12,11 @@ from sacrebleu.metrics.ter import TER
 
 from calque.errors import DataError
 
+LONGEST_NGRAM = 4  # that BLEU counts
+MEASURED = 2000  # references whose words are counted
 LARGEST_EXPONENT = 700.0  # exp of more than 709.8 is no float64
+UNSPACED = (("\u0e00", "\u0fff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"))
+"""Scripts without spaces between words, besides kana and Chinese characters: Thai, Lao, Tibetan; Burmese; Khmer."""
 Splitting = Literal["auto", "13a", "intl", "zh", "char", "none"]
 
 
@@ -78,13 +83,29 @@ def perplexity(nats: float, *, count: int = 1) -> float:
     return math.exp(min(nats / max(count, 1), LARGEST_EXPONENT))
 
 
+def median_words(references: Sequence[str]) -> float:
+    """The median number of words per reference, as BLEU counts them.
+
+    Punctuation marks count too; in scripts without spaces, every character is a word.
+    """
+    sample = references[:: -(-len(references) // MEASURED) or 1]
+    tokenize = BLEU(tokenize=choose_splitting(references)).tokenizer
+    return statistics.median(len(tokenize(line).split()) for line in sample) if sample else 0.0
+
+
+def is_short_for_bleu(words: float) -> bool:
+    """Whether references with this median number of words are too short for BLEU: most have no 4-gram."""
+    return words < LONGEST_NGRAM
+
+
 def choose_splitting(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
     """The sacreBLEU tokenization for the script of the references."""
     text = "".join(references[:1000])
     letters = sum(character.isalpha() for character in text) or 1
     kana = sum("\u3040" <= character <= "\u30ff" for character in text)
     han = sum("\u4e00" <= character <= "\u9fff" for character in text)
-    if kana / letters > 0.1:
+    unspaced = sum(first <= character <= last for character in text for first, last in UNSPACED)
+    if kana / letters > 0.1 or unspaced / letters > 0.3:
         return "char"
     return "zh" if han / letters > 0.3 else "13a"
 

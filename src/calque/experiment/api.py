@@ -1,5 +1,6 @@
 """`calque.train` and `calque.resume`, for experiments and for users' own tasks."""
 
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -10,6 +11,7 @@ from calque.experiment import running
 from calque.experiment.own_task import OwnTask, resume_own, train_own
 from calque.experiment.running import Preparing, Run
 from calque.experiment.settings import Experiment
+from calque.training.observers import TrainingObserver
 
 
 def train(
@@ -20,27 +22,43 @@ def train(
     quiet: bool = False,
     preparing: Preparing = nullcontext,
     origin: str = "config",
+    observer: TrainingObserver | None = None,
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
-    `origin` names the source of the values in messages, if they do not come from a file.
+    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
+    are the text settings if it has none. `origin` names the source of the values in messages, if they do not come from
+    a file. An `observer` is shown the gradient of every update.
+
+        run = calque.train("config.toml", run="runs/1")
+        print(run.folder, run.summary.best_step, run.summary.best_value)
 
     A `task` of your own brings its model, data and judge; the config then has only `seed` and `training`:
 
         calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge), run="runs/mine")
     """
     if task is None:
-        return running.train(config, run=run, quiet=quiet, preparing=preparing, origin=origin)
+        return running.train(config, run=run, quiet=quiet, preparing=preparing, origin=origin, observer=observer)
     if not isinstance(config, dict):
         raise ConfigError("the config of a task of your own must be a dict with seed and training")
-    return train_own(task, config=config, run=run, quiet=quiet)
+    return train_own(task, config=config, run=run, quiet=quiet, observer=observer)
 
 
 def resume(
-    run: Path | str, *, task: OwnTask | None = None, quiet: bool = False, preparing: Preparing = nullcontext
+    run: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    task: OwnTask | None = None,
+    quiet: bool = False,
+    preparing: Preparing = nullcontext,
+    observer: TrainingObserver | None = None,
 ) -> Run:
     """Continues a run from its newest checkpoint, or from where it was stopped before the first.
+
+    `settings` are changed first, in the run's config.toml too; a change that the state of the run does not allow is
+    rejected:
+
+        calque.resume("runs/1", settings=["training.steps=20000", "training.patience=0"])
 
     A run of your own task needs the same `task` again.
     """
@@ -50,5 +68,5 @@ def resume(
                 f"{run}: a run of a user's own task, which has to be given again: resume it in Python with "
                 f"calque.resume({str(run)!r}, task=OwnTask(...))"
             )
-        return running.resume(run, quiet=quiet, preparing=preparing)
-    return resume_own(task, run=run, quiet=quiet)
+        return running.resume(run, settings=settings, quiet=quiet, preparing=preparing, observer=observer)
+    return resume_own(task, run=run, settings=settings, quiet=quiet, observer=observer)

@@ -1,8 +1,9 @@
 """What an experiment needs of each task: preparing data, building a model, judging and saving it."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Collection, Mapping
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import nn
@@ -12,11 +13,18 @@ from calque.data.prepare import Prepared
 from calque.devices import choose_device
 from calque.errors import ConfigError
 from calque.layers.recurrent import Recurrence
-from calque.tasks.interfaces import Judge, Metric, Task
+from calque.tasks.interfaces import Judge, Judgement, Metric, Task
 from calque.training.auto_settings import Corpus
 from calque.training.job import SaveModel
 from calque.training.settings import TrainingConfig
 from calque.training.update import autocast_to
+
+
+class ChosenMetric(NamedTuple):
+    """A metric for a corpus, and why it is not the usual one of its task; an empty reason if it is."""
+
+    name: str
+    reason: str = ""
 
 
 class Assembly(Protocol):
@@ -27,7 +35,7 @@ class Assembly(Protocol):
         """The metrics that models can be selected by."""
         ...
 
-    def selects(self, prepared: Prepared) -> str:
+    def selects(self, prepared: Prepared) -> ChosenMetric:
         """The metric that selects models unless the config names another."""
         ...
 
@@ -75,6 +83,20 @@ class Assembly(Protocol):
     def remarks(self) -> list[str]:
         """Warnings about settings that are valid but unusual."""
         ...
+
+
+def completed_card(card: str, judgement: Judgement) -> str:
+    """A model card, which says so if the model was never validated."""
+    if all(map(math.isnan, judgement.values.values())):
+        return f"{card}\nThis model was never validated: its run was stopped before the first validation.\n"
+    return card
+
+
+def refuse_unknown_metrics(training: TrainingConfig, *, metrics: Collection[str]) -> None:
+    """Raises a ConfigError if models are to be selected by a metric that the judge does not measure."""
+    for key, allowed in (("metric", ("auto", *metrics)), ("tie_breaker", ("auto", "loss", *metrics))):
+        if (name := getattr(training, key)) not in allowed:
+            raise ConfigError(f"training.{key} = {name!r} is not one of {', '.join(metrics)}")
 
 
 def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:

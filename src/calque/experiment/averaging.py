@@ -17,14 +17,14 @@ from calque.training.checkpoints import load_weights, scheduled_steps
 from calque.training.journal import read_journal
 from calque.training.lock import owner
 from calque.training.progress import rank
-from calque.training.runs import CONFIG, selection_metric
+from calque.training.runs import CONFIG, selection_of
 
 
 def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, output: Path) -> list[int]:
-    """Writes the mean of a run's checkpoints as a model folder; the steps of these checkpoints.
+    """Writes the mean of a run's checkpoints as a model folder, and returns their steps.
 
-    `count` checkpoints, or all: the last ones, or those with the best validations. The confidence and confusion files
-    of the run's own model are omitted, as they were measured with other weights.
+    Averages all checkpoints or `count` of them: the latest, or those with the best validation scores. The confidence
+    and confusion files of the run's own model are not copied, as they were measured with other weights.
     """
     if not (run / CONFIG).is_file() or (run / MANIFEST).exists():
         raise FolderError(f"{run}: not a run folder; checkpoints are in the folder that `calque train` created")
@@ -67,10 +67,15 @@ def average_run(run: Path, *, of: Literal["last", "best"], count: int | None, ou
 
 def _best_first(run: Path, *, steps: Sequence[int]) -> list[int]:
     """The steps that were validated, best first."""
-    metric, kind = selection_metric(run)
-    values = {
-        line["step"]: (kind.worth(line[metric]) if metric in line else -math.inf, line["loss"])
+    selection = selection_of(run)
+    ranks = {
+        line["step"]: rank(
+            selection.worth(line) if selection.metric in line else -math.inf,
+            tie=selection.tie(line) if selection.tie_breaker in line else 0.0,
+            loss=line["loss"],
+            step=line["step"],
+        )
         for line in read_journal(run / "metrics.jsonl")
         if line["kind"] == "valid" and "averaged" not in line and line["step"] in steps
     }
-    return sorted(values, key=lambda step: rank(values[step][0], loss=values[step][1], step=step))
+    return sorted(ranks, key=ranks.__getitem__)

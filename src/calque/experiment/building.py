@@ -7,8 +7,7 @@ from torch import nn
 
 from calque.data.prepare import Prepared
 from calque.devices import choose_device
-from calque.errors import ConfigError
-from calque.experiment.assembly import Assembly, refuse_uncomputable
+from calque.experiment.assembly import Assembly, refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
@@ -75,7 +74,6 @@ def refuse_unbuildable(experiment: Experiment) -> None:
     choose_device(experiment.training.device)
     if experiment.training.tensorboard:
         refuse_without_tensorboard()
-    assembly, metric = assembly_of(experiment), experiment.training.metric
-    if metric not in ("auto", *assembly.metrics):
-        raise ConfigError(f"training.metric = {metric!r} is not one of {', '.join(assembly.metrics)}")
+    assembly = assembly_of(experiment)
+    refuse_unknown_metrics(experiment.training, metrics=assembly.metrics)
     assembly.refuse_unbuildable()

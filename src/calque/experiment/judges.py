@@ -22,7 +22,7 @@ TRANSLATION_METRICS: Mapping[str, Metric] = {
     "perplexity": LOWER,
     "bleu": Metric("higher", chance=1.0),  # below, only a few words match
     "chrf": HIGHER,
-    "exact_match": HIGHER,
+    "exact_match": Metric("higher", tie_breaker="chrf"),  # small validation sets have many ties
     "ter": LOWER,
 }
 
@@ -41,16 +41,25 @@ class TranslationJudge:
     metrics = TRANSLATION_METRICS
     selects = "bleu"
 
-    def __init__(self, translator: Translator, held_out: HeldOutPairs, *, batch: BatchConfig, metric: str) -> None:
+    def __init__(
+        self,
+        translator: Translator,
+        held_out: HeldOutPairs,
+        *,
+        batch: BatchConfig,
+        metric: str,
+        tie_breaker: str = "loss",
+    ) -> None:
         self.translator = translator
         self.held_out = held_out
         self.batch = batch
-        self.metric = metric  # that selects models; TER is slow, so it is measured only for this
+        self.metric = metric  # that selects models
+        self.measures_ter = "ter" in (metric, tie_breaker)  # TER is slow, so it is measured only for selection
 
     @property
     def reports(self) -> tuple[str, ...]:
         names = ("loss", "perplexity", "bleu", "chrf", "exact_match", "length")
-        return (*names, "ter") if self.metric == "ter" else names
+        return (*names, "ter") if self.measures_ter else names
 
     @property
     def positions(self) -> int:
@@ -58,23 +67,20 @@ class TranslationJudge:
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
         assert model is self.translator.model
-        hook = self.translator.model.encoder.register_forward_pre_hook(_stop_hook(stop))  # called once per batch
-        try:
-            return self._judge(parts)
-        finally:
-            hook.remove()
 
-    def _judge(self, parts: int) -> Judgement:
+        def poll() -> None:
+            if stop():
+                raise StoppedError
+
         references = self.held_out.references
         greedy = _greedy(self.translator.search, parts=parts)
-        candidates = [
-            translation.candidates[0] for translation in self.translator.stream(self.held_out.sources, search=greedy)
-        ]
+        stream = self.translator.stream(self.held_out.sources, search=greedy, poll=poll)
+        candidates = [translation.candidates[0] for translation in stream]
         translations = [candidate.text for candidate in candidates]
         per_piece = [candidate.log_prob / max(candidate.pieces, 1) for candidate in candidates]
         confidence = calibrate(per_piece, translations, references)
         batch = self.batch.model_copy(update={"tokens": max(2, self.batch.budget // parts)})
-        loss = mean_loss(self.translator.model, self.held_out.store, batch=batch)
+        loss = mean_loss(self.translator.model, self.held_out.store, batch=batch, poll=poll)
         values = {
             "loss": loss,
             "perplexity": perplexity(loss),
@@ -83,7 +89,7 @@ class TranslationJudge:
             "exact_match": exact_match(translations, references).value,
             "length": sum(map(len, translations)) / max(1, sum(map(len, references))),
         }
-        if self.metric == "ter":
+        if self.measures_ter:
             values["ter"] = ter(translations, references)
         artefacts = {} if confidence is None else {CONFIDENCE: confidence_bytes(confidence)}
         return Judgement(values, self._samples(translations), artefacts, self._summary(values))
@@ -96,6 +102,9 @@ class TranslationJudge:
         ]
 
     def _summary(self, values: Mapping[str, float]) -> str:
+        if self.metric == "exact_match":
+            scores = f"exact {values['exact_match']:.1f} %, chrF {values['chrf']:.1f}"
+            return f"validation loss {values['loss']:.3f}, {scores}"
         names = {"chrf": "chrF", "ter": "TER"}
         also = f", {names[self.metric]} {values[self.metric]:.1f}" if self.metric in names else ""
         scores = f"BLEU {values['bleu']:.1f}{also}, exact {values['exact_match']:.1f} %"
@@ -107,11 +116,3 @@ def _greedy(search: SearchConfig, *, parts: int) -> SearchConfig:
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
     return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=max(1, search.batch_tokens // parts), **limits)
-
-
-def _stop_hook(stop: Callable[[], bool]) -> Callable[[nn.Module, object], None]:
-    def check(_module: nn.Module, _inputs: object) -> None:
-        if stop():
-            raise StoppedError
-
-    return check

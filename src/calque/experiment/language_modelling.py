@@ -15,7 +15,7 @@ from calque.data.text_preparation import TextPreparation
 from calque.engine import TextGenerator, save_language_model
 from calque.errors import ConfigError
 from calque.evaluation.metrics import perplexity
-from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
 from calque.experiment.judges import LOWER
 from calque.experiment.settings import Experiment
 from calque.models.language_model import LanguageModel, LanguageModelConfig, TransformerLanguageConfig
@@ -146,7 +146,12 @@ class LanguageModellingAssembly:
         card = self._card(prepared, parameters=parameters)
 
         def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
-            save_language_model(path, self._generator(model, prepared), card=card, artefacts=judgement.artefacts)
+            save_language_model(
+                path,
+                self._generator(model, prepared),
+                card=completed_card(card, judgement),
+                artefacts=judgement.artefacts,
+            )
 
         return save
 
@@ -162,8 +167,8 @@ class LanguageModellingAssembly:
         rate = adam_rate(transformer=isinstance(network, TransformerLanguageConfig), width=network.width)
         return Corpus(len(store), total, weight=total, order=order, rate=rate, unit=self.preparation.unit)
 
-    def selects(self, prepared: Prepared) -> str:
-        return LanguageModelJudge.selects
+    def selects(self, prepared: Prepared) -> ChosenMetric:
+        return ChosenMetric(LanguageModelJudge.selects)
 
     def describe(self, prepared: Prepared) -> list[str]:
         size = len(load_tokenizer(prepared.vocabularies, column=COLUMN).vocabulary)

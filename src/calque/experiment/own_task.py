@@ -5,7 +5,7 @@ They have exact resume, checkpoints, model selection, metrics and plots, as all 
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
@@ -22,7 +22,8 @@ from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
 from calque.engine.folder import WEIGHTS, is_own_run, write_model_folder
 from calque.errors import ConfigError, FolderError
-from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.assembly import refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.changes import change_settings
 from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
 from calque.folders.weights import weights_of
@@ -31,6 +32,7 @@ from calque.tasks.interfaces import Judge, Judgement, Task
 from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Job, SaveModel
 from calque.training.lock import run_lock
+from calque.training.observers import TrainingObserver
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, new_run_folder, record, write_atomically
@@ -42,6 +44,8 @@ class OwnTask(NamedTuple):
 
     The model is trained in place, starting with its current weights; `train` may be in memory (`store_in_memory`) or
     on disk. Without `save_model`, only the weights of the best model are saved.
+
+    >>> calque.train({"training": {"steps": 500}}, task=OwnTask(task, model, train=store, judge=judge))
     """
 
     task: Task
@@ -62,17 +66,36 @@ IDLE: Mapping[str, object] = {
 CHUNK = 1 << 24  # bytes of a column that are hashed at a time
 
 
-def train_own(own: OwnTask, *, config: Values, run: Path | str | None = None, quiet: bool = False) -> Run:
+def train_own(
+    own: OwnTask,
+    *,
+    config: Values,
+    run: Path | str | None = None,
+    quiet: bool = False,
+    observer: TrainingObserver | None = None,
+) -> Run:
     """Trains a user's own task in a new run folder."""
     with joined_ranks() as ranks:
         folder = ranks.on_leader(lambda: _new_run(own, config=config, run=run))
-        return _continue(own, Path(folder), ranks=ranks, quiet=quiet)
+        return _continue(own, Path(folder), ranks=ranks, quiet=quiet, observer=observer)
 
 
-def resume_own(own: OwnTask, *, run: Path | str, quiet: bool = False) -> Run:
-    """Continues a run of a user's own task, from its newest checkpoint or from the beginning."""
+def resume_own(
+    own: OwnTask,
+    *,
+    run: Path | str,
+    settings: Sequence[str] = (),
+    quiet: bool = False,
+    observer: TrainingObserver | None = None,
+) -> Run:
+    """Continues a run of a user's own task, from its newest checkpoint or from the beginning.
+
+    The `settings`, as `KEY=VALUE`, are changed before.
+    """
     with joined_ranks() as ranks:
-        return _continue(own, Path(run), ranks=ranks, quiet=quiet)
+        if settings:
+            ranks.on_leader(lambda: _change(own, Path(run), settings))
+        return _continue(own, Path(run), ranks=ranks, quiet=quiet, observer=observer)
 
 
 def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
@@ -84,7 +107,11 @@ def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
     device = choose_device(experiment.training.device).type
     threads = experiment.training.threads or torch.get_num_threads()
     metric = own.judge.selects if experiment.training.metric == "auto" else experiment.training.metric
+    tie_breaker = experiment.training.tie_breaker
+    if tie_breaker == "auto":
+        tie_breaker = own.judge.metrics[metric].tie_breaker
     chosen = [f"training.device={device}", f"training.threads={threads}", f"training.metric={metric}"]
+    chosen.append(f"training.tie_breaker={tie_breaker}")
     chosen.append("training.label_smoothing=0.0")  # by default that of translation
     completed = check(OwnExperiment, override(config, chosen), origin="config")
     with run_lock(folder):
@@ -92,7 +119,7 @@ def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
     return str(folder)
 
 
-def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
+def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool, observer: TrainingObserver | None) -> Run:
     experiment = ranks.on_all(lambda: _read(own, folder))
     training = experiment.training
     with ExitStack() as stack:
@@ -111,6 +138,7 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool) -> Run:
                 folder=folder,
                 reporter=reporter,
                 ranks=ranks,
+                observer=observer,
             )
             summary = run_job(job)
         if ranks.leads:
@@ -130,6 +158,17 @@ def _read(own: OwnTask, folder: Path) -> OwnExperiment:
     _refuse_idle(training, names=[name for name in IDLE if getattr(training, name) != getattr(defaults, name)])
     _refuse_unfit(own, training)
     return experiment
+
+
+def _change(own: OwnTask, folder: Path, settings: Sequence[str]) -> str:
+    _read(own, folder)
+
+    def refuse_unfit(changed: OwnExperiment) -> None:
+        _refuse_idle(changed.training, names=IDLE)
+        _refuse_unfit(own, changed.training)
+
+    change_settings(folder, settings, of=OwnExperiment, refuse_unbuildable=refuse_unfit)
+    return ""
 
 
 def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: ExitStack, ranks: int) -> str:
@@ -154,8 +193,7 @@ def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
     missing = [name for name in own.task.reads if name not in own.train]
     if missing:
         raise ConfigError(f"the store has no column {' and '.join(missing)}, which the task reads")
-    if training.metric not in ("auto", *own.judge.metrics):
-        raise ConfigError(f"training.metric = {training.metric!r} is not one of {', '.join(own.judge.metrics)}")
+    refuse_unknown_metrics(training, metrics=own.judge.metrics)
     if training.batch.tokens == "auto":
         raise ConfigError("training.batch.tokens = 'auto' is not for a task of your own; give a number")
     refuse_uncomputable(own.model, training)

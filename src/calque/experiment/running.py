@@ -14,11 +14,14 @@ from calque.data.fingerprint import corpus_files
 from calque.data.prepare import Prepared, open_prepared, prepare
 from calque.data.store import length_counts
 from calque.devices import choose_device, machine
-from calque.errors import ConfigError, FolderError, Interrupted, UserError
-from calque.experiment.assembly import Assembly
+from calque.errors import ConfigError, FolderError, Interrupted, UserError, shell_path
+from calque.experiment.assembly import Assembly, refuse_unknown_metrics
 from calque.experiment.building import assembly_of, build_job, initial_model, refuse_unbuildable
+from calque.experiment.changes import change_settings
 from calque.experiment.settings import Experiment, OwnExperiment, absolute
+from calque.experiment.text_choice import choose_text
 from calque.folders import MANIFEST
+from calque.folders.upgrades import EARLIER_METRIC
 from calque.tasks.interfaces import Metric
 from calque.training.auto_settings import complete_settings
 from calque.training.batch_size import Fit, Trial, find_batch_size
@@ -26,6 +29,7 @@ from calque.training.distributed import Ranks, joined_ranks
 from calque.training.job import Job, Summary
 from calque.training.lock import LOCK, run_lock
 from calque.training.loop import train as run_loop
+from calque.training.observers import TrainingObserver
 from calque.training.plots import LENGTHS, draw_curves
 from calque.training.reporting import Reporter
 from calque.training.runs import CONFIG, RECORD, STORE, new_run_folder, record, write_atomically
@@ -35,7 +39,12 @@ LOG = "log.txt"
 
 
 class Run(NamedTuple):
-    """A finished run."""
+    """A finished run.
+
+    >>> run = calque.train("config.toml")
+    >>> run.folder, run.summary.best_step, run.summary.best_value
+    (PosixPath('runs/1'), 4500, 38.2)
+    """
 
     folder: Path
     config: Experiment | OwnExperiment
@@ -53,10 +62,12 @@ def train(
     quiet: bool = False,
     preparing: Preparing = nullcontext,
     origin: str = "config",
+    observer: TrainingObserver | None = None,
 ) -> Run:
     """Trains what a config describes (an Experiment, its values, or a TOML file), in a new run folder.
 
-    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus.
+    Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
+    are the text settings if it has none.
     `origin` names the source of the values in messages, if they do not come from a file.
     """
     match config:
@@ -67,9 +78,10 @@ def train(
         case _:
             values = read_toml(Path(config))
     with joined_ranks() as ranks:
-        folder = ranks.on_leader(lambda: _start(config, values, run=run, origin=origin))
+        notes: list[str] = []
+        folder = ranks.on_leader(lambda: _start(config, values, run=run, origin=origin, notes=notes))
         try:
-            return _continue(Path(folder), ranks, quiet=quiet, preparing=preparing)
+            return _continue(Path(folder), ranks, quiet=quiet, preparing=preparing, observer=observer, notes=notes)
         except ConfigError as error:
             if ranks.leads and _discard(Path(folder), has_record=True):
                 raise ConfigError(f"{error}\n  {_reuse_hint(Path(folder))}") from None
@@ -80,14 +92,31 @@ def train(
             raise
 
 
-def resume(run: Path | str, *, quiet: bool = False, preparing: Preparing = nullcontext) -> Run:
-    """Continues a run from its newest checkpoint, or from where it was stopped before the first."""
+def resume(
+    run: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    quiet: bool = False,
+    preparing: Preparing = nullcontext,
+    observer: TrainingObserver | None = None,
+) -> Run:
+    """Continues a run from its newest checkpoint, or from where it was stopped before the first.
+
+    The `settings`, as `KEY=VALUE`, are changed before.
+    """
     with joined_ranks() as ranks:
-        return _continue(Path(run), ranks, quiet=quiet, preparing=preparing)
+        if settings:
+            ranks.on_leader(lambda: _change(Path(run), settings))
+        return _continue(Path(run), ranks, quiet=quiet, preparing=preparing, observer=observer)
 
 
-def _start(config: object, values: Values, *, run: Path | str | None, origin: str) -> str:
-    """Creates a run folder with its config, after checking that the experiment can be built."""
+def _start(config: object, values: Values, *, run: Path | str | None, origin: str, notes: list[str]) -> str:
+    """Creates a run folder with its config, after checking that the experiment can be built.
+
+    A message about text settings that were chosen is appended to `notes`.
+    """
+    values, message = choose_text(values)
+    notes += [message] if message else []
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
     refuse_unbuildable(experiment)
     written = values_to_toml(absolute(values, experiment))  # refused before a folder is made
@@ -99,7 +128,15 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
     return str(folder)
 
 
-def _continue(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) -> Run:
+def _continue(
+    folder: Path,
+    ranks: Ranks,
+    *,
+    quiet: bool,
+    preparing: Preparing,
+    observer: TrainingObserver | None,
+    notes: Sequence[str] = (),
+) -> Run:
     if ranks.on_all(lambda: _is_deterministic(folder)):
         os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":16:8")  # for cuDNN's recurrent layers; read once
     with ExitStack() as stack:
@@ -110,9 +147,9 @@ def _continue(folder: Path, ranks: Ranks, *, quiet: bool, preparing: Preparing) 
         steps = experiment.training.steps
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(experiment.training):
-            reporter.say(*messages.splitlines())
+            reporter.say(*notes, *messages.splitlines())
             job = ranks.on_all(lambda: build_job(experiment, prepared, folder=folder, reporter=reporter, ranks=ranks))
-            summary = run_job(job)
+            summary = run_job(job._replace(observer=observer))
         if ranks.leads and draw_curves(folder):
             assembly_of(experiment).draw(folder)
         elif ranks.leads and not quiet:
@@ -133,10 +170,21 @@ def run_job(job: Job) -> Summary:
 
 def _is_deterministic(folder: Path) -> bool:
     """Whether the run in a folder has training.deterministic; a FolderError if it is not a run folder."""
+    _refuse_other_folder(folder)
+    return bool(read_toml(folder / CONFIG).get("training", {}).get("deterministic"))
+
+
+def _change(folder: Path, settings: Sequence[str]) -> str:
+    _refuse_other_folder(folder)
+    change_settings(folder, settings, of=Experiment, refuse_unbuildable=refuse_unbuildable)
+    return ""
+
+
+def _refuse_other_folder(folder: Path) -> None:
+    """Raises a FolderError if it is not a run folder."""
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
         reason = "it is a part of one" if (folder / MANIFEST).exists() else f"it has no {CONFIG}"
         raise FolderError(f"{folder}: not a run folder: {reason}")
-    return bool(read_toml(folder / CONFIG).get("training", {}).get("deterministic"))
 
 
 def _lock(folder: Path, stack: ExitStack) -> str:
@@ -152,7 +200,7 @@ def _open_run(folder: Path, prepared: Sequence[Prepared]) -> tuple[Experiment, P
 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: list[Prepared]) -> str:
     """Prepares the data, which is appended to `prepared`, and completes the config; messages about both."""
-    values = read_toml(folder / CONFIG)
+    values, begun = read_toml(folder / CONFIG), (folder / RECORD).exists()
     experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
     assembly = assembly_of(experiment)
     with preparing() as progress:
@@ -161,7 +209,7 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
             preparation=assembly.preparation,
             folder=_store(experiment, folder),
             progress=progress,
-            begun=(folder / RECORD).exists(),
+            begun=begun,
         )
     prepared.append(data)
     fitted: list[str] = []
@@ -171,8 +219,8 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
         fitted = [f"training.batch.tokens = {fit.tokens} fits this device: {fit.reason}"]
     device = choose_device(experiment.training.device).type
     completed, choices = complete_settings(values, assembly.corpus(data), device=device)
-    if experiment.training.metric == "auto":
-        completed = override(completed, [f"training.metric={assembly.selects(data)}"])
+    selection, reasons = _selection(values, experiment.training, assembly=assembly, data=data, begun=begun)
+    completed = override(completed, selection)
     experiment = check(Experiment, completed, origin=str(folder / CONFIG), written=True)
     write_atomically(folder / CONFIG, to_toml(experiment))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(data.train)) + "\n")
@@ -182,8 +230,34 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
         **_settings(experiment),
     }
     return "\n".join(
-        [*_describe(data, assembly), *fitted, *choices, *record(folder, facts, files=corpus_files(experiment.data))]
+        [
+            *_describe(data, assembly),
+            *fitted,
+            *choices,
+            *reasons,
+            *record(folder, facts, files=corpus_files(experiment.data)),
+        ]
     )
+
+
+def _selection(
+    values: Values, training: TrainingConfig, *, assembly: Assembly, data: Prepared, begun: bool
+) -> tuple[list[str], list[str]]:
+    """Assignments of the metric and tie-breaker that a config leaves open, and a message if they are unusual.
+
+    A run that an earlier version began keeps the metric and the tie-breaker of that version.
+    """
+    refuse_unknown_metrics(training, metrics=assembly.metrics)
+    given, metric, reason = values.get("training", {}), training.metric, ""
+    if metric == "auto":
+        is_earlier = begun and "metric" not in given and EARLIER_METRIC in assembly.metrics
+        metric, reason = (EARLIER_METRIC, "") if is_earlier else assembly.selects(data)
+    tie_breaker = training.tie_breaker
+    if tie_breaker == "auto":
+        is_earlier = begun and "tie_breaker" not in given
+        tie_breaker = "loss" if is_earlier else assembly.metrics[metric].tie_breaker
+    assignments = [f"training.metric={metric}", f"training.tie_breaker={tie_breaker}"]
+    return assignments, [f"training.metric = {metric}, then {tie_breaker}: {reason}"] if reason else []
 
 
 def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Mapping[str, Metric]) -> dict[str, Any]:
@@ -193,7 +267,7 @@ def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Ma
         "data": data,
         "ranks": ranks,
         "reproducible": training.device == "cpu" or training.deterministic,
-        "metrics": {name: list(metric) for name, metric in metrics.items()},
+        "metrics": {name: [metric.better, metric.chance] for name, metric in metrics.items()},
     }
 
 
@@ -264,6 +338,6 @@ def _discard(folder: Path, *, has_record: bool) -> bool:
 
 def _reuse_hint(folder: Path) -> str:
     return (
-        f"the prepared data is kept in {folder / STORE}: --run {folder} uses it with a corrected config; remove it if "
-        "data or text settings change"
+        f"the prepared data is kept in {folder / STORE}: --run {shell_path(folder)} uses it with a corrected "
+        "config; remove it if data or text settings change"
     )

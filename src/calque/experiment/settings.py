@@ -33,7 +33,12 @@ DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tag
 
 
 class Experiment(Config):
-    """Everything a run depends on."""
+    """Everything a run depends on: the sections of a config file.
+
+    >>> corpus = {"kind": "files", "source": "train.de", "target": "train.en"}
+    >>> experiment = Experiment(data={"train": [corpus]}, training={"steps": 2000})
+    >>> calque.train(experiment, run="runs/1")
+    """
 
     seed: int = Field(default=1, ge=0)
     """The same seed, data and machine give the same bytes."""

@@ -20,7 +20,7 @@ from calque.engine.tagger import tagger_sizes
 from calque.errors import ConfigError
 from calque.evaluation.confusion import count_confusions, draw_confusion, token_accuracy
 from calque.evaluation.spans import score_spans
-from calque.experiment.assembly import refuse_uncomputable
+from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
 from calque.experiment.judges import HIGHER, LOWER
 from calque.experiment.settings import Experiment
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
@@ -171,7 +171,9 @@ class TaggingAssembly:
         card = self._card(prepared, parameters=parameters)
 
         def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
-            save_tagger(path, self._tagger(model, prepared), card=card, artefacts=judgement.artefacts)
+            save_tagger(
+                path, self._tagger(model, prepared), card=completed_card(card, judgement), artefacts=judgement.artefacts
+            )
 
         return save
 
@@ -186,8 +188,8 @@ class TaggingAssembly:
         rate = adam_rate(transformer=isinstance(encoder, TransformerConfig), width=encoder.width)
         return Corpus(len(store), total, weight=total, order=order, rate=rate, unit=self.preparation.unit)
 
-    def selects(self, prepared: Prepared) -> str:
-        return "f1" if self._scores_spans(prepared) else "accuracy"
+    def selects(self, prepared: Prepared) -> ChosenMetric:
+        return ChosenMetric("f1" if self._scores_spans(prepared) else "accuracy")
 
     def describe(self, prepared: Prepared) -> list[str]:
         vocabularies = self._vocabularies(prepared)

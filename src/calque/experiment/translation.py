@@ -15,7 +15,8 @@ from calque.data.prepare import Prepared
 from calque.data.store import id_counts
 from calque.data.subword_regularisation import refuse_unfit_tokenizers
 from calque.engine import Translator, save_model
-from calque.experiment.assembly import refuse_uncomputable
+from calque.evaluation.metrics import LONGEST_NGRAM, is_short_for_bleu, median_words
+from calque.experiment.assembly import ChosenMetric, completed_card, refuse_uncomputable
 from calque.experiment.judges import TRANSLATION_METRICS, HeldOutPairs, TranslationJudge
 from calque.experiment.settings import Experiment
 from calque.experiment.warm_start import refuse_unfit_start, warm_start
@@ -85,7 +86,13 @@ class TranslationAssembly:
         training, texts = self.experiment.training, prepared.valid_text
         held_out = HeldOutPairs(prepared.valid, [row[0] for row in texts], [row[1] for row in texts])
         batch = training.batch.model_copy(update={"tokens": max(2, training.batch.budget // ranks)})
-        return TranslationJudge(self._translator(model, prepared), held_out, batch=batch, metric=training.metric)
+        return TranslationJudge(
+            self._translator(model, prepared),
+            held_out,
+            batch=batch,
+            metric=training.metric,
+            tie_breaker=training.tie_breaker,
+        )
 
     def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
         profile = _length_profile(prepared, [row[0] for row in prepared.valid_text])
@@ -94,7 +101,7 @@ class TranslationAssembly:
         def save(path: Path, model: nn.Module, judgement: Judgement) -> None:
             translator = self._translator(model, prepared)
             translator.length_profile = profile
-            save_model(path, translator, card=card, artefacts=judgement.artefacts)
+            save_model(path, translator, card=completed_card(card, judgement), artefacts=judgement.artefacts)
 
         return save
 
@@ -111,8 +118,13 @@ class TranslationAssembly:
             len(store), positions, weight=widths[1].total(), order=order, rate=rate, unit=self.preparation.unit
         )
 
-    def selects(self, prepared: Prepared) -> str:
-        return TranslationJudge.selects
+    def selects(self, prepared: Prepared) -> ChosenMetric:
+        """BLEU, or exact match if most validation targets have no 4-gram, so that BLEU would be noise."""
+        words = median_words([row[1] for row in prepared.valid_text])
+        if not is_short_for_bleu(words):
+            return ChosenMetric(TranslationJudge.selects)
+        unit = "word" if words == 1 else "words"
+        return ChosenMetric("exact_match", f"the median target has {words:g} {unit}, and BLEU needs {LONGEST_NGRAM}")
 
     def describe(self, prepared: Prepared) -> list[str]:
         tokenizers = load_tokenizers(prepared.vocabularies)

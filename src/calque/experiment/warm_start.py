@@ -107,7 +107,7 @@ def _all_rows(old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
 
 
 def _same(old: Tokenizers, rows: dict[str, Tensor]) -> dict[str, bool]:
-    """For each side, whether it has the old pieces in the old order."""
+    """For each side, whether its vocabulary has exactly the earlier pieces, in the same order."""
     sizes = {"source": len(old.source.vocabulary), "target": len(old.target.vocabulary)}
     return {
         side: len(old_rows) == sizes[side] and bool((old_rows == torch.arange(sizes[side])).all())

@@ -32,6 +32,9 @@ EARLIER_METRICS = {
 }
 """What is better, and where chance ends, in runs whose run.json does not say so."""
 
+EARLIER_METRIC = "bleu"
+"""The metric that selects models in runs whose config.toml does not say so."""
+
 
 def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
     """What a store was made from, in today's terms: format 3 names the same settings as format 2."""

@@ -47,6 +47,23 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin
     with torch.no_grad():
         for name, value in model.named_parameters():
             value.copy_(weights[name])
+    _refuse_faults(model, origin=origin)
+
+
+def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
+    """The same for a model that was built without storage (see `weightless`): the weights become its parameters."""
+    refuse_unfit(model, weights, origin=origin)
+    parameters = {
+        id(parameter): nn.Parameter(weights[name].to(parameter.dtype, copy=True), parameter.requires_grad)
+        for name, parameter in model.named_parameters()
+    }
+    shared = model.named_parameters(remove_duplicate=False)  # tied parameters under all of their names
+    model.load_state_dict({name: parameters[id(parameter)] for name, parameter in shared}, assign=True, strict=False)
+    _refuse_faults(model, origin=origin)
+
+
+def _refuse_faults(model: nn.Module, *, origin: str) -> None:
+    """Raises a FolderError if a module finds its weights impossible."""
     for name, module in model.named_modules():
         fault = module.fault() if hasattr(module, "fault") else None
         if fault:

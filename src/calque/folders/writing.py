@@ -8,8 +8,9 @@ import errno
 import os
 import re
 import shutil
+import stat
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,7 @@ def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> M
     sizes, problems = scan(folder)
     if problems or MANIFEST in sizes:
         raise FolderError("\n  ".join([f"{folder}: cannot be sealed", *(problems or [f"{MANIFEST}: reserved"])]))
+    _share_modes(folder, names=sizes)
     files = {name: FileEntry(size, sha256_of(folder / name)) for name, size in sorted(sizes.items())}
     manifest = Manifest(kind, format, files, details)
     for name in files:
@@ -111,6 +113,18 @@ def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> M
     sync(folder / MANIFEST)
     sync(folder)
     return manifest
+
+
+def _share_modes(folder: Path, *, names: Iterable[str]) -> None:
+    """Gives all files the mode of a new file under the umask; some libraries create theirs for the owner alone.
+
+    The folder's own mode tells the umask, which cannot be read without changing it for other threads.
+    """
+    mode = stat.S_IMODE(folder.stat().st_mode) & 0o666
+    for name in names:
+        with suppress(PermissionError):  # file systems without modes
+            if stat.S_IMODE((folder / name).stat().st_mode) != mode:
+                (folder / name).chmod(mode)
 
 
 def _publish(unfinished: Path, *, path: Path) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from calque.config import Config, refuse_unused
 from calque.layers.attention_scores import ScoreName, build_score
 from calque.layers.bounds import Places, Width
+from calque.layers.observers import AttentionLayer
 
 
 class AttentionConfig(Config):
@@ -98,7 +99,7 @@ class Attended(NamedTuple):
     losses: Mapping[str, Tensor] = MappingProxyType({})  # auxiliary losses, [N,T] each
 
 
-class Attention(nn.Module):
+class Attention(AttentionLayer):
     """cₜ = Σₛ aₜₛ h̄ₛ with a the softmax of scores (Luong 2015, eq. 7), and its variants."""
 
     def __init__(self, config: AttentionConfig, *, query_width: int, memory_width: int) -> None:
@@ -157,6 +158,7 @@ class Attention(nn.Module):
         row_is_soft = None if state.is_soft is None else state.is_soft[:, None, None].expand(-1, size, 1)
         is_soft = None if row_is_soft is None else fold(row_is_soft, sentences=sentences)
         weights, chosen, losses = self._choose(shares, is_soft)
+        weights = self.observed(weights[:, None]).squeeze(1) if self.shows_weights else weights
         attended_values = weights @ context.values
         if self.gate is not None:
             attended_values = self.gate(folded).sigmoid() * attended_values

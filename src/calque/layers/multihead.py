@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
 
 
@@ -27,7 +28,7 @@ class Chunk(NamedTuple):
     turn: Tensor | None  # [N,T,d], the rotation of rotary positions
 
 
-class MultiHead(nn.Module):
+class MultiHead(AttentionLayer):
     """Multi-head attention; queries are projected separately from keys and values so that these can be cached.
 
     head = softmax(q·k/√d) v, Concat(head₁, …) W (§3.2.2). With fewer key-value heads than heads, H/G adjacent heads
@@ -77,6 +78,12 @@ class MultiHead(nn.Module):
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
         """[B,H,Q,d], the attention output of each head."""
+        if self.shows_weights:
+            keys, values = map(self._for_heads, memory)
+            if causal:
+                mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
+            weights = self.observed(self._weights(queries, keys, mask))
+            return F.dropout(weights, self.dropout, self.training) @ values
         return F.scaled_dot_product_attention(
             queries,
             *memory,
@@ -88,9 +95,13 @@ class MultiHead(nn.Module):
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""
-        scores = queries @ self._for_heads(keys).transpose(2, 3) * self.head_width**-0.5
-        weights: Tensor = scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
-        return weights.mean(dim=1)
+        return self.changed(self._weights(queries, self._for_heads(keys), mask)).mean(dim=1)
+
+    def _weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
+        """[B,H,Q,S], softmax(q·k/√d)."""
+        scores = queries @ keys.transpose(2, 3) * self.head_width**-0.5
+        weights: Tensor = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(dim=-1)
+        return weights
 
     def start(self, rows: int, *, like: Tensor) -> KeysValues:
         """The empty cache before the first token."""
@@ -144,6 +155,6 @@ class RelativeMultiHead(MultiHead):
             mask = offsets <= 0
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
-        weights = (scores * self.head_width**-0.5).softmax(dim=-1)
+        weights = self.observed((scores * self.head_width**-0.5).softmax(dim=-1))
         weights = F.dropout(weights, self.dropout, self.training)
         return weights @ values + torch.einsum("nhqs,qsd->nhqd", weights, self.value_distances[index])

@@ -191,7 +191,7 @@ class RecurrentStack(nn.Module):
 
 
 def layer_widths(config: StackConfig, *, first: int) -> list[int]:
-    """The width of each layer's inputs."""
+    """The input width of each layer."""
     return [
         input_width(config.connection, layer=layer, first=first, width=config.width) for layer in range(config.layers)
     ]

@@ -21,6 +21,7 @@ from calque.layers.attention import fold, masked_softmax, unfold
 from calque.layers.bounds import Kernel, Layers, Places, Width
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
 from calque.layers.embedding import embed
+from calque.layers.observers import AttentionLayer
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
 
 ROOT_HALF = 0.5**0.5  # √0.5, which preserves the variance of a sum of two (§3.4)
@@ -168,7 +169,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         return [layer for layer in self.layers if isinstance(layer, DecoderLayer)]
 
 
-class DecoderLayer(nn.Module):
+class DecoderLayer(AttentionLayer):
     """A gated convolution and its attention."""
 
     def __init__(self, config: ConvolutionalDecoderConfig) -> None:
@@ -182,6 +183,7 @@ class DecoderLayer(nn.Module):
         rows = gated.shape[0]
         queries = fold(self.query(gated) + embedded, sentences=context.mask.shape[0])
         weights = masked_softmax(queries @ context.keys.transpose(1, 2), context.mask[:, None])
+        weights = self.observed(weights[:, None]).squeeze(1) if self.shows_weights else weights
         return unfold(self.found(weights @ context.values), rows=rows), unfold(weights, rows=rows)
 
 

@@ -65,9 +65,9 @@ class ModelConfig(Config):
     """An encoder, a decoder, an output layer, and which of the three word matrices are shared."""
 
     kind: Literal["encoder-decoder"] = "encoder-decoder"
-    tie: Literal["none", "target", "embeddings", "all"] = "none"
+    tie: Literal["none", "target", "embeddings", "all", "auto"] = "none"
     """Shared word matrices. none; target: output layer and target embedding; embeddings: both embeddings; all: all
-    three. The last two need a joint vocabulary."""
+    three. The last two need a joint vocabulary. auto: all with a joint vocabulary, target without one."""
     spread: float | None = Field(default=None, gt=0)
     """Initialise the weights of recurrent models, embeddings and output layer included, uniformly between ± this value
     (0.1 in Luong et al. 2015; narrower models need more). By default, each layer has its own initialisation."""
@@ -93,6 +93,14 @@ class ModelConfig(Config):
                 "probabilities of all words in training too; set model.output.kind = 'full'"
             )
         return self
+
+    def tie_with(self, *, joint: bool) -> str:
+        """The shared word matrices, given whether both sides share one vocabulary."""
+        if self.tie != "auto":
+            return self.tie
+        if isinstance(self.output, AdaptiveOutputConfig):  # which cannot be shared
+            return "embeddings" if joint else "none"
+        return "all" if joint else "target"
 
     @property
     def copies(self) -> bool:
@@ -134,12 +142,13 @@ class Model(nn.Module):
         self.copies = config.copies
         if self.copies and not sizes.joint:
             raise ConfigError("model.decoder.copies needs one vocabulary for both sides: set text.joint = true")
-        if config.tie in ("target", "all"):
+        tie = config.tie_with(joint=sizes.joint)
+        if tie in ("target", "all"):
             self._tie(self.output, self.decoder.embedding, key=config.tie)
-        if config.tie in ("embeddings", "all"):
+        if tie in ("embeddings", "all"):
             if not sizes.joint:
                 raise ConfigError(
-                    f"model.tie = {config.tie!r} needs one vocabulary for both sides: "
+                    f"model.tie = {tie!r} needs one vocabulary for both sides: "
                     "set text.joint = true, or model.tie = 'target' or 'none'"
                 )
             self._tie(self.encoder.embedding, self.decoder.embedding, key=config.tie)

@@ -13,7 +13,7 @@ OutputConfig = Annotated[FullOutputConfig | SampledOutputConfig | AdaptiveOutput
 
 
 def build_output(config: OutputConfig, *, vocabulary_size: int, width: int) -> OutputLayer:
-    """The output layer of a config, for hidden vectors of that width."""
+    """The output layer that a config describes, for hidden vectors of the given width."""
     try:
         match config:
             case FullOutputConfig():

@@ -32,7 +32,7 @@ class System(NamedTuple):
 
 def _transformer(*, layers: int, width: int, feed_forward: int, heads: int, **options: Any) -> ModelConfig:
     side = {"layers": layers, "width": width, "feed_forward": feed_forward, "heads": heads, **options}
-    return ModelConfig(tie="all", encoder=TransformerEncoderConfig(**side), decoder=TransformerDecoderConfig(**side))
+    return ModelConfig(tie="auto", encoder=TransformerEncoderConfig(**side), decoder=TransformerDecoderConfig(**side))
 
 
 def _luong(**attention: Any) -> ModelConfig:
@@ -166,7 +166,7 @@ TRANSLATORS: dict[str, System] = {
     ),
     "fast": System(
         ModelConfig(
-            tie="all",
+            tie="auto",
             encoder=TransformerEncoderConfig(layers=8, width=256, feed_forward=1024, heads=4),
             decoder=TransformerDecoderConfig(layers=2, width=256, feed_forward=1024, heads=4, mixer="ssru"),
         ),

@@ -1,5 +1,6 @@
 """Cross-entropy of a batch of sentence pairs. Letters: B sentences, T target, D width, M positions without padding."""
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -61,13 +62,18 @@ def _hard_attention_loss(
 
 
 @torch.inference_mode()
-def mean_loss(model: Model, store: Store, *, batch: BatchConfig) -> float:
-    """The cross-entropy of a store's target tokens, in nats per token, without smoothing or dropout."""
+def mean_loss(model: Model, store: Store, *, batch: BatchConfig, poll: Callable[[], None] | None = None) -> float:
+    """The cross-entropy of a store's target tokens, in nats per token, without smoothing or dropout.
+
+    `poll` is called before every batch; what it raises ends the computation.
+    """
     device = next(model.parameters()).device
     total, tokens = exact(torch.zeros((), device=device)), 0  # independent of how they are batched
     order = Bucketed(pair_widths(store), spans=store.spans, config=batch.model_copy(update={"shapes": "exact"}), seed=0)
     with model.evaluating():
         for planned in order.batches(0):
+            if poll is not None:
+                poll()
             pairs = collate_pairs(store, planned=planned)
             placed = pairs.to(device)
             total += _cross_entropy(model, model(placed.source, placed.target_input), placed, smoothing=0.0)

@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.step import Hypothesis, Limits, Marks, Step, forbid
+from calque.search.observers import NO_HOOKS, Candidates, Hooks, SearchStep
+from calque.search.step import Hypothesis, Limits, Live, Marks, Step, forbid
 from calque.tensors import select_rows
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
@@ -27,11 +28,20 @@ class PartialHypotheses(NamedTuple):
 
 
 def autoregressive_search(
-    step: Step, state: Any, context: Any, *, choose: Choose, count: int, limits: Limits, marks: Marks
+    step: Step,
+    state: Any,
+    context: Any,
+    *,
+    choose: Choose,
+    count: int,
+    limits: Limits,
+    marks: Marks,
+    hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
     """`count` hypotheses per sentence; a hypothesis that reaches a point where no token is allowed is discarded.
 
-    The score is the log-probability. Finished sentences are removed from the batch.
+    The score is the log-probability. Finished sentences are removed from the batch, and so are sentences that are given
+    up, without hypotheses.
     """
     sentences = torch.arange(len(limits.maximum), device=limits.maximum.device)
     state = state if count == 1 else select_rows(state, sentences.repeat_interleave(count))
@@ -48,8 +58,19 @@ def autoregressive_search(
         partial = _append(partial, tokens, token_log_probs, at_maximum=at_maximum, end=marks.end)
         last = partial.tokens[:, -1]
         finished = partial.ended.view(-1, count).all(dim=1)
+        abandoned = hooks.given_up(sentences)
+        if hooks.observer is not None:
+            done = finished if abandoned is None else finished | abandoned
+            hooks.observer.search_step(
+                _step(partial, tokens, length=length, sentences=sentences, done=done, end=marks.end)
+            )
+        if abandoned is not None:
+            results |= {sentence: [] for sentence in sentences[abandoned].tolist()}
+            finished = finished | abandoned
         if bool(finished.any()):
             for row in finished.nonzero().squeeze(1).tolist():
+                if int(sentences[row]) in results:
+                    continue
                 of_sentence = PartialHypotheses(*(part[row * count : (row + 1) * count] for part in partial))
                 results[int(sentences[row])] = _hypotheses(of_sentence, end=marks.end)
             unfinished = (~finished).nonzero().squeeze(1)
@@ -83,6 +104,23 @@ def _append(
         ended,
         partial.cut | cut,
     )
+
+
+def _step(
+    partial: PartialHypotheses, tokens: Tensor, *, length: int, sentences: Tensor, done: Tensor, end: int
+) -> SearchStep:
+    """A step as observers see it: the only candidates are the tokens [N] that were chosen.
+
+    Hypotheses that are complete remain, with end marks after the first one, until all of the sentence are.
+    """
+    rows = len(sentences)
+    log_probs, is_end = partial.log_probs.view(rows, -1), (tokens == end).view(rows, -1)
+    parents = torch.arange(log_probs.shape[1], device=log_probs.device).expand_as(log_probs)
+    live = Live(log_probs, partial.tokens.view(*log_probs.shape, -1))
+    has_just_ended = (live.tokens[..., :-1] != end).all(dim=-1) & is_end
+    ended = live._replace(log_probs=log_probs.masked_fill(~has_just_ended, -torch.inf))
+    candidates = Candidates(log_probs, parents, live.tokens[..., -1])
+    return SearchStep(length, sentences, candidates, live, parents, ended, ended.log_probs, done)
 
 
 def _hypotheses(partial: PartialHypotheses, *, end: int) -> list[Hypothesis]:

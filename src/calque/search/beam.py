@@ -10,17 +10,10 @@ from typing import Any, NamedTuple, Protocol
 import torch
 from torch import Tensor
 
+from calque.search.observers import NO_HOOKS, Candidates, Hooks, SearchStep
 from calque.search.scoring import Score, SentenceLengths
-from calque.search.step import Hypothesis, Limits, Marks, Step, StepOutput, forbid
+from calque.search.step import Hypothesis, Limits, Live, Marks, Step, StepOutput, forbid
 from calque.tensors import select_rows
-
-
-class Live(NamedTuple):
-    """Hypotheses that can still be extended, best first."""
-
-    log_probs: Tensor  # [B,K]
-    tokens: Tensor  # [B,K,t]
-    covered: Tensor | None = None  # [B,K,S], attention summed over the steps so far, if the score needs it
 
 
 class Finished(NamedTuple):
@@ -38,6 +31,7 @@ class Extended(NamedTuple):
     live: Live
     parents: Tensor  # [B,K], index of the hypothesis that each one extends
     ended: Live  # [B,K], hypotheses that end at this step; −∞ in slots without one
+    candidates: Candidates
 
 
 class Expansion(Protocol):
@@ -80,6 +74,14 @@ class Goal(NamedTuple):
     stop_after: int | None = None  # stop at this many complete hypotheses; None: when no better one is possible
 
 
+class Advanced(NamedTuple):
+    """The result of one step."""
+
+    batch: "BatchState"
+    extended: Extended
+    scores: Tensor  # [B,K], of the hypotheses that end at this step
+
+
 class BatchState(NamedTuple):
     """The search state of the unfinished sentences: a tree of tensors with B rows."""
 
@@ -102,6 +104,7 @@ def beam_search(
     limits: Limits,
     marks: Marks,
     source_lengths: Tensor,
+    hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
     """The n best hypotheses of each sentence, best first; an empty list if no hypothesis can be extended or ended.
 
@@ -109,7 +112,7 @@ def beam_search(
     continuation of a live hypothesis can beat the n-th best finished one, or earlier, once `stop_after` hypotheses have
     finished. Live hypotheses that reach the maximum length without ending are returned after all finished ones,
     flagged `cut`. Ties go to the lower token id. `state` has one row per sentence; finished sentences are removed from
-    the batch.
+    the batch, and so are sentences that are given up, with what they have finished so far.
     """
     batch = _start(limits, source_lengths, memory=expansion.start(source_lengths), nbest=goal.nbest)
     last = torch.full_like(batch.sentence, marks.start)
@@ -117,15 +120,22 @@ def beam_search(
     for length in range(1, int(limits.maximum.max()) + 1):
         output, state = step(last, state, context)
         previous, width = batch, batch.live.log_probs.shape[1]
-        batch, parents = _advance(batch, output, expansion=expansion, goal=goal, marks=marks, length=length)
+        batch, extended, scores = _advance(batch, output, expansion=expansion, goal=goal, marks=marks, length=length)
         done = _is_done(batch, goal=goal, length=length)
+        if (abandoned := hooks.given_up(batch.sentence)) is not None:
+            done = done | abandoned
+        if hooks.observer is not None:
+            live, parents, ended, candidates = extended
+            hooks.observer.search_step(
+                SearchStep(length, batch.sentence, candidates, live, parents, ended, scores, done)
+            )
         if bool(done.any()):
             missing_phrase = expansion.missing_phrase(previous.memory)
             results |= _results(batch, previous.live, done, missing_phrase=missing_phrase, goal=goal, length=length)
         remaining = (~done).nonzero().squeeze(1)
         if len(remaining) == 0:
             break
-        state = select_rows(state, (remaining[:, None] * width + parents[remaining]).flatten())
+        state = select_rows(state, (remaining[:, None] * width + extended.parents[remaining]).flatten())
         if len(remaining) < len(done):
             context, batch = select_rows((context, batch), remaining)
         last = batch.live.tokens[:, :, -1].flatten()
@@ -177,7 +187,7 @@ def select_candidates(live: Live, values: Tensor, *, parents: Tensor, tokens: Te
     after = Live(
         continuing, gather_candidates(grown, chosen), None if covered is None else gather_candidates(covered, chosen)
     )
-    return Extended(after, parents.gather(1, chosen), ended)
+    return Extended(after, parents.gather(1, chosen), ended, Candidates(values, parents, tokens))
 
 
 def gather_candidates(values: Tensor, indices: Tensor) -> Tensor:
@@ -200,18 +210,21 @@ def _start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) -
 
 def _advance(
     batch: BatchState, output: StepOutput, *, expansion: Expansion, goal: Goal, marks: Marks, length: int
-) -> tuple[BatchState, Tensor]:
-    """The batch after token number `length`, and the parent [B,K] of each live hypothesis."""
+) -> Advanced:
+    """The batch after token number `length`."""
     live = batch.live
     log_probs = output.log_probs.view(*live.log_probs.shape, -1)
     allowed = forbid(log_probs, marks=marks, length=length, limits=batch.limits)
     if goal.score.needs_coverage:
         live = live._replace(covered=_add_coverage(live, output.attention))
-    (live, parents, ended), memory = expansion.extend(live, allowed, batch.memory, end=marks.end)
+    extended, memory = expansion.extend(live, allowed, batch.memory, end=marks.end)
+    ended = extended.ended
     scores = goal.score.finished(ended.log_probs, length=length, covered=ended.covered, lengths=batch.lengths)
     finished = _merge(batch.finished, ended, scores=scores, length=length)
     counts = batch.counts + (ended.log_probs > -torch.inf).sum(dim=1)
-    return batch._replace(live=live, finished=finished, counts=counts, memory=memory), parents
+    return Advanced(
+        batch._replace(live=extended.live, finished=finished, counts=counts, memory=memory), extended, scores
+    )
 
 
 def _is_done(batch: BatchState, *, goal: Goal, length: int) -> Tensor:

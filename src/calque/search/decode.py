@@ -17,6 +17,7 @@ from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained,
 from calque.search.diverse import Diverse
 from calque.search.forbidden_words import Forbidden
 from calque.search.greedy import greedy_search
+from calque.search.observers import NO_HOOKS, Hooks
 from calque.search.required_phrases import Required
 from calque.search.sampling import Sampling, sample_search
 from calque.search.scoring import Scoring
@@ -40,35 +41,45 @@ def decode(
     context: Any,
     *,
     source_lengths: Tensor,
+    limits: Limits,
     search: SearchConfig,
     marks: Marks,
     rules: Rules,
     nbest: int,
-    streams: Tensor,
+    streams: Tensor | None = None,
+    hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
     """At least one hypothesis per sentence: the `nbest` best or, when sampling, all samples.
 
-    `source_lengths` [B] include end marks; `streams` [B] identifies each sentence's random stream for sampling. Length
-    limits and constraints apply to every method. A hypothesis that reaches a point where no token is allowed is
-    discarded; if none is left, the result is NO_ANSWER, with missing_phrase set if phrases were required.
+    `source_lengths` [B] include end marks; `streams` [B] identifies each sentence's random stream, which sampling
+    needs. Length limits and constraints apply to every method. A hypothesis that reaches a point where no token is
+    allowed is discarded; if none is left, the result is NO_ANSWER, with missing_phrase set if phrases were required.
     """
-    limits = limits_of(source_lengths, search=search)
     constraints = _constraints(search, rules, limits=limits)
     if constraints:
         state, context = start_constrained(
-            constraints, state=state, context=context, sentences=len(streams), device=source_lengths.device
+            constraints, state=state, context=context, sentences=len(source_lengths), device=source_lengths.device
         )
         step = constrained(step, constraints)
     if any(rules.required):
         check_phrases_supported(search)
     if search.method != "beam":
+        assert streams is not None
         sampling = Sampling(search.temperature, search.top_k, search.top_p, search.min_p)
         draws = nbest if search.method == "sample" else search.samples
         hypotheses = sample_search(
-            step, state, context, sampling=sampling, draws=draws, streams=streams, limits=limits, marks=marks
+            step,
+            state,
+            context,
+            sampling=sampling,
+            draws=draws,
+            streams=streams,
+            limits=limits,
+            marks=marks,
+            hooks=hooks,
         )
     elif search.is_greedy and not any(rules.required):
-        hypotheses = greedy_search(step, state, context, limits=limits, marks=marks)
+        hypotheses = greedy_search(step, state, context, limits=limits, marks=marks, hooks=hooks)
     else:
         hypotheses = beam_search(
             step,
@@ -79,6 +90,7 @@ def decode(
             limits=limits,
             marks=marks,
             source_lengths=source_lengths,
+            hooks=hooks,
         )
     required = rules.required or [()] * len(hypotheses)
     return [
@@ -104,7 +116,12 @@ def scoring_of(search: SearchConfig) -> Scoring:
 def limits_of(source_lengths: Tensor, *, search: SearchConfig) -> Limits:
     """Length limits including end marks: a source or translation of n pieces has length n + 1."""
     rows = [piece_limits(length - 1, search=search) for length in source_lengths.tolist()]
-    minimum, maximum = torch.tensor(rows, device=source_lengths.device).view(-1, 2).unbind(1)
+    return limits_of_pieces(rows, device=source_lengths.device)
+
+
+def limits_of_pieces(rows: Sequence[tuple[int, int]], *, device: torch.device) -> Limits:
+    """The length limits of a batch, given the minimum and maximum number of pieces of each sentence's translation."""
+    minimum, maximum = torch.tensor(rows, device=device).view(-1, 2).unbind(1)
     return Limits(maximum + 1, minimum + 1)
 
 

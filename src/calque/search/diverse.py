@@ -8,7 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from calque.search.beam import Extended, Live, extend
+from calque.search.beam import Extended, extend
+from calque.search.observers import Candidates
+from calque.search.step import Live
 
 
 class Diverse:
@@ -38,15 +40,22 @@ class Diverse:
             extended = extend(
                 _slice(live, group_slice), log_probs[:, group_slice], beams=self.beams, end=end, bonus=bonus
             )
-            groups.append(extended._replace(parents=extended.parents + group_slice.start))
+            candidates = extended.candidates._replace(parents=extended.candidates.parents + group_slice.start)
+            groups.append(extended._replace(parents=extended.parents + group_slice.start, candidates=candidates))
             is_possible = (extended.live.log_probs > -torch.inf).to(taken.dtype)
             taken = taken.scatter_add(1, extended.live.tokens[..., -1], is_possible)
         live, ended = (_join([getattr(part, name) for part in groups]) for name in ("live", "ended"))
         ended = ended._replace(log_probs=ended.log_probs.masked_fill(_is_duplicate(ended), -torch.inf))
-        return Extended(live, torch.cat([part.parents for part in groups], dim=1), ended), None
+        parents = torch.cat([part.parents for part in groups], dim=1)
+        return Extended(live, parents, ended, _join_candidates([part.candidates for part in groups])), None
 
     def missing_phrase(self, memory: None) -> None:
         return None
+
+
+def _join_candidates(groups: list[Candidates]) -> Candidates:
+    """The candidates of all groups, group by group."""
+    return Candidates(*(torch.cat(parts, dim=1) for parts in zip(*groups, strict=True)))
 
 
 def _is_duplicate(ended: Live) -> Tensor:

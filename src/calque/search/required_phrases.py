@@ -10,8 +10,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.beam import Extended, Live, best_candidates, gather_candidates
+from calque.search.beam import Extended, best_candidates, gather_candidates
+from calque.search.observers import Candidates
 from calque.search.phrase_matching import WordBoundaries, all_present, can_share
+from calque.search.step import Live
 
 NONE = -1  # no phrase, or no token
 
@@ -119,7 +121,8 @@ class Required:
         if self.can_share:
             progress = self._rematch(progress, after, memory)  # the greedy match may not be the only one
         memory = memory._replace(progress=progress)
-        return Extended(after, parents.gather(1, chosen), ended), memory
+        candidates = Candidates(values, parents, tokens)
+        return Extended(after, parents.gather(1, chosen), ended, candidates), memory
 
     def missing_phrase(self, memory: Phrases) -> Tensor:
         return ~memory.progress.met.all(dim=-1)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from calque.search.autoregressive import autoregressive_search
+from calque.search.observers import NO_HOOKS, Hooks
 from calque.search.step import Hypothesis, Limits, Marks, Step
 from calque.tensors import exact, running_sum
 
@@ -32,6 +33,7 @@ def sample_search(
     streams: Tensor,
     limits: Limits,
     marks: Marks,
+    hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
     """`draws` samples per sentence in the order of drawing; the score is the model's log-probability.
 
@@ -44,7 +46,16 @@ def sample_search(
     def draw_tokens(log_probs: Tensor, index: Tensor, length: int) -> Tensor:
         return draw(filtered(log_probs, sampling), uniform(keys[index], length))
 
-    return autoregressive_search(step, state, context, choose=draw_tokens, count=draws, limits=limits, marks=marks)
+    return autoregressive_search(
+        step,
+        state,
+        context,
+        choose=draw_tokens,
+        count=draws,
+        limits=limits,
+        marks=marks,
+        hooks=hooks,
+    )
 
 
 def filtered(log_probs: Tensor, sampling: Sampling) -> Tensor:

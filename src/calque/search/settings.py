@@ -10,7 +10,11 @@ LARGEST = 2**31 - 1  # of counts and lengths: more would overflow a tensor of po
 
 
 class SearchConfig(Config):
-    """How translations are searched for: beam search, sampling or minimum Bayes risk."""
+    """How translations are searched for: beam search, sampling or minimum Bayes risk.
+
+    >>> SearchConfig(beam=10, length_penalty=1.0)
+    >>> SearchConfig(method="sample", temperature=0.7, top_p=0.9, seed=3)
+    """
 
     method: Literal["beam", "sample", "risk"] = "beam"
     """beam (beam search), sample (random sampling) or risk (minimum Bayes risk over samples)."""

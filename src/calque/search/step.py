@@ -41,6 +41,14 @@ class Limits(NamedTuple):
     minimum: Tensor  # [B]
 
 
+class Live(NamedTuple):
+    """Hypotheses that can still be extended, best first."""
+
+    log_probs: Tensor  # [B,K]
+    tokens: Tensor  # [B,K,t]
+    covered: Tensor | None = None  # [B,K,S], attention summed over the steps so far, if the score needs it
+
+
 class Hypothesis(NamedTuple):
     """One result of search."""
 

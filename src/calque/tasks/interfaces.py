@@ -12,6 +12,7 @@ from calque.data.batch import Batch
 from calque.data.batching import BatchConfig, Order, Planned, Shard
 from calque.data.store import ColumnKind, Store
 from calque.tasks.metric import Metric as Metric
+from calque.tasks.metric import Selection as Selection
 
 Carry = tuple[Tensor, ...]
 """The state that running text carries from batch to batch: tensors with rows first, detached."""

@@ -47,7 +47,7 @@ class TaggingConfig(Config):
             raise ValueError(f"inputs: {', '.join(reserved)} cannot be the name of an input column; choose another")
         if unsafe := [name for name in self.inputs if not re.fullmatch(r"[\w.-]+", name) or name.startswith(".")]:
             raise ValueError(
-                f"inputs: {', '.join(map(repr, unsafe))}: the name of a column has letters, digits, - and _ only"
+                f"inputs: {', '.join(map(repr, unsafe))}: column names may contain only letters, digits, - and _"
             )
         return self
 

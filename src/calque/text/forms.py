@@ -142,7 +142,7 @@ class TaggerVocabularies(NamedTuple):
         """The vocabularies that `save` wrote; a TextError names a missing or damaged file."""
         loaded = {name: tokenizer.vocabulary for name, tokenizer in load_columns(folder).items()}
         if WORDS not in loaded:
-            raise TextError(f"{folder}: has vocabularies of {' and '.join(sorted(loaded))}, not of words")
+            raise TextError(f"{folder}: its vocabularies are for {' and '.join(sorted(loaded))}, not for words")
         columns = {name: vocabulary for name, vocabulary in loaded.items() if name not in RESERVED}
         labels = _read_labels(folder / LABEL_SET)
         return cls(config, loaded[WORDS], loaded.get(CHARACTERS), columns, labels)

@@ -20,7 +20,7 @@ def normalise(text: str) -> str:
 
 
 def refuse_surrogates(text: str) -> str:
-    """The text as it is; a TextError where it has a lone surrogate, which no file can hold."""
+    """Returns the text unchanged; raises a TextError if it contains a lone surrogate, which UTF-8 cannot encode."""
     if text.isascii():
         return text
     if found := _SURROGATE.search(text):

@@ -70,7 +70,7 @@ class Vocabulary:
 
     def piece(self, id: int) -> str:
         if id < 0:
-            raise IndexError(f"piece ids are non-negative; found {id}")
+            raise IndexError(f"piece ids must be non-negative; found {id}")
         return self._pieces[id]
 
     def __len__(self) -> int:

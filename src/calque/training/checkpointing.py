@@ -40,6 +40,7 @@ class Checkpointer:
             is_collective = self.learner.is_sharded or self.learner.updater.carry is not None
             snapshot = self.learner.snapshot() if ranks.leads or is_collective else None
             if ranks.leads and snapshot is not None:
+                self.records.refuse_deleted()
                 save_checkpoint(self.folder, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent)
                 self._prune()
             progress.parent = progress.step
@@ -59,23 +60,22 @@ class Checkpointer:
             reporter.say(*notes, f"resuming from step {latest.step}")
         progress = self.learner.progress
         self.records.cut(step=progress.step, metrics=progress.metrics, samples=progress.samples)
-        self._adopt_metric()
+        self._adopt_selection()
         if ranks.leads:
             record_checkpoint_interval(self.job.folder, every=config.checkpoint_every)  # after the metrics were cut
         ranks.barrier()
         if latest is not None and ranks.leads:
             self._prune()  # if the run was killed between saving and pruning
 
-    def _adopt_metric(self) -> None:
-        """If training.metric has changed, re-ranks the best models so far by the new one."""
-        progress, ranks = self.learner.progress, self.job.ranks
-        metric = self.job.metric
-        if progress.metric in (None, metric):
-            progress.metric = metric
+    def _adopt_selection(self) -> None:
+        """If training.metric or its tie-breaker has changed, re-ranks the best models so far by the new ones."""
+        progress, selection = self.learner.progress, self.job.selection
+        if progress.metric is None:
+            progress.metric, progress.tie_breaker = selection.metric, selection.tie_breaker
+        if (progress.metric, progress.tie_breaker) == (selection.metric, selection.tie_breaker):
             return
-        validations = {line["step"]: line for line in json.loads(ranks.on_leader(self._best_validations))}
-        kind = self.job.judge.metrics[metric]
-        self.job.reporter.say(progress.switch_metric(metric, kind=kind, validations=validations))
+        validations = {line["step"]: line for line in json.loads(self.job.ranks.on_leader(self._best_validations))}
+        self.job.reporter.say(progress.switch_selection(selection, validations=validations))
 
     def _best_validations(self) -> str:
         """The lines of metrics.jsonl for the validations of the best models, as JSON."""

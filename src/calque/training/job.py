@@ -7,8 +7,9 @@ from typing import NamedTuple
 from torch import nn
 
 from calque.data.store import Store
-from calque.tasks.interfaces import Judge, Judgement, Task
+from calque.tasks.interfaces import Judge, Judgement, Selection, Task
 from calque.training.distributed import Ranks
+from calque.training.observers import TrainingObserver
 from calque.training.reporting import Reporter
 from calque.training.settings import TrainingConfig
 
@@ -29,11 +30,18 @@ class Job(NamedTuple):
     folder: Path
     reporter: Reporter
     ranks: Ranks = Ranks()
+    observer: TrainingObserver | None = None
 
     @property
     def metric(self) -> str:
         """The metric that selects models."""
         return self.judge.selects if self.config.metric == "auto" else self.config.metric
+
+    @property
+    def selection(self) -> Selection:
+        """The rule that selects models."""
+        metrics, chosen = self.judge.metrics, self.config.tie_breaker
+        return Selection(self.metric, metrics[self.metric].tie_breaker if chosen == "auto" else chosen, metrics)
 
 
 class Summary(NamedTuple):

@@ -63,7 +63,7 @@ class Journal:
             )
         if position != 0 and not (position > 0 and _ends_line(self.path, position)):
             raise FolderError(
-                f"{self.path} was changed: no line ends at byte {position}, which the checkpoint recorded"
+                f"{self.path} has changed since the checkpoint: no line ends at byte {position}, as one did then"
             )
         self._file.truncate(position)
         self._position = position

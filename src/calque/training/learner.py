@@ -40,6 +40,7 @@ class Learner:
         self.triggered = TriggeredAverage(self.model) if config.averaged_sgd else None
         splits = MemorySplits(job.folder / "history.jsonl", writes=ranks.leads)
         self.updater = Updater(self.model, task=job.task, config=config, seed=job.seed, ranks=ranks, splits=splits)
+        self.updater.observer = job.observer
         if config.compile:
             compile_shapes(self.model)
         self.progress = Progress()
@@ -47,6 +48,7 @@ class Learner:
             "training.optimiser.kind": config.optimiser.kind,
             "training.precision": config.precision,
             "training.ema": "on" if config.ema else "off",
+            "training.averaged_sgd": "on" if config.averaged_sgd else "off",
         }
         self._order_settings: dict[str, Any] = {  # the batches of an epoch depend on them
             "seed": job.seed,

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from calque.data.batch import Batch, prefetch
 from calque.data.batching import Planned, Shard
 from calque.devices import is_out_of_memory
-from calque.errors import Interrupted, RankError, TrainingError
+from calque.errors import Interrupted, RankError, TrainingError, shell_path
 from calque.training.checkpointing import Checkpointer
 from calque.training.compiling import NOTICE, compile_afresh, is_compiler_error
 from calque.training.interrupt import stop_request
@@ -28,7 +28,8 @@ from calque.training.schedules import rate_at
 
 def train(job: Job) -> Summary:
     """Trains until the last step or early stopping; a stop request raises Interrupted after saving."""
-    with Records(job.folder, writes=job.ranks.leads, tensorboard=job.config.tensorboard) as records:
+    tensorboard = job.config.tensorboard
+    with Records(job.folder, writes=job.ranks.leads, tensorboard=tensorboard) as records, records.deletion_reported():
         return Trainer(job, records).run()
 
 
@@ -79,7 +80,8 @@ class Trainer:
         is_owed = self._owes_validation()
         if self._is_over() and not is_owed:
             key = "patience" if self.progress.stopped_early else "steps"
-            reporter.say(f"this run is finished; to train longer, raise training.{key} in its config.toml")
+            command = f"calque train --resume {shell_path(self.job.folder)} training.{key}=N"
+            reporter.say(f"this run is finished; to train longer, raise training.{key}: {command}")
         with stop_request(self._announce_stop) as stop_requested:
             reporter.begin(self.progress.step)
             stream = self._batches()
@@ -101,7 +103,7 @@ class Trainer:
         reporter.note(f"done: {self.progress.step} steps, best at step {self.progress.best_step}")
         best = self.progress.best_value
         if best is None:
-            raise TrainingError("no validation had a finite result, so there is no model; lower the learning rate")
+            raise TrainingError("no validation had a finite result, so no model was selected; lower the learning rate")
         return Summary(
             self.progress.step,
             self.progress.best_step,
@@ -177,6 +179,7 @@ class Trainer:
 
     def _after_step(self) -> None:
         config = self.config
+        self.records.refuse_deleted()
         if is_logged := self._is_due(config.log_every):
             self._write_metrics()
         is_synchronised = is_logged or self._is_due(config.validate_every) or self._is_due(config.checkpoint_every)
@@ -257,5 +260,8 @@ class Trainer:
     def _interrupt(self) -> None:
         if self.progress.parent != self.progress.step:
             self.checkpointer.save(scheduled=False)
+        if self.progress.best_value is None:
+            self.selection.keep_unvalidated()
         self.job.reporter.note(f"stopped and saved at step {self.progress.step}")
-        raise Interrupted(f"saved at step {self.progress.step}; resume with: calque train --resume {self.job.folder}")
+        command = f"calque train --resume {shell_path(self.job.folder)}"
+        raise Interrupted(f"saved at step {self.progress.step}; resume with: {command}")

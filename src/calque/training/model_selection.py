@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from calque.devices import is_out_of_memory
-from calque.errors import RankError
+from calque.errors import OutOfMemory, RankError
 from calque.folders.weights import load_weights_into
 from calque.tasks.interfaces import Judgement, StoppedError
 from calque.training.averaging import mean_weights
@@ -23,8 +23,7 @@ class ModelSelection:
         self.job = job
         self.learner = learner
         self.records = records
-        self.metric = job.metric
-        self.kind = job.judge.metrics[job.metric]
+        self.selection = job.selection
         self.best: Judgement | None = None
 
     def validate(self, *, stop_requested: Callable[[], bool]) -> bool:
@@ -38,13 +37,13 @@ class ModelSelection:
                 judgement = self._judge(stop_requested)
             except StoppedError:
                 return False
-            value = self._value(judgement)
-            is_best = self.learner.progress.judge(value, loss=judgement.loss, config=self.job.config)
+            value, tie = self.selection.worth(judgement.values), self.selection.tie(judgement.values)
+            is_best = self.learner.progress.judge(value, tie=tie, loss=judgement.loss, config=self.job.config)
             self._record(judgement, best=is_best)
             if is_best:
                 self._keep(judgement)
             self._trigger_averaging(judgement.loss)
-            by_loss = ", by its loss" if self.kind.is_chance(judgement.values[self.metric]) else ""
+            by_loss = ", by its loss" if self.selection.is_chance(judgement.values) else ""
             self._say(f"{judgement.summary}{f' (best so far{by_loss})' if is_best else ''}")
             return True
 
@@ -64,13 +63,18 @@ class ModelSelection:
             progress = self.learner.progress
             load_weights_into(self.learner.judged, mean_weights(weights), origin="the mean of checkpoints")
             judgement = self._judge(_never)
-            progress.best_value, progress.best_step = self._value(judgement), progress.step
+            progress.best_value, progress.best_step = self.selection.worth(judgement.values), progress.step
             self._record(judgement, best=True, averaged=len(weights))
             self._keep(judgement)
             self._say(f"mean of {len(weights)} checkpoints, {judgement.summary} (kept)")
 
-    def _value(self, judgement: Judgement) -> float:
-        return self.kind.worth(judgement.values[self.metric])
+    def keep_unvalidated(self) -> None:
+        """Keeps the current model of a run that stops before its first validation, which will replace it."""
+        with self.records.watch.paused():
+            self.learner.update_judged()
+            self._save(Judgement(dict.fromkeys(self.job.judge.reports, math.nan)))
+            self._say(f"{self.job.folder / 'model'} has the weights of this step, which were never validated")
+            self.job.ranks.barrier()  # a rank that went ahead and ended would end the one that is saving
 
     def _judge(self, stop_requested: Callable[[], bool]) -> Judgement:
         """The leading rank's judgement; the other ranks receive its values."""
@@ -110,8 +114,8 @@ class ModelSelection:
         try:
             model.to(device).eval()
             return self.job.judge(model, parts=parts, stop=stop_requested)
-        except (RuntimeError, MemoryError) as error:
-            if not is_out_of_memory(error):
+        except (RuntimeError, MemoryError, OutOfMemory) as error:
+            if not isinstance(error, OutOfMemory) and not is_out_of_memory(error):
                 raise
         finally:
             model.train(was_training)
@@ -126,7 +130,11 @@ class ModelSelection:
 
     def _keep(self, judgement: Judgement) -> None:
         self.best = judgement
+        self._save(judgement)
+
+    def _save(self, judgement: Judgement) -> None:
         if self.job.ranks.leads:
+            self.records.refuse_deleted()
             self.job.save_model(self.job.folder / "model", self.learner.judged, judgement)
 
     def _say(self, text: str) -> None:

@@ -18,11 +18,16 @@ SCORES = {
 }
 
 
+FEW = 30  # points of a curve that are marked
+KEPT = {"color": "black", "linestyle": ":", "linewidth": 1}
+
+
 def draw_curves(run: Path) -> bool:
     """Draws RUN/plots/training.svg and .png from metrics.jsonl and lengths.json; False if matplotlib is missing."""
     try:
         from matplotlib.backends.backend_agg import FigureCanvasAgg
         from matplotlib.figure import Figure
+        from matplotlib.ticker import MaxNLocator
     except ImportError:
         return False
     lines = read_journal(run / "metrics.jsonl")
@@ -32,18 +37,19 @@ def draw_curves(run: Path) -> bool:
     FigureCanvasAgg(figure)
     (loss, scores, lengths), (rate, norm, padding) = figure.subplots(2, 3)
     _curve(loss, train, "loss", label="training, with dropout and label smoothing")
-    _curve(loss, valid, "loss", label="validation, without", marker="o")
+    _curve(loss, valid, "loss", label="validation, without")
     if any(line.get("objective", line["loss"]) != line["loss"] for line in train):
         _curve(loss, train, "objective", label="training, whole objective")
     for key, label in SCORES.items():
         if any(key in line for line in valid):
-            _curve(scores, valid, key, label=label, marker="o")
+            _curve(scores, valid, key, label=label)
     _curve(rate, train, "learning_rate", label="learning rate")
     _curve(norm, train, "gradient_norm", label="gradient norm, before clipping")
     _curve(padding, train, "padding", label="padding, share of positions")
     if any(line.get("skipped") for line in train):
         _curve(padding, train, "skipped", label="skipped updates, total")
     _lengths(lengths, run / LENGTHS)
+    _mark_kept([loss, scores], lines)
     titles = {
         loss: "loss, nats per token",
         scores: "validation",
@@ -57,8 +63,10 @@ def draw_curves(run: Path) -> bool:
         axes.grid(alpha=0.3)
         axes.set_xlabel("pieces" if axes is lengths else "step", fontsize=8)
         axes.tick_params(labelsize=8)
+        axes.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         if axes.lines or axes.patches:
             axes.legend(frameon=False, fontsize=8)
+    lengths.yaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
     plots = run / "plots"
     plots.mkdir(exist_ok=True)
     for suffix in ("svg", "png"):
@@ -66,10 +74,21 @@ def draw_curves(run: Path) -> bool:
     return True
 
 
-def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str, marker: str = "") -> None:
+def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str) -> None:
+    """A curve over steps; its points are marked if they are few, since a single point has no line."""
     known = [line for line in lines if key in line]
     steps, values = [line["step"] for line in known], [line[key] for line in known]
-    axes.plot(steps, values, label=label, marker=marker, markersize=3)
+    axes.plot(steps, values, label=label, marker="o" if len(known) <= FEW else "", markersize=3)
+
+
+def _mark_kept(panels: list[Any], lines: list[dict[str, Any]]) -> None:
+    """A vertical line at the step of the model that was kept: the last to set a new best."""
+    kept = next((line for line in reversed(lines) if line["kind"] == "valid" and line.get("best")), None)
+    if kept is None:
+        return
+    label = f"kept: mean of {kept['averaged']} checkpoints" if "averaged" in kept else f"kept: step {kept['step']:,}"
+    for axes in panels:
+        axes.axvline(kept["step"], label=label, zorder=0, **KEPT)
 
 
 def _lengths(axes: Any, path: Path) -> None:

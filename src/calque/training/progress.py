@@ -3,15 +3,24 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
-from calque.tasks.interfaces import Metric
+from calque.tasks.interfaces import Selection
 from calque.training.settings import TrainingConfig
 
 
-def rank(value: float, *, loss: float, step: int) -> tuple[float, float, int]:
-    """A sort key for validations, best first: the higher value, then the lower loss, then the earlier step."""
-    return (-value, loss, step)
+class Rank(NamedTuple):
+    """A sort key for validations, best first: the higher value, the higher tie-breaker, the lower loss, the first."""
+
+    negated_value: float
+    negated_tie: float
+    loss: float
+    step: int
+
+
+def rank(value: float, *, loss: float, step: int, tie: float = 0.0) -> Rank:
+    """The sort key of a validation; `tie` is the worth of the metric that breaks ties, 0 if only the loss does."""
+    return Rank(-value, -tie, loss, step)
 
 
 @dataclass
@@ -25,14 +34,17 @@ class Progress:
     positions: int = 0  # since that line, with padding
     filled: int = 0  # since that line, without padding
     metric: str | None = None  # that values are of; None in older checkpoints
+    tie_breaker: str = "loss"  # that ties are of
     best_value: float | None = None  # -inf if the value of the best model is unknown
     best_step: int = 0
-    loss_at_best: float = math.inf  # breaks ties: BLEU is 0 for a while
+    tie_at_best: float = 0.0  # worth of the tie-breaker; 0 if only the loss breaks ties
+    loss_at_best: float = math.inf  # breaks the remaining ties: BLEU is 0 for a while
     best_loss: float = math.inf
     since_best: int = 0  # validations since the metric or the loss improved, after the warm-up
     drops: int = 0  # of the learning rate, on plateaus
     since_drop: int = 0  # validations on that plateau
     best_steps: list[tuple[float, int]] = field(default_factory=list)  # values and steps of the checkpoints to average
+    best_steps_ties: list[float] = field(default_factory=list)  # of these checkpoints; empty in older ones
     best_steps_losses: list[float] = field(default_factory=list)  # of these checkpoints; empty in older ones
     losses: list[float] = field(default_factory=list)  # of all validations, if averaging waits for a trigger
     averaged_steps: int = 0  # in the triggered average
@@ -41,13 +53,14 @@ class Progress:
     samples: int = 0  # bytes of samples.txt
     parent: int | None = None  # the step of the checkpoint before this one
 
-    def judge(self, value: float, *, loss: float, config: TrainingConfig) -> bool:
-        """Records a validation, for which higher values are better; whether it is the best so far."""
+    def judge(self, value: float, *, loss: float, config: TrainingConfig, tie: float = 0.0) -> bool:
+        """Records a validation, for which higher values (then ties) are better; whether it is the best so far."""
         rival = -math.inf if self.best_value is None else self.best_value
-        is_best = rank(value, loss=loss, step=self.step) < rank(rival, loss=self.loss_at_best, step=self.best_step)
+        best = rank(rival, tie=self.tie_at_best, loss=self.loss_at_best, step=self.best_step)
+        is_best = rank(value, tie=tie, loss=loss, step=self.step) < best
         is_improving = is_best or loss < self.best_loss or self.step <= config.schedule.warmup
         if is_best:
-            self.best_value, self.best_step, self.loss_at_best = value, self.step, loss
+            self.best_value, self.best_step, self.tie_at_best, self.loss_at_best = value, self.step, tie, loss
         self.since_best = 0 if is_improving else self.since_best + 1
         self.stopped_early = 0 < config.patience <= self.since_best
         self.since_drop = 0 if is_improving else self.since_drop + 1
@@ -55,7 +68,7 @@ class Progress:
             self.drops, self.since_drop = self.drops + 1, 0
         self.best_loss = min(self.best_loss, loss)
         if config.average > 1 and config.average_of == "best":
-            self._record_best_steps(value, loss=loss, count=config.average)
+            self._record_best_steps(rank(value, tie=tie, loss=loss, step=self.step), count=config.average)
         return is_best
 
     def triggers_averaging(self, loss: float, *, patience: int) -> bool:
@@ -67,34 +80,43 @@ class Progress:
         self.losses.append(loss)
         return bool(before) and loss > min(before)
 
-    def switch_metric(self, metric: str, *, kind: Metric, validations: Mapping[int, Mapping[str, Any]]) -> str:
-        """Selects models by another metric from now on; a message about it.
+    def switch_selection(self, selection: Selection, *, validations: Mapping[int, Mapping[str, Any]]) -> str:
+        """Selects models by another metric or tie-breaker from now on; a message about it.
 
         The values of the best models are looked up in `validations`, lines of metrics.jsonl by step; a model whose
         line lacks the metric is worse than any other. Patience starts anew.
         """
-        self.metric, self.since_best, self.since_drop, self.stopped_early = metric, 0, 0, False
-        self.best_steps = [
-            (_value(validations.get(step, {}), metric=metric, kind=kind), step) for _, step in self.best_steps
-        ]
+        metric, is_other_metric = selection.metric, selection.metric != self.metric
+        self.metric, self.tie_breaker = metric, selection.tie_breaker
+        self.since_best, self.since_drop, self.stopped_early = 0, 0, False
+        lines = [(validations.get(step, {}), step) for _, step in self.best_steps]
+        self.best_steps = [(_known(selection.worth(line)), step) for line, step in lines]
+        self.best_steps_ties = [_known(selection.tie(line)) for line, _ in lines]
+        message = f"training.metric is now {metric}" if is_other_metric else ""
+        if not is_other_metric or selection.tie_breaker != "loss":
+            message = f"{message or 'training.metric is still ' + metric}, then {selection.tie_breaker}"
         if self.best_value is None:
-            return f"training.metric is now {metric}"
+            return message
         line = validations.get(self.best_step, {})
-        self.best_value = _value(line, metric=metric, kind=kind)
-        message = f"training.metric is now {metric}: the best model (step {self.best_step})"
+        self.best_value, self.tie_at_best = _known(selection.worth(line)), _known(selection.tie(line))
+        message = f"{message}: the best model (step {self.best_step})"
         if self.best_value == -math.inf:
             return f"{message} was not measured by it, so the next validation will be the best so far"
         return f"{message} has {line[metric]:.3f}"
 
-    def _record_best_steps(self, value: float, *, loss: float, count: int) -> None:
+    def _record_best_steps(self, latest: Rank, *, count: int) -> None:
         losses = self.best_steps_losses or [math.inf] * len(self.best_steps)  # unknown losses lose against any other
-        best = [rank(value, loss=loss, step=step) for (value, step), loss in zip(self.best_steps, losses, strict=True)]
-        best = sorted([*best, rank(value, loss=loss, step=self.step)])[:count]
-        self.best_steps = [(-negated, step) for negated, _, step in best]
-        self.best_steps_losses = [loss for _, loss, _ in best]
+        ties = self.best_steps_ties or [0.0] * len(self.best_steps)
+        best = [
+            rank(value, tie=tie, loss=loss, step=step)
+            for (value, step), tie, loss in zip(self.best_steps, ties, losses, strict=True)
+        ]
+        best = sorted([*best, latest])[:count]
+        self.best_steps = [(-key.negated_value, key.step) for key in best]
+        self.best_steps_ties = [-key.negated_tie for key in best]
+        self.best_steps_losses = [key.loss for key in best]
 
 
-def _value(line: Mapping[str, Any], *, metric: str, kind: Metric) -> float:
-    """The worth of a validation by its line of metrics.jsonl; -inf if the metric is missing or NaN."""
-    value = kind.worth(float(line.get(metric, math.nan)))
-    return -math.inf if math.isnan(value) else value
+def _known(worth: float) -> float:
+    """The worth, or -inf if it is unknown."""
+    return -math.inf if math.isnan(worth) else worth

@@ -1,5 +1,7 @@
 """The records of a run: `metrics.jsonl`, `timing.jsonl`, `samples.txt` and TensorBoard's files.
 
+They are all in the run folder; if it is deleted while training, nothing is written in its place.
+
 Only `timing.jsonl` depends on the clock, so that the others have the same bytes however often a run was killed and
 resumed.
 """
@@ -11,6 +13,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from calque.errors import FolderError, RankError
 from calque.training.journal import Journal
 from calque.training.tensorboard import TensorBoard
 
@@ -24,6 +27,8 @@ class Records:
         self._timing = self._stack.enter_context(Journal(folder / "timing.jsonl")) if writes else None
         self._board = self._stack.enter_context(TensorBoard(folder if writes and tensorboard else None))
         self._samples = folder / "samples.txt"
+        self._folder = folder
+        self._identity = _identity(folder) if writes else None
         self.watch = Stopwatch()
 
     def __enter__(self) -> Self:
@@ -33,6 +38,24 @@ class Records:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._stack.close()
+
+    def refuse_deleted(self) -> None:
+        """Raises a RankError if the run folder was deleted, moved or replaced since training began."""
+        if self._identity is not None and _identity(self._folder) != self._identity:
+            raise RankError(
+                f"{self._folder}: this run folder was deleted or moved while the run was training, so training has "
+                "stopped. All steps of this run are lost unless there is a copy of the folder; nothing was written in "
+                "its place. If it was moved, resume it there: calque train --resume FOLDER"
+            )
+
+    @contextmanager
+    def deletion_reported(self) -> Iterator[None]:
+        """A file that cannot be written because the run folder is gone is reported by `refuse_deleted`."""
+        try:
+            yield
+        except (OSError, FolderError):
+            self.refuse_deleted()
+            raise
 
     def add(self, line: Mapping[str, Any]) -> None:
         """Appends a line of metrics."""
@@ -67,6 +90,15 @@ class Records:
                 with self._samples.open("r+b") as file:
                     file.truncate(min(samples, self._samples.stat().st_size))
         self._board.begin(step=step)
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """The device and number of a folder; None if it does not exist."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
 
 
 class Stopwatch:

@@ -13,11 +13,11 @@ from typing import Any
 from calque import __version__
 from calque.config import read_toml
 from calque.data.fingerprint import differences
-from calque.errors import ConfigError, DataError, FolderError
+from calque.errors import ConfigError, DataError, FolderError, shell_path
 from calque.folders import MANIFEST, sync
-from calque.folders.upgrades import EARLIER_METRICS, upgrade_fingerprint
+from calque.folders.upgrades import EARLIER_METRIC, EARLIER_METRICS, upgrade_fingerprint
 from calque.parsing import parse_json
-from calque.tasks.metric import Metric
+from calque.tasks.metric import Metric, Selection
 
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
@@ -33,7 +33,8 @@ def new_run_folder(folder: Path | None) -> Path:
         return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
         raise FolderError(
-            f"{folder}: there is a run already; continue it with --resume {folder}, or choose another folder"
+            f"{folder}: there is a run already; continue it with --resume {shell_path(folder)}, or choose another "
+            "folder"
         )
     allowed = {f"{CONFIG}.tmp"}  # left by a process that was killed while writing the config
     if (folder / STORE / MANIFEST).exists():
@@ -100,19 +101,26 @@ def section(config: dict[str, Any], name: str, *, origin: Path | str = CONFIG) -
     return values
 
 
-def selection_metric(run: Path) -> tuple[str, Metric]:
-    """The metric by which a run selects models: its name, and whether higher or lower is better."""
+def selection_of(run: Path) -> Selection:
+    """The rule by which a run selects models, as its folder records it."""
     config, origin = read_toml(run / CONFIG), run / CONFIG
-    name = section(config, "training", origin=origin).get("metric", "bleu")
-    if not isinstance(name, str):
-        raise ConfigError(f"{origin}: training.metric: expected a name, not {name!r}")
+    training = section(config, "training", origin=origin)
+    names = {"metric": training.get("metric", EARLIER_METRIC), "tie_breaker": training.get("tie_breaker", "loss")}
+    for key, name in names.items():
+        if not isinstance(name, str):
+            raise ConfigError(f"{origin}: training.{key}: expected a name, not {name!r}")
     recorded = (_read_record(run) or {}).get("metrics")
     known = recorded if isinstance(recorded, dict) else EARLIER_METRICS
-    match known.get(name):
+    metrics = {name: _recorded_metric(known[name]) for name in known}
+    return Selection(names["metric"], names["tie_breaker"], metrics)
+
+
+def _recorded_metric(values: object) -> Metric:
+    match values:
         case ["higher" | "lower" as better, int() | float() as chance]:
-            return name, Metric(better, chance)
+            return Metric(better, chance)
         case _:
-            return name, Metric("higher")
+            return Metric("higher")
 
 
 def checkpoint_interval(folder: Path) -> int | None:

@@ -43,8 +43,12 @@ class TrainingConfig(Config):
     patience: int = Field(default=0, ge=0)
     """Stop after this many validations in which neither the metric nor the loss improved; 0: never."""
     metric: str = "auto"
-    """The validation metric that selects models. auto is bleu for translation (also: chrf, ter and exact_match of
-    greedy translations, loss and perplexity) and perplexity for language models."""
+    """The validation metric that selects models. auto is bleu for translation, or exact_match if the median validation
+    target has fewer than 4 words, as BLEU counts 4-grams (also: chrf, ter, loss and perplexity); perplexity for
+    language models."""
+    tie_breaker: str = "auto"
+    """The metric that decides between equal values of `metric`; then the lower loss decides. auto is chrf for
+    exact_match, and loss for all other metrics."""
     average: int = Field(default=0, ge=0)
     """The final model is the mean of this many checkpoints; 0 or 1: the one with the best validation."""
     average_of: Literal["last", "best"] = "last"
@@ -84,7 +88,7 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _one_accumulation(self) -> "TrainingConfig":
         if self.accumulate > 1 and self.accumulate_tokens:
-            raise ValueError("accumulate counts batches and accumulate_tokens tokens: set only one of them")
+            raise ValueError("accumulate is a number of batches, accumulate_tokens a number of tokens: set only one")
         return self
 
     @model_validator(mode="after")

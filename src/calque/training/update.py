@@ -19,6 +19,7 @@ from calque.errors import RankError, ReportedByPeer, TrainingError
 from calque.tasks.interfaces import Carry, Task
 from calque.training.distributed import Ranks, full_tensor, is_broken_connection
 from calque.training.journal import Journal, read_journal
+from calque.training.observers import TrainingObserver
 from calque.training.optimisers import build_optimiser, set_learning_rate
 from calque.training.settings import Precision, TrainingConfig
 
@@ -107,6 +108,7 @@ class Updater:
         dtype = torch.float64 if first.dtype == torch.float64 else torch.float32
         self.sums = Sums(task.parts, device=self.device, dtype=dtype)
         self.carry: Carry | None = None
+        self.observer: TrainingObserver | None = None
 
     def update(self, batches: Sequence[Batch], *, step: int, rate: float) -> None:
         """Performs update number `step`; if memory runs out, with batches split into more parts."""
@@ -121,6 +123,8 @@ class Updater:
             self.splits.record(step, parts=parts)
         if self.scaler.is_enabled():
             self.scaler.unscale_(self.optimiser)
+        if self.observer is not None:
+            self.observer.gradients(step, self.model)
         norm = self._clip()
         finite = norm.isfinite() & gradient.losses.isfinite().all()
         self._apply(rate=rate, finite=finite)

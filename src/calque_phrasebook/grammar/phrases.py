@@ -165,7 +165,7 @@ def stuff_in_general(stuff: Sequence[Noun]) -> Rule[NounPhrase]:
 
 
 def pronouns(*persons: Person) -> Rule[NounPhrase]:
-    """Returns the rule of the pronouns of some persons."""
+    """Returns the grammar rule that generates the pronouns of the given persons."""
     return build("pronoun", Pronoun, word("person", persons))
 
 

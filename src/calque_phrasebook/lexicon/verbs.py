@@ -1,4 +1,4 @@
-"""The verbs, by how they build a sentence (verbs.toml)."""
+"""The verbs, grouped by the sentence patterns they take (verbs.toml)."""
 
 from functools import partial
 

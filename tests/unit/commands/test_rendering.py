@@ -6,11 +6,10 @@ import unicodedata
 
 import pytest
 
-from calque.commands.rendering import Rendering, render
+from calque.commands.rendering import Rendering, TranslatedLine, render
 from calque.data.lines import Line
 from calque.engine import Candidate, Translation
-from calque.engine.pipeline import TranslatedLine
-from calque.errors import ConfigError, DataError
+from calque.errors import ConfigError, DataError, TextError
 
 
 def answered(*texts: str) -> TranslatedLine:
@@ -27,6 +26,15 @@ def test_every_line_has_nbest_lines_of_text(texts: tuple[str, ...]) -> None:
 def test_tsv_numbers_its_lines_and_has_no_empty_ones() -> None:
     written = render(answered("b"), rendering=Rendering("tsv", nbest=3, attention=False))
     assert written == b"7\t-1.0000\tb\n"
+
+
+@pytest.mark.parametrize(
+    ("format", "expected"),
+    [("text", "\n\n"), ("tsv", "7\t\t\n"), ("jsonl", '{"line": 7, "source": "a", "error": "too odd"}\n')],
+)
+def test_a_line_with_an_error_keeps_its_place(format: str, expected: str) -> None:
+    failed = TranslatedLine(Line("a", 7, cut=False, invalid=None), "a", TextError("too odd"))
+    assert render(failed, rendering=Rendering(format, nbest=2, attention=False)).decode() == expected
 
 
 BREAKS = {chr(code) for code in range(sys.maxunicode + 1) if len(f"a{chr(code)}b".splitlines()) > 1}

@@ -15,12 +15,13 @@ from hypothesis import strategies as st
 from calque.data import check as checking
 from calque.data.batching import Bucketed
 from calque.data.check import CheckReport
-from calque.data.corpora import ColumnFileConfig, DataConfig, FilesConfig, TextFileConfig, TsvConfig
+from calque.data.corpora import ColumnFileConfig, DataConfig, FilesConfig, TextFileConfig
 from calque.data.holdout import HashFile
 from calque.data.length_statistics import LengthCount, RatioCount
 from calque.data.pair_preparation import PairPreparation
 from calque.data.prepare import prepare
 from calque.data.report import bar, report_lines
+from calque.data.tables import TsvConfig
 from calque.data.tagging_preparation import TaggingPreparation
 from calque.data.text_preparation import TextPreparation
 from calque.errors import DataError
@@ -70,7 +71,7 @@ def test_all_problems_are_reported_at_once(tmp_path):
     missing = TsvConfig(path=tmp_path / "missing.tsv")
     report = check(DataConfig(train=(TsvConfig(path=tmp_path / "bad.tsv"), short, missing)))
     text = "\n".join(report_lines(report))
-    assert "bad.tsv: line 2: 1 columns separated by tabs, expected at least 2" in text
+    assert "bad.tsv: line 2: 1 column separated by tabs, expected at least 2" in text
     assert "bad.tsv: line 3, byte 3: 0xff is not UTF-8 here" in text
     assert "short.en has 2 lines" in text
     assert "missing.tsv: No such file" in text

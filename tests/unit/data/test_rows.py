@@ -146,7 +146,7 @@ def test_invalid_bytes_are_named_skipped_or_replaced(tmp_path):
 @given(st.lists(st.tuples(st.binary(max_size=6), st.binary(max_size=6)), min_size=1, max_size=6))
 def test_every_line_is_a_row_or_counted(tmp_path_factory, rows):
     rows = [tuple(side.replace(b"\n", b"") for side in row) for row in rows]
-    source, target = (b"".join(row[side] + b"\n" for row in rows).removeprefix(b"\x1f\x8b\x08") for side in (0, 1))
+    source, target = (b"x" + b"".join(row[side] + b"\n" for row in rows) for side in (0, 1))  # no compressed file
     corpus = files(tmp_path_factory.mktemp("rows"), source, target)
     counted = tally(corpus)
     assert len(texts(corpus, invalid="skip")) + counted.empty + counted.long + counted.invalid == len(rows)

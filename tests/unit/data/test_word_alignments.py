@@ -152,8 +152,8 @@ def test_tables_and_gzip_have_alignments_too(tmp_path: Path) -> None:
 WRONG = {
     "0-0 1:1": r"'1:1' is not a link; expected source-target, as in 0-0",
     "0-0 -1-2": "'-1-2' is not a link",
-    "0-0 1-1 4-2": "4-2 links source word 4, but the source has 4 words, counted from 0",
-    "0-7": "0-7 links target word 7, but the target has 4 words, counted from 0",
+    "0-0 1-1 4-2": "4-2 links source word 4 (counted from 0), but there are 4 source words",
+    "0-7": "0-7 links target word 7 (counted from 0), but there are 4 target words",
     "\u00e9": "'é' is not a link",
 }
 

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from calque import Request
-from calque.engine.constraints import forbidden_words, rules_of
+from calque.engine.constraints import constraint_ids, forbidden_words, rules_of
 from calque.errors import TextError
 from calque.search.decode import Rules
 from calque.text import EOS, NumberedText
@@ -19,8 +19,9 @@ def test_what_may_follow_a_phrase_is_the_sentences_own() -> None:
     requests = [Request("x", required=("station",)), Request("y"), Request("z", required=("车站",))]
 
     def follows(batch: list[Request]) -> torch.Tensor:
-        sources = [NumberedText([5], (), "x")] * len(batch)
-        rules = rules_of(batch, sources, target=tokenizer, copies=False, forbidden=None)
+        source = NumberedText([5], (), "x")
+        constraints = [constraint_ids(row, source, target=tokenizer, copies=False, forbidden=None) for row in batch]
+        rules = rules_of(constraints, target=tokenizer, forbidden=None)
         assert rules.follows is not None
         return rules.follows
 
@@ -33,8 +34,8 @@ def test_what_may_follow_a_phrase_is_the_sentences_own() -> None:
 
 def test_no_words_are_no_rule() -> None:
     tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
-    assert forbidden_words([], target=tokenizer) is None
-    assert forbidden_words(["station"], target=tokenizer) is not None
+    assert forbidden_words((), target=tokenizer) is None
+    assert forbidden_words(("station",), target=tokenizer) is not None
 
 
 @pytest.mark.parametrize(
@@ -48,12 +49,12 @@ def test_no_words_are_no_rule() -> None:
 )
 def test_a_required_phrase_with_a_forbidden_word_is_rejected(request_: Request, is_rejected: bool) -> None:
     tokenizer = SentencePieceTokenizer.train(SentencePieceConfig(vocabulary_size=320), lines=LINES)
-    forbidden = forbidden_words(["closed", "station", "车站"], target=tokenizer)
+    forbidden = forbidden_words(("closed", "station", "车站"), target=tokenizer)
 
     def rules() -> Rules:
-        sources = [NumberedText([5], (), "x")] * 2
-        batch = [Request("y"), request_]
-        return rules_of(batch, sources, target=tokenizer, copies=False, forbidden=forbidden)
+        source = NumberedText([5], (), "x")
+        constraints = constraint_ids(request_, source, target=tokenizer, copies=False, forbidden=forbidden)
+        return rules_of([constraints], target=tokenizer, forbidden=forbidden)
 
     if is_rejected:
         with pytest.raises(TextError, match=r"is required but '(station|车站)' is forbidden"):

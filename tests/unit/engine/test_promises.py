@@ -11,9 +11,9 @@ import torch
 from tests.conftest import FAMILIES
 
 from calque import Request, SearchConfig
-from calque.engine import OutputOptions, Translator
+from calque.engine import Translator
+from calque.engine.engine import budget_of
 from calque.engine.ensemble import start_decoding
-from calque.engine.translator import budget_of
 from calque.errors import ConfigError, TextError
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.objectives.decoding_step import MARKS, pad_source
@@ -117,7 +117,8 @@ def test_no_forbidden_word_occurs_even_if_no_token_may_follow(kind: str, method:
     for seed in range(3):
         translator = garbage(tokenizer, seed=seed, no_repeat=1, maximum=60, minimum=30, **ways[method])
         nbest = 8 if method == "sample" else 1
-        for translation in translator.stream(["a cat", "evil"], nbest=nbest, options=OutputOptions(forbidden=words)):
+        requests = [Request(text, forbidden=words) for text in ("a cat", "evil")]
+        for translation in translator.stream(requests, nbest=nbest):
             assert translation.candidates
             assert not any(has(candidate.text, word) for candidate in translation.candidates for word in words)
 
@@ -130,10 +131,9 @@ def test_a_replacement_of_an_unknown_word_is_never_forbidden() -> None:
     dictionary = {"zebra": "evil", "gnu": "cat"}
 
     def texts(forbidden: Sequence[str]) -> list[str]:
-        options = OutputOptions(forbidden=tuple(forbidden), replace_unknown=dictionary)
-        return [
-            translation.text for translation in translator.stream(["zebra gnu", "zebra", "yak evil"], options=options)
-        ]
+        lines = ["zebra gnu", "zebra", "yak evil"]
+        requests = [Request(line, forbidden=tuple(forbidden), replace_unknown=dictionary) for line in lines]
+        return [translation.text for translation in translator.stream(requests)]
 
     assert any(has(text, "evil") for text in texts([]))
     assert not any(has(text, "evil") for text in texts(["evil"]))
@@ -152,7 +152,14 @@ def decoded(
     streams, lengths = torch.arange(len(lines)), source.lengths
     with torch.inference_mode():
         return decode(
-            *decoding, source_lengths=lengths, search=config, marks=MARKS, rules=rules, nbest=nbest, streams=streams
+            *decoding,
+            source_lengths=lengths,
+            limits=limits_of(lengths, search=config),
+            search=config,
+            marks=MARKS,
+            rules=rules,
+            nbest=nbest,
+            streams=streams,
         )
 
 

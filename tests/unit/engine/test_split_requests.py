@@ -2,9 +2,9 @@
 
 import pytest
 
-from calque import Candidate, Request, SearchConfig, Translation
+from calque import Candidate, Request, Translation
 from calque.engine import Detail
-from calque.engine.splitting import join, split_requests
+from calque.engine.splitting import join, split_request
 from calque.text import Tokenizers
 from calque.text.words import WordsConfig, WordsTokenizer
 
@@ -21,11 +21,10 @@ def tokenizer() -> WordsTokenizer:
 )
 def test_a_phrase_goes_with_its_words(tokenizer: WordsTokenizer, place: int, home: int) -> None:
     request = Request(TEXT, "p", ("x", "y"), (place, 18))
-    split = split_requests([Request("a b"), request], tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert split.counts == [1, 4]
-    assert [part.text for part in split.requests] == ["a b", "a b.", "a c.", "a a d", "a b"]
-    assert [part.prefix for part in split.requests[1:]] == ["p", "", "", ""]
-    required = [part.required for part in split.requests[1:]]
+    parts = split_request(request, tokenizer=tokenizer, limit=3)
+    assert [part.text for part in parts] == ["a b.", "a c.", "a a d", "a b"]
+    assert [part.prefix for part in parts] == ["p", "", "", ""]
+    required = [part.required for part in parts]
     assert "x" in required[home]
     assert "y" in required[3]
     assert sum(map(len, required)) == 2
@@ -33,8 +32,8 @@ def test_a_phrase_goes_with_its_words(tokenizer: WordsTokenizer, place: int, hom
 
 def test_a_phrase_without_a_place_belongs_to_the_first_part(tokenizer: WordsTokenizer) -> None:
     request = Request(TEXT, required=("x", "y"))
-    split = split_requests([request], tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert [part.required for part in split.requests] == [("x", "y"), (), (), ()]
+    parts = split_request(request, tokenizer=tokenizer, limit=3)
+    assert [part.required for part in parts] == [("x", "y"), (), (), ()]
 
 
 @pytest.mark.parametrize("is_missing", [False, True])
@@ -48,14 +47,9 @@ def test_a_phrase_missing_from_a_part_is_missing_from_the_line(tokenizer: WordsT
 
 def test_a_request_that_fits_is_not_changed(tokenizer: WordsTokenizer) -> None:
     requests = [Request("", "p", ("x",)), Request(" \t"), Request(" a b ", required=("x", "y"), places=(1, 3))]
-    split = split_requests(requests, tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert [part[:3] for part in split.requests] == [request[:3] for request in requests]
-
-
-def test_parts_are_numbered_within_their_line(tokenizer: WordsTokenizer) -> None:
-    requests = [Request("a b"), Request(TEXT), Request("")]
-    split = split_requests(requests, tokenizer=tokenizer, search=SearchConfig(source_limit=3))
-    assert [request.part for request in split.requests] == [0, 0, 1, 2, 3, 0]
+    for request in requests:
+        (part,) = split_request(request, tokenizer=tokenizer, limit=3)
+        assert part[:3] == request[:3]
 
 
 def translation_with_detail(

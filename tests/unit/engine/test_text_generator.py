@@ -21,7 +21,7 @@ from calque.errors import ConfigError, TextError
 from calque.experiment.language_modelling import LanguageModelJudge
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.decoding_step import MARKS, language_step
-from calque.search.decode import Rules, decode
+from calque.search.decode import Rules, decode, limits_of
 from calque.search.settings import SearchConfig
 from calque.search.step import Hypothesis
 from calque.tasks.language_modelling import LanguageModellingConfig
@@ -78,6 +78,7 @@ def token_by_token(
         generator.model.start(1),
         (),
         source_lengths=torch.ones(1, dtype=torch.long),
+        limits=limits_of(torch.ones(1, dtype=torch.long), search=limited),
         search=limited,
         marks=MARKS,
         rules=Rules(prefixes=[ids] if ids else ()),
@@ -277,5 +278,5 @@ def test_blank_lines_are_left_out_as_in_training(
     if reading == "lines":  # running text is validated in several parts
         assert judgement.values["loss"] == pytest.approx(result.nats / result.tokens, abs=1e-9)
     for blank in ([], ["", " "]):
-        with pytest.raises(TextError, match="no line that is not blank"):
+        with pytest.raises(TextError, match="every line of the text is blank"):
             generator.perplexity(blank)

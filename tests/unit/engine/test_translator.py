@@ -3,7 +3,7 @@
 import json
 import random
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from safetensors.torch import save_file
 from calque.devices import choose_precision
 from calque.engine import (
     KIND,
-    OutputOptions,
+    Candidate,
+    Request,
     Translator,
     choose_device,
     decoding_step,
@@ -22,7 +23,9 @@ from calque.engine import (
     pad_source,
     save_model,
 )
+from calque.engine.decoding import decode_batch
 from calque.engine.folder import FORMAT
+from calque.engine.preparation import Part, Settings
 from calque.errors import ConfigError, FolderError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.folders import writing
@@ -31,7 +34,6 @@ from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.sampled import SampledOutputConfig
 from calque.models.model import Model, Sizes
 from calque.search.settings import SearchConfig
-from calque.search.step import Hypothesis
 from calque.text import BOS, EOS
 
 LINES = ["a b c", "", "h", " \t ", "g g f e d c", "a b", "\u2028", "b c d e f"]
@@ -88,12 +90,12 @@ def test_one_output_line_per_input_line_and_empty_lines_stay_empty(translator: T
 def test_nothing_is_lost_over_the_edge_of_a_window(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     lines = [*sentences(9), "", *sentences(4, seed=5)]
     whole = translator.translate(lines)
-    monkeypatch.setattr("calque.engine.translator.WINDOW", 5)
+    monkeypatch.setattr("calque.engine.engine.WINDOW", 5)
     assert translator.translate(lines) == whole
 
 
 def test_lines_are_read_a_window_at_a_time(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("calque.engine.translator.WINDOW", 3)
+    monkeypatch.setattr("calque.engine.engine.WINDOW", 3)
     read: list[str] = []
     stream = translator.stream(line for line in sentences(9) if not read.append(line))  # type: ignore[func-returns-value]
     next(stream)
@@ -124,7 +126,7 @@ def test_weights_are_stored_in_the_precision(trained: Path, translator: Translat
             expected, abs=near
         )
         search = converted.search.model_copy(update={"coverage": 0.2})
-        (translation,) = converted.stream(["a b c"], search=search, options=OutputOptions(detail=True))
+        (translation,) = converted.stream([Request("a b c", detail=True)], search=search)
         assert translation.candidates[0].detail is not None
         assert sum(translation.candidates[0].detail.log_probs) == pytest.approx(
             translation.candidates[0].log_prob, abs=near
@@ -247,13 +249,12 @@ def test_translation_uses_no_dropout_and_restores_the_mode(trained: Path) -> Non
 
 def test_a_batch_does_not_exceed_its_padded_positions(translator: Translator, monkeypatch: pytest.MonkeyPatch) -> None:
     sizes: list[tuple[int, int]] = []
-    decode = translator._decode
 
-    def spy(ids: list[list[int]], **options: Any) -> list[list[Hypothesis]]:
-        sizes.append((len(ids), max(map(len, ids)) + 1))
-        return decode(ids, **options)
+    def spy(models: Any, parts: Sequence[Part], settings: Settings, **options: Any) -> list[list[Candidate]]:
+        sizes.append((len(parts), max(len(part.source.ids) for part in parts) + 1))
+        return decode_batch(models, parts, settings, **options)
 
-    monkeypatch.setattr(translator, "_decode", spy)
+    monkeypatch.setattr("calque.engine.engine.decode_batch", spy)
     list(translator.stream(sentences(100), search=SearchConfig(beam=2, batch_tokens=40)))
     assert sum(rows for rows, _ in sizes) == 100
     assert all(rows * width <= 40 for rows, width in sizes)

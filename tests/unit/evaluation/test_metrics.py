@@ -6,7 +6,15 @@ import pytest
 import sacrebleu
 
 from calque.errors import DataError
-from calque.evaluation.metrics import bleu, choose_splitting, exact_match, perplexity, score_translations
+from calque.evaluation.metrics import (
+    bleu,
+    choose_splitting,
+    exact_match,
+    is_short_for_bleu,
+    median_words,
+    perplexity,
+    score_translations,
+)
 
 HYPOTHESES = ["the cat sat on the mat .", "It rains Today.", "nothing like it", ""]
 REFERENCES = ["the cat sat on a mat .", "it rains today.", "something else entirely", "not empty"]
@@ -52,6 +60,8 @@ def test_chinese_is_tokenized_as_chinese() -> None:
         (REFERENCES, "13a"),
         (CHINESE, "zh"),
         (JAPANESE, "char"),
+        (["สวัสดีชาวโลก"], "char"),
+        (["សួស្តី​ពិភពលោក"], "char"),
         (["Der Bär heißt Öl."], "13a"),
         (["Привет, мир"], "13a"),
         (["The word 道 is Chinese, and so is 德."], "13a"),  # a few quoted characters do not make a text Chinese
@@ -98,3 +108,28 @@ def test_perplexity_is_the_exponential_of_nats_per_token_and_finite() -> None:
     assert perplexity(7.5, count=3) == math.exp(2.5)
     assert perplexity(0.0, count=0) == 1
     assert all(math.isfinite(perplexity(nats)) for nats in (1e6, math.inf))
+
+
+@pytest.mark.parametrize(
+    ("references", "words"),
+    [
+        (["schrieb", "ging", "sah"], 1),
+        (["Hallo!", "Ja."], 2),  # marks are words too
+        (["a b c", "a b c d e"], 4),
+        (["我不知道", "很好", "你好吗"], 3),  # a character is a word
+        (["わかりません"], 6),
+        (["", ""], 0),
+        ([], 0),
+        ([*["one"] * 3500, *["one two three four five"] * 2500], 1),
+        ([*["one"] * 2500, *["one two three four five"] * 3500], 5),
+    ],
+)
+def test_words_are_counted_as_bleu_counts_them(references: list[str], words: float) -> None:
+    assert median_words(references) == words
+    assert is_short_for_bleu(words) == (words < 4)
+
+
+def test_bleu_of_single_words_is_noise() -> None:
+    """Which is why it selects no models there: better translations of words have a lower BLEU than a lucky line."""
+    references = [*["ab"] * 9, "a b c d e"]
+    assert bleu([*["x"] * 9, "a b c d e"], references) > bleu([*["ab"] * 9, "a b c x e"], references)

@@ -84,7 +84,8 @@ def test_reported_values_are_declared_and_ter_only_if_it_selects(translator: Tra
         if metric == "ter":
             translations = [block.splitlines()[2].split(maxsplit=1)[1] for block in judgement.samples]
             assert judgement.values["ter"] == ter(translations, REFERENCES)
-        scores = {"chrf": f"chrF {judgement.values['chrf']:.1f}", "ter": f"TER {judgement.values.get('ter', 0):.1f}"}
+        chrf = f"chrF {judgement.values['chrf']:.1f}"
+        scores = {"chrf": chrf, "ter": f"TER {judgement.values.get('ter', 0):.1f}", "exact_match": f" %, {chrf}"}
         assert (scores.get(metric, "validation loss") in judgement.summary) and ("TER" in judgement.summary) == (
             metric == "ter"
         )

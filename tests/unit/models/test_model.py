@@ -40,6 +40,26 @@ def test_tied_matrices_are_one_parameter(tie: str, distinct: int) -> None:
     assert sum(parameter.numel() for parameter in model.parameters()) == untied - (3 - distinct) * 11 * 6
 
 
+@pytest.mark.parametrize(
+    ("sizes", "options", "tie"),
+    [
+        (JOINT, {}, "all"),
+        (JOINT._replace(joint=False), {}, "target"),
+        (JOINT, {"output": AdaptiveOutputConfig()}, "embeddings"),
+        (JOINT._replace(joint=False), {"output": AdaptiveOutputConfig()}, "none"),
+    ],
+)
+def test_automatic_tying_shares_what_the_vocabularies_and_the_output_allow(
+    sizes: Sizes, options: dict[str, AdaptiveOutputConfig], tie: str
+) -> None:
+    assert transformer("auto", **options).tie_with(joint=sizes.joint) == tie
+    assert transformer("none").tie_with(joint=sizes.joint) == "none"
+    if not options:
+        model = Model(transformer("auto"), sizes=sizes)
+        assert model.output.weight is model.decoder.embedding.weight
+        assert (model.encoder.embedding.weight is model.decoder.embedding.weight) == sizes.joint
+
+
 @pytest.mark.parametrize("tie", ["target", "all"])
 def test_tied_matrices_stay_one_through_a_step_and_a_copy(tie: str) -> None:
     model = Model(transformer(tie), sizes=JOINT).double()

@@ -421,15 +421,6 @@ def test_the_readme_shows_what_was_kept(path: Path) -> None:
     assert (FOLDER / report.figure_name(corpus_kind)).is_file()
 
 
-@pytest.mark.parametrize(("page", "name"), [("README.md", "line"), ("README.zh.md", "line zh")])
-def test_the_front_page_shows_what_was_kept(page: str, name: str) -> None:
-    text = (FOLDER.parents[1] / page).read_text(encoding="utf-8")
-    paths = sorted((FOLDER / "results").glob("*.jsonl"))
-    assert (
-        report.brief(kept.collect(paths), header=report.BRIEF_HEADERS[name], speeds=report.read_speeds(paths)) in text
-    )
-
-
 def test_speeds_are_those_of_the_results(tmp_path: Path) -> None:
     """Not what another machine made of the same entries."""
     (tmp_path / "results").mkdir()
@@ -438,23 +429,6 @@ def test_speeds_are_those_of_the_results(tmp_path: Path) -> None:
     assert report.read_speeds([tmp_path / "results/multi30k.jsonl", tmp_path / "runs"]) == {"base": 3.5}
     assert report.read_speeds([tmp_path / "results"]) == {"base": 3.5}
     assert report.read_speeds([tmp_path / "runs"]) == {}
-
-
-def test_the_short_table_has_all_corpora_and_marks_the_best(tmp_path: Path) -> None:
-    collected = {"multi30k": results(cho2014=(20.0, 21.0), base=(40.0,)), "dialog": results(base=(12.0, 14.0))}
-    for name, head in report.BRIEF_HEADERS.items():
-        page = tmp_path / "page.md"
-        page.write_text(f"<!-- {name} --><!-- /{name} -->", encoding="utf-8")
-        report.write_brief(page, collected, speeds={"base": 1234.0})
-        first, _, cho, base = page.read_text(encoding="utf-8").split("\n\n")[1].splitlines()
-        assert first.split(" | ")[1:-1] == list(head)[1:-1]
-        assert cho.startswith("| `cho2014` | 8.0 M | 20.5 (20.0 to 21.0) | 60.0 | 30.0 |") and cho.endswith("|  |")
-        assert base.startswith("| `base` | 8.0 M | **40.0** (40.0 to 40.0) |") and base.endswith("| 1,200 | 13.0 |")
-    with pytest.raises(ValueError, match="needs results of multi30k"):
-        report.brief({"dialog": collected["dialog"]}, header=report.BRIEF_HEADERS["line"], speeds={})
-    page.write_text("nothing", encoding="utf-8")
-    with pytest.raises(ValueError, match="no place for the results"):
-        report.write_brief(page, collected, speeds={})
 
 
 # --- Rates ---

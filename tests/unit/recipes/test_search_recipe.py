@@ -16,7 +16,8 @@ from torch import Tensor
 import calque
 from calque.engine import MARKS, pad_source
 from calque.engine.ensemble import Decoding
-from calque.search.decode import Rules, decode
+from calque.search.decode import Rules, decode, limits_of
+from calque.search.observers import Hooks
 from calque.search.settings import SearchConfig
 from calque.search.step import StepOutput
 from calque.tensors import Padded
@@ -56,22 +57,44 @@ def test_a_shared_search_gives_each_setting_what_a_search_of_its_own_would(beam:
     searches = [beams.search_of(parameters, beam=beam) for _, parameters in beams.grid()]
     start, lengths = begun(rows=7, vocabulary=11, longest=6, seed=seed)
     results = shared_search.search_shared(start, lengths, searches=searches)
-    streams = torch.arange(len(lengths))
     for search, answers in zip(searches, results, strict=True):
         alone = decode(
-            *start, source_lengths=lengths, search=search, marks=MARKS, rules=Rules(), nbest=1, streams=streams
+            *start,
+            source_lengths=lengths,
+            limits=limits_of(lengths, search=search),
+            search=search,
+            marks=MARKS,
+            rules=Rules(),
+            nbest=1,
         )
         finished = [(answer, best.tokens) for answer, (best,) in zip(answers, alone, strict=True) if not best.cut]
         assert finished
         assert all(ours == theirs for ours, theirs in finished), search
 
 
-def test_a_counted_step_tells_calls_and_hypotheses() -> None:
-    start, _ = begun(rows=2, vocabulary=5, longest=3, seed=1)
-    step, counts = shared_search.counted(start.step)
-    for rows in (2, 4):
-        step(torch.zeros(rows, dtype=torch.long), start.state, start.context)
-    assert counts() == (2, 6)
+@pytest.mark.parametrize(
+    "search", [SearchConfig(beam=1, length_penalty=0.0), SearchConfig(beam=1), SearchConfig(beam=4)]
+)
+def test_the_cost_of_a_search_is_its_calls_of_the_decoder(search: SearchConfig) -> None:
+    start, lengths = begun(rows=5, vocabulary=11, longest=6, seed=1)
+    calls: list[int] = []
+
+    def step(tokens: torch.Tensor, state: Any, context: Any) -> Any:
+        calls.append(len(tokens))
+        return start.step(tokens, state, context)
+
+    cost = shared_search.DecoderCost()
+    decode(
+        *start._replace(step=step),
+        source_lengths=lengths,
+        limits=limits_of(lengths, search=search),
+        search=search,
+        marks=MARKS,
+        rules=Rules(),
+        nbest=1,
+        hooks=Hooks(cost),
+    )
+    assert (cost.steps, cost.rows) == (len(calls), sum(calls))
 
 
 def test_what_looks_like_a_noun() -> None:

@@ -9,7 +9,7 @@ import pytest
 from calque.training.interrupt import SIGNALS, stop_request
 
 
-@pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_the_first_signal_requests_a_stop_and_the_second_calls_the_previous_handler(number: int) -> None:
     messages: list[str] = []
     received: list[int] = []
@@ -24,6 +24,32 @@ def test_the_first_signal_requests_a_stop_and_the_second_calls_the_previous_hand
             assert (messages, received) == (["stopping"], [number])
     finally:
         signal.signal(number, before)
+
+
+def test_a_closed_terminal_may_send_sighup_twice() -> None:
+    """The shell sends it, and then the kernel: the second one must not end the save."""
+    messages: list[str] = []
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    try:
+        with stop_request(lambda: messages.append("stopping")) as requested:
+            for _ in range(2):
+                os.kill(os.getpid(), signal.SIGHUP)
+                assert requested()
+            assert messages == ["stopping"]
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_an_ignored_sighup_stays_ignored() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with stop_request(lambda: None) as requested:
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert not requested()
+        assert signal.getsignal(signal.SIGHUP) == signal.SIG_IGN
+    finally:
+        signal.signal(signal.SIGHUP, before)
 
 
 def test_an_announcement_that_fails_does_not_prevent_saving() -> None:

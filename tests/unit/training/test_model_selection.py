@@ -1,6 +1,6 @@
 """Validation when memory runs out: smaller batches, or an error that says what to do."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +9,7 @@ import torch
 from tests.conftest import toy_values
 from tests.unit.training.objects import digests
 
-from calque.engine import Translator
+from calque.engine.decoding import decode_batch
 from calque.errors import TrainingError
 from calque.experiment import Run, resume, train
 from calque.models.model import Model
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("unplotted")
 
 def starve(patch: pytest.MonkeyPatch, where: str, *, rows: int) -> list[int]:
     """Makes validation run out of memory beyond `rows` rows, in its loss or search; a list of the rows that fitted."""
-    forward, decode = Model.forward, Translator._decode
+    forward = Model.forward
     fitted: list[int] = []
 
     def take(count: int) -> None:
@@ -34,14 +34,14 @@ def starve(patch: pytest.MonkeyPatch, where: str, *, rows: int) -> list[int]:
             take(len(source.lengths))
         return forward(self, source, *arguments, **named)
 
-    def starved_decode(self: Translator, ids: list[list[int]], **named: Any) -> Any:
-        take(len(ids))
-        return decode(self, ids, **named)
+    def starved_decode(models: Any, parts: Sequence[Any], *arguments: Any, **named: Any) -> Any:
+        take(len(parts))
+        return decode_batch(models, parts, *arguments, **named)
 
     if where == "loss":
         patch.setattr(Model, "forward", starved_forward)
     else:
-        patch.setattr(Translator, "_decode", starved_decode)
+        patch.setattr("calque.engine.engine.decode_batch", starved_decode)
     return fitted
 
 
@@ -96,7 +96,7 @@ def test_other_errors_in_a_validation_are_not_mistaken_for_a_lack_of_memory(
     def broken(*_arguments: Any, **_named: Any) -> Any:
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
-    monkeypatch.setattr(Translator, "_decode", broken)
+    monkeypatch.setattr("calque.engine.engine.decode_batch", broken)
     with pytest.raises(RuntimeError, match="mat1"):
         train(toy_values(corpus, "plain"), run=tmp_path / "run", quiet=True)
 

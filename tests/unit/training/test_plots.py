@@ -3,10 +3,11 @@
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from calque.training.plots import draw_curves
+from calque.training.plots import FEW, draw_curves
 
 TRAIN = {"kind": "train", "step": 1, "loss": 2.0, "learning_rate": 0.1, "gradient_norm": 1.0}
 VALID = {"kind": "valid", "step": 1, "loss": 2.0, "bleu": 3.0, "exact_match": 0.0}
@@ -58,3 +59,35 @@ def test_without_matplotlib_nothing_is_drawn(tmp_path: Path, monkeypatch: pytest
     write(tmp_path, TRAIN)
     assert not draw_curves(tmp_path)
     assert not (tmp_path / "plots").exists()
+
+
+def panels(folder: Path, monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The panels that are drawn, in their order."""
+    figures: list[Any] = []
+    figure = pytest.importorskip("matplotlib.figure").Figure
+    monkeypatch.setattr(figure, "savefig", lambda self, *_, **__: figures.append(self))
+    assert draw_curves(folder)
+    figures[0].draw_without_rendering()
+    return list(figures[0].axes)
+
+
+def test_the_kept_step_is_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = [{**VALID, "step": step, "best": step <= 4} for step in (2, 4, 6)]
+    for averaged, label, step in (([], "kept: step 4", 4), ([{"averaged": 3, "best": 1}], "kept: mean of 3 check", 6)):
+        write(tmp_path, {**TRAIN, "step": 6}, *lines, *({**VALID, "step": 6, **mean} for mean in averaged))
+        for axes in panels(tmp_path, monkeypatch)[:2]:
+            (mark,) = [line for line in axes.lines if str(line.get_label()).startswith(label)]
+            assert list(mark.get_xdata()) == [step, step]
+
+
+def test_ticks_are_integers_and_few_points_are_marked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "lengths.json").write_text('{"source": [0, 1], "target": [0, 1]}', encoding="ascii")
+    for count in (1, 2, 200):
+        steps = range(1, count + 1)
+        write(tmp_path, *({**TRAIN, "step": step} for step in steps), *({**VALID, "step": step} for step in steps))
+        for axes in panels(tmp_path, monkeypatch):
+            low, high = axes.get_xlim()
+            ticks = [tick for tick in axes.get_xticks() if low <= tick <= high]
+            assert ticks and all(tick == round(tick) for tick in ticks), (count, axes.get_title(loc="left"))
+            for curve in axes.lines:
+                assert (curve.get_marker() == "o") == (len(curve.get_xdata()) <= FEW)

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from calque.tasks.interfaces import Metric
+from calque.tasks.interfaces import Metric, Selection
 from calque.training.progress import Progress
 from calque.training.settings import TrainingConfig
 
@@ -24,6 +24,16 @@ def test_higher_is_better_and_the_lower_loss_breaks_ties() -> None:
     progress, best = judged([(0.0, 5.0), (0.0, 4.0), (0.0, 4.0), (0.0, 4.5), (2.0, 9.0), (1.0, 1.0), (2.0, 8.0)])
     assert best == [True, True, False, False, True, False, True]
     assert (progress.best_value, progress.best_step, progress.loss_at_best) == (2.0, 7, 8.0)
+
+
+def test_a_tie_breaker_decides_before_the_loss() -> None:
+    progress, best = Progress(), []
+    for step, (value, tie, loss) in enumerate(((5.0, 60.0, 1.0), (5.0, 61.0, 2.0), (5.0, 61.0, 1.9), (5.0, 60.9, 0.1))):
+        progress.step = step
+        best.append(progress.judge(value, tie=tie, loss=loss, config=MEAN_OF_TWO))
+    assert best == [True, True, True, False]
+    assert (progress.best_step, progress.tie_at_best, progress.loss_at_best) == (2, 61.0, 1.9)
+    assert (progress.best_steps, progress.best_steps_ties) == ([(5.0, 2), (5.0, 1)], [61.0, 61.0])
 
 
 @pytest.mark.parametrize("kind", ["patience", "plateau"])
@@ -80,7 +90,7 @@ def switched(metric: str) -> tuple[Progress, str]:
     progress, _ = judged([(40.0, 3.206), (30.0, 2.5), (20.0, 2.6)], MEAN_OF_TWO)
     progress.metric, progress.stopped_early = "bleu", True
     assert (progress.best_step, progress.since_best, progress.since_drop) == (1, 1, 1)
-    return progress, progress.switch_metric(metric, kind=METRICS[metric], validations=VALIDATIONS)
+    return progress, progress.switch_selection(Selection(metric, "loss", METRICS), validations=VALIDATIONS)
 
 
 def test_a_new_metric_ranks_the_best_models_by_its_own_values() -> None:
@@ -108,9 +118,20 @@ def test_a_model_that_a_new_metric_did_not_measure_is_replaced_by_any_other(metr
     assert progress.best_step == 4
 
 
+def test_a_new_tie_breaker_is_looked_up_as_a_new_metric_is() -> None:
+    progress, _ = judged([(40.0, 3.206), (30.0, 2.5)], MEAN_OF_TWO)
+    progress.metric = "bleu"
+    lines = {1: {"bleu": 40.0, "chrf": 55.0}, 2: {"bleu": 30.0}}
+    message = progress.switch_selection(Selection("bleu", "chrf", METRICS), validations=lines)
+    assert message == "training.metric is still bleu, then chrf: the best model (step 1) has 40.000"
+    assert (progress.tie_breaker, progress.tie_at_best) == ("chrf", 55.0)
+    assert (progress.best_steps, progress.best_steps_ties) == ([(40.0, 1), (30.0, 2)], [55.0, -math.inf])
+
+
 def test_before_the_first_validation_another_metric_changes_nothing() -> None:
     progress = Progress(metric="bleu")
-    assert progress.switch_metric("ter", kind=METRICS["ter"], validations={}) == "training.metric is now ter"
+    selection = Selection("ter", "loss", METRICS)
+    assert progress.switch_selection(selection, validations={}) == "training.metric is now ter"
     assert progress.best_value is None
 
 

@@ -1,0 +1,58 @@
+"""Shell completion of system names and settings.
+
+Names are read from the source, since importing the classes imports torch, which takes longer than anybody waits for a
+completion.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+SECTIONS = {
+    "training": ("training/settings.py", "TrainingConfig"),
+    "training.batch": ("data/batching.py", "BatchConfig"),
+    "training.optimiser": ("training/optimisers.py", "OptimiserConfig"),
+    "training.schedule": ("training/schedules.py", "ScheduleConfig"),
+    "search": ("search/settings.py", "SearchConfig"),
+}
+"""The sections of a config whose keys are completed, with the files and classes that declare them."""
+
+
+def system_names(incomplete: str = "") -> list[str]:
+    """The names of all systems that begin with `incomplete`."""
+    names = re.findall(r'^    "([\w-]+)": System\(', _source("models/systems.py"), re.MULTILINE)
+    return [name for name in names if name.startswith(incomplete)]
+
+
+def config_keys(incomplete: str = "") -> list[str]:
+    """The settings of training, such as `training.steps=`, that begin with `incomplete`."""
+    keys = ["seed", *(f"{section}.{name}" for section in SECTIONS for name in _fields(section))]
+    return [f"{key}=" for key in keys if key.startswith(incomplete)]
+
+
+def search_keys(incomplete: str = "") -> list[str]:
+    """The settings of search, such as `temperature=`, that begin with `incomplete`."""
+    return [f"{name}=" for name in _fields("search") if name.startswith(incomplete)]
+
+
+def _fields(section: str) -> Iterator[str]:
+    """The keys of a section, without those that are sections themselves."""
+    file, class_name = SECTIONS[section]
+    classes = (node for node in ast.parse(_source(file)).body if isinstance(node, ast.ClassDef))
+    for node in next((node.body for node in classes if node.name == class_name), []):
+        match node:
+            case ast.AnnAssign(target=ast.Name(id=name)) if not _is_section(node.annotation):
+                yield name
+
+
+def _is_section(annotation: Any) -> bool:
+    return isinstance(annotation, ast.Name) and annotation.id.endswith("Config")
+
+
+def _source(file: str) -> str:
+    try:
+        return (Path(__file__).parents[1] / file).read_text(encoding="utf-8")
+    except OSError:  # installed without sources
+        return ""

@@ -1,0 +1,161 @@
+"""Options that other programs have and Calque spells otherwise: the message says how to write them here."""
+
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from calque.commands.repeated_options import SingleValueCommand
+from calque.errors import ConfigError
+
+
+class Hint(NamedTuple):
+    """What to write in place of an option; the first of these that a command has.
+
+    A key with a value, such as `training.compile=true`, is written as it stands; to others the given value is appended.
+    """
+
+    options: tuple[str, ...] = ()  # of some commands
+    config: tuple[str, ...] = ()  # keys, for commands that take settings of a config
+    search: tuple[str, ...] = ()  # keys, for commands that take search settings
+    note: str = ""  # if the value means something else here
+
+
+_STEPS = Hint(config=("training.steps",))
+_EPOCHS = Hint(
+    config=("training.steps",), note="counts updates, not epochs; training prints how many steps an epoch has"
+)
+_RATE = Hint(config=("training.optimiser.learning_rate",))
+_BATCH = Hint(("--batch-tokens",), ("training.batch.tokens",), ("batch_tokens",), note="counts positions, not rows")
+_TOKENS = _BATCH._replace(note="")
+_VALIDATE = Hint(config=("training.validate_every",))
+_SAVE = Hint(config=("training.checkpoint_every",))
+_LOG = Hint(config=("training.log_every",))
+_WARMUP = Hint(config=("training.schedule.warmup",))
+_CLIP = Hint(config=("training.clip",))
+_ACCUMULATE = Hint(config=("training.accumulate",))
+_START = Hint(config=("training.warm_start",))
+_GPU = Hint(("--device cuda",), ("training.device=cuda",))
+_OUTPUT = Hint(("--output", "--out", "--run"))
+_SOURCE = Hint(("--source", "--input"))
+_TARGET = Hint(("--target", "--reference"))
+_BEAM = Hint(("--beam",), ("search.beam",))
+_NBEST = Hint(("--nbest",))
+_TEMPERATURE = Hint((), ("search.method=sample", "search.temperature"), ("method=sample", "temperature"))
+_SAMPLE = Hint((), ("search.method=sample",), ("method=sample",))
+_MAXIMUM = Hint(("--maximum",), ("data.maximum_length",), ("maximum",))
+
+HINTS: dict[str, Hint] = {
+    **dict.fromkeys(("--steps", "--max-steps", "--train-steps", "--iterations", "--updates", "--max-updates"), _STEPS),
+    **dict.fromkeys(("--epochs", "--max-epochs", "--num-epochs", "--epoch"), _EPOCHS),
+    **dict.fromkeys(("--lr", "--learning-rate"), _RATE),
+    **dict.fromkeys(("--batch-size", "--batch"), _BATCH),
+    **dict.fromkeys(("--batch-tokens", "--tokens-per-batch"), _TOKENS),
+    **dict.fromkeys(("--validate-every", "--valid-every", "--eval-every", "--eval-steps", "--valid-steps"), _VALIDATE),
+    **dict.fromkeys(("--checkpoint-every", "--save-every", "--save-steps"), _SAVE),
+    **dict.fromkeys(("--log-every", "--logging-steps", "--log-interval"), _LOG),
+    **dict.fromkeys(("--warmup", "--warmup-steps", "--warm-up"), _WARMUP),
+    **dict.fromkeys(("--clip", "--grad-clip", "--clip-norm", "--max-grad-norm"), _CLIP),
+    **dict.fromkeys(("--accumulate", "--gradient-accumulation-steps", "--update-freq"), _ACCUMULATE),
+    **dict.fromkeys(("--warm-start", "--init-from", "--pretrained", "--finetune", "--finetune-from"), _START),
+    "--patience": Hint((), ("training.patience",), ("patience",)),
+    "--early-stopping": Hint(config=("training.patience",)),
+    **dict.fromkeys(("--optimizer", "--optimiser", "--optim"), Hint(config=("training.optimiser.kind",))),
+    **dict.fromkeys(("--schedule", "--scheduler", "--lr-scheduler"), Hint(config=("training.schedule.kind",))),
+    "--weight-decay": Hint(config=("training.optimiser.weight_decay",)),
+    "--label-smoothing": Hint(config=("training.label_smoothing",)),
+    "--ema": Hint(config=("training.ema",)),
+    "--average": Hint(config=("training.average",)),
+    "--metric": Hint(config=("training.metric",)),
+    "--keep": Hint(config=("training.keep",)),
+    **dict.fromkeys(("--threads", "--num-threads", "--cpus"), Hint(config=("training.threads",))),
+    **dict.fromkeys(("--workers", "--num-workers"), Hint(config=("training.batch.workers",))),
+    "--compile": Hint(config=("training.compile=true", "training.batch.shapes=static")),
+    "--deterministic": Hint(config=("training.deterministic=true",)),
+    "--tensorboard": Hint(config=("training.tensorboard=true",)),
+    "--precision": Hint(config=("training.precision",)),
+    **dict.fromkeys(("--bf16", "--bfloat16"), Hint(("--precision bfloat16",), ("training.precision=bfloat16",))),
+    **dict.fromkeys(("--fp16", "--half"), Hint(("--precision bfloat16",), ("training.precision=float16",))),
+    "--device": Hint(config=("training.device",)),
+    **dict.fromkeys(("--gpu", "--gpus", "--cuda", "--use-gpu"), _GPU),
+    **dict.fromkeys(("--cpu", "--no-cuda"), Hint(("--device cpu",), ("training.device=cpu",))),
+    "--seed": Hint((), ("seed",), ("seed",)),
+    **dict.fromkeys(("--vocab-size", "--vocabulary-size", "--vocab"), Hint(config=("text.vocabulary_size",))),
+    **dict.fromkeys(("--tokenizer", "--tokeniser", "--tokenization"), Hint(config=("text.kind",))),
+    "--dropout": Hint(config=("model.encoder.dropout", "model.decoder.dropout")),
+    **dict.fromkeys(("--layers", "--num-layers"), Hint(config=("model.encoder.layers", "model.decoder.layers"))),
+    **dict.fromkeys(
+        ("--width", "--hidden-size", "--hidden", "--dim"), Hint(config=("model.encoder.width", "model.decoder.width"))
+    ),
+    **dict.fromkeys(("--model", "--arch", "--architecture"), Hint(("--system",))),
+    **dict.fromkeys(("--name", "--run-name", "--run-dir", "--experiment"), Hint(("--run",))),
+    **dict.fromkeys(("--continue", "--restart", "--checkpoint"), Hint(("--resume",))),
+    **dict.fromkeys(("--output", "--out", "--output-dir", "--save-dir", "--save", "-o"), _OUTPUT),
+    **dict.fromkeys(("--input", "--src", "--source", "--file", "-i"), _SOURCE),
+    **dict.fromkeys(("--target", "--tgt", "--trg", "--ref", "--reference", "--references"), _TARGET),
+    **dict.fromkeys(("--valid-src", "--dev-src", "--dev-source"), Hint(("--valid-source",))),
+    **dict.fromkeys(("--valid-tgt", "--dev-tgt", "--dev-target"), Hint(("--valid-target",))),
+    **dict.fromkeys(("--beam", "--beam-size", "--num-beams", "--beams", "--beam-width"), _BEAM),
+    **dict.fromkeys(("--n-best", "--nbest", "--num-return-sequences"), _NBEST),
+    **dict.fromkeys(("--temperature", "--temp"), _TEMPERATURE),
+    **dict.fromkeys(("--sample", "--sampling", "--do-sample"), _SAMPLE),
+    "--method": Hint((), ("search.method",), ("method",)),
+    "--mbr": Hint((), ("search.method=risk",), ("method=risk",)),
+    "--samples": Hint((), ("training.samples",), ("method=risk", "samples")),
+    "--top-k": Hint((), ("search.method=sample", "search.top_k"), ("method=sample", "top_k")),
+    "--top-p": Hint((), ("search.method=sample", "search.top_p"), ("method=sample", "top_p")),
+    "--min-p": Hint((), ("search.method=sample", "search.min_p"), ("method=sample", "min_p")),
+    "--length-penalty": Hint((), ("search.length_penalty",), ("length_penalty",)),
+    **dict.fromkeys(("--coverage", "--coverage-penalty"), Hint((), ("search.coverage",), ("coverage",))),
+    **dict.fromkeys(("--no-repeat", "--no-repeat-ngram-size"), Hint((), ("search.no_repeat",), ("no_repeat",))),
+    **dict.fromkeys(("--max-length", "--max-len"), _MAXIMUM),
+    **dict.fromkeys(("--max-tokens", "--max-new-tokens"), _MAXIMUM._replace(config=("training.batch.tokens",))),
+    **dict.fromkeys(("--min-length", "--min-len"), Hint((), ("search.minimum",), ("minimum",))),
+    **dict.fromkeys(("--glossary", "--terminology"), Hint(("--terms",))),
+    **dict.fromkeys(("--lm", "--language-model"), Hint(("--language",))),
+    "--prefix": Hint(("--prefixes", "--prompt")),
+    **dict.fromkeys(("--json", "--jsonl"), Hint(("--format jsonl",))),
+}
+"""By the option that a user wrote; a hint is given only by commands that do not have that option."""
+
+
+class HintingCommand(SingleValueCommand):
+    """A command that answers common but wrong options with the right setting, and rejects repeated ones."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parses the command line; a wrong option that has a hint is a ConfigError."""
+        given = list(args)
+        try:
+            return list(super().parse_args(ctx, args))
+        except Exception as error:
+            known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
+            if getattr(error, "option_name", None) in known | {None}:
+                raise  # not about an option that does not exist
+            problems = [line for line in self._problems(given, known=known) if line]
+            if not problems:
+                raise
+            raise ConfigError("\n".join(problems)) from None
+
+    def _problems(self, arguments: Sequence[str], *, known: set[str]) -> Iterator[str]:
+        """A line for every option that the command does not have and that has a hint."""
+        takes = {str(parameter.name) for parameter in self.params}
+        for position, argument in enumerate(arguments):
+            name, has_value, value = argument.partition("=")
+            if name in known or name not in HINTS:
+                continue
+            following = arguments[position + 1] if position + 1 < len(arguments) else "-"
+            if not has_value and not following.startswith("-") and "=" not in following:
+                has_value, value = "=", following
+            suggestion = _suggestion(HINTS[name], known=known, takes=takes, value=value if has_value else None)
+            if suggestion:
+                yield f"no such option: {name}; use {suggestion}"
+
+
+def _suggestion(hint: Hint, *, known: set[str], takes: set[str], value: str | None) -> str:
+    """What to write instead, as it can be pasted; empty if the command has nothing like it."""
+    shown = "VALUE" if value is None or hint.note else shlex.quote(value)
+    note = f" ({hint.note})" if hint.note else ""
+    for option in hint.options:
+        if option.partition(" ")[0] in known:
+            return f"{option}{note}" if " " in option else f"{option} {shown}{note}"
+    keys = hint.config if "overrides" in takes else hint.search if "settings" in takes else ()
+    return " ".join(key if "=" in key else f"{key}={shown}" for key in keys) + (note if keys else "")

@@ -1,0 +1,165 @@
+"""The options for tables of pairs: TSV, CSV and JSON Lines, and which of their columns are source and target."""
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any, NamedTuple
+
+import typer
+
+from calque.errors import ConfigError
+
+Paths = list[Path] | None
+
+
+def files_option(*, help: str) -> Any:
+    """An option that may be repeated, for several files."""
+    return typer.Option(help=help, metavar="<path>")
+
+
+Tsv = Annotated[
+    Paths,
+    files_option(help="Pairs, separated by a tab: columns 1 and 2, or --source-column and --target-column."),
+]
+Csv = Annotated[Paths, files_option(help="Pairs, as comma-separated values; line 1 names the columns.")]
+Jsonl = Annotated[Paths, files_option(help="Pairs, as a JSON object per line, under the keys source and target.")]
+SourceColumn = Annotated[
+    str | None, typer.Option(help="The source in --tsv and --csv: a number from 1, or a name; in --jsonl: a key.")
+]
+TargetColumn = Annotated[str | None, typer.Option(help="The target, in the same way.")]
+Header = Annotated[
+    bool | None,
+    typer.Option(
+        "--header/--no-header",
+        help="Whether line 1 of --tsv and --csv names the columns; by default that of --csv does.",
+        show_default=False,
+    ),
+]
+Delimiter = Annotated[str | None, typer.Option(help="The character between the columns of --csv; a comma by default.")]
+
+Corpus = dict[str, Any]
+
+
+class TableColumns(NamedTuple):
+    """The options that describe the columns of tables."""
+
+    source: str | None = None
+    target: str | None = None
+    header: bool | None = None
+    delimiter: str | None = None
+
+    def __bool__(self) -> bool:
+        return any(option is not None for option in self)
+
+    def of(self, tables: "Tables") -> "TableColumns":
+        """The options that these tables read."""
+        return TableColumns(
+            self.source if tables else None,
+            self.target if tables else None,
+            self.header if tables.tsv or tables.csv else None,
+            self.delimiter if tables.csv else None,
+        )
+
+    def check(self, tables: "Tables") -> None:
+        """Raises a ConfigError for options that do not go together, or that no table reads."""
+        if (self.source is None) != (self.target is None):
+            raise ConfigError("--source-column and --target-column go together: one of them is missing")
+        if self.source is not None and not tables:
+            raise ConfigError("--source-column and --target-column need --tsv, --csv or --jsonl")
+        if self.header is not None and not (tables.tsv or tables.csv):
+            raise ConfigError("--header and --no-header need --tsv or --csv")
+        if self.delimiter is not None and not tables.csv:
+            raise ConfigError("--delimiter needs --csv; the columns of --tsv are separated by tabs")
+
+
+class Tables(NamedTuple):
+    """The tables of one role, such as training."""
+
+    tsv: Paths = None
+    csv: Paths = None
+    jsonl: Paths = None
+
+    def __bool__(self) -> bool:
+        return any(self)
+
+    @property
+    def paths(self) -> list[Path]:
+        """All files, in the order of their corpora."""
+        return [path for paths in self for path in paths or ()]
+
+    def corpora(self, columns: TableColumns) -> list[Corpus]:
+        """The values of a config's corpora; columns that no option names are found in the files, if these exist."""
+        header = {} if columns.header is None else {"header": columns.header}
+        delimiter = {} if columns.delimiter is None else {"delimiter": columns.delimiter.replace("\\t", "\t")}
+        corpora: list[Corpus] = [{"kind": "tsv", "path": str(path), **header} for path in self.tsv or ()]
+        corpora += [{"kind": "csv", "path": str(path), **header, **delimiter} for path in self.csv or ()]
+        corpora += [{"kind": "jsonl", "path": str(path)} for path in self.jsonl or ()]
+        for corpus in corpora:
+            keys = ("source_key", "target_key") if corpus["kind"] == "jsonl" else ("source_column", "target_column")
+            if columns.source is not None and columns.target is not None:
+                sides = (columns.source, columns.target)
+                corpus.update(zip(keys, sides if corpus["kind"] == "jsonl" else map(_column, sides), strict=True))
+            elif Path(corpus["path"]).is_file():
+                corpus.update(zip(keys, _default_columns(corpus), strict=False))
+        return corpora
+
+
+def _column(option: str) -> int | str:
+    """The number of a column, or its name."""
+    return int(option) if option.isascii() and option.isdigit() else option
+
+
+_CHOOSE = "choose two with --source-column and --target-column"
+
+
+def _default_columns(corpus: Corpus) -> Iterator[int | str]:
+    """Source and target of a file for which no option names them, if its first line has names; else none.
+
+    They are the columns source and target, or the only two. A ConfigError lists the columns of another file.
+    """
+    from calque.data.lines import LINE_LIMIT, path_lines
+
+    lines = path_lines(Path(corpus["path"]), limit=LINE_LIMIT, invalid="replace")
+    line = next((line.text for line in lines if line.text.strip()), "")
+    if corpus["kind"] == "jsonl":
+        _refuse_other_keys(line, path=corpus["path"])
+        return
+    from calque.data.tables import quoted_cells
+
+    is_csv = corpus["kind"] == "csv"
+    try:
+        cells = quoted_cells(line, delimiter=corpus.get("delimiter", ",")) if is_csv else line.split("\t")
+    except ValueError:  # reported with its line when the file is read
+        return
+    names = [cell.strip() for cell in cells]
+    if not corpus.get("header", is_csv):
+        _note_columns(cells, path=corpus["path"])
+    elif names.count("source") == names.count("target") == 1:
+        yield from ("source", "target")
+    elif len(names) > 2:
+        listed = ", ".join(map(repr, names[:8])) + (", …" if len(names) > 8 else "")
+        raise ConfigError(f"{corpus['path']} has {len(names)} columns: {listed}; {_CHOOSE}")
+
+
+def _refuse_other_keys(line: str, *, path: str) -> None:
+    try:
+        values = json.loads(line)
+    except (ValueError, RecursionError):  # reported with its line when the file is read
+        return
+    if isinstance(values, dict) and not {"source", "target"} <= values.keys():
+        nested = [f"{key}.{inner}" for key, value in values.items() if isinstance(value, dict) for inner in value]
+        keys = [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
+        listed = ", ".join(map(repr, keys[:8])) or "no keys"
+        raise ConfigError(f"{path}: its objects have {listed}, not 'source' and 'target'; {_CHOOSE}")
+
+
+def _note_columns(cells: list[str], *, path: str) -> None:
+    """Tells the user which columns are read if there are more than two, on the first rank."""
+    if len(cells) > 2 and os.environ.get("RANK", "0") == "0":
+        source, target = (cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:2])
+        typer.echo(
+            f"{path} has {len(cells)} columns: reading 1 as the source ({source!r}) and 2 as the target ({target!r}); "
+            "--source-column and --target-column choose others",
+            err=True,
+        )

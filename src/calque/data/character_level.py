@@ -1,0 +1,170 @@
+"""Recognises pairs of single words, such as inflected forms or pronunciations, which models should read by character.
+
+A line is measured in words between white space; in scripts without spaces every character is a word. Each side of a
+sample of distinct pairs is one of four kinds:
+
+- symbols: lines of several words from a small closed set of short ones, such as phonemes; SYMBOLS types make up nearly
+  all of the text, every type occurs often, and types have at most SYMBOL_LENGTH characters on average;
+- word: nearly all lines are one word (in scripts without spaces: at most a few characters);
+- features: nearly all lines have few words, of which at most one does not recur in other lines, such as a lemma with
+  its features (`schreiben V;PST;3;SG`); the features of a word are separated by the marks ; | , = + and :;
+- text: everything else.
+
+The pairs are character-level if no side is text, a side is a word, and a side that is not symbols has many different
+lines. Symbols are then read as tokens, everything else as characters.
+"""
+
+import re
+import statistics
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Literal, NamedTuple
+
+from calque.data.corpora import Corpus, DataConfig, PairCorpus, read_blocks
+from calque.data.rows import parse
+from calque.text.scripts import is_unspaced
+
+READ = 200_000  # lines of all corpora: some corpora are sorted by length, so the first few lines would mislead
+SAMPLE = 10_000  # pairs of these lines, at even distances
+LEAST = 100  # distinct pairs; fewer say too little
+NEARLY_ALL = 0.9
+LONGEST = 100  # characters of all but one line in a hundred
+UNSPACED_WORD = 6  # characters
+SYMBOLS, SYMBOL_SHARE, SYMBOL_USES, SYMBOL_LENGTH = 200, 0.99, 20, 3.0
+RECURRING = 0.005  # of the lines
+FEATURE_WORDS = 6  # of a line
+VARIED = 0.5  # different lines per pair
+_FEATURE_MARKS = re.compile(r"[;|,=+:]")
+
+Pair = tuple[str, str]
+Unit = Literal["characters", "tokens"]
+SideKind = Literal["symbols", "word", "features", "text"]
+
+
+class CharacterLevel(NamedTuple):
+    """The unit that each side of character-level pairs should be read in, and the evidence."""
+
+    source: Unit
+    target: Unit
+    evidence: str
+
+
+def recognise(pairs: Iterable[Pair]) -> CharacterLevel | None:
+    """What to read character-level pairs in; None for all other pairs, and for too few of them.
+
+    >>> recognise([(f"w{number}en V;PST", f"w{number}te") for number in range(200)]).target
+    'characters'
+    """
+    distinct = list(dict.fromkeys(pairs))
+    if len(distinct) < LEAST:
+        return None
+    sides = [[pair[side].strip() for pair in distinct] for side in (0, 1)]
+    if not any(_are_words(lines) for lines in sides):  # known soonest of all
+        return None
+    kinds = [side_kind(lines) for lines in sides]
+    is_varied = any(
+        kind != "symbols" and len(set(lines)) >= VARIED * len(lines) for lines, kind in zip(sides, kinds, strict=True)
+    )
+    if "text" in kinds or "word" not in kinds or not is_varied:
+        return None
+    source, target = (_UNITS[kind] for kind in kinds)
+    described = (_describe(lines, kind) for lines, kind in zip(sides, kinds, strict=True))
+    return CharacterLevel(source, target, "sources are {}, targets {}".format(*described))
+
+
+def side_kind(lines: Sequence[str]) -> SideKind:
+    """The kind of a side of distinct pairs."""
+    if sum(len(line) > LONGEST for line in lines) > 0.01 * len(lines):
+        return "text"
+    if _are_words(lines):
+        return "word"
+    if _are_symbols([_words(line) for line in lines]):
+        return "symbols"
+    return "features" if _is_share(sum(count <= 1 for count in _open_words(lines)), lines) else "text"
+
+
+def sample_pairs(data: DataConfig) -> list[Pair]:
+    """A sample of the training pairs, at even distances in the first READ lines; none if a corpus has no pairs.
+
+    Corpora that cannot be read raise a DataError or an OSError.
+    """
+    pairs: list[Pair] = []
+    step = 1
+    lines = islice(_pairs(data.train, limit=data.line_limit(running=False)), READ)
+    for number, pair in enumerate(lines):
+        if number % step == 0:
+            pairs.append(pair)
+        if len(pairs) >= 2 * SAMPLE:
+            pairs, step = pairs[::2], 2 * step
+    return pairs
+
+
+def _pairs(corpora: Sequence[Corpus], *, limit: int) -> Iterator[Pair]:
+    for corpus in corpora:
+        if not isinstance(corpus, PairCorpus):
+            return
+        for block in read_blocks(corpus, limit=limit):
+            for row in parse(block, corpus=corpus, invalid="replace", limit=limit).rows:
+                yield row.texts[0], row.texts[1]
+
+
+_UNITS: dict[SideKind, Unit] = {"symbols": "tokens", "word": "characters", "features": "characters"}
+
+
+def _describe(lines: Sequence[str], kind: SideKind) -> str:
+    if kind == "word":
+        return f"single words (median {statistics.median(map(len, lines)):g} characters)"
+    if kind == "features":
+        return "words with features"
+    return f"sequences of {len({word for line in lines for word in line.split()})} symbols"
+
+
+def _words(line: str) -> list[str]:
+    """The words of a line; in scripts without spaces, its characters."""
+    if not any(map(is_unspaced, line)):
+        return line.split()
+    spaced = "".join(f" {character} " if is_unspaced(character) else character for character in line)
+    return spaced.split()
+
+
+def _are_words(lines: Sequence[str]) -> bool:
+    return _is_share(sum(map(_is_word, lines)), lines)
+
+
+def _is_word(line: str) -> bool:
+    """Whether a line is one word; a line in a script without spaces is one if it is short."""
+    if any(character.isspace() for character in line):
+        return False
+    return not any(map(is_unspaced, line)) or len(line) <= UNSPACED_WORD
+
+
+def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
+    """Whether lines are sequences over a small set of short words."""
+    counts = Counter(word for line in lines for word in line)
+    covered = sum(count for _, count in counts.most_common(SYMBOLS))
+    return (
+        covered >= SYMBOL_SHARE * counts.total()
+        and counts.total() >= SYMBOL_USES * len(counts)
+        and statistics.mean(map(len, counts)) <= SYMBOL_LENGTH
+    )
+
+
+def _open_words(lines: Sequence[str]) -> Iterator[int]:
+    """For each line, the number of its words with a feature that few lines have; all words if there are many."""
+    features = [[_features(word) for word in _words(line)] for line in lines]
+    lines_with: Counter[str] = Counter()
+    for line in features:
+        lines_with.update({feature for word in line for feature in word})
+    least = max(3, RECURRING * len(lines))
+    for line in features:
+        is_long = len(line) > FEATURE_WORDS
+        yield sum(is_long or any(lines_with[feature] < least for feature in word) for word in line)
+
+
+def _features(word: str) -> list[str]:
+    return [feature for feature in _FEATURE_MARKS.split(word) if feature] or [word]
+
+
+def _is_share(count: int, lines: Sequence[str]) -> bool:
+    return count >= NEARLY_ALL * len(lines)

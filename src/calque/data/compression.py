@@ -1,0 +1,204 @@
+"""Compressed files: recognised by their first bytes, whatever their name, and decompressed in bounded memory.
+
+gzip, xz, bzip2 and, if a package for it is installed, Zstandard. A file may consist of several compressed streams one
+after the other, as parallel compressors write them; anything else after the end of a stream is damage.
+"""
+
+import bz2
+import gzip
+import io
+import lzma
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+
+from calque.errors import DataError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+SUFFIXES = (".gz", ".xz", ".bz2", ".zst")
+"""The usual suffixes of compressed files."""
+
+_CHUNK = 1 << 16  # bytes
+_ZSTANDARD_PIECE = 1 << 8  # bytes, decompressed at once; a block of 4 bytes may expand to 128 KiB
+
+_BZIP2_BLOCKS = (bytes.fromhex("314159265359"), bytes.fromhex("177245385090"))  # a first block; an empty file
+_MAGIC = {
+    b"\x1f\x8b\x08": "gzip",
+    b"\xfd7zXZ\0": "xz",
+    **{b"BZh%d" % level + block: "bzip2" for level in range(1, 10) for block in _BZIP2_BLOCKS},
+    b"\x28\xb5\x2f\xfd": "zstd",
+    **{bytes([first]) + b"\x2a\x4d\x18": "zstd" for first in range(0x50, 0x60)},  # frames that are skipped
+    b"PK\x03\x04": "zip",
+}
+
+
+class DamagedError(ValueError):
+    """A compressed stream that is truncated or corrupt; `format` is the name of its format."""
+
+    def __init__(self, format: str, reason: object) -> None:
+        super().__init__(str(reason))
+        self.format = format
+
+
+def read_magic(file: io.RawIOBase) -> bytes:
+    """The first bytes of a file: as many as it takes to recognise a format, or to exclude all of them.
+
+    They are read one by one, because a pipe that is still open may hold no more.
+    """
+    head = b""
+    while head not in _MAGIC and any(magic.startswith(head) for magic in _MAGIC) and (byte := file.read(1)):
+        head += byte
+    return head
+
+
+def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) -> BinaryIO:
+    """The decompressed bytes of a stream that begins with `magic`; the stream itself if it is not compressed."""
+    name = _MAGIC.get(magic)
+    if reason := _unsupported(name, path=path):
+        raise DataError(f"{path}: {reason}")
+    match name:
+        case None:
+            return stream
+        case "gzip":
+            return io.BufferedReader(gzip.GzipFile(fileobj=stream), _CHUNK)
+        case "xz":
+            codec = _Codec("xz", lambda: lzma.LZMADecompressor(lzma.FORMAT_XZ), lzma.LZMAError)
+        case "bzip2":
+            codec = _Codec("bzip2", bz2.BZ2Decompressor, OSError)
+        case _:
+            zstandard = _zstandard()
+            assert zstandard is not None  # `_unsupported` gave a reason otherwise
+            codec = zstandard
+    return io.BufferedReader(_Decompressed(stream, codec), _CHUNK)
+
+
+def unsupported(path: Path) -> str | None:
+    """Why the compression of a file cannot be read, and what to do; None if it can."""
+    with path.open("rb", buffering=0) as file:
+        return _unsupported(_MAGIC.get(read_magic(file)), path=path)
+
+
+def _unsupported(format: str | None, *, path: Path) -> str | None:
+    if format == "zip":
+        return f"a ZIP archive, which may hold several files; extract it first: unzip {path}"
+    if format == "zstd" and _zstandard() is None:
+        return (
+            f"compressed with Zstandard; install the package that reads it (pip install zstandard), or decompress the "
+            f"file (zstd -d {path})"
+        )
+    return None
+
+
+class _Decompressor(Protocol):
+    """What `bz2.BZ2Decompressor` and its kin have in common."""
+
+    @property
+    def eof(self) -> bool: ...
+
+    @property
+    def needs_input(self) -> bool: ...
+
+    @property
+    def unused_data(self) -> bytes: ...
+
+    def decompress(self, data: bytes, max_length: int) -> bytes: ...
+
+
+class _Codec(NamedTuple):
+    """A format that is decompressed stream by stream."""
+
+    name: str
+    decompressor: Callable[[], _Decompressor]
+    error: type[Exception]
+    """Raised for corrupt data."""
+
+
+def _zstandard() -> _Codec | None:
+    """The codec of Python 3.14 or of the package `zstandard`; None if there is neither."""
+    try:
+        from compression import zstd
+
+        return _Codec("zstd", zstd.ZstdDecompressor, zstd.ZstdError)
+    except ImportError:
+        pass
+    try:
+        import zstandard
+
+        return _Codec("zstd", _ZstandardDecompressor, zstandard.ZstdError)
+    except ImportError:
+        return None
+
+
+class _ZstandardDecompressor:
+    """The package `zstandard`, which has no limit on the output of a call, with the interface of the others."""
+
+    def __init__(self) -> None:
+        import zstandard
+
+        self._frame = zstandard.ZstdDecompressor().decompressobj()
+        self._input, self._output = io.BytesIO(), io.BytesIO()
+        self._has_output = False
+
+    @property
+    def eof(self) -> bool:
+        return bool(self._frame.eof) and not self._has_output
+
+    @property
+    def needs_input(self) -> bool:
+        return not self._has_output and self._input.tell() == len(self._input.getbuffer())
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._frame.unused_data) + self._input.read()
+
+    def decompress(self, data: bytes, max_length: int) -> bytes:
+        if data:
+            self._input = io.BytesIO(self._input.read() + data)
+        while not self._has_output and not self._frame.eof and (piece := self._input.read(_ZSTANDARD_PIECE)):
+            output = self._frame.decompress(piece)
+            self._output, self._has_output = io.BytesIO(output), bool(output)
+        result = self._output.read(max_length)
+        self._has_output = self._output.tell() < len(self._output.getbuffer())
+        return result
+
+
+class _Decompressed(io.RawIOBase):
+    """The decompressed bytes of one or more compressed streams, which may be padded with zeros."""
+
+    def __init__(self, stream: "io.BufferedReader[Any]", codec: _Codec) -> None:
+        self._stream, self._codec = stream, codec
+        self._decompressor = codec.decompressor()
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        view = memoryview(buffer)
+        data = self._read(len(view))
+        view[: len(data)] = data
+        return len(data)
+
+    def _read(self, size: int) -> bytes:
+        while True:
+            compressed = b""
+            if self._decompressor.eof:
+                if not (compressed := self._next_stream()):
+                    return b""
+                self._decompressor = self._codec.decompressor()
+            elif self._decompressor.needs_input and not (compressed := self._stream.read1(_CHUNK)):
+                raise DamagedError(self._codec.name, "the file ends in the middle of the compressed data")
+            try:
+                if data := self._decompressor.decompress(compressed, size):
+                    return data
+            except self._codec.error as error:
+                raise DamagedError(self._codec.name, error) from None
+
+    def _next_stream(self) -> bytes:
+        """The first bytes of the next compressed stream, or none at the end of the file."""
+        compressed = self._decompressor.unused_data
+        while not (compressed := compressed.lstrip(b"\0")):
+            if not (compressed := self._stream.read1(_CHUNK)):
+                return b""
+        return compressed

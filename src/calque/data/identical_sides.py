@@ -1,0 +1,26 @@
+"""Pairs with the same text on both sides: legal, as copying is a task, but more often a file given twice."""
+
+from collections.abc import Sequence
+
+from calque.data.corpora import Corpus, FilesConfig, paths
+
+_NEARLY_ALL = 0.9  # share of the pairs
+
+
+def count_identical(rows: Sequence[tuple[str, ...]]) -> int:
+    """The number of rows whose first two texts are equal."""
+    return sum(row[0] == row[1] for row in rows)
+
+
+def identity_warnings(corpus: Corpus, *, identical: int, rows: int) -> list[str]:
+    """A warning if source and target are the same text in nearly all of a corpus's `rows`."""
+    if not rows or identical < _NEARLY_ALL * rows:
+        return []
+    names = " + ".join(str(path) for key, path in paths(corpus).items() if key != "alignments")
+    is_twice = isinstance(corpus, FilesConfig) and corpus.source.samefile(corpus.target)
+    which = "all" if identical == rows else f"{identical:,} of"
+    return [
+        f"{names}: {'the same file as source and as target' if is_twice else 'source and target are identical'}: "
+        f"{which} {rows:,} pairs have the same text on both sides, from which a model learns to copy; if this is not "
+        "what you want, check the names of files and columns"
+    ]

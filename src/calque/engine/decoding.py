@@ -1,0 +1,104 @@
+"""Decoding of one batch: search, and candidates from the hypotheses that it finds."""
+
+from collections.abc import Callable, Collection, Sequence
+from contextlib import ExitStack
+from functools import partial
+from typing import NamedTuple
+
+import torch
+
+from calque.engine.constraints import rules_of
+from calque.engine.ensemble import Decoding, start_decoding
+from calque.engine.forced_decoding import force_decode
+from calque.engine.postprocessing import Postprocessor
+from calque.engine.preparation import Part, Settings
+from calque.engine.sampling_seeds import streams
+from calque.engine.translation_models import TranslationModels
+from calque.engine.types import Candidate
+from calque.layers.observers import AttentionObserver, ChangeWeights, change_attention, observe_attention
+from calque.objectives.decoding_step import MARKS, pad_source
+from calque.search.decode import decode, limits_of_pieces
+from calque.search.interventions import Intervention, intervened, start_intervened
+from calque.search.observers import Hooks, SearchObserver
+from calque.search.step import Hypothesis
+
+
+class ChangeAttention(NamedTuple):
+    """An intervention: one layer uses other attention weights than those it computes."""
+
+    layer: str  # its name in the model, see `attention_layers`
+    change: ChangeWeights
+
+
+class Inspection(NamedTuple):
+    """Who watches a batch, and what is changed on purpose."""
+
+    search: SearchObserver | None = None
+    attention: AttentionObserver | None = None
+    steps: Sequence[Intervention] = ()
+    weights: Sequence[ChangeAttention] = ()
+
+
+UNWATCHED = Inspection()
+
+
+@torch.inference_mode()
+def decode_batch(
+    models: TranslationModels,
+    parts: Sequence[Part],
+    settings: Settings,
+    *,
+    give_up: Callable[[], Collection[int]] | None = None,
+    inspection: Inspection = UNWATCHED,
+) -> list[list[Candidate]]:
+    """The candidates of each part, at least one, unless it is among those that `give_up` returns."""
+    with ExitStack() as stack:
+        stack.enter_context(models.model.evaluating())
+        for item in inspection.weights:
+            stack.enter_context(change_attention(models.model, item.layer, item.change))
+        with ExitStack() as watched:
+            if inspection.attention is not None:
+                watched.enter_context(observe_attention(models.model, inspection.attention))
+            hooks = Hooks(inspection.search, give_up)
+            hypotheses = _search(models, parts, settings, hooks=hooks, interventions=inspection.steps)
+        sources = [part.source for part in parts]
+        return _postprocessor(models, settings).candidates(sources, hypotheses, settings=settings)
+
+
+def _search(
+    models: TranslationModels,
+    parts: Sequence[Part],
+    settings: Settings,
+    *,
+    hooks: Hooks,
+    interventions: Sequence[Intervention],
+) -> list[list[Hypothesis]]:
+    search, device = settings.search, models.device
+    source = pad_source([part.source.ids for part in parts]).to(device)
+    decoding = start_decoding(
+        models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0
+    )
+    if interventions:
+        state = start_intervened(decoding.state, rows=len(parts), device=device)
+        decoding = Decoding(intervened(decoding.step, interventions), state, decoding.context)
+    constraints = [part.constraints for part in parts]
+    samples = search.method != "beam"
+    return decode(
+        *decoding,
+        source_lengths=source.lengths.to(device),
+        limits=limits_of_pieces([part.limits for part in parts], device=device),
+        search=search,
+        marks=MARKS,
+        rules=rules_of(constraints, target=models.tokenizers.target, forbidden=settings.forbidden),
+        nbest=settings.nbest,
+        streams=streams([part.place for part in parts], seed=search.seed).to(device) if samples else None,
+        hooks=hooks,
+    )
+
+
+def _postprocessor(models: TranslationModels, settings: Settings) -> Postprocessor:
+    # confidence is calibrated on beam search, not on samples
+    confidence = models.confidence if settings.search.method == "beam" else None
+    alone = partial(force_decode, models.model) if models.ensemble.language is not None else None
+    decoder = partial(models.force_decode, search=settings.search)
+    return Postprocessor(decoder, models.tokenizers, settings.forbidden, confidence, alone)

@@ -1,0 +1,58 @@
+"""Observers of search, and requests to give up sentences. Observers change nothing; nothing is computed for them.
+
+Letters: B unfinished sentences, K hypotheses per sentence, C candidates.
+"""
+
+from collections.abc import Callable, Collection
+from typing import NamedTuple, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor
+
+from calque.search.step import Live
+
+
+class Candidates(NamedTuple):
+    """The extensions that were compared at one step, best first; those of diverse beam search group by group."""
+
+    log_probs: Tensor  # [B,C], of the whole hypothesis including the new token; −∞ if impossible
+    parents: Tensor  # [B,C], index of the hypothesis that each one extends
+    tokens: Tensor  # [B,C], the new tokens
+
+
+class SearchStep(NamedTuple):
+    """One step of search: the candidates that it compared, and what became of them."""
+
+    length: int  # of the candidates, in tokens
+    sentence: Tensor  # [B], index in the initial batch
+    candidates: Candidates
+    live: Live  # [B,K], the hypotheses that are kept
+    parents: Tensor  # [B,K], index of the hypothesis that each kept one extends
+    ended: Live  # [B,K], hypotheses that end at this step; −∞ in slots without one
+    scores: Tensor  # [B,K], of the ended hypotheses; −∞ in slots without one
+    done: Tensor  # [B], sentences whose search ends with this step
+
+
+@runtime_checkable
+class SearchObserver(Protocol):
+    """Watches search."""
+
+    def search_step(self, step: SearchStep) -> None:
+        """Called after every step, with tensors that must not be modified."""
+        ...
+
+
+class Hooks(NamedTuple):
+    """What search calls at every step."""
+
+    observer: SearchObserver | None = None
+    give_up: Callable[[], Collection[int]] | None = None
+    """Returns the sentences whose search is given up, as indices in the initial batch."""
+
+    def given_up(self, sentences: Tensor) -> Tensor | None:
+        """Which of the sentences [B], indices in the initial batch, are given up; None if none of them is."""
+        indices = self.give_up() if self.give_up is not None else ()
+        return torch.isin(sentences, torch.tensor(list(indices), device=sentences.device)) if indices else None
+
+
+NO_HOOKS = Hooks()
