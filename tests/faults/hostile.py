@@ -23,7 +23,7 @@ from calque.models.systems import system_model
 from calque.search.settings import SearchConfig
 
 COUNTS = ("0", "1", "2", "3", "7", "40", "1000", "65536", "3000000", "4294967296")
-SIZES = ("0", "1", "2", "3", "5", "12", "0.5", "0.01", "1.5", "-1", "100", "40000", "1e300", "1e-300")
+SHARES = ("0", "0.01", "0.3", "0.5", "0.9", "1", "1.5", "20", "1e-300", "1e300")
 NUMBERS = (*COUNTS, "-1", "0.5", "1e3", "nan", "-inf", "1e999", "1e-30", "9" * 25, "9" * 400, "9" * 5000, "0x7f", "１")
 TEXTS = ("", " ", "a b c", "-", "--", "-h", "=", "a=", "=a", "a=b", "%s{}$(id)`id`", "'\"\\", "\n", "\u2028", "\udcff")
 LONG = ("[" * 3000, "{a=" * 500, ".".join("a" * 300), "x" * 100_000)
@@ -77,7 +77,7 @@ SOUND = [
         "data check --source source --target target",
         "data prepare --source source --target target --out new text.kind=words",
         "data phrasebook --out new --pairs 60",
-        f"train --source source --target target --system tiny text.kind=words {_SMALL}",
+        f"train --source source --target target --system tiny text.kind=words text.joint=true {_SMALL}",
         f"train --source source --target target --system luong2015 {_SMALL}",
         f"train --text text text.kind=characters {_SMALL}",
         f"train --conll words.txt --columns form,pos,chunk {_SMALL}",
@@ -85,7 +85,6 @@ SOUND = [
         "train --config config.toml",
         "average translation --output new",
         "runs .",
-        "runs translation",
         "systems",
         "systems tiny --scale 0.5",
         "init new.toml --source source --target target",
@@ -116,6 +115,7 @@ def _commands() -> dict[tuple[str, ...], list[Any]]:
 
 
 COMMANDS = _commands()
+TAKES_SETTINGS = ("translate", "generate", "evaluate", "train", "init", "data")
 SEARCH = list(flat(to_values(SearchConfig())))
 KEYS = sorted(set(_paths(Experiment)))
 _CORPUS = {"train": [{"kind": "files", "source": "source", "target": "target"}]}
@@ -124,16 +124,16 @@ EXPERIMENT = [(key, value) for key, value in flat(to_values(_WHOLE)) if not key.
 
 
 def command_line(generator: random.Random) -> CommandLine:
-    """A sound command line after one, two or three changes, most of them plausible."""
+    """A sound command line after up to three changes, most of them plausible."""
     arguments = list(generator.choice(SOUND))
     names = tuple(arguments[: 2 if arguments[0] == "data" else 1])
-    for _ in range(generator.choice((1, 1, 1, 2, 2, 3))):
+    for _ in range(generator.choice((0, 1, 1, 1, 1, 2, 3))):
         draw, place = generator.random(), generator.randint(len(names), len(arguments))
-        if draw < 0.4 and COMMANDS[names]:
+        if draw < 0.3 and COMMANDS[names]:
             option = generator.choice(COMMANDS[names])
             is_bare = option.is_flag and generator.random() < 0.9
             arguments += [option.opts[0], *([] if is_bare else [_value(option, generator)])]
-        elif draw < 0.75:
+        elif draw < 0.75 and names[0] in TAKES_SETTINGS:
             arguments.append(_setting(names, generator))
         elif draw < 0.85 and place < len(arguments):
             arguments[place] = generator.choice((*RUNS, *FILES, *PLACES, *TEXTS, *NUMBERS, *LONG))
@@ -163,13 +163,15 @@ def _value(option: Any, generator: random.Random) -> str:
 def _setting(names: tuple[str, ...], generator: random.Random) -> str:
     """A setting with a value of its kind, or one with any key and any value."""
     is_experiment = names[0] in ("train", "init", "data")
-    if generator.random() < 0.7:
+    if generator.random() < 0.8:
         key, value = generator.choice(EXPERIMENT if is_experiment else SEARCH)
         match value:
             case bool():
                 return f"{key}={generator.choice(('true', 'false'))}"
-            case int() | float():
-                return f"{key}={generator.choice(SIZES)}"
+            case int():
+                return f"{key}={generator.choice(COUNTS[:6])}"
+            case float():
+                return f"{key}={generator.choice(SHARES)}"
             case str():
                 return f"{key}={generator.choice(VALUES)}"
     key = generator.choice(KEYS if is_experiment else list(SearchConfig.model_fields))

@@ -13,7 +13,7 @@ import pytest
 from calque.experiment import train
 from tests.conftest import toy_corpus, toy_values, without_plots
 from tests.faults.conftest import Tally
-from tests.faults.hostile import RESEALED, UNSEALED, CommandLine, command_line
+from tests.faults.hostile import RESEALED, SOUND, UNSEALED, CommandLine, command_line
 from tests.faults.runs import Ended, Warm
 from tests.promises.subjects import SUBJECTS
 
@@ -136,3 +136,12 @@ def test_no_damaged_model_folder_ends_in_a_traceback(
     generator = random.Random(seed)
     ended = [damage_folder(generator, warm=warm, stage=stage, folder=tmp_path / "here") for _ in range(count)]
     tally("damaged model folders", "all", tried=count, wrong=[problem for problem in ended if problem])
+
+
+def test_the_lines_are_sound_before_they_are_spoilt(warm: Warm, stage: Path, tmp_path: Path) -> None:
+    """Otherwise the fuzzer would try little but the first checks; a sample of those that are quick."""
+    for name in ("translate", "generate", "tag", "score", "evaluate", "average", "runs"):
+        arguments = next(line for line in SOUND if line[0] == name)
+        folder = Path(shutil.copytree(stage, tmp_path / name, symlinks=True))
+        ended = warm(*arguments, cwd=str(folder), input=str(folder / "text"), memory=MEMORY)
+        assert ended.code == 0, ended
