@@ -70,6 +70,7 @@ def searched(tokenizer: Tokenizer, rules: Rules, *, longest: int) -> list[tuple[
 
 WORDS = tokenizer_of(WordsTokenizer, "a", "b")
 PUNCTUATED = tokenizer_of(WordsTokenizer, "a", "￭,", "￭-￭")
+HYPHENED = tokenizer_of(WordsTokenizer, "a", "￭-")  # joined on one side
 JOINED = tokenizer_of(WordsTokenizer, "a", "￭-￭")
 TOKENS = tokenizer_of(TokensTokenizer, "a", "b")
 CHARACTERS = tokenizer_of(CharactersTokenizer, "a", "b", " ")
@@ -88,6 +89,10 @@ FORBIDDEN = [
     (WORDS, 4, ("a b", "b a a")),
     (WORDS, 4, ("<unk>",)),
     (PUNCTUATED, 3, ("a, a", "a a")),
+    (PUNCTUATED, 3, ("a-a",)),
+    (PUNCTUATED, 3, ("a-a", "a,")),
+    (JOINED, 4, ("a-a a", "-a")),
+    (HYPHENED, 4, ("a-a",)),
     (TOKENS, 4, ("b b",)),
     (CHARACTERS, 3, ("a",)),
     (CHARACTERS, 3, ("ab", "b a")),
