@@ -35,7 +35,9 @@ def forbidden_words(words: tuple[str, ...], *, target: Tokenizer) -> Forbidden |
     """Words that no translation may contain; None if there are none."""
     if not words:
         return None
-    return Forbidden([target.normalised(word) for word in words], surfaces=target.surfaces())
+    texts = [target.normalised(word) for word in words]
+    spellings = [*texts, *map(target.spelled, words)]  # a special piece such as `<unk>` is spelled as its text
+    return Forbidden(texts, surfaces=target.surfaces(), spellings=spellings)
 
 
 def constraint_ids(
@@ -116,7 +118,7 @@ def _boundary_mask(target: Tokenizer, is_boundary: Callable[[bytes], bool]) -> T
 def _refuse_contradictions(request: Request, forbidden: Forbidden, *, target: Tokenizer) -> None:
     """Raises a TextError for a required phrase that contains a forbidden word: no translation could satisfy both."""
     for phrase in (request.prefix, *request.required):
-        if word := forbidden.words.found_in(target.normalised(phrase)):
+        if word := forbidden.found_in(target.normalised(phrase)):
             raise _request_error(f"{phrase!r} is required but {word!r} is forbidden; drop one of them", request)
 
 

@@ -115,7 +115,7 @@ class Postprocessor(NamedTuple):
                 word = source_pieces[int(attention[place, : len(source_pieces)].argmax())]
                 before, replaced[place] = replaced[place], dictionary.get(word, word)
                 text = self.tokenizers.target.normalised(self._text(replaced))
-                if self.forbidden is not None and self.forbidden.words.found_in(text):
+                if self.forbidden is not None and self.forbidden.found_in(text):
                     replaced[place] = before
         return replaced
 

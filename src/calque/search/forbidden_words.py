@@ -27,10 +27,14 @@ class Forbidden:
 
     It matches the text that tokens spell, so that no other segmentation evades it, and only the suffix that matters.
     Distinct suffixes are few, as usually no word has started; the banned tokens are computed once per suffix.
+    `spellings` are the words as surfaces spell them, where that is not the text itself.
     """
 
-    def __init__(self, words: Sequence[str], *, surfaces: Sequence[bytes]) -> None:
-        self.words = ForbiddenAutomaton(words, surfaces=surfaces)
+    def __init__(
+        self, words: Sequence[str], *, surfaces: Sequence[bytes], spellings: Sequence[str] | None = None
+    ) -> None:
+        self.words = ForbiddenAutomaton(words if spellings is None else spellings, surfaces=surfaces)
+        self.found_in = ForbiddenAutomaton(words, surfaces=()).found_in
         self.suffixes = [Suffix()]
         self.numbers = {Suffix(): 0}
         self.unknown: Sequence[Sequence[bytes]] = ()

@@ -74,6 +74,10 @@ class Tokenizer(ABC):
         surfaces = [as_bytes(self.surface(piece)) for piece in self.vocabulary.pieces]
         return [b"" if id in (PAD, BOS, EOS) else surface for id, surface in enumerate(surfaces)]
 
+    def spelled(self, text: str) -> str:
+        """The text as the surfaces of its pieces spell it, without the space at its beginning."""
+        return self.normalised(text)
+
     def encode(self, text: str) -> list[int]:
         """The ids of the text's pieces, without begin and end."""
         return self.vocabulary.ids(self.tokenise(text))

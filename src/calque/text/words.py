@@ -70,6 +70,16 @@ class WordsTokenizer(Tokenizer):
         space = "" if piece.startswith(JOINER) else " "
         return space + _ESCAPE.undo(piece.replace(JOINER, ""))
 
+    def surfaces(self) -> list[bytes]:
+        """A joiner on the right is kept: the space that the next piece adds is not in the text."""
+        joined = (JOINER.encode() if piece.endswith(JOINER) else b"" for piece in self.vocabulary.pieces)
+        return [surface + joiner for surface, joiner in zip(super().surfaces(), joined, strict=True)]
+
+    def spelled(self, text: str) -> str:
+        pieces = self.tokenise(text)
+        surfaces = (self.surface(piece) + (JOINER if piece.endswith(JOINER) else "") for piece in pieces)
+        return "".join(surfaces).removeprefix(" ")
+
     def represents(self, character: str) -> bool:
         return self._characters.issuperset(_ESCAPE.apply(character))
 

@@ -11,7 +11,6 @@ from torch import Tensor
 from calque import Request
 from calque.engine.constraints import constraint_ids, forbidden_words, rules_of
 from calque.search.decode import Rules, decode, limits_of
-from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
 from calque.search.step import Marks, StepOutput
 from calque.text import BOS, EOS, PAD, PIECES, UNK, NumberedText, Tokenizer, Vocabulary
@@ -25,6 +24,13 @@ MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 
 def tokenizer_of(kind: type[Tokenizer], *pieces: str) -> Tokenizer:
     return kind(Vocabulary([*PIECES, *pieces]))
+
+
+def rules_for(tokenizer: Tokenizer, *, required: tuple[str, ...] = (), forbidden: tuple[str, ...] = ()) -> Rules:
+    rule = forbidden_words(forbidden, target=tokenizer)
+    request = Request("x", required=required)
+    constraints = constraint_ids(request, SOURCE, target=tokenizer, copies=False, forbidden=rule)
+    return rules_of([constraints], target=tokenizer, forbidden=rule)
 
 
 def all_texts(tokenizer: Tokenizer, *, longest: int) -> Iterator[tuple[int, ...]]:
@@ -47,12 +53,13 @@ def searched(tokenizer: Tokenizer, rules: Rules, *, longest: int) -> list[tuple[
 
     beam = 1000 if longest > 4 else 400
     search = SearchConfig(beam=beam, maximum=longest, maximum_extra=longest, length_penalty=0)
+    lengths = torch.tensor([2])
     (hypotheses,) = decode(
         step,
         torch.zeros(1, 1),
         torch.zeros(1, 1),
-        source_lengths=torch.tensor([2]),
-        limits=limits_of(torch.tensor([2]), search=search),
+        source_lengths=lengths,
+        limits=limits_of(lengths, search=search),
         search=search,
         marks=MARKS,
         rules=rules,
@@ -61,13 +68,9 @@ def searched(tokenizer: Tokenizer, rules: Rules, *, longest: int) -> list[tuple[
     return sorted(hypothesis.tokens for hypothesis in hypotheses if not hypothesis.cut and hypothesis.log_prob > -1e9)
 
 
-def rules_for(tokenizer: Tokenizer, request: Request, forbidden: Forbidden | None = None) -> Rules:
-    constraints = constraint_ids(request, SOURCE, target=tokenizer, copies=False, forbidden=forbidden)
-    return rules_of([constraints], target=tokenizer, forbidden=forbidden)
-
-
 WORDS = tokenizer_of(WordsTokenizer, "a", "b")
 PUNCTUATED = tokenizer_of(WordsTokenizer, "a", "￭,", "￭-￭")
+HYPHENED = tokenizer_of(WordsTokenizer, "a", "￭-")  # joined on one side
 JOINED = tokenizer_of(WordsTokenizer, "a", "￭-￭")
 TOKENS = tokenizer_of(TokensTokenizer, "a", "b")
 CHARACTERS = tokenizer_of(CharactersTokenizer, "a", "b", " ")
@@ -86,6 +89,10 @@ FORBIDDEN = [
     (WORDS, 4, ("a b", "b a a")),
     (WORDS, 4, ("<unk>",)),
     (PUNCTUATED, 3, ("a, a", "a a")),
+    (PUNCTUATED, 3, ("a-a",)),
+    (PUNCTUATED, 3, ("a-a", "a,")),
+    (JOINED, 4, ("a-a a", "-a")),
+    (HYPHENED, 4, ("a-a",)),
     (TOKENS, 4, ("b b",)),
     (CHARACTERS, 3, ("a",)),
     (CHARACTERS, 3, ("ab", "b a")),
@@ -108,7 +115,7 @@ def test_every_translation_with_the_required_phrases_is_found(
             for place in places
         )
 
-    rules = rules_for(tokenizer, Request("x", required=phrases))
+    rules = rules_for(tokenizer, required=phrases)
     expected = [ids for ids in all_texts(tokenizer, longest=longest) if holds(tokenizer.decode(ids), phrases)]
     found = searched(tokenizer, rules, longest=longest)
     assert any(UNK in ids for ids in expected)
@@ -119,8 +126,7 @@ def test_every_translation_with_the_required_phrases_is_found(
 def test_every_translation_without_the_forbidden_words_is_found(
     tokenizer: Tokenizer, longest: int, words: tuple[str, ...]
 ) -> None:
-    rule = forbidden_words(words, target=tokenizer)
-    rules = rules_for(tokenizer, Request("x"), rule)
+    rules = rules_for(tokenizer, forbidden=words)
     texts = {ids: tokenizer.decode(ids) for ids in all_texts(tokenizer, longest=longest)}
     expected = [ids for ids, text in texts.items() if not any(has_word(text, word) for word in words)]
     found = searched(tokenizer, rules, longest=longest)
@@ -128,8 +134,7 @@ def test_every_translation_without_the_forbidden_words_is_found(
 
 
 def test_every_translation_is_found_with_both() -> None:
-    rule = forbidden_words(("b a",), target=WORDS)
-    rules = rules_for(WORDS, Request("x", required=("a",)), rule)
+    rules = rules_for(WORDS, required=("a",), forbidden=("b a",))
     texts = {ids: WORDS.decode(ids) for ids in all_texts(WORDS, longest=5)}
     expected = [ids for ids, text in texts.items() if has_word(text, "a") and not has_word(text, "b a")]
     assert searched(WORDS, rules, longest=5) == sorted(expected)
