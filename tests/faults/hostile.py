@@ -1,4 +1,4 @@
-"""Command lines and model folders as nobody should write them, drawn at random from a seed.
+"""Malformed command lines and damaged model folders, drawn at random from a seed.
 
 Commands, options and settings are read from the program itself, so that a new option is tried as soon as it is there.
 """

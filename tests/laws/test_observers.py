@@ -23,7 +23,7 @@ class Recorder:
 
 
 class Blind:
-    """Is told, and does nothing: it selects the path on which weights are computed."""
+    """An observer that does nothing: attention layers compute their weights explicitly for it."""
 
     def attention(self, layer: str, weights: Tensor) -> None: ...
 
@@ -45,7 +45,7 @@ def test_watching_attention_changes_nothing(name: str) -> None:
         assert torch.equal(hidden(model), watched), "recording itself changes no bit"
     close(watched, expected, tolerance=1e-9)
     assert torch.equal(hidden(model), expected), "nothing is left behind"
-    assert recorder.weights.keys() == attention_layers(model).keys(), "every layer was told"
+    assert recorder.weights.keys() == attention_layers(model).keys(), "every layer called the observer"
     assert model.decoder.attends == any(layer.startswith("decoder") for layer in _over_the_source(model))
     for told in recorder.weights.values():
         for weights in told:

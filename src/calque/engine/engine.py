@@ -107,9 +107,9 @@ class Engine:
     ) -> Translation:
         """The translation of one request, alone in its batch; raises its error.
 
-        An observer is told every step of search if it has a method `search_step`, and the weights of every attention
-        layer if it has a method `attention`, which then computes them explicitly. Interventions change the weights of
-        an attention layer, the decoder's state or its log-probabilities.
+        Search calls the observer's method `search_step` after every step, and attention layers call its method
+        `attention` with their weights; an observer has one of these methods or both. Interventions change the weights
+        of an attention layer, the decoder's state or its log-probabilities.
         """
         if observer is not None and not isinstance(observer, SearchObserver | AttentionObserver):
             raise TypeError(f"an observer needs a method search_step or attention; {observer!r} has neither")
@@ -258,7 +258,7 @@ class Engine:
                 self._decode_isolated(half, inspection=inspection)
 
     def _give_up(self, batch: Sequence[Entry]) -> Callable[[], Collection[int]] | None:
-        """The entries of a batch that nobody waits for any more; None if there cannot be any."""
+        """A function that lists the cancelled and late entries of a batch; None if no entry can become one."""
         watched = [(place, entry.job) for place, entry in enumerate(batch) if entry.job.can_be_given_up]
         poll = self.poll
         if not watched and poll is None:
@@ -314,7 +314,7 @@ _LOCKS_LOCK = threading.Lock()
 
 
 def _lock_of(model: Model) -> threading.RLock:
-    """The lock that all engines with this model share: an observer is told of its own request only."""
+    """The lock that all engines with this model share, so that an observer sees only its own request."""
     with _LOCKS_LOCK:
         return _LOCKS.setdefault(model, threading.RLock())
 

@@ -90,7 +90,7 @@ class Job:
 
     @property
     def is_given_up(self) -> bool:
-        """Whether nobody waits for the answer any more; sets the error that is the answer instead."""
+        """Whether the request was cancelled, is late or has failed; its `error` says which."""
         if self.error is None and self.pending is not None and self.pending.is_given_up:
             self.error = RequestError("cancelled")
         if self.error is None and self.deadline is not None and time.monotonic() >= self.deadline:

@@ -40,7 +40,7 @@ class AttentionLayer(nn.Module):
         return weights if self.intervention is None else self.intervention(weights)
 
     def observed(self, weights: Tensor) -> Tensor:
-        """The weights [B,H,Q,S] to use, which the observer is told."""
+        """The weights [B,H,Q,S] after an intervention; the observer is called with them."""
         weights = self.changed(weights)
         if self.observer is not None:
             self.observer(weights)
@@ -54,7 +54,7 @@ def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
 
 @contextmanager
 def observe_attention(model: nn.Module, observer: AttentionObserver) -> Iterator[None]:
-    """A context in which an observer is told the weights of every attention layer each time they are computed."""
+    """A context in which every attention layer calls the observer with its weights, each time it computes them."""
     layers = attention_layers(model)
     previous = {name: layer.observer for name, layer in layers.items()}
     for name, layer in layers.items():

@@ -1,4 +1,4 @@
-"""Observers are told exactly what search compared and kept; sentences that are given up leave the batch."""
+"""Observers see exactly what search compared and kept; sentences that are given up leave the batch."""
 
 from typing import Any
 
