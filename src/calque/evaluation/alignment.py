@@ -34,3 +34,14 @@ def align(attention: Tensor, *, source_words: Sequence[int], target_words: Seque
 def pharaoh(links: Sequence[Link]) -> str:
     """The links in Pharaoh format (`0-0 1-2`, source first), sorted by source word."""
     return " ".join(f"{source}-{target}" for source, target in sorted(links))
+
+
+def alignment_error_rate(alignments: Sequence[Sequence[Link]], references: Sequence[Sequence[Link]]) -> float:
+    """1 − 2 |A ∩ R| / (|A| + |R|) over all pairs (Och and Ney 2003, with sure links only): 0 is perfect.
+
+    >>> alignment_error_rate([[(0, 0), (1, 1)]], [[(0, 0), (1, 2)]])
+    0.5
+    """
+    shared = sum(len(set(links) & set(gold)) for links, gold in zip(alignments, references, strict=True))
+    total = sum(len(set(links)) + len(set(gold)) for links, gold in zip(alignments, references, strict=True))
+    return 1 - 2 * shared / total if total else 0.0

@@ -48,7 +48,7 @@ def calibrate(
 
 
 def isotonic(xs: Sequence[float], ys: Sequence[float]) -> tuple[tuple[float, float], ...]:
-    """The mean x and y of each block of the non-decreasing step function nearest to the points."""
+    """The mean x and y of each step of the non-decreasing step function that fits the points best."""
     ordered = sorted(zip(xs, ys, strict=True))
     return tuple(
         (mean([x for x, _ in ordered[block]]), mean([y for _, y in ordered[block]]))
@@ -57,7 +57,7 @@ def isotonic(xs: Sequence[float], ys: Sequence[float]) -> tuple[tuple[float, flo
 
 
 def pool_adjacent_violators(values: Sequence[float]) -> list[slice]:
-    """The blocks whose means form the non-decreasing sequence with the least squared distance to the values."""
+    """The consecutive blocks of values whose means are the non-decreasing sequence closest in squared distance."""
     blocks: list[slice] = []
     for index in range(len(values)):
         blocks.append(slice(index, index + 1))

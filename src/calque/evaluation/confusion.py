@@ -13,9 +13,9 @@ from calque.evaluation.spans import check_alignment
 Confusion = Mapping[tuple[str, str], int]
 """The number of words with each (gold, predicted) pair of labels."""
 
-_DRAWN = 60  # the most labels drawn in separate rows
-_SMALL = 20  # the most labels drawn with large cells
-_NAME = 24  # the most characters of a label's name in the figure
+_DRAWN = 60  # maximum number of labels with a row of their own
+_SMALL = 20  # maximum number of labels drawn with large cells
+_NAME = 24  # maximum length of a label's name in the figure, in characters
 
 
 def count_confusions(predicted: Sequence[Sequence[str]], *, gold: Sequence[Sequence[str]]) -> Counter[tuple[str, str]]:

@@ -5,8 +5,8 @@ from typing import Literal
 
 Oddity = Literal["loop", "short", "long"]
 
-_REPEATS = 4  # consecutive repetitions
-_LONGEST_UNIT = 8  # pieces of the repeated n-gram
+_REPEATS = 4  # minimum number of consecutive occurrences
+_LONGEST_UNIT = 8  # maximum size of the repeated n-gram, in pieces
 _RATIO = 4.0
 _TOLERANCE = 8  # pieces by which the lengths may differ before their ratio counts
 
@@ -28,7 +28,7 @@ def oddities(source: Sequence[int], target: Sequence[int]) -> tuple[Oddity, ...]
 
 
 def has_loop(tokens: Sequence[int]) -> bool:
-    """Whether an n-gram is repeated many times in a row."""
+    """Whether a short n-gram is repeated many times in a row, as `oddities` defines a loop."""
     for size in range(1, _LONGEST_UNIT + 1):
         matches = 0
         for index in range(size, len(tokens)):

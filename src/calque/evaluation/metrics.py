@@ -12,9 +12,9 @@ from sacrebleu.metrics.ter import TER
 
 from calque.errors import DataError
 
-LONGEST_NGRAM = 4  # that BLEU counts
-MEASURED = 2000  # references whose words are counted
-LARGEST_EXPONENT = 700.0  # exp of more than 709.8 is no float64
+LONGEST_NGRAM = 4  # the longest n-gram that BLEU counts
+MEASURED = 2000  # maximum number of references whose words are counted
+LARGEST_EXPONENT = 700.0  # above 709.78, exp overflows float64
 UNSPACED = (("\u0e00", "\u0fff"), ("\u1000", "\u109f"), ("\u1780", "\u17ff"))
 """Scripts without spaces between words, besides kana and Chinese characters: Thai, Lao, Tibetan; Burmese; Khmer."""
 Splitting = Literal["auto", "13a", "intl", "zh", "char", "none"]
@@ -50,7 +50,7 @@ def score_translations(
         BLEU(tokenize=tokenize, force=True),
         BLEU(tokenize=tokenize, lowercase=True, force=True),
         CHRF(),
-        _ter(tokenize),
+        sacrebleu_ter(tokenize),
     )
     cased, lowercased, chrf, ter = (_measure(metric, hypotheses, references) for metric in metrics)
     return Scores(cased, lowercased, chrf, ter, exact_match(hypotheses, references))
@@ -62,18 +62,18 @@ def bleu(hypotheses: Sequence[str], references: Sequence[str]) -> float:
 
 
 def chrf(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """chrF alone."""
+    """Corpus chrF alone, without the other metrics."""
     return _measure(CHRF(), hypotheses, references).value
 
 
 def ter(hypotheses: Sequence[str], references: Sequence[str]) -> float:
-    """TER alone: edits per reference word, in per cent."""
-    return _measure(_ter(choose_splitting(references)), hypotheses, references).value
+    """Corpus TER alone: edits per reference word, in per cent."""
+    return _measure(sacrebleu_ter(choose_splitting(references)), hypotheses, references).value
 
 
 def exact_match(hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
     """The percentage of translations that equal their reference."""
-    pairs = zip(_composed(hypotheses), _composed(references), strict=True)
+    pairs = zip(composed(hypotheses), composed(references), strict=True)
     equal = sum(hypothesis == reference for hypothesis, reference in pairs)
     return Metric(100 * equal / len(references), f"exact|n:{len(references)}")
 
@@ -110,15 +110,17 @@ def choose_splitting(references: Sequence[str]) -> Literal["13a", "zh", "char"]:
     return "zh" if han / letters > 0.3 else "13a"
 
 
-def _ter(splitting: str) -> TER:
-    return TER(asian_support=True, normalized=True) if splitting in ("zh", "char") else TER()
+def sacrebleu_ter(splitting: str, *, references: Sequence[Sequence[str]] | None = None) -> TER:
+    """TER with the settings for a tokenization: scripts without spaces are split into characters."""
+    is_unspaced = splitting in ("zh", "char")
+    return TER(asian_support=is_unspaced, normalized=is_unspaced, references=references)
 
 
 def _measure(metric: BLEU | CHRF | TER, hypotheses: Sequence[str], references: Sequence[str]) -> Metric:
-    score = metric.corpus_score(_composed(hypotheses), [_composed(references)])
+    score = metric.corpus_score(composed(hypotheses), [composed(references)])
     return Metric(score.score, str(metric.get_signature()))
 
 
-def _composed(lines: Sequence[str]) -> list[str]:
-    """The lines in NFC, the form tokenizers write: the encoding of an accented letter must not affect the score."""
+def composed(lines: Sequence[str]) -> list[str]:
+    """The lines in NFC, as tokenizers decode them: the encoding of an accented letter must not affect the score."""
     return [unicodedata.normalize("NFC", line) for line in lines]

@@ -1,0 +1,270 @@
+"""The systems that `calque compare` is given: runs, model folders, or files with their output."""
+
+import math
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from calque.commands.inputs import input_lines
+from calque.errors import ConfigError, DataError, UserError
+
+if TYPE_CHECKING:
+    from calque.data.corpora import Corpus, DataConfig
+    from calque.devices import DeviceName, PrecisionName
+    from calque.engine import Loaded
+    from calque.engine.folder import AnyLoaded
+
+POINTS = 200  # of a training curve
+
+
+class Options(NamedTuple):
+    """The options that comparisons of all tasks share."""
+
+    beam: int | None
+    device: "DeviceName"
+    precision: "PrecisionName"
+    randomisation: int
+
+
+class Argument(NamedTuple):
+    """A system as it is given on the command line."""
+
+    name: str
+    path: Path
+    group: str | None = None
+
+    @property
+    def is_file(self) -> bool:
+        """Whether the system is given as a file with its output, not as a run or model folder."""
+        return not self.path.is_dir()
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """The path of the system, and its kind: hypotheses, run or model."""
+        kind = "hypotheses" if self.is_file else "run" if (self.path / "model").is_dir() else "model"
+        return {"path": str(self.path), "kind": kind}
+
+
+def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argument]:
+    """The systems in order, those of groups last; raises a ConfigError for names that are not unique.
+
+    A system is PATH or NAME=PATH, a group NAME=PATH,PATH. Without NAME, a system is named by the last part of its
+    path, or by the whole path if the last part would not be unique.
+    """
+    arguments = [_argument(text) for text in systems]
+    for text in groups:
+        name, is_named, members = text.partition("=")
+        if not is_named or not name or not members:
+            raise ConfigError(f"--group {text!r}: write NAME=PATH,PATH, e.g. --group base=runs/a1,runs/a2")
+        if any(argument.group == name for argument in arguments):
+            raise ConfigError(
+                f"--group {name}: given twice; name all its runs at once, e.g. --group base=runs/a1,runs/a2"
+            )
+        arguments += [Argument("", Path(member), name) for member in _members(members)]
+    missing = [str(argument.path) for argument in arguments if not argument.path.exists()]
+    if missing:
+        raise DataError("\n".join(f"{path}: no such run, model folder or file" for path in missing))
+    return _named(arguments)
+
+
+def _argument(text: str) -> Argument:
+    name, is_named, path = text.partition("=")
+    if is_named and name and path and not Path(text).exists():
+        return Argument(name, Path(path))
+    return Argument("", Path(text))
+
+
+def _members(text: str) -> list[str]:
+    return [text] if Path(text).exists() else [member for member in text.split(",") if member]
+
+
+def _named(arguments: Sequence[Argument]) -> list[Argument]:
+    short = Counter(argument.path.name for argument in arguments if not argument.name)
+    names = [
+        argument.name
+        or (argument.path.name if argument.path.name and short[argument.path.name] == 1 else str(argument.path))
+        for argument in arguments
+    ]
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise ConfigError(
+            f"{', '.join(map(repr, repeated))}: given more than once; name each system, e.g. base=runs/1 wide=runs/2"
+        )
+    groups = {argument.group for argument in arguments}
+    if taken := [
+        name for name, argument in zip(names, arguments, strict=True) if name in groups and not argument.group
+    ]:
+        raise ConfigError(f"{', '.join(map(repr, taken))}: the name of a group and of a system; name them differently")
+    return [argument._replace(name=name) for name, argument in zip(names, arguments, strict=True)]
+
+
+def read_lines(path: Path) -> list[str]:
+    """The lines of a file; invalid UTF-8 is rejected."""
+    return [line.text for line in input_lines(path, invalid="fail")]
+
+
+def load(
+    argument: Argument, kind: "type[AnyLoaded]", *, device: "DeviceName", precision: "PrecisionName"
+) -> "AnyLoaded":
+    """Loads a model of this kind; for any other model, raises a ConfigError that names the options that compare it."""
+    from calque.commands.loading import EVALUATION_OPTIONS
+    from calque.engine import load as load_model
+    from calque.engine import model_kind
+
+    loaded = load_model(argument.path, device=device, precision=precision)
+    if isinstance(loaded, kind):
+        return loaded
+    raise ConfigError(
+        f"{argument.path}: is {model_kind(loaded)} and cannot be compared with {EVALUATION_OPTIONS[kind]}; such models "
+        f"are compared with {EVALUATION_OPTIONS[type(loaded)]}"
+    )
+
+
+class Translated(NamedTuple):
+    """The translations of a test set, and facts about the system."""
+
+    texts: list[str]
+    facts: dict[str, Any]
+
+
+def translate(
+    argument: Argument, sources: Sequence[str], *, beam: int | None, device: "DeviceName", precision: "PrecisionName"
+) -> Translated:
+    """The hypotheses in a system's file or the translations that its model computes, and facts about the system."""
+    if argument.is_file:
+        return Translated(read_lines(argument.path), argument.facts)
+    from calque.commands.progress import counting
+    from calque.engine import Translator
+
+    translator = load(argument, Translator, device=device, precision=precision)
+    search = translator.search if beam is None else translator.search.model_copy(update={"beam": beam})
+    texts, cut, started = [], 0, time.perf_counter()
+    with counting(f"translating with {argument.name}", total=len(sources)) as advance:
+        for translation in translator.stream(sources, search=search):
+            texts.append(translation.text)
+            cut += translation.source_cut
+            advance(1)
+    seconds = time.perf_counter() - started
+    if cut:
+        typer.echo(
+            f"{argument.name}: {cut:,} sources are too long; only {search.source_limit} pieces of each were read",
+            err=True,
+        )
+    words = sum(len(text.split()) for text in texts)
+    facts = model_facts(argument, translator)
+    return Translated(texts, facts | {"speed": speed(seconds, len(texts), words, device=str(translator.device))})
+
+
+def speed(seconds: float, sentences: int, words: int, *, device: str) -> dict[str, Any]:
+    """The time and speed with which a model processed the test set, and the device."""
+    elapsed = max(seconds, 1e-9)
+    return {
+        "seconds": seconds,
+        "sentences_per_second": sentences / elapsed,
+        "words_per_second": words / elapsed,
+        "device": device,
+    }
+
+
+def model_facts(argument: Argument, loaded: "Loaded") -> dict[str, Any]:
+    """The architecture and size of a model and, if it belongs to a run, how it was trained."""
+    from calque.engine import WEIGHTS, architecture
+
+    folder = argument.path / "model" if (argument.path / "model").is_dir() else argument.path
+    model = {
+        "architecture": architecture(loaded),
+        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
+        "bytes": (folder / WEIGHTS).stat().st_size,
+    }
+    return {**argument.facts, "model": model, **run_facts(argument.path)}
+
+
+def run_facts(run: Path) -> dict[str, Any]:
+    """The time a run took to train, and its curves; nothing for a model folder, and a warning for damaged records."""
+    from calque.training.journal import read_journal
+
+    try:
+        metrics = read_journal(run / "metrics.jsonl", counts=("step",))
+        timing = read_journal(run / "timing.jsonl", counts=("step",))
+    except UserError as error:
+        typer.echo(f"{error}; the training of this run is left out", err=True)
+        return {}
+    train = [line for line in metrics if line.get("kind") == "train"]
+    valid = [line for line in metrics if line.get("kind") == "valid" and "averaged" not in line]
+    if not train:
+        return {}
+    best = next((line["step"] for line in reversed(metrics) if line.get("best")), None)
+    rates = [_number(line.get("tokens_per_second")) for line in timing]
+    return {
+        "run": {
+            "steps": train[-1]["step"],
+            "seconds": sum(_number(line.get("seconds")) or 0.0 for line in timing),
+            "tokens_per_second": median([rate for rate in rates if rate] or [0.0]),
+            "best_step": best,
+        },
+        "curves": {"train": _curve(_thinned(train), ["loss"]), "valid": _curve(valid, _measures(valid))},
+    }
+
+
+def _thinned(lines: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    every = -(-len(lines) // POINTS)
+    return list(lines[every - 1 :: every])
+
+
+def _measures(lines: Sequence[dict[str, Any]]) -> list[str]:
+    names = dict.fromkeys(name for line in lines for name, value in line.items() if isinstance(value, float))
+    return list(names)
+
+
+def _curve(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, list[Any]]:
+    curves = {name: [_number(line.get(name)) for line in lines] for name in names}
+    return {"step": [line["step"] for line in lines], **curves}
+
+
+def _number(value: Any) -> float | None:
+    """A finite number, or None."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if is_number else None
+
+
+def training_data(arguments: Sequence[Argument]) -> "tuple[DataConfig, str] | None":
+    """The training data of the first run that records it and whose files exist, with its description."""
+    from calque.config import check, read_toml
+    from calque.data.corpora import DataConfig, paths
+    from calque.training.runs import section
+
+    for argument in arguments:
+        file = argument.path / "config.toml"
+        if argument.is_file or not (argument.path / "model").is_dir() or not file.is_file():
+            continue
+        try:
+            data = check(DataConfig, section(read_toml(file), "data", origin=file), origin=str(file), written=True)
+        except UserError as error:
+            typer.echo(f"{error}\n{argument.path}: nothing is compared with its training data", err=True)
+            continue
+        files = [path for corpus in data.train for path in paths(corpus).values()]
+        if missing := [str(path) for path in files if not path.is_file()]:
+            typer.echo(
+                f"{argument.path}: its training data {', '.join(missing)} does not exist, so it is left out; "
+                "--train-source and --train-target name it",
+                err=True,
+            )
+            continue
+        return data, f"{', '.join(str(path) for path in files)} ({argument.name})"
+    return None
+
+
+def corpus_texts(corpora: "Sequence[Corpus]") -> Iterator[tuple[str, ...]]:
+    """The texts of all usable rows of some corpora, one per column; lines that are not UTF-8 are left out."""
+    from calque.data.corpora import RUNNING_LIMIT, read_blocks
+    from calque.data.rows import parse
+
+    for corpus in corpora:
+        for block in read_blocks(corpus, limit=RUNNING_LIMIT):
+            parsed = parse(block, corpus=corpus, invalid="skip", limit=RUNNING_LIMIT)
+            yield from (row.texts for row in parsed.rows)
