@@ -45,7 +45,7 @@ class AdaptiveOutput(OutputLayer):
         cutoffs = config.cutoffs or default_cutoffs(vocabulary_size)
         if cutoffs[-1] >= vocabulary_size:
             raise ValueError(
-                f"cutoffs {list(cutoffs)} must all be less than the {vocabulary_size} pieces of the target"
+                f"cutoffs {list(cutoffs)} must all be below the target vocabulary size of {vocabulary_size}"
             )
         if width // config.shrink ** len(cutoffs) < 1:
             raise ValueError(
@@ -57,7 +57,7 @@ class AdaptiveOutput(OutputLayer):
 
     @torch.no_grad()
     def learn_frequencies(self, counts: Tensor) -> None:
-        """Ranks words by count; ties go to the lower id."""
+        """Ranks the words by their `counts` [V] in the training data, most frequent first; ties go to the lower id."""
         self.ranks.copy_(counts.argsort(descending=True, stable=True).argsort())
 
     def fault(self) -> str | None:
@@ -73,9 +73,10 @@ class AdaptiveOutput(OutputLayer):
         return torch.cat([head[..., :frequent], *rare], dim=-1).index_select(-1, self.ranks)
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """[M]; each cluster is computed only for targets in it; 0 where the target is `ignored`.
+        """[M], the cross-entropy of `targets` [M] under `hidden` [M,D]; 0 where the target is `ignored`.
 
-        Equal to torch's own forward, which neither supports mixed precision nor normalises in float32.
+        A cluster's softmax is computed only at positions whose target is in the cluster. The result equals that of
+        AdaptiveLogSoftmaxWithLoss.forward, which neither supports mixed precision nor normalises in float32.
         """
         assert smoothing == 0, "smoothing needs the probabilities of all words"
         is_ignored = targets == ignored
@@ -94,7 +95,10 @@ class AdaptiveOutput(OutputLayer):
 
 
 def default_cutoffs(vocabulary_size: int) -> tuple[int, ...]:
-    """A tenth and a half of the vocabulary: by Zipf's law, the first tenth covers about four fifths of a text."""
+    """The default cutoffs, as ranks: the most frequent tenth of the vocabulary, and the most frequent half.
+
+    By Zipf's law, the first tenth covers about four fifths of a text.
+    """
     return tuple(sorted({max(1, vocabulary_size // 10), max(1, vocabulary_size // 2)}))
 
 

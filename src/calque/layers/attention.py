@@ -39,9 +39,9 @@ class AttentionConfig(Config):
     """Discount factor per step for later rewards: 0 credits a sampled position with its own word only, 1 with all later
     words (unbiased, but noisy)."""
     entropy: float = Field(default=0.01, ge=0)
-    """Weight of the entropy bonus that keeps hard attention from settling early."""
+    """Weight of the entropy bonus that keeps hard attention from becoming deterministic too early."""
     soft_share: float = Field(default=0.5, ge=0, le=1)
-    """Fraction of training sentences that use soft attention instead of sampling; with none it hardly learns."""
+    """Fraction of training sentences that use soft attention instead of sampling; at 0, training hardly progresses."""
     gated: bool = False
     """Multiply the context by a gate between 0 and 1 computed from the query (Xu 2015, §4.2.1)."""
     coverage: bool = False
@@ -74,7 +74,7 @@ class AdditiveAttentionConfig(AttentionConfig):
 
 
 class AttentionContext(NamedTuple):
-    """What queries attend to; rows are sentences."""
+    """What queries attend to: keys, values and mask of the encoded source; rows are sentences."""
 
     keys: Tensor  # [B,S,A]
     values: Tensor  # [B,S,M]
@@ -82,25 +82,25 @@ class AttentionContext(NamedTuple):
 
 
 class AttentionState(NamedTuple):
-    """The attention's state, one row per hypothesis."""
+    """What attention carries from one target token to the next; one row per hypothesis."""
 
     position: Tensor | None  # [N], number of tokens read, for local-m
     coverage: Tensor | None  # [N,S], the sum of all weights so far
-    is_soft: Tensor | None = None  # [N], rows with soft attention while others sample, in training
+    is_soft: Tensor | None = None  # [N], rows that use soft attention in training instead of sampling
 
 
 class Attended(NamedTuple):
-    """The result of attention."""
+    """The result of attention for T queries per hypothesis: context vectors, weights and auxiliary losses."""
 
     context: Tensor  # [N,T,M]
     weights: Tensor  # [N,T,S]; one-hot for hard attention
-    shares: Tensor  # [N,T,S], the distribution before one position was chosen
+    shares: Tensor  # [N,T,S], the attention distribution before hard attention chooses a position
     chosen: Tensor | None = None  # [N,T], log-probability of the sampled positions
     losses: Mapping[str, Tensor] = MappingProxyType({})  # auxiliary losses, [N,T] each
 
 
 class Attention(AttentionLayer):
-    """cₜ = Σₛ aₜₛ h̄ₛ with a the softmax of scores (Luong 2015, eq. 7), and its variants."""
+    """cₜ = Σₛ aₜₛ h̄ₛ, where a is the softmax of the scores (Luong 2015, eq. 7); local, hard or gated if configured."""
 
     def __init__(self, config: AttentionConfig, *, query_width: int, memory_width: int) -> None:
         super().__init__()
@@ -117,7 +117,7 @@ class Attention(AttentionLayer):
         self.gate = nn.Linear(query_width, 1) if config.gated else None
 
     def prepare(self, values: Tensor, mask: Tensor) -> AttentionContext:
-        """The context for the memory's values [B,S,M] and mask [B,S]."""
+        """The context to attend to, with its keys, given the encoder's outputs `values` [B,S,M] and `mask` [B,S]."""
         return AttentionContext(self.score.keys(values), values, mask)
 
     def start(self, context: AttentionContext) -> AttentionState:
@@ -138,7 +138,10 @@ class Attention(AttentionLayer):
     def forward(
         self, queries: Tensor, state: AttentionState, context: AttentionContext
     ) -> tuple[Attended, AttentionState]:
-        """Attention of queries [N,T,D]; with coverage one query at a time, as each changes the coverage of the next."""
+        """The attention of queries [N,T,D] over the context, and the state after them.
+
+        With coverage, queries are processed one at a time, as each changes the coverage that the next one reads.
+        """
         if state.coverage is None or queries.shape[1] == 1:
             return self._attend(queries, state, context)
         parts = []
@@ -237,7 +240,7 @@ class PositionPredictor(nn.Module):
         self.outer = nn.Linear(width, 1, bias=False)
 
     def forward(self, queries: Tensor) -> Tensor:
-        """[B,Q] from [B,Q,D]."""
+        """The centre [B,Q] of each query's window, as a fraction of the source length, given queries [B,Q,D]."""
         return self.outer(self.inner(queries).tanh()).squeeze(-1).sigmoid()  # type: ignore[no-any-return]
 
 
@@ -247,25 +250,26 @@ def wide(kind: torch.dtype) -> torch.dtype:
 
 
 def masked_softmax(scores: Tensor, mask: Tensor) -> Tensor:
-    """The softmax of [B,Q,S] over the positions where the mask, which broadcasts to it, is true."""
+    """The softmax of scores [B,Q,S] over the positions where the mask, broadcast to [B,Q,S], is true."""
     return scores.masked_fill(~mask, -torch.inf).softmax(dim=-1)
 
 
 def draw(shares: Tensor) -> Tensor:
     """[...], a position sampled from each row of probabilities [...,S].
 
-    The minimum of exponential waiting times with these rates; `torch.multinomial` would force a synchronisation.
+    It is the position with the shortest of independent exponential waiting times at these rates; `torch.multinomial`
+    would force a host-device synchronisation.
     """
     return (shares / torch.empty_like(shares).exponential_()).argmax(dim=-1)
 
 
 def one_hot(positions: Tensor, *, like: Tensor) -> Tensor:
-    """[...,S] with 1 at the positions [...]."""
+    """One-hot vectors [...,S] with 1 at the `positions` [...]; shape and data type are those of `like`."""
     return torch.zeros_like(like).scatter(-1, positions[..., None], 1.0)
 
 
 def join(parts: list[Attended]) -> Attended:
-    """The results of consecutive queries as one."""
+    """The attention results of consecutive queries, concatenated along the target dimension T."""
     chosen = [part.chosen for part in parts if part.chosen is not None]
     weights = torch.cat([part.weights for part in parts], dim=1)
     is_soft = parts[0].shares is parts[0].weights
@@ -284,5 +288,5 @@ def fold(rows: Tensor, *, sentences: int) -> Tensor:
 
 
 def unfold(queries: Tensor, *, rows: int) -> Tensor:
-    """[B,K·T,X] back to [N,T,X]."""
+    """[B,K·T,X] back to [N,T,X], the inverse of `fold`: one row per hypothesis instead of one per sentence."""
     return queries.reshape(rows, -1, queries.shape[-1])

@@ -1,4 +1,4 @@
-"""Attention scores of recurrent decoders.
+"""Score functions of the attention of recurrent decoders: dot product, general, additive and location-based.
 
 Letters: B sentences, Q queries per sentence, S source, D query width, M memory width, A width of the keys.
 """
@@ -12,10 +12,10 @@ ScoreName = Literal["dot", "scaled_dot", "general", "concat", "additive", "locat
 
 
 class Score(nn.Module):
-    """Scores of queries against keys, which are computed once per sentence.
+    """A score function of attention: compares queries with keys; the keys are computed once per sentence.
 
-    With coverage, each score also depends on the attention its position has received so far: +w·c, or inside the tanh
-    of the additive score (See 2017, eq. 11).
+    With coverage, the score of a source position also depends on the attention c that it has received so far: w·c is
+    added to the score or, in the additive score, inside the tanh (See 2017, eq. 11).
     """
 
     def __init__(self, *, covered: bool) -> None:
@@ -25,21 +25,21 @@ class Score(nn.Module):
     coverage_width = 1
 
     def keys(self, memory: Tensor) -> Tensor:
-        """[B,S,A] from [B,S,M]."""
+        """The keys [B,S,A] of the encoder's outputs `memory` [B,S,M]."""
         raise NotImplementedError
 
     def fit(self, queries: Tensor, keys: Tensor) -> Tensor:
-        """[B,Q,S] from [B,Q,D] and [B,S,A], without coverage."""
+        """The scores [B,Q,S] of queries [B,Q,D] against keys [B,S,A], without coverage."""
         raise NotImplementedError
 
     def forward(self, queries: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """[B,Q,S] from [B,Q,D], [B,S,A] and, with coverage, [B,Q,S]."""
+        """The scores [B,Q,S] of queries [B,Q,D] against keys [B,S,A], given `coverage` [B,Q,S] if it is used."""
         scores = self.fit(queries, keys)
         return scores if self.coverage is None or coverage is None else scores + self.coverage * coverage
 
 
 class DotScore(Score):
-    """hᵗ·h̄ˢ (Luong 2015, §3.1); scaled by 1/√D (Vaswani 2017, eq. 1)."""
+    """hᵗ·h̄ˢ (Luong 2015, §3.1) or, with a `scale` of 1/√D, hᵗ·h̄ˢ/√D (Vaswani 2017, eq. 1)."""
 
     def __init__(self, *, scale: float = 1.0, covered: bool = False) -> None:
         super().__init__(covered=covered)
@@ -84,7 +84,7 @@ class AdditiveScore(Score):
 
 
 class LocationScore(Score):
-    """W hᵗ, one score per position, whatever its token (Luong 2015, eq. 8).
+    """W hᵗ: one score per source position, which does not depend on the token there (Luong 2015, eq. 8).
 
     W has rows for `longest` positions; later positions share the last row.
     """
@@ -95,7 +95,7 @@ class LocationScore(Score):
         nn.init.uniform_(self.weight, -(query_width**-0.5), query_width**-0.5)
 
     def keys(self, memory: Tensor) -> Tensor:
-        """[B,S,D], the same for every sentence."""
+        """The rows of W for the S source positions, as keys [B,S,D]; they are the same for every sentence."""
         positions = torch.arange(memory.shape[1], device=memory.device).clamp(max=self.weight.shape[0] - 1)
         return self.weight[positions].expand(memory.shape[0], -1, -1)
 
@@ -106,7 +106,10 @@ class LocationScore(Score):
 def build_score(
     name: ScoreName, *, query_width: int, memory_width: int, width: int, longest: int, covered: bool
 ) -> Score:
-    """The score of that name; `width` is for the additive score, `longest` for the location score."""
+    """The score function called `name`.
+
+    `width` is the hidden width of the additive score, `longest` the number of positions of the location score.
+    """
     match name:
         case "dot" | "scaled_dot":
             if query_width != memory_width:

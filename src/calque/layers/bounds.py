@@ -1,6 +1,6 @@
-"""Upper bounds for model sizes: far beyond any trained model, but below what no machine could hold.
+"""Upper bounds for model sizes, far above those of any trained model.
 
-They catch typing errors, reported with their key, before anything is built.
+A mistyped size is rejected with its key before a model that no machine could hold is built.
 """
 
 from typing import Annotated

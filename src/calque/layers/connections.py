@@ -25,7 +25,7 @@ class Connection(nn.Module):
             nn.init.constant_(self.gate.bias, -1.0)  # initially carries its input (Srivastava 2015, §2.2)
 
     def forward(self, inputs: Tensor, outputs: Tensor) -> Tensor:
-        """[...,D] or [...,E + D] from inputs [...,E] and outputs [...,D]."""
+        """The next layer's input, [...,D] or [...,E + D], given a layer's inputs [...,E] and outputs [...,D]."""
         match self.name:
             case "none":
                 return outputs

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.observers import StateLayer
+
 
 class NormalisedLinear(nn.Module):
     """W x + b with W = g · v / |v| for each output (Salimans and Kingma 2016, eq. 2).
@@ -25,11 +27,11 @@ class NormalisedLinear(nn.Module):
         _initialise(self, std=(retained / inputs) ** 0.5)
 
     def forward(self, inputs: Tensor) -> Tensor:
-        """[...,O] from [...,I]."""
+        """W x + b [...,O] for inputs x [...,I]."""
         return F.linear(inputs, normalised(self.direction, magnitude=self.magnitude), self.bias)
 
 
-class GatedConvolution(nn.Module):
+class GatedConvolution(StateLayer):
     """A ⊗ σ(B) where [A; B] = W [xᵢ; …; xᵢ₊ₖ₋₁] + b, W normalised (Gehring 2017, §3.2; Dauphin 2017, eq. 1).
 
     Initialised to v ~ N(0, √(4p/n)), n = k·D, b = 0, so that the gate preserves the variance of small inputs (§3.5).
@@ -44,7 +46,7 @@ class GatedConvolution(nn.Module):
         _initialise(self, std=(4 * retained / (kernel * width)) ** 0.5)
 
     def forward(self, window: Tensor) -> Tensor:
-        """[N,T,D] from [N,T+k−1,D], without padding."""
+        """The outputs [N,T,D] for inputs [N,T+k−1,D]; the caller adds any padding."""
         weight = normalised(self.direction, magnitude=self.magnitude)
         return F.glu(F.conv1d(window.transpose(1, 2), weight, self.bias), dim=1).transpose(1, 2)
 
@@ -56,7 +58,7 @@ def normalised(direction: Tensor, *, magnitude: Tensor) -> Tensor:
 
 
 def scale_gradient(values: Tensor, *, scale: float) -> Tensor:
-    """The values unchanged; their gradient is multiplied by `scale`."""
+    """The identity in the forward pass; in the backward pass, the gradient is multiplied by `scale`."""
     scaled: Tensor = _ScaledGradient.apply(values, scale)  # type: ignore[no-untyped-call]
     return scaled
 
@@ -75,5 +77,5 @@ class _ScaledGradient(torch.autograd.Function):
 @torch.no_grad()
 def _initialise(layer: NormalisedLinear | GatedConvolution, *, std: float) -> None:
     nn.init.normal_(layer.direction, std=std)
-    if not layer.direction.is_meta:  # no values to take norms of, and trying would load torch's compiler
+    if not layer.direction.is_meta:  # meta tensors have no norm, and computing it would import torch's compiler
         layer.magnitude.copy_(torch.linalg.vector_norm(layer.direction.flatten(1), dim=1))

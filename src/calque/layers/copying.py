@@ -11,9 +11,10 @@ from torch.nn import functional as F
 
 
 class CopyGate(nn.Module):
-    """w·[c; s; x] + b from context, state and input; its σ is the probability of generating a word (eq. 8).
+    """The copy gate w·[c; s; x] + b of context c, decoder state s and decoder input x (See 2017, eq. 8).
 
-    It returns the logit: in low precision, probabilities near 0 and 1 lose all information and have no gradient.
+    The sigmoid of the gate is the probability of generating a word rather than copying one. The gate is returned as a
+    logit: in low precision, probabilities near 0 and 1 lose all information and have no gradient.
     """
 
     def __init__(self, *, context: int, state: int, inputs: int) -> None:
@@ -21,15 +22,16 @@ class CopyGate(nn.Module):
         self.dense = nn.Linear(context + state + inputs, 1)
 
     def forward(self, context: Tensor, state: Tensor, inputs: Tensor) -> Tensor:
-        """[N,T] from [N,T,M], [N,T,D] and [N,T,E]."""
+        """The gate's logits [N,T], given contexts [N,T,M], decoder states [N,T,D] and embedded inputs [N,T,E]."""
         return self.dense(torch.cat([context, state, inputs], dim=-1)).squeeze(-1)  # type: ignore[no-any-return]
 
 
 def mixture(log_probs: Tensor, *, gate: Tensor, attention: Tensor, tokens: Tensor) -> Tensor:
-    """[N,T,V+S] log-probabilities: p·P(w) + (1 − p)·(the attention on all occurrences of w), p = σ(gate) (eq. 9).
+    """Log-probabilities [N,T,V+S] of p·P(w) + (1 − p)·(the attention on all occurrences of w) (See 2017, eq. 9).
 
-    From log_probs [N,T,V], gate [N,T], attention [N,T,S] and tokens [B,S]; attention is normalised to sum to 1. The
-    out-of-vocabulary words of a sentence, at most S, are numbered from V on; unused numbers have −∞.
+    p = σ(gate) is the probability of generating. Arguments: log_probs [N,T,V] of generation, gate [N,T], attention
+    [N,T,S], which is normalised to sum to 1, and source tokens [B,S]. The out-of-vocabulary words of a source sentence
+    (at most S) have the ids from V on; ids that no word has get −∞.
     """
     vocabulary, floor = log_probs.shape[-1], _floor(log_probs)
     gate, attention = gate.to(log_probs.dtype), attention.to(log_probs.dtype)
@@ -43,14 +45,14 @@ def mixture(log_probs: Tensor, *, gate: Tensor, attention: Tensor, tokens: Tenso
 
 
 def copy_probs(attention: Tensor, tokens: Tensor, *, size: int) -> Tensor:
-    """[N,T,size], the attention [N,T,S] on each word, summed over its occurrences in tokens [B,S]."""
+    """Copy probabilities [N,T,size]: the attention [N,T,S] on each word, summed over its positions in tokens [B,S]."""
     rows, steps, source = attention.shape
     index = tokens.repeat_interleave(rows // tokens.shape[0], dim=0)[:, None].expand(rows, steps, source)
     return attention.new_zeros(rows, steps, size).scatter_add(2, index, attention)
 
 
 def mixture_loss(mixed: Tensor, targets: Tensor, *, smoothing: float, vocabulary: int) -> Tensor:
-    """[N,T], the cross-entropy of targets [N,T] under mixed [N,T,V+S], smoothed over the vocabulary.
+    """[N,T], the cross-entropy of targets [N,T] under the `mixture` [N,T,V+S], with label smoothing.
 
     A word that could only be copied from positions without attention gets the largest finite loss.
     """
@@ -65,5 +67,5 @@ def _log(values: Tensor) -> Tensor:
 
 
 def _floor(values: Tensor) -> float:
-    """The logarithm of the smallest positive number."""
+    """The logarithm of the smallest positive normal number of the data type of `values`."""
     return math.log(torch.finfo(values.dtype).tiny)

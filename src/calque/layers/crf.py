@@ -71,11 +71,13 @@ class LinearChainCRF(nn.Module):
 
         They are the derivative of log Z with respect to the scores.
         """
-        words = scores.shape[1]
-        scores, mask = _masked(scores, lengths)
-        forward = torch.stack(self._forward_scores(scores, mask), dim=1)
-        backward = torch.stack(self._backward_scores(scores, mask), dim=1)
-        return (forward + backward).softmax(dim=-1).masked_fill(~mask[..., None], 0)[:, :words]
+        totals, mask = self._totals(scores, lengths)
+        return totals.softmax(dim=-1).masked_fill(~mask[..., None], 0)[:, : scores.shape[1]]
+
+    def log_marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        """log P(yₜ = y | x) [B,T,Y]; 0 after a sentence's last word."""
+        totals, mask = self._totals(scores, lengths)
+        return totals.log_softmax(dim=-1).masked_fill(~mask[..., None], 0)[:, : scores.shape[1]]
 
     def viterbi(self, scores: Tensor, lengths: Tensor, *, allowed: Allowed | None = None) -> BestPaths:
         """The label sequence with the highest score for every sentence, among those that are `allowed`.
@@ -99,8 +101,21 @@ class LinearChainCRF(nn.Module):
         path_labels = torch.stack(path[::-1], dim=1).masked_fill(~mask, 0)
         return BestPaths(path_labels[:, :words], total.masked_fill(~mask[:, 0], 0))
 
+    def _totals(self, scores: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """[B,T,Y], the log-sum-exp of the scores of all sequences with label y at word t, and the mask [B,T] of words.
+
+        T is at least 1.
+        """
+        scores, mask = _masked(scores, lengths)
+        forward = torch.stack(self._forward_scores(scores, mask), dim=1)
+        backward = torch.stack(self._backward_scores(scores, mask), dim=1)
+        return forward + backward, mask
+
     def _forward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """Per word [B,Y], the log-sum-exp of the scores of all prefixes that end with label y; constant in padding."""
+        """For each word, [B,Y]: the log-sum-exp of the scores of all label prefixes that end there with label y.
+
+        After a sentence's last word, the values are repeated.
+        """
         transitions = wide(self.transitions)
         totals = [wide(self.start) + scores[:, 0]]
         for emission, is_word in zip(scores.unbind(1)[1:], mask.unbind(1)[1:], strict=True):
@@ -109,7 +124,7 @@ class LinearChainCRF(nn.Module):
         return totals
 
     def _backward_scores(self, scores: Tensor, mask: Tensor) -> list[Tensor]:
-        """Per word [B,Y], the log-sum-exp of the scores of all suffixes after label y."""
+        """For each word, [B,Y]: the log-sum-exp of the scores of all label sequences that can follow label y there."""
         transitions = wide(self.transitions)
         totals = [wide(self.end).expand_as(scores[:, 0])]
         for emission, is_word in zip(scores.unbind(1)[:0:-1], mask.unbind(1)[:0:-1], strict=True):
@@ -118,7 +133,7 @@ class LinearChainCRF(nn.Module):
         return totals[::-1]
 
     def _restricted(self, allowed: Allowed | None) -> tuple[Tensor, Tensor, Tensor]:
-        """The scores of transitions, start and end; −∞ for those that are not allowed."""
+        """The CRF's scores of transitions, first labels and last labels, −∞ for those that are not allowed."""
         weights = (wide(self.transitions), wide(self.start), wide(self.end))
         if allowed is None:
             return weights
@@ -130,12 +145,15 @@ class LinearChainCRF(nn.Module):
 
 
 def allowed_transitions(labels: Sequence[str]) -> Allowed:
-    """The transitions of well-formed label sequences in BIO (IOB2), or in IOBES if some names begin with E or S.
+    """The transitions of well-formed label sequences in BIO (IOB2), or in IOBES if any label has the prefix E or S.
 
-    BIO: I-X only after B-X or I-X. IOBES: I-X and E-X only after B-X or I-X, which nothing else may follow.
-    Labels without such a prefix may occur anywhere. A bare B, I, E or S is a prefix only if no label is longer. A type
-    is incomplete if it has I-X but no B-X or, among names with E or S, B-X but no E-X: its labels may occur anywhere,
-    and if half of the types are incomplete the labels are of another scheme (such as IOB1) and all may.
+    In BIO, I-X must follow B-X or I-X. In IOBES, I-X and E-X must follow B-X or I-X, and after B-X or I-X must come I-X
+    or E-X. Labels without a prefix are treated as O. A bare B, I, E or S counts as a prefix only if all labels are O,
+    B, I, E or S.
+
+    A type X is incomplete if it has I-X or E-X but no B-X or, in IOBES, B-X or I-X but no E-X. The labels of incomplete
+    types are treated as O. If at least half of the types are incomplete, the labels follow another scheme (such as
+    IOB1), and any label may follow any other.
     """
     is_untyped = set(labels) <= {"O", "B", "I", "E", "S"}
     parts = [_parts(label, is_untyped=is_untyped) for label in labels]

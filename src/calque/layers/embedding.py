@@ -1,4 +1,7 @@
-"""Token ids to vectors. Ids outside the vocabulary, words that can only be copied, are read as unknown: here alone."""
+"""Token ids to vectors; ids outside the vocabulary (words that can only be copied) are read as the unknown piece.
+
+No other module makes this replacement.
+"""
 
 from torch import Tensor
 from torch.nn import functional as F
@@ -8,10 +11,10 @@ UNKNOWN = 3
 
 
 def embed(tokens: Tensor, weight: Tensor) -> Tensor:
-    """[...,E] from ids [...] and vectors [V,E]."""
+    """The vectors [...,E] of token ids [...], looked up in the embedding matrix `weight` [V,E]."""
     return F.embedding(known(tokens, size=weight.shape[0]), weight)
 
 
 def known(tokens: Tensor, *, size: int) -> Tensor:
-    """The ids, those from `size` on as unknown."""
+    """The token ids, with every id outside the vocabulary (`size` or above) replaced by the id of the unknown piece."""
     return tokens.where(tokens < size, UNKNOWN)

@@ -9,7 +9,7 @@ ActivationName = Literal["relu", "gelu", "swiglu"]
 
 
 class FeedForward(nn.Module):
-    """max(0, x W₁ + b₁) W₂ + b₂ (Vaswani 2017, eq. 2)."""
+    """The feed-forward layer of the Transformer, max(0, x W₁ + b₁) W₂ + b₂ (Vaswani 2017, eq. 2)."""
 
     def __init__(self, width: int, *, inner: int, dropout: float) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class FeedForward(nn.Module):
         self.dropout = dropout
 
     def inside(self, inputs: Tensor) -> Tensor:
-        """[...,F] from [...,D]."""
+        """The hidden layer [...,F], after the activation and before the second matrix, given inputs [...,D]."""
         return self.enter(inputs).relu()  # type: ignore[no-any-return]
 
     def forward(self, inputs: Tensor) -> Tensor:
@@ -48,7 +48,7 @@ class SwiGLUFeedForward(FeedForward):
 
 
 def build_feed_forward(name: ActivationName, *, width: int, inner: int, dropout: float) -> FeedForward:
-    """The feed-forward layer with that activation."""
+    """The feed-forward layer whose activation is called `name`."""
     match name:
         case "relu":
             return FeedForward(width, inner=inner, dropout=dropout)

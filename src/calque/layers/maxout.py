@@ -1,4 +1,4 @@
-"""Maxout. Letters: D width."""
+"""Maxout: the larger one of each pair of units (Goodfellow 2013). Letters: D width."""
 
 import torch
 from torch import Tensor, nn
@@ -12,5 +12,5 @@ class Maxout(nn.Module):
         self.dense = nn.Linear(inputs, 2 * units)
 
     def forward(self, *parts: Tensor) -> Tensor:
-        """[...,units] from parts whose widths sum to `inputs`."""
+        """The maxout units [...,units] of the concatenated parts, whose widths sum to `inputs`."""
         return self.dense(torch.cat(parts, dim=-1)).unflatten(-1, (-1, 2)).amax(dim=-1)  # type: ignore[no-any-return]

@@ -1,4 +1,4 @@
-"""Alternatives to a decoder's self-attention: layers that carry one vector from token to token.
+"""Alternatives to a decoder's self-attention: recurrent layers, whose state is one vector of fixed size.
 
 Letters: N rows, T tokens, D width. Like `MultiHead`, all have `start` and `read`.
 """
@@ -12,19 +12,22 @@ from calque.tensors import running_sum
 
 
 class RecurrentMixer(nn.Module):
-    """Reads a chunk given the carried state, which accumulates many tokens and is therefore at least float32."""
+    """A layer that can replace the self-attention of a decoder: it carries one state vector from token to token.
+
+    The state accumulates many tokens and is therefore at least float32.
+    """
 
     def __init__(self, width: int) -> None:
         super().__init__()
         self.width = width
 
     def start(self, rows: int, *, like: Tensor) -> Tensor:
-        """[N,D], the carried state before the first token."""
+        """The state [N,D] before the first token: zeros."""
         wide = torch.promote_types(like.dtype, torch.float32)
         return like.new_zeros(rows, self.width, dtype=wide)
 
     def read(self, inputs: Tensor, carried: Tensor, chunk: Chunk) -> tuple[Tensor, Tensor]:
-        """[N,T,D] outputs from [N,T,D] inputs, and the carried state [N,D] after them."""
+        """The outputs [N,T,D] for the inputs [N,T,D] of a chunk of T tokens, and the state [N,D] after them."""
         raise NotImplementedError
 
 
@@ -69,8 +72,8 @@ class AverageAttention(RecurrentMixer):
 def recur(decay: Tensor, inputs: Tensor, *, start: Tensor) -> Tensor:
     """[N,T,D], all c_t = decay_t ⊙ c_{t−1} + inputs_t, c_0 = `start` [N,D].
 
-    One cheap operation per token. A parallel scan of log₂ T doublings needs no loop, but copies everything each time:
-    on a CPU it took 4 to 16 times as long (8 to 100 tokens, width 256 and 512).
+    One cheap operation per token. A parallel scan needs only log₂ T doublings, but each copies all values: on a CPU it
+    took 4 to 16 times as long (8 to 100 tokens, width 256 and 512).
     """
     cell, cells = start, []
     for rate, value in zip(decay.unbind(1), inputs.unbind(1), strict=True):

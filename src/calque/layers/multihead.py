@@ -14,14 +14,14 @@ from calque.layers.positions import distances, rotate
 
 
 class KeysValues(NamedTuple):
-    """The projected keys and values of a memory."""
+    """Projected keys and values: of the encoder's outputs or, in self-attention, of the tokens themselves."""
 
     keys: Tensor  # [N,G,S,d]
     values: Tensor  # [N,G,S,d]
 
 
 class Chunk(NamedTuple):
-    """The positions of the T tokens of a chunk, and what each of them may attend to."""
+    """The positions of T consecutive tokens, read together, and what each of them may attend to."""
 
     places: Tensor  # [N,T]
     mask: Tensor | None  # [N,1,T,P+T]; None if there is no past, where a causal mask suffices
@@ -48,7 +48,7 @@ class MultiHead(AttentionLayer):
         self.out = nn.Linear(width, width)
 
     def remember(self, memory: Tensor, *, turn: Tensor | None = None) -> KeysValues:
-        """Keys and values for a memory [B,S,M]; with a `turn` [B,S,d] the keys are rotated."""
+        """Keys and values of vectors `memory` [B,S,M]; with a `turn` [B,S,d] (rotary positions), keys are rotated."""
         keys, values = (self._split(part) for part in self.key_value(memory).chunk(2, dim=-1))
         return KeysValues(keys if turn is None else rotate(keys, turn), values)
 
@@ -61,23 +61,26 @@ class MultiHead(AttentionLayer):
         causal: bool = False,
         turn: Tensor | None = None,
     ) -> Tensor:
-        """[B,Q,D] from [B,Q,D]; `mask` broadcasts to [B,H,Q,S] and is true where a query may attend."""
+        """The attention output [B,Q,D] for inputs [B,Q,D], from which the queries are computed.
+
+        `mask` broadcasts to [B,H,Q,S] and is true where a query may attend; `turn` rotates the queries.
+        """
         return self.project_attention(self.queries(inputs, turn=turn), memory, mask, causal=causal)
 
     def queries(self, inputs: Tensor, *, turn: Tensor | None = None) -> Tensor:
-        """[B,H,Q,d] queries from [B,Q,D]; with a `turn` [B,Q,d] they are rotated."""
+        """Queries [B,H,Q,d] of inputs [B,Q,D]; with a `turn` [B,Q,d] (rotary positions), they are rotated."""
         queries = self._split(self.query(inputs))
         return queries if turn is None else rotate(queries, turn)
 
     def project_attention(
         self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool = False
     ) -> Tensor:
-        """[B,Q,D], the projected attention output of queries [B,H,Q,d]."""
+        """The attention output [B,Q,D] of queries [B,H,Q,d]: all heads, concatenated and projected."""
         heads = self.attend(queries, memory, mask, causal=causal)
         return self.out(heads.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
-        """[B,H,Q,d], the attention output of each head."""
+        """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected."""
         if self.shows_weights:
             keys, values = map(self._for_heads, memory)
             if causal:
@@ -98,20 +101,20 @@ class MultiHead(AttentionLayer):
         return self.changed(self._weights(queries, self._for_heads(keys), mask)).mean(dim=1)
 
     def _weights(self, queries: Tensor, keys: Tensor, mask: Tensor | None) -> Tensor:
-        """[B,H,Q,S], softmax(q·k/√d)."""
+        """The attention weights [B,H,Q,S] of each head, softmax(q·k/√d)."""
         scores = queries @ keys.transpose(2, 3) * self.head_width**-0.5
         weights: Tensor = (scores if mask is None else scores.masked_fill(~mask, -torch.inf)).softmax(dim=-1)
         return weights
 
     def start(self, rows: int, *, like: Tensor) -> KeysValues:
-        """The empty cache before the first token."""
+        """The empty cache of keys and values before the first token, for `rows` hypotheses."""
         empty = like.new_zeros(rows, self.key_value_heads, 0, self.head_width)
         return KeysValues(empty, empty)
 
     def read(self, inputs: Tensor, past: KeysValues, chunk: Chunk) -> tuple[Tensor, KeysValues]:
-        """Causal self-attention [N,T,D] of a chunk over the past and itself; and the past extended by the chunk.
+        """Causal self-attention [N,T,D] of T new tokens over the cached tokens and themselves, and the extended cache.
 
-        Keys are cached after rotation to their own positions.
+        With rotary positions, keys are cached after rotation.
         """
         keys_values = self.remember(inputs, turn=chunk.turn)
         if chunk.mask is not None:

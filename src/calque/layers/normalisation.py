@@ -1,4 +1,4 @@
-"""Normalisation of a vector. Letters: D width."""
+"""Layer normalisation and RMS normalisation. Letters: D width."""
 
 from typing import Literal, assert_never
 
@@ -9,7 +9,7 @@ Norm = nn.LayerNorm | nn.RMSNorm
 
 
 def build_norm(name: NormName, *, width: int) -> Norm:
-    """The normalisation of that name.
+    """The normalisation layer called `name`.
 
     layer: w·(x − mean(x)) / √(var(x) + 10⁻⁵) + b (Ba 2016);
     rms: w·x / √(mean(x²) + 10⁻⁶), neither centred nor shifted (Zhang and Sennrich 2019, eq. 4; the epsilon, which is

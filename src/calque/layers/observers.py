@@ -1,19 +1,22 @@
-"""Observers of attention weights, and interventions that change them. Letters: B rows, H heads, Q queries, S keys."""
+"""Observers of attention weights and of states, and interventions that change attention weights.
+
+Letters: B rows, H heads, Q queries, S keys, N rows, T positions, D width, G gates.
+"""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import partial
-from typing import Protocol, runtime_checkable
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 ChangeWeights = Callable[[Tensor], Tensor]
-"""Attention weights [B,H,Q,S] to the weights to use in their place."""
+"""A function from attention weights [B,H,Q,S] to the weights to use instead."""
 
 
 @runtime_checkable
 class AttentionObserver(Protocol):
-    """Watches attention."""
+    """An object that is called with the attention weights of every attention layer."""
 
     def attention(self, layer: str, weights: Tensor) -> None:
         """Called with a layer's name in the model and its weights [B,H,Q,S], which must not be modified.
@@ -25,7 +28,10 @@ class AttentionObserver(Protocol):
 
 
 class AttentionLayer(nn.Module):
-    """A layer whose attention weights can be observed and changed; it may compute them only if they are."""
+    """A layer whose attention weights can be observed and changed.
+
+    If they are neither observed nor changed, a fused kernel may compute attention without returning them.
+    """
 
     observer: Callable[[Tensor], None] | None = None
     intervention: ChangeWeights | None = None
@@ -36,15 +42,39 @@ class AttentionLayer(nn.Module):
         return self.observer is not None or self.intervention is not None
 
     def changed(self, weights: Tensor) -> Tensor:
-        """The weights [B,H,Q,S] after an intervention."""
+        """The attention weights [B,H,Q,S], changed by the intervention if there is one."""
         return weights if self.intervention is None else self.intervention(weights)
 
     def observed(self, weights: Tensor) -> Tensor:
-        """The weights [B,H,Q,S] after an intervention; the observer is called with them."""
+        """The attention weights as `changed` returns them; the observer, if there is one, is called with them."""
         weights = self.changed(weights)
         if self.observer is not None:
             self.observer(weights)
         return weights
+
+
+class RecurrentStep(NamedTuple):
+    """One time step of a recurrent layer: what entered the gates, and the states before and after the step."""
+
+    projected: Tensor  # [N,G·D], the inputs' share of the gates
+    before: tuple[Tensor, ...]  # (h,) or (h, c), each [N,D]
+    after: tuple[Tensor, ...]
+    recurrent: Tensor | None = None  # [N,G·D], the state's share of the gates, where more than the state enters it
+
+
+class StateLayer(nn.Module):
+    """A layer whose states can be observed.
+
+    The observer of a recurrent layer is called at every time step, that of any other layer once for all positions.
+    """
+
+    state_observer: Callable[[RecurrentStep | Tensor], None] | None = None
+
+    def observed_states(self, outputs: Tensor) -> Tensor:
+        """Returns the `outputs` [N,T,D] unchanged, after calling the observer with them if there is one."""
+        if self.state_observer is not None:
+            self.state_observer(outputs)
+        return outputs
 
 
 def attention_layers(model: nn.Module) -> dict[str, AttentionLayer]:
@@ -68,7 +98,7 @@ def observe_attention(model: nn.Module, observer: AttentionObserver) -> Iterator
 
 @contextmanager
 def change_attention(model: nn.Module, layer: str, change: ChangeWeights) -> Iterator[None]:
-    """A context in which a layer uses other attention weights than those it computes."""
+    """A context in which the layer of this name uses `change(weights)` instead of its own attention weights."""
     layers = attention_layers(model)
     if layer not in layers:
         names = ", ".join(layers) or "none"

@@ -13,24 +13,26 @@ from calque.config import Config
 
 
 class OutputLayer(nn.Module):
-    """Word probabilities.   Law: in evaluation mode, the loss without smoothing is −log_probs of the target.
+    """An output layer: the probabilities of the next word, given hidden vectors.
+
+    Law: in evaluation mode, the loss without label smoothing is the negative `log_probs` of the target.
 
     Corpus statistics are parameters without gradients, so that they are saved with the weights.
     """
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """[...,V] from [...,D], exact, normalised in at least float32."""
+        """Log-probabilities [...,V] of all words, given hidden [...,D]; exact, and normalised in at least float32."""
         raise NotImplementedError
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """[M], the loss of `targets` [M] under `hidden` [M,D]; 0 where the target is `ignored`."""
+        """The loss [M] of `targets` [M], given `hidden` [M,D]; 0 where the target is `ignored`."""
         raise NotImplementedError
 
     def learn_frequencies(self, counts: Tensor) -> None:
-        """Sets the corpus statistics before training: how often each word [V] is a target."""
+        """Sets the corpus statistics before training, given how often each word is a target (`counts` [V])."""
 
     def fault(self) -> str | None:
-        """What is wrong with the corpus statistics loaded from a file, or None."""
+        """An error message if the corpus statistics, as loaded from a file, are invalid; None if they are valid."""
         return None
 
 
@@ -50,7 +52,7 @@ class FullOutput(OutputLayer):
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """[...,V] from [...,D]."""
+        """The unnormalised scores [...,V] of all words, given hidden vectors [...,D]."""
         return F.linear(hidden, self.weight, self.bias)
 
     def log_probs(self, hidden: Tensor) -> Tensor:

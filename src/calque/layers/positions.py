@@ -13,7 +13,7 @@ PositionsName = Literal["sinusoidal", "learned", "rotary", "relative"]
 
 
 def sinusoids(size: int, *, width: int) -> Tensor:
-    """[size,D] for positions 0 to size − 1: sines in the first half, cosines in the second.
+    """The sinusoidal encodings [size,D] of positions 0 to size − 1: sines in the first half, cosines in the second.
 
     PE(p, j) = sin(p·10000^(−2j/D)), PE(p, D/2 + j) = cos(p·10000^(−2j/D)) (Vaswani 2017, §3.5, with the halves
     split instead of interleaved: the same vectors under a fixed permutation).
@@ -40,7 +40,7 @@ class Sinusoids(nn.Module):
         self.register_buffer("coarse", _waves(ready * positions, width=width).float(), persistent=False)
 
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
-        """[...,D] for integer positions, all below `size` if that is given, in the data type of `like`."""
+        """The encodings [...,D] of integer positions [...], all below `size` if given, in the data type of `like`."""
         if like.dtype == torch.float64:  # more precise than the tables
             return _waves(positions, width=self.width)
         if size is not None and size <= self.ready:
@@ -59,7 +59,7 @@ class LearnedPositions(nn.Module):
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def forward(self, positions: Tensor, *, size: int | None, like: Tensor) -> Tensor:
-        """[...,D] for integer positions, in the data type of `like`."""
+        """The learned vectors [...,D] of integer positions [...], in the data type of `like`; `size` is not used."""
         return F.embedding(positions.clamp(max=self.weight.shape[0] - 1), self.weight).to(like.dtype)
 
 
@@ -82,13 +82,13 @@ def distances(queries: int, *, keys: int, device: torch.device) -> Tensor:
 
 
 def _add_angles(fine: Tensor, coarse: Tensor) -> Tensor:
-    """[...,D] sines and cosines of sums of angles, from the sines and cosines of the summands."""
+    """Sines and cosines [...,D] of sums of two angles, given those of the angles, `fine` and `coarse`."""
     (sine, cosine), (sines, cosines) = fine.chunk(2, dim=-1), coarse.chunk(2, dim=-1)
     return torch.cat([sine * cosines + cosine * sines, cosine * cosines - sine * sines], dim=-1)
 
 
 def _waves(positions: Tensor, *, width: int) -> Tensor:
-    """[...,D] in float64."""
+    """The sinusoids [...,D] of positions [...], in float64."""
     rates = 10000 ** (-2 * torch.arange(width // 2, dtype=torch.float64, device=positions.device) / width)
     angles = positions[..., None].double() * rates
     return torch.cat([angles.sin(), angles.cos()], dim=-1)

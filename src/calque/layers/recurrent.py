@@ -13,6 +13,8 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from calque.layers.observers import RecurrentStep, StateLayer
+
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 State = tuple[Tensor, ...]
 
@@ -22,15 +24,16 @@ def state_parts(cell: CellName) -> int:
     return 2 if cell == "lstm" else 1
 
 
-class Recurrence(nn.Module):
+class Recurrence(StateLayer):
     """One recurrent layer in one direction.
 
-    Law: `forward` over T positions equals T times `step` on `project`.
-    The weights live in PyTorch's own module (gates i f g o of an LSTM, r z n of a GRU), whose fused kernels
-    `forward` calls, except for the original GRU, which has none: it resets before the product (Cho 2014, eq. 8).
-    With layer norm, the inputs' and the state's shares of the gates are normalised apart, and so is an LSTM's cell
-    before it leaves; an RNN normalises their sum (Ba 2016, §3.1 and supplement). No fused kernel does that.
-    Where a `weight` [G·D,D] is given, it stands for the layer's own recurrent weights: `dropped` makes one.
+    Law: `forward` over T positions equals T calls of `step` on the output of `project`.
+    The weights are those of PyTorch's own module (gates in the order i f g o for an LSTM, r z n for a GRU), whose fused
+    kernel `forward` calls. There is no fused kernel for the original GRU, which applies the reset gate before the
+    matrix product (Cho 2014, eq. 8), nor for layer normalisation: LSTMs and GRUs normalise the contributions of inputs
+    and hidden state to the gates separately, LSTMs also the cell in the output, and RNNs the sum of both contributions
+    (Ba 2016, §3.1 and supplement).
+    Where a `weight` [G·D,D] is passed, such as `dropped` returns, it replaces the layer's own recurrent weights.
     """
 
     def __init__(self, cell: CellName, *, input_width: int, width: int, layer_norm: bool = False) -> None:
@@ -41,20 +44,20 @@ class Recurrence(nn.Module):
         self.norms = nn.ModuleDict(_norms(cell, width=width) if layer_norm else {})
 
     def zero_state(self, rows: int, *, like: Tensor) -> State:
-        """A state of zeros for that many rows."""
+        """A state of zeros with this many rows."""
         return tuple(like.new_zeros(rows, self.width) for _ in range(state_parts(self.cell)))
 
     def is_fused(self, keep: Tensor | None) -> bool:
-        """Whether a kernel of PyTorch's computes the layer; none drops what recurs."""
-        return self.cell != "gru-original" and not self.norms and keep is None
+        """Whether PyTorch's fused kernel computes the layer; it has no dropout on the state (`keep`), nor observers."""
+        return self.cell != "gru-original" and not self.norms and keep is None and self.state_observer is None
 
     def weight_mask(self, *, dropout: float) -> Tensor:
-        """[G·D,D] of 1 / (1 − dropout), and 0 with that probability: which recurrent weights a pass keeps."""
+        """A mask [G·D,D] of the recurrent weights: 0 with probability `dropout`, else 1 / (1 − dropout)."""
         weight = self.kernel.all_weights[0][1]
         return F.dropout(torch.ones(weight.shape, dtype=weight.dtype, device=weight.device), dropout)
 
     def dropped(self, mask: Tensor) -> Tensor:
-        """M ∘ U, the recurrent weights under a mask (DropConnect: Wan 2013; on U alone: Merity 2018, §2)."""
+        """M ∘ U, the recurrent weights U times a mask M (DropConnect: Wan 2013; on U only: Merity 2018, §2)."""
         weight: Tensor = self.kernel.all_weights[0][1]
         return (weight * mask).to(weight.dtype)
 
@@ -64,12 +67,15 @@ class Recurrence(nn.Module):
         """[N,T,D] outputs and the state after them, from [N,T,E] inputs and a state of [N,D] tensors."""
         if not self.is_fused(keep):
             return self.unrolled(inputs, state, keep=keep, weight=weight)
-        first = tuple(part[None].contiguous() for part in state)  # PyTorch has layers first
+        first = tuple(part[None].contiguous() for part in state)  # in PyTorch, layers come first
         outputs, after = self._with(weight)(inputs, first if self.cell == "lstm" else first[0])
         return outputs, tuple(part[0] for part in (after if self.cell == "lstm" else (after,)))
 
     def packed(self, inputs: Tensor, lengths: Tensor, *, weight: Tensor | None = None) -> tuple[Tensor, State]:
-        """`forward` of an LSTM from zeros, fused; each row's state is the one after its last position."""
+        """`forward` of an LSTM from a zero state over rows of different `lengths` [N], with the fused kernel.
+
+        The final state of a row is the state after its last position; padding is not read.
+        """
         assert self.cell == "lstm"
         packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, final = self._with(weight)(packed)
@@ -85,7 +91,10 @@ class Recurrence(nn.Module):
         weight: Tensor | None = None,
         lengths: Tensor | None = None,
     ) -> tuple[Tensor, State]:
-        """`forward` step by step; with lengths [N], each row's state is the one after its last position."""
+        """`forward` without the fused kernel, one step at a time.
+
+        With `lengths` [N], the final state of a row is the state after its last position, before any padding.
+        """
         outputs = []
         for place, projected in enumerate(self.project(inputs).unbind(1)):
             output, after = self.step(projected, state, keep=keep, weight=weight)
@@ -97,15 +106,16 @@ class Recurrence(nn.Module):
         return torch.stack(outputs, dim=1), state
 
     def project(self, inputs: Tensor) -> Tensor:
-        """[...,G·D], the inputs' share of the gates; inputs narrower than E meet the first columns of the weights."""
+        """[...,G·D], the inputs' contribution to the gates; inputs narrower than E use the first weight columns."""
         weight, _, *bias = self.kernel.all_weights[0]
         met = weight if inputs.shape[-1] == weight.shape[-1] else weight[:, : inputs.shape[-1]]
         return F.linear(inputs, met, bias[0] if bias else None)
 
     def rest(self, start: int) -> Callable[[Tensor], Tensor]:
-        """`project` of inputs that meet the columns from `start` on; the bias came with those before.
+        """`project` for inputs that use the weight columns from `start` on, without the bias, which `project` adds.
 
-        A loop asks for it once: weights that are cut at every step have a gradient as large as all of them each time.
+        Call it once before a loop: slicing the weights at every step would allocate a gradient of the whole matrix at
+        every step.
         """
         weight, *_ = self.kernel.all_weights[0]
         return partial(F.linear, weight=weight[:, start:])
@@ -115,8 +125,16 @@ class Recurrence(nn.Module):
     ) -> tuple[Tensor, State]:
         """[N,D] output and the next state, from the projected inputs [N,G·D] of one position.
 
-        `keep` [N,D] multiplies the hidden state where it enters products (variational dropout: Gal 2016, eq. 7).
+        `keep` [N,D] multiplies the hidden state that enters matrix products (variational dropout: Gal 2016, eq. 7).
         """
+        output, after = self._next(projected, state, keep=keep, weight=weight)
+        if self.state_observer is not None:
+            self.state_observer(RecurrentStep(projected, state, after))
+        return output, after
+
+    def _next(
+        self, projected: Tensor, state: State, *, keep: Tensor | None, weight: Tensor | None
+    ) -> tuple[Tensor, State]:
         before = state[0]
         recurring = before if keep is None else before * keep
         match self.cell:
@@ -138,7 +156,7 @@ class Recurrence(nn.Module):
                 assert_never(self.cell)
 
     def _update(self, projected: Tensor, recurring: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor]:
-        """A GRU's update gate and the state it would have."""
+        """The update gate and the candidate state of a GRU."""
         cut = [2 * self.width, self.width]
         entering, candidate = torch.split(projected, cut, dim=-1)
         if self.cell == "gru":
@@ -154,19 +172,19 @@ class Recurrence(nn.Module):
         return update, (self._norm("candidate_inputs", candidate) + inner).tanh()
 
     def _gates(self, inputs: Tensor, hidden: Tensor) -> tuple[Tensor, Tensor]:
-        """A GRU's reset and update gates, from their shares."""
+        """The reset and update gates of a GRU, from the contributions of inputs and hidden state."""
         reset, update = (self._norm("inputs", inputs) + self._norm("hidden", hidden)).sigmoid().chunk(2, dim=-1)
         return reset, update
 
     def _recurrent(self, hidden: Tensor, weight: Tensor | None) -> Tensor:
-        """The hidden state's share of the gates."""
+        """The hidden state's contribution to the gates."""
         _, own, *bias = self.kernel.all_weights[0]
         return F.linear(hidden, own if weight is None else weight, bias[1] if bias else None)
 
     def _with(self, weight: Tensor | None) -> nn.RNNBase:
-        """The fused kernel; where the recurrent weights are not its own, a copy that reads these.
+        """PyTorch's recurrent module or, if a `weight` is given, a copy with these recurrent weights.
 
-        Not the bare operation, which torch.compile would take apart step by step; it leaves PyTorch's modules whole.
+        A module is used because torch.compile leaves PyTorch's modules intact but unrolls the bare operation.
         """
         if weight is None:
             return self.kernel
@@ -193,7 +211,7 @@ def _kernel(cell: CellName, *, input_width: int, width: int, bias: bool) -> nn.R
 
 
 def _side_by_side(weights: list[Tensor]) -> list[Tensor]:
-    """The same weights, on a GPU in one piece of memory: cuDNN would copy them itself, and warn each time."""
+    """The same weights; on a GPU, contiguous in memory, as cuDNN would otherwise copy them and warn at every call."""
     if not weights[0].is_cuda:
         return weights
     flat = torch.cat([weight.flatten() for weight in weights])

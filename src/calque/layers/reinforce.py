@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 class Draws(NamedTuple):
-    """How samples are trained."""
+    """The hyperparameters of REINFORCE."""
 
     weight: float  # of the REINFORCE term relative to the loss, λᵣ
     discount: float  # of later rewards, per step
@@ -25,17 +25,18 @@ class MovingBaseline(nn.Module):
 
     @torch.no_grad()
     def follow(self, rewards: Tensor, counts: Tensor) -> None:
-        """Updates the average with `counts` rewards, given their sum; unchanged if their mean is not finite."""
+        """Updates the average with a batch's rewards, given their sum and number; not if their mean is not finite."""
         mean = (rewards / counts).to(self.value.dtype)
         self.value.lerp_(mean.where(mean.isfinite(), self.value), 0.1)
 
 
 def reinforced(chosen: Tensor, *, losses: Tensor, counts: Tensor, baseline: Tensor, draws: Draws) -> Tensor:
-    """−λ Σₜ Rₜ log π(aₜ), Rₜ = Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b): a scalar whose gradient trains the samples (Xu 2015, eq. 12).
+    """−λ Σₜ Rₜ log π(aₜ), Rₜ = Σ_{k≥t} γᵏ⁻ᵗ (rₖ − b): a scalar whose gradient is that of REINFORCE (Xu 2015, eq. 12).
 
-    Sample t has log-probability `chosen` [N,T] and affects only the losses [N,T], −r, of its own and later steps. With
-    weight λ = 1 and discount γ = 1, the expected gradient is the samples' part of the gradient of the expected loss;
-    smaller values reduce the noise.
+    `chosen` [N,T] are the log-probabilities log π(aₜ) of the samples; the reward rₜ is the negative of `losses` [N,T].
+    Sample t affects only the losses of its own and later steps. With weight λ = 1 and discount γ = 1, the expected
+    gradient is the part of the gradient of the expected loss that is due to sampling; smaller values reduce its
+    variance. `counts` [N,T] is false for padding.
     """
     rewards = (-losses.detach() - baseline) * counts
     steps = torch.arange(chosen.shape[1], device=chosen.device)

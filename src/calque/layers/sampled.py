@@ -41,12 +41,15 @@ class SampledOutput(FullOutput):
 
     @torch.no_grad()
     def learn_frequencies(self, counts: Tensor) -> None:
-        """q is the relative frequency of each word with add-one smoothing."""
+        """Sets the sampling distribution q: relative word frequencies, with add-one smoothing of `counts` [V]."""
         smoothed = counts.double() + 1
         self.proposal.copy_((smoothed / smoothed.sum()).to(self.proposal.dtype))
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
-        """[M], with one set of samples for all positions; 0 where the target is `ignored`; exact in evaluation."""
+        """The loss [M] of `targets` [M], given `hidden` [M,D]; 0 where the target is `ignored`.
+
+        In training, all positions share one set of sampled words; in evaluation, the loss is exact.
+        """
         if not self.training:
             return super().loss(hidden, targets, smoothing=smoothing, ignored=ignored)
         assert smoothing == 0, "smoothing needs the probabilities of all words"

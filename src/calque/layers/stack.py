@@ -54,7 +54,7 @@ class Masks(NamedTuple):
 
 
 class WeightMasks(NamedTuple):
-    """The masks of DropConnect in one pass, 0 or 1 / (1 − dropout); all rows share them."""
+    """The DropConnect masks of one forward pass: 0 or 1 / (1 − dropout) per recurrent weight, shared by all rows."""
 
     layers: tuple[Tensor, ...]  # per layer, [G·D,D]
 
@@ -63,7 +63,7 @@ class WeightMasks(NamedTuple):
 
 
 class StackState(NamedTuple):
-    """The state of a stack."""
+    """The state of a stack of recurrent layers between time steps, and the dropout masks of this forward pass."""
 
     parts: State  # (h,) or (h, c), each [N,L,D]
     masks: Masks | None = None  # in training with variational dropout
@@ -75,7 +75,11 @@ Weights = tuple[Tensor, ...]  # the recurrent weights of each layer, [G·D,D]
 
 
 class RecurrentStack(nn.Module):
-    """Unidirectional layers.   Law: `forward` over T positions equals T calls of `step` on the output of `enter`."""
+    """Stacked recurrent layers.
+
+    Law: `forward` over T positions equals `enter`, which projects the inputs of all positions, and then T calls of
+    `step`.
+    """
 
     def __init__(self, config: StackConfig, *, input_width: int) -> None:
         super().__init__()
@@ -95,7 +99,7 @@ class RecurrentStack(nn.Module):
         return layer
 
     def start(self, parts: State) -> StackState:
-        """The initial state of a pass over a batch, with these parts and newly drawn masks."""
+        """The initial state for a batch: `parts` (h, or h and c, of all layers) and newly sampled dropout masks."""
         return StackState(parts, self._draw_masks(parts[0][:, 0]), self._draw_weight_masks())
 
     def forward(self, inputs: Tensor, state: StackState) -> tuple[Tensor, StackState]:
@@ -110,13 +114,19 @@ class RecurrentStack(nn.Module):
         return inputs, state._replace(parts=stack_layers(after))
 
     def enter(self, inputs: Tensor, state: StackState) -> Tensor:
-        """The contribution [N,T,G·D] of inputs [N,T,E'] to the first layer's gates; E' ≤ E: its first input columns."""
+        """The contribution [N,T,G·D] of inputs to the first layer's gates, for all T steps at once.
+
+        The inputs may be narrower than the layer expects, [N,T,E'] with E' ≤ E; then they are its first E' columns.
+        """
         if state.masks is not None:
             inputs = inputs * state.masks.inputs[0][:, None, : inputs.shape[-1]]
         return self.first.project(inputs)
 
     def entering(self, state: StackState, *, start: int) -> Callable[[Tensor], Tensor]:
-        """A function for each step: from inputs [N,E'] for the columns from `start` on to their gates [N,G·D]."""
+        """A function that computes the contribution [N,G·D] of further input columns to the first layer's gates.
+
+        It takes the columns from `start` on; `enter` takes those before.
+        """
         project = self.first.rest(start)
         if state.masks is None:
             return project
@@ -124,7 +134,7 @@ class RecurrentStack(nn.Module):
         return lambda inputs: project(inputs * mask)
 
     def weights(self, state: StackState) -> Weights | None:
-        """The recurrent weights of a pass, for `step`; None without weight dropout. A loop computes them once."""
+        """The recurrent weights of a pass, for `step`; None without weight dropout. Call it once before a loop."""
         if state.weight_masks is None:
             return None
         layers = (layer for layer, _ in self._levels())
@@ -141,7 +151,7 @@ class RecurrentStack(nn.Module):
     ) -> tuple[Tensor, Levels]:
         """The output [N,D] of the top layer and the next states, given the first layer's gate inputs [N,G·D].
 
-        Their `inputs` [N,E] are used only in a dense stack.
+        `inputs` [N,E], from which the gate inputs were computed, are used only in a dense stack.
         """
         after = []
         for number, (layer, connection) in enumerate(self._levels()):
@@ -179,7 +189,10 @@ class RecurrentStack(nn.Module):
             yield layer, connection
 
     def _drop(self, inputs: Tensor, number: int, masks: Masks | None) -> Tensor:
-        """A layer's inputs [N,E] or [N,T,E] after dropout; the embedding applies its own."""
+        """The inputs [N,E] or [N,T,E] of layer `number` after dropout.
+
+        Unless dropout is variational, the first layer's inputs are unchanged: the embedding applies its own dropout.
+        """
         if masks is not None:
             return inputs * (masks.inputs[number] if inputs.dim() == 2 else masks.inputs[number][:, None])
         if number == 0 or self.config.variational:
@@ -198,7 +211,7 @@ def layer_widths(config: StackConfig, *, first: int) -> list[int]:
 
 
 def connections(config: StackConfig) -> Iterator[Connection]:
-    """The connection above each layer."""
+    """The connection after each layer, which computes the next layer's input."""
     for layer in range(config.layers):
         yield Connection(config.connection, layer=layer, layers=config.layers, width=config.width)
 
@@ -209,17 +222,17 @@ def dropout_mask(like: Tensor, *, width: int, dropout: float) -> Tensor:
 
 
 def add_noise(values: Tensor, *, noise: float) -> Tensor:
-    """`values` plus Gaussian noise of that standard deviation."""
+    """`values` plus Gaussian noise of standard deviation `noise`."""
     return values + noise * torch.randn_like(values) if noise else values
 
 
 def split_layers(parts: State) -> Levels:
-    """The state of each layer, from parts [N,L,D]."""
+    """The state of each layer, as tensors [N,D], given the state of all layers as tensors [N,L,D]."""
     return tuple(zip(*(part.unbind(1) for part in parts), strict=True))
 
 
 def stack_layers(levels: Sequence[State]) -> State:
-    """The parts [N,L,D], from the states of all layers."""
+    """The state of all layers as tensors [N,L,D], given the state of each layer; the inverse of `split_layers`."""
     return tuple(torch.stack(parts, dim=1) for parts in zip(*levels, strict=True))
 
 

@@ -12,13 +12,14 @@ from calque.layers.feed_forward import ActivationName, FeedForward, build_feed_f
 from calque.layers.mixers import SSRU, AverageAttention
 from calque.layers.multihead import Chunk, KeysValues, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import NormName, build_norm
+from calque.layers.observers import StateLayer
 
 NormPlace = Literal["pre", "post"]
 MixerName = Literal["attention", "ssru", "average"]
 
 
 class Dropouts(NamedTuple):
-    """Dropout rates of a block: on what enters the residual stream, on attention weights, inside feed-forward."""
+    """Dropout rates of a block: on sub-layer outputs, on attention weights, and inside the feed-forward layer."""
 
     residual: float
     attention: float
@@ -52,17 +53,17 @@ class Residual(nn.Module):
         self.dropout = shape.dropouts.residual
 
     def enter(self, stream: Tensor) -> Tensor:
-        """The input of the sub-layer."""
+        """The input of the sub-layer: the residual stream, normalised if pre-norm."""
         return self.norm(stream) if self.place == "pre" else stream
 
     def leave(self, stream: Tensor, output: Tensor) -> Tensor:
-        """The stream after adding the sub-layer's output."""
+        """The residual stream after the sub-layer: its `output` is added, with dropout, and normalised if post-norm."""
         total = stream + F.dropout(output, self.dropout, self.training)
         return total if self.place == "pre" else self.norm(total)
 
 
-class EncoderBlock(nn.Module):
-    """Self-attention, then feed-forward."""
+class EncoderBlock(StateLayer):
+    """A block of the Transformer encoder: self-attention, then a feed-forward layer."""
 
     def __init__(self, shape: BlockShape) -> None:
         super().__init__()
@@ -72,23 +73,24 @@ class EncoderBlock(nn.Module):
         self.around_feed_forward = Residual(shape)
 
     def forward(self, stream: Tensor, mask: Tensor, *, turn: Tensor | None = None) -> Tensor:
-        """[B,S,D] from [B,S,D]; mask [B,1,1,S]; `turn` [1,S,d] with rotary positions."""
+        """The residual stream [B,S,D] after the block; `mask` is [B,1,1,S], `turn` [1,S,d] (rotary positions)."""
         inputs = self.around_attention.enter(stream)
         attended = self.attention(inputs, self.attention.remember(inputs, turn=turn), mask, turn=turn)
         stream = self.around_attention.leave(stream, attended)
-        return self.around_feed_forward.leave(stream, self.feed_forward(self.around_feed_forward.enter(stream)))
+        fed = self.feed_forward(self.around_feed_forward.enter(stream))
+        return self.observed_states(self.around_feed_forward.leave(stream, fed))
 
 
 class CrossAttention(NamedTuple):
-    """The result of attention over the memory; Q = K·T."""
+    """The result of attention over the source in a decoder block; Q = K·T queries per sentence."""
 
     stream: Tensor  # [B,Q,D]
     attended: Tensor  # [B,Q,D], the attention output that was added to the stream
     weights: Tensor | None  # [B,Q,S], if requested
 
 
-class DecoderBlock(nn.Module):
-    """Causal self-attention over the past and the chunk (or another mixer), attention over the memory, feed-forward."""
+class DecoderBlock(StateLayer):
+    """A block of the Transformer decoder: causal self-attention (or another mixer), cross-attention, feed-forward."""
 
     def __init__(self, shape: BlockShape, *, memory_width: int, mixer: MixerName) -> None:
         super().__init__()
@@ -106,24 +108,25 @@ class DecoderBlock(nn.Module):
         self.around_feed_forward = Residual(shape)
 
     def read(self, stream: Tensor, past: Any, chunk: Chunk) -> tuple[Tensor, Any]:
-        """The stream [N,T,D] after self-attention, and the past extended by this chunk."""
+        """The residual stream [N,T,D] after self-attention, and the cache `past` extended by these T tokens."""
         attended, after = self.self_attention.read(self.around_self.enter(stream), past, chunk)
         return self.around_self.leave(stream, attended), after
 
     def cross_attend(self, stream: Tensor, memory: KeysValues, mask: Tensor, *, attention: bool) -> CrossAttention:
-        """Attention of the stream [B,K·T,D], with the queries of a sentence in one row, over the memory."""
+        """Cross-attention of the residual stream [B,K·T,D] over the source; a sentence's hypotheses share one row."""
         queries = self.cross_attention.queries(self.around_cross.enter(stream))
         attended = self.cross_attention.project_attention(queries, memory, mask)
         weights = self.cross_attention.weights(queries, memory.keys, mask) if attention else None
         return CrossAttention(self.around_cross.leave(stream, attended), attended, weights)
 
     def feed(self, stream: Tensor) -> Tensor:
-        """The stream after feed-forward."""
-        return self.around_feed_forward.leave(stream, self.feed_forward(self.around_feed_forward.enter(stream)))
+        """The residual stream after the feed-forward layer."""
+        fed = self.feed_forward(self.around_feed_forward.enter(stream))
+        return self.observed_states(self.around_feed_forward.leave(stream, fed))
 
 
 def build_mixer(name: MixerName, shape: BlockShape) -> MultiHead | SSRU | AverageAttention:
-    """The layer that combines a target token with those before it."""
+    """The layer called `name`, which combines a target token with those before it: self-attention or an alternative."""
     match name:
         case "attention":
             return self_attention(shape)
@@ -136,7 +139,7 @@ def build_mixer(name: MixerName, shape: BlockShape) -> MultiHead | SSRU | Averag
 
 
 def self_attention(shape: BlockShape) -> MultiHead:
-    """Self-attention of that shape."""
+    """A self-attention layer with the hyperparameters `shape`."""
     width, heads, dropout, grouped = shape.width, shape.heads, shape.dropouts.attention, shape.key_value_heads
     if shape.reach is not None:
         return RelativeMultiHead(width, heads=heads, dropout=dropout, reach=shape.reach, key_value_heads=grouped)
@@ -144,6 +147,6 @@ def self_attention(shape: BlockShape) -> MultiHead:
 
 
 def feed_forward(shape: BlockShape) -> FeedForward:
-    """The feed-forward layer of that shape."""
+    """A feed-forward layer with the hyperparameters `shape`."""
     dropout = shape.dropouts.activation
     return build_feed_forward(shape.activation, width=shape.width, inner=shape.inner, dropout=dropout)

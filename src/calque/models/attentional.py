@@ -19,12 +19,12 @@ C = TypeVar("C")
 
 
 class AttentionalConfig(Protocol):
-    """The settings that all their configs have."""
+    """The settings common to the configs of all recurrent decoders with attention."""
 
     @property
     def attention(self) -> AttentionConfig: ...
     @property
-    def width(self) -> int: ...  # D of the states that attend
+    def width(self) -> int: ...  # D of the queries
     @property
     def embedding(self) -> int: ...
     @property
@@ -32,9 +32,9 @@ class AttentionalConfig(Protocol):
 
 
 class AttentionalSteps(NamedTuple):
-    """The result of T steps of a layer that attends before each step."""
+    """The result of T time steps of a recurrent layer that attends to the source before each step."""
 
-    before: Tensor  # [N,T,D], the states before each step, which attend
+    before: Tensor  # [N,T,D], the state before each step, which is the query
     outputs: Tensor  # [N,T,D]
     attended: Attended
     cell: State  # (h,) or (h, c), each [N,D]
@@ -60,9 +60,10 @@ class AttentionalDecoder(Decoder[S, C]):
         attention_state: AttentionState,
         context: AttentionContext,
     ) -> AttentionalSteps:
-        """sᵢ = f(sᵢ₋₁, [xᵢ; cᵢ]), cᵢ the attention of sᵢ₋₁, over inputs [N,T,E] (Bahdanau 2015, §3.1; Wu 2016, eq. 4).
+        """Runs a recurrent layer over T steps; it attends to the source with its previous state before each step.
 
-        The inputs' contribution to the gates is computed for all steps at once.
+        sᵢ = f(sᵢ₋₁, [xᵢ; cᵢ]), where cᵢ is the attention of sᵢ₋₁ (Bahdanau 2015, §3.1; Wu 2016, eq. 4) and x the inputs
+        `embedded` [N,T,E]. The inputs' contribution to the gates is computed for all steps at once.
         """
         before, outputs, attended_steps = [], [], []
         project = layer.rest(embedded.shape[-1])
@@ -80,7 +81,7 @@ class AttentionalDecoder(Decoder[S, C]):
     def build_output(
         self, hidden: Tensor, attended: Attended, *, states: Tensor, embedded: Tensor, attention: bool
     ) -> Output:
-        """The output for hidden vectors [N,T,·]; the copy gate reads states [N,T,D] and words [N,T,E]."""
+        """The output for hidden vectors [N,T,·]; the copy gate reads states [N,T,D] and embedded words [N,T,E]."""
         gate = None if self.copy_gate is None else self.copy_gate(attended.context, states, embedded)
         weights, copied = attended.weights if attention else None, None if gate is None else attended.shares
         return Output(hidden, weights, gate, copied, attended.chosen, attended.losses)

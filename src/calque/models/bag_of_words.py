@@ -16,7 +16,7 @@ from calque.models.recurrent import word_embedding
 
 
 class BagOfWordsEncoderConfig(Config):
-    """The mean of the word vectors through one layer."""
+    """A feed-forward layer applied to each word vector and to their mean."""
 
     kind: Literal["mean"] = "mean"
     width: Width = 256
@@ -24,11 +24,14 @@ class BagOfWordsEncoderConfig(Config):
     embedding: Width = 256
     """Width of the word vectors."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings."""
+    """Dropout on the embeddings."""
 
 
 class BagOfWordsEncoder(Encoder):
-    """valuesₛ = tanh(W eₛ + b), final = tanh(W ē + b), ē the mean of the sentence's eₛ; not from a paper."""
+    """Encodes each word by itself, and the sentence by the mean of its word vectors; not from a paper.
+
+    valuesₛ = tanh(W eₛ + b) for the word vectors eₛ; final = tanh(W ē + b) for their mean ē.
+    """
 
     def __init__(
         self, config: BagOfWordsEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None

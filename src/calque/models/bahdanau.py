@@ -38,7 +38,7 @@ class BahdanauConfig(Config):
     copies: bool = False
     """Allow copying words from the source (See 2017); needs a joint vocabulary."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings and on the readout."""
+    """Dropout on the embeddings and on the readout."""
 
 
 class BahdanauContext(NamedTuple):
@@ -52,7 +52,10 @@ class BahdanauState(NamedTuple):
 
 
 class BahdanauDecoder(AttentionalDecoder[BahdanauState, BahdanauContext]):
-    """sᵢ = f(sᵢ₋₁, yᵢ₋₁, cᵢ), cᵢ the attention of sᵢ₋₁; readout maxout(U sᵢ₋₁ + V E yᵢ₋₁ + C cᵢ) (A.2.2)."""
+    """Bahdanau's decoder: attends with the previous state, then makes a recurrent step (Bahdanau 2015, A.2.2).
+
+    sᵢ = f(sᵢ₋₁, yᵢ₋₁, cᵢ), where cᵢ is the attention of sᵢ₋₁; the readout is maxout(U sᵢ₋₁ + V E yᵢ₋₁ + C cᵢ).
+    """
 
     def __init__(self, config: BahdanauConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__(config, memory=memory)

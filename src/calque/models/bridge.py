@@ -11,12 +11,12 @@ BridgeName = Literal["copy", "tanh", "backward", "zero"]
 
 
 class Bridge(nn.Module):
-    """The initial state of a decoder.
+    """Computes the initial state of a recurrent decoder from the final states of an encoder.
 
     copy: the final states of the encoder's top layers, unchanged (Sutskever 2014; Luong 2015);
     tanh: tanh(W h) of each layer with a shared W; if the encoder has fewer layers (one, if it is not recurrent), all
     layers are computed from its top state, each with its own W;
-    backward: the same from the backward direction only, tanh(W ←h₁) (Bahdanau 2015, A.2.2); zero.
+    backward: like tanh, but of the backward direction only, tanh(W ←h₁) (Bahdanau 2015, A.2.2); zero: zeros.
     Parts that the encoder does not have (the cell of an LSTM after a GRU) are zero.
     """
 
@@ -42,7 +42,7 @@ class Bridge(nn.Module):
         self.dense = nn.ModuleList(nn.Linear(inputs, width * (layers if self.spreads else 1)) for _ in range(shared))
 
     def forward(self, memory: Memory) -> tuple[Tensor, ...]:
-        """(h,) or (h, c), each [B,L,D]."""
+        """The decoder's initial state: (h,) or, for an LSTM, (h, c), each [B,L,D]."""
         zero = memory.values.new_zeros(memory.values.shape[0], self.layers, self.width)
         top = [part[:, -self.layers :] for part in memory.final]
         states: list[Tensor]
@@ -61,7 +61,7 @@ class Bridge(nn.Module):
         return tuple(states[: self.parts]) + (zero,) * (self.parts - len(states[: self.parts]))
 
     def _project(self, dense: nn.Module, states: Tensor) -> Tensor:
-        """[B,L,D] from states [B,L',D']."""
+        """The decoder's states tanh(W h) [B,L,D], given the encoder's states h [B,L',D']."""
         if not self.spreads:
             return dense(states).tanh()  # type: ignore[no-any-return]
         return dense(states[:, -1]).tanh().unflatten(-1, (self.layers, self.width))  # type: ignore[no-any-return]

@@ -19,7 +19,7 @@ Probability = Annotated[float, Field(ge=0, lt=1)]
 
 
 class NoCharactersConfig(Config):
-    """Words are represented by their vectors only."""
+    """Words are represented by their word vectors only."""
 
     kind: Literal["none"] = "none"
 
@@ -72,7 +72,7 @@ class CharacterEncoder(nn.Module):
 
 
 class RecurrentCharacters(CharacterEncoder):
-    """The last states of the forward and the backward LSTM."""
+    """Encodes a word by the last states of a forward and a backward LSTM over its characters."""
 
     def __init__(self, config: RecurrentCharactersConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -88,7 +88,10 @@ class RecurrentCharacters(CharacterEncoder):
 
 
 class ConvolutionalCharacters(CharacterEncoder):
-    """maxᵢ (W [cᵢ₋ₖ/₂; …; cᵢ₊ₖ/₂] + b), with zeros around the word and dropout on the character vectors."""
+    """Encodes a word by a convolution over its character vectors c, with max pooling over the positions i.
+
+    maxᵢ (W [cᵢ₋ₖ/₂; …; cᵢ₊ₖ/₂] + b), with zeros around the word and dropout on the character vectors.
+    """
 
     def __init__(self, config: ConvolutionalCharactersConfig, *, vocabulary_size: int) -> None:
         super().__init__()

@@ -15,6 +15,7 @@ from calque.config import Config
 from calque.layers.attention import fold, unfold
 from calque.layers.bounds import Width
 from calque.layers.maxout import Maxout
+from calque.layers.observers import RecurrentStep, StateLayer
 from calque.models.interfaces import Decoder, Memory, MemoryShape, Output
 from calque.models.recurrent import WordEmbedding
 
@@ -30,7 +31,7 @@ class ChoConfig(Config):
     readout: Width = 256
     """Number of maxout units in the readout."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings and on the readout."""
+    """Dropout on the embeddings and on the readout."""
 
 
 class ChoContext(NamedTuple):
@@ -42,9 +43,10 @@ class ChoState(NamedTuple):
     hidden: Tensor  # [N,D]
 
 
-class ChoDecoder(Decoder[ChoState, ChoContext]):
-    """c = tanh(V h), h the encoder's final state; h'₀ = tanh(V' c); then for each previous word y (A.1.2):
+class ChoDecoder(Decoder[ChoState, ChoContext], StateLayer):
+    """Cho's decoder: a GRU that reads a summary c of the source and the previous word y at every step (A.1.2).
 
+    c = tanh(V h), where h is the encoder's final state; h'₀ = tanh(V' c); then for each previous word y:
     z, r = σ(W y + U h' + C c) each; h̃ = tanh(W y + r ∘ (U h' + C c)); h' = z ∘ h' + (1 − z) ∘ h̃;
     readout maxout(O_h h' + O_y y + O_c c).
     """
@@ -78,7 +80,10 @@ class ChoDecoder(Decoder[ChoState, ChoContext]):
         states = []
         for word in self.from_word(embedded).unbind(1):
             recurrent = fold(self.from_state(hidden)[:, None], sentences=sentences) + context.gates
-            hidden = self._step(word, unfold(recurrent, rows=tokens.shape[0]).squeeze(1), hidden)
+            shares = unfold(recurrent, rows=tokens.shape[0]).squeeze(1)
+            before, hidden = hidden, self._step(word, shares, hidden)
+            if self.state_observer is not None:
+                self.state_observer(RecurrentStep(word, (before,), (hidden,), shares))
             states.append(hidden)
         hidden_states = torch.stack(states, dim=1)
         summary = context.summary.repeat_interleave(tokens.shape[0] // sentences, dim=0).expand_as(hidden_states)
@@ -86,7 +91,7 @@ class ChoDecoder(Decoder[ChoState, ChoContext]):
         return Output(F.dropout(readout, self.dropout, self.training)), ChoState(hidden)
 
     def _step(self, word: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
-        """The next h' from the word's contribution [N,3D] to the gates and that of state and summary [N,3D]."""
+        """The next state h' [N,D], given contributions [N,3D] to the gates: of the word, and of state and summary."""
         sizes = [2 * hidden.shape[-1], hidden.shape[-1]]
         (gates, word_candidate), (recurrent_gates, recurrent_candidate) = (
             torch.split(word, sizes, dim=-1),

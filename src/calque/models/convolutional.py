@@ -42,7 +42,7 @@ class ConvolutionalConfig(Config):
     maximum_positions: Places = 1024
     """Number of positions with their own vector; later positions share the last one."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings, on the input of each convolution and, in the decoder, before the output layer."""
+    """Dropout on the embeddings, on the input of each convolution and, in the decoder, before the output layer."""
 
 
 class ConvolutionalEncoderConfig(ConvolutionalConfig):
@@ -58,7 +58,8 @@ class ConvolutionalEncoderConfig(ConvolutionalConfig):
 class ConvolutionalEncoder(Encoder):
     """hˡ = √0.5 (v(W [hˡ⁻¹ᵢ₋ₖ/₂; …; hˡ⁻¹ᵢ₊ₖ/₂] + b) + hˡ⁻¹ᵢ), v the gated linear unit (§3.2, §3.4).
 
-    The memory's values are z, the last block mapped back to the embeddings' width; its inputs are e.
+    The values of the memory are z, the outputs of the last block, mapped back to the embeddings' width; the inputs of
+    the memory are e, the embeddings.
     """
 
     def __init__(
@@ -86,12 +87,16 @@ class ConvolutionalEncoder(Encoder):
         mask = read.mask
         inputs = self.embedding(read.values, torch.arange(mask.shape[1], device=mask.device)[None])
         stream = self.enter(inputs)
-        for convolution in self.convolutions:
+        for convolution in self._convolutions():
             window = zero_padding(F.dropout(stream, self.dropout, self.training), mask)
             stream = ROOT_HALF * (convolution(F.pad(window, (0, 0, self.reach, self.reach))) + stream)
+            stream = convolution.observed_states(stream)
         values = self.leave(stream)
         mean = zero_padding(values, mask).sum(dim=1) / mask.sum(dim=1, keepdim=True)
         return Memory(values, mask, inputs, read.tokens, (mean[:, None],))
+
+    def _convolutions(self) -> list[GatedConvolution]:
+        return [layer for layer in self.convolutions if isinstance(layer, GatedConvolution)]
 
 
 class ConvolutionalDecoderConfig(ConvolutionalConfig):
@@ -105,14 +110,18 @@ class ConvolutionalContext(NamedTuple):
 
 
 class ConvolutionalState(NamedTuple):
-    """The last inputs of each convolution, zero before the first token."""
+    """The last k − 1 inputs of each convolution, which the next tokens need; zeros before the first token."""
 
     tails: tuple[Tensor, ...]  # [N,k−1,D] per layer
     position: Tensor  # [N]
 
 
 class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
-    """hˡ = √0.5 (√0.5 (vˡ + cˡ) + hˡ⁻¹), vˡ = v(W [hˡ⁻¹ᵢ₋ₖ₊₁; …; hˡ⁻¹ᵢ] + b), cˡ the attention of vˡ (§3.2-3.4)."""
+    """The decoder of ConvS2S: in each layer, a causal gated convolution, then attention (Gehring 2017, §3.2-3.4).
+
+    hˡ = √0.5 (√0.5 (vˡ + cˡ) + hˡ⁻¹), where vˡ = v(W [hˡ⁻¹ᵢ₋ₖ₊₁; …; hˡ⁻¹ᵢ] + b), v is the gated linear unit and cˡ the
+    attention of vˡ.
+    """
 
     parallel = True
 
@@ -120,10 +129,11 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         super().__init__()
         if not memory.width == memory.inputs == config.embedding:
             raise ValueError(
-                "a convolutional decoder adds the memory to the source embeddings and compares it with its own: "
-                f"the memory's width {memory.width}, the encoder's embedding {memory.inputs} and the decoder's "
-                f"embedding {config.embedding} must be equal; set encoder.width (a convolutional encoder's memory is "
-                "as wide as its embedding), encoder.embedding and decoder.embedding to the same value"
+                "a convolutional decoder adds the memory to the source embeddings and compares it with its own "
+                f"embeddings: the memory's width {memory.width}, the encoder's embedding {memory.inputs} and the "
+                f"decoder's embedding {config.embedding} must be equal; set encoder.width (a convolutional "
+                "encoder's memory is as wide as its embedding), encoder.embedding and decoder.embedding to "
+                "the same value"
             )
         retained = 1 - config.dropout
         self.embedding = PositionedEmbedding(config, vocabulary_size=vocabulary_size)
@@ -134,8 +144,12 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         self.width = config.embedding
 
     def prepare(self, memory: Memory) -> ConvolutionalContext:
-        """§3.4: c is scaled by m·√(1/m) = √m; the gradient of z, but not of e, is divided by the number of layers."""
-        keys = scale_gradient(memory.values, scale=1 / len(self.layers))
+        """The keys z and values √m·(z + e) of all attention layers, for m source tokens (Gehring 2017, §3.4).
+
+        The factor is m·√(1/m) = √m. In training, the gradient of z, but not of e, is divided by the number of layers.
+        """
+        scale = 1 / len(self.layers) if self.training else 1.0  # a trick of training: saliency needs true gradients
+        keys = scale_gradient(memory.values, scale=scale)
         size = memory.mask.sum(dim=1).to(keys.dtype)[:, None, None]
         return ConvolutionalContext(keys, size.sqrt() * (keys + memory.inputs), memory.mask)
 
@@ -158,7 +172,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
             window = torch.cat([tail, F.dropout(stream, self.dropout, self.training)], dim=1)
             gated = layer.convolution(window)
             attended, layer_weights = layer.attend(gated, embedded, context)
-            stream = ROOT_HALF * (ROOT_HALF * (gated + attended) + stream)
+            stream = layer.convolution.observed_states(ROOT_HALF * (ROOT_HALF * (gated + attended) + stream))
             tails.append(window[:, size:])
             weights.append(layer_weights)
         hidden = F.dropout(self.leave(stream), self.dropout, self.training)
@@ -170,7 +184,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
 
 
 class DecoderLayer(AttentionLayer):
-    """A gated convolution and its attention."""
+    """A layer of the ConvS2S decoder: a gated convolution and the attention of its outputs over the source."""
 
     def __init__(self, config: ConvolutionalDecoderConfig) -> None:
         super().__init__()
@@ -179,7 +193,11 @@ class DecoderLayer(AttentionLayer):
         self.found = NormalisedLinear(config.embedding, outputs=config.width)
 
     def attend(self, gated: Tensor, embedded: Tensor, context: ConvolutionalContext) -> tuple[Tensor, Tensor]:
-        """c [N,T,D] = W_c Σⱼ aⱼ (zⱼ + eⱼ) + b_c with a [N,T,S] = softmax(d·z), d = W h + b + g (eq. 1, 2)."""
+        """The attention output c [N,T,D] and the attention weights a [N,T,S] (Gehring 2017, eq. 1, 2).
+
+        c = W_c Σⱼ aⱼ √m (zⱼ + eⱼ) + b_c with a = softmax(d·z) and d = W h + b + g, where h is the output `gated` of the
+        convolution, g the `embedded` target tokens and m the number of source tokens.
+        """
         rows = gated.shape[0]
         queries = fold(self.query(gated) + embedded, sentences=context.mask.shape[0])
         weights = masked_softmax(queries @ context.keys.transpose(1, 2), context.mask[:, None])
@@ -199,12 +217,12 @@ class PositionedEmbedding(nn.Module):
         nn.init.normal_(self.positions, std=0.1)
 
     def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
-        """[N,T,E] from [N,T] tokens at [N,T] positions; positions beyond the table share its last vector."""
+        """The vectors [N,T,E] of tokens [N,T] at positions [N,T]; positions beyond the table share its last vector."""
         return F.dropout(embed(tokens, self.weight) + _at(self.positions, places), self.dropout, self.training)
 
 
 class PositionedVectors(nn.Module):
-    """e = W x + p, with dropout: for vectors that an encoder's inputs made."""
+    """e = W x + p, with dropout, for vectors x computed by an encoder's `inputs`."""
 
     def __init__(self, config: ConvolutionalConfig, *, width: int) -> None:
         super().__init__()
@@ -214,12 +232,12 @@ class PositionedVectors(nn.Module):
         nn.init.normal_(self.positions, std=0.1)
 
     def forward(self, vectors: Tensor, places: Tensor) -> Tensor:
-        """[B,S,E] from [B,S,·] vectors at [B,S] positions."""
+        """The projected `vectors` [B,S,E] with their position vectors added; `places` [B,S] are the positions."""
         return F.dropout(self.linear(vectors) + _at(self.positions, places), self.dropout, self.training)
 
 
 def _at(positions: Tensor, places: Tensor) -> Tensor:
-    """The vectors [N,T,E] of positions [N,T]; beyond the table, its last one."""
+    """The vectors [N,T,E] of positions [N,T]; positions beyond the table have its last vector."""
     return F.embedding(places.clamp(max=positions.shape[0] - 1), positions)
 
 

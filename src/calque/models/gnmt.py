@@ -36,12 +36,12 @@ class GnmtConfig(Config):
     embedding: Width = 256
     """Width of the word vectors."""
     connection: Literal["none", "residual", "highway"] = "residual"
-    """Between layers, from the second on."""
+    """Connections between layers, from the second layer on: none, residual or highway (gated residual)."""
     attention: AdditiveAttentionConfig = AdditiveAttentionConfig()
     bridge: BridgeName = "copy"
     """How the initial state is computed from the encoder's final states: copy, tanh, backward (Bahdanau's) or zero."""
     dropout: float = Field(default=0.2, ge=0, lt=1)
-    """On the embeddings, between layers and on the output."""
+    """Dropout on the embeddings, between layers and on the output."""
     copies: bool = False
     """Allow copying words from the source (See 2017); needs a joint vocabulary."""
 
@@ -57,7 +57,10 @@ class GnmtState(NamedTuple):
 
 
 class GnmtDecoder(AttentionalDecoder[GnmtState, GnmtContext]):
-    """aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ] (§3, fig. 1)."""
+    """The decoder of GNMT: its bottom layer attends to the source, all layers read the result (Wu 2016, §3, fig. 1).
+
+    aᵢ is the attention of the bottom layer's state yᵢ₋₁ (eq. 4); every layer reads [x; aᵢ], x its input from below.
+    """
 
     def __init__(self, config: GnmtConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__(config, memory=memory)

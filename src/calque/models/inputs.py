@@ -1,4 +1,4 @@
-"""Inputs of encoders: words with several features, and frames.
+"""Inputs of encoders other than token ids: words with characters and further columns, and frames of feature values.
 
 Letters: B sentences, S words, C characters, W all words of a batch, F values per frame, k stacked frames, E width.
 """
@@ -28,7 +28,7 @@ class Words(NamedTuple):
 
 
 class WordInputs(Inputs):
-    """xₛ = [word vector; vector of its characters; a vector per further column].
+    """The input vectors of words: xₛ = [word vector; vector of its characters; a vector per further column].
 
     In training, words are replaced by the unknown word with probability `word_dropout`, so that its vector is learnt
     and the model learns to rely on characters and columns, which are never replaced.
@@ -78,7 +78,7 @@ class WordInputs(Inputs):
 
 
 class FrameInputs(Inputs):
-    """x = W [f₁; …; fₖ] + b: k neighbouring frames become one position.
+    """The input vectors of frames: every k neighbouring frames f are stacked and become one, x = W [f₁; …; fₖ] + b.
 
     If the last group has fewer frames, it is padded with zeros.
     """

@@ -19,8 +19,8 @@ class Memory(NamedTuple):
     values: Tensor  # [B,S,D]
     mask: Tensor  # [B,S], true where there is a token
     inputs: Tensor  # [B,S,E], the embeddings
-    tokens: Tensor | None  # [B,S], the ids, where the source is made of tokens
-    final: tuple[Tensor, ...]  # (h,) or (h, c), each [B,L,D], directions concatenated; the mean if not recurrent
+    tokens: Tensor | None  # [B,S], the ids, if the source consists of token ids
+    final: tuple[Tensor, ...]  # (h,) or (h, c), each [B,L,D], directions concatenated; from a mean if not recurrent
 
 
 class MemoryShape(NamedTuple):
@@ -34,39 +34,39 @@ class MemoryShape(NamedTuple):
 
 
 class Inputs(nn.Module):
-    """The vectors that an encoder reads, from a source that is not made of tokens: words of several parts, or frames.
+    """Computes the vectors that an encoder reads if the source is not token ids: words with features, or frames.
 
-    Law: what lies behind a row's length does not affect its vectors.
+    Law: padding after the end of a row does not affect its vectors.
     """
 
     width: int  # E of the vectors
 
     def forward(self, source: Any) -> Padded:
-        """[B,S,E] vectors; their lengths are on the host, as those of the source are."""
+        """The vectors [B,S,E]; their lengths, like those of the source, are on the CPU."""
         raise NotImplementedError
 
 
 class Read(NamedTuple):
-    """A source as an encoder begins with it."""
+    """A source before encoding: token ids, or the vectors that `inputs` computed."""
 
     values: Tensor  # [B,S] ids, or [B,S,E] vectors
     lengths: Tensor  # [B], on the CPU
     mask: Tensor  # [B,S], true for positions of the source
-    tokens: Tensor | None  # [B,S], the ids, where there are some
+    tokens: Tensor | None  # [B,S], the ids, if the source consists of token ids
 
 
 class Encoder(nn.Module):
-    """Encodes a source: token ids, which it embeds itself, or what its `inputs` make vectors of."""
+    """Encodes a source: token ids, which it embeds itself, or vectors that its `inputs` compute."""
 
     shape: MemoryShape
     inputs: Inputs | None
 
     def forward(self, source: Any) -> Memory:
-        """The memory of [B,S] ids, or of what the inputs read. Law: padding does not affect it."""
+        """The memory of a source: [B,S] ids, or whatever `inputs` accept. Law: padding does not affect the memory."""
         raise NotImplementedError
 
     def read(self, source: Any) -> Read:
-        """The source as ids or vectors, with lengths after any subsampling."""
+        """The source as token ids or as the vectors of `inputs`, with the lengths after any subsampling by `inputs`."""
         if self.inputs is None:
             return Read(source.values, source.lengths, source.mask, source.values)
         vectors: Padded = self.inputs(source)
@@ -78,7 +78,7 @@ class Output(NamedTuple):
 
     hidden: Tensor  # [N,T,D], after the paper's readout: the input of the output layer
     attention: Tensor | None = None  # [N,T,S], if requested
-    gate: Tensor | None = None  # [N,T], of copying decoders: its σ is the weight of the vocabulary against copying
+    gate: Tensor | None = None  # [N,T], of copying decoders: its σ is the probability of generating, not copying
     copied: Tensor | None = None  # [N,T,S], of copying decoders: the copy distribution over source positions
     chosen: Tensor | None = None  # [N,T], log-probability of the sampled positions, in training with hard attention
     losses: Mapping[str, Tensor] = MappingProxyType({})  # auxiliary losses per token, weighted, [N,T] each
@@ -89,7 +89,7 @@ Context = TypeVar("Context")
 
 
 class Decoder(nn.Module, Generic[State, Context]):
-    """Reads target tokens left to right.   Law: reading x and then y equals reading x + y.
+    """A decoder, which reads target tokens left to right.   Law: reading x and then y equals reading x + y.
 
     States and contexts are trees of tensors with rows first; modules are stateless between calls.
     """
@@ -100,7 +100,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     parallel: bool = False  # processes T tokens in parallel, not one after the other
 
     def prepare(self, memory: Memory) -> Context:
-        """What is computed once per sentence: projected keys, initial states. Rows are sentences."""
+        """What the decoder computes once per sentence, such as projected keys, initial states; rows are sentences."""
         raise NotImplementedError
 
     def start(self, context: Context) -> State:
@@ -110,5 +110,5 @@ class Decoder(nn.Module, Generic[State, Context]):
     def forward(
         self, tokens: Tensor, state: State, context: Context, *, attention: bool = False
     ) -> tuple[Output, State]:
-        """Reads [N,T] tokens: all at once in training, one at a time in decoding."""
+        """The output for target tokens [N,T] (all at once in training, one by one in decoding), and the next state."""
         raise NotImplementedError

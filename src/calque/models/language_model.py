@@ -18,6 +18,7 @@ from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.bounds import Layers, Width
 from calque.layers.multihead import Chunk
+from calque.layers.observers import StateLayer
 from calque.layers.output import FullOutputConfig, OutputLayer
 from calque.layers.positions import Sinusoids
 from calque.layers.recurrent import CellName, Recurrence, State, state_parts
@@ -45,29 +46,29 @@ class RecurrentLanguageConfig(Config):
     cell: CellName = "lstm"
     """rnn (tanh), rnn-relu, lstm, gru (cuDNN's form) or gru-original (Cho 2014: reset before the product)."""
     layers: Layers = 2
-    """How many recurrent layers."""
+    """Number of recurrent layers."""
     width: Width = 256
     """Width of the recurrent layers."""
     top_width: Width | None = None
-    """Width of the top layer. Left out: as width."""
+    """Width of the top layer; by default, that of the other layers."""
     embedding: Width = 256
     """Width of the word vectors and of the output layer; a linear layer follows a top layer of another width."""
     dropout: Probability = 0.2
     """Dropout between layers."""
     input_dropout: Probability | None = None
-    """Dropout of the word vectors. Left out: as dropout."""
+    """Dropout on the word vectors; by default, the same as dropout."""
     output_dropout: Probability | None = None
-    """Dropout of the top layer's outputs. Left out: as dropout."""
+    """Dropout on the top layer's outputs; by default, the same as dropout."""
     variational: bool = False
     """Use the same dropout mask at all positions of a batch (Gal 2016; Merity 2018, §4.2)."""
     weight_dropout: Probability = 0.0
-    """Dropout of the recurrent weights, with one mask for all positions (DropConnect: Merity 2018, §2)."""
+    """Dropout on the recurrent weights, with one mask for all positions (DropConnect: Merity 2018, §2)."""
     type_dropout: Probability = 0.0
     """Dropout of whole words: all occurrences of a word in a batch (Merity 2018, §4.3)."""
     activation_penalty: float = Field(default=0.0, ge=0)
-    """α: weight of the squared outputs of the top layer, after dropout, in the loss (Merity 2017)."""
+    """α: weight of the L2 penalty on the top layer's outputs after dropout (Merity 2017)."""
     temporal_penalty: float = Field(default=0.0, ge=0)
-    """β: weight of their squared change from token to token (Merity 2017)."""
+    """β: weight of the L2 penalty on the change of the top layer's outputs from token to token (Merity 2017)."""
 
 
 class TransformerLanguageConfig(CausalTransformerConfig):
@@ -84,8 +85,8 @@ class LanguageModelConfig(Config):
     tie: bool = True
     """Share the weights of the embedding and the output layer (Press and Wolf 2017)."""
     spread: float | None = Field(default=None, gt=0)
-    """Initialise the weights of a recurrent model uniformly between ± this (Zaremba 2014: 0.04 to 0.1). Left out: each
-    layer's own initialisation."""
+    """Initialise the weights of a recurrent model uniformly between ± this value (Zaremba 2014: 0.04 to 0.1). By
+    default, each layer has its own initialisation."""
     network: NetworkConfig = TransformerLanguageConfig(layers=4, width=256, heads=4, feed_forward=1024)
     output: OutputConfig = FullOutputConfig()
 
@@ -103,23 +104,23 @@ class LanguageModelConfig(Config):
 
 
 class Read(NamedTuple):
-    """The result of reading T tokens."""
+    """The output of a language model's network for T tokens."""
 
-    hidden: Tensor  # [N,T,E], what the output layer projects
-    penalties: Tensor | None = None  # [N,T], weighted, in training: what is added to a token's loss
+    hidden: Tensor  # [N,T,E], the input of the output layer
+    penalties: Tensor | None = None  # [N,T], in training: weighted penalties to add to each token's loss
 
 
 class RecurrentLanguageState(NamedTuple):
     """The state of a recurrent language model."""
 
-    parts: State  # (h,) or (h, c), each [N,L,D], D the widest layer's: behind a narrower one's state are zeros
+    parts: State  # (h,) or (h, c), each [N,L,D]; states narrower than the widest are padded with zeros
     last: Tensor  # [N,D], the top layer's last output, before dropout
-    masks: tuple[Tensor, ...] | None = None  # in training with variational dropout: of inputs, layers, output; [N,·]
+    masks: tuple[Tensor, ...] | None = None  # [N,·], with variational dropout: of each layer's inputs and of the output
     weight_masks: WeightMasks | None = None  # in training with dropout of recurrent weights
 
 
 class RecurrentNetwork(nn.Module):
-    """Layers of one direction.   Law: reading x and then y equals reading x + y."""
+    """A recurrent language model without its output layer.   Law: reading x and then y equals reading x + y."""
 
     def __init__(self, config: RecurrentLanguageConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -150,7 +151,7 @@ class RecurrentNetwork(nn.Module):
         return self._with_masks(RecurrentLanguageState(parts, like.new_zeros(rows, self.widths[-1])))
 
     def _with_masks(self, state: RecurrentLanguageState) -> RecurrentLanguageState:
-        """The state with new dropout masks, for the next batch."""
+        """The state with newly sampled dropout masks; without masks in evaluation mode."""
         masks, weight_masks = None, None
         if self.training and self.config.variational:
             widths = [self.config.embedding, *self.widths]
@@ -165,7 +166,7 @@ class RecurrentNetwork(nn.Module):
         return state._replace(masks=masks, weight_masks=weight_masks)
 
     def forward(self, tokens: Tensor, state: RecurrentLanguageState) -> tuple[Read, RecurrentLanguageState]:
-        """Reads [N,T] tokens."""
+        """The outputs for tokens [N,T], and the state after them."""
         values = self.embedding(tokens)
         after = []
         for number, layer in enumerate(self._layers()):
@@ -184,7 +185,7 @@ class RecurrentNetwork(nn.Module):
         return F.dropout(values, self._dropouts[number], self.training)
 
     def _penalties(self, outputs: Tensor, dropped: Tensor, *, before: Tensor) -> Tensor | None:
-        """[N,T], activation regularisation (Merity 2017), in training."""
+        """The penalties [N,T] of activation regularisation (Merity 2017); None in evaluation, or if it is off."""
         activation, temporal = self.config.activation_penalty, self.config.temporal_penalty
         if not self.training or not (activation or temporal):
             return None
@@ -199,8 +200,8 @@ class RecurrentNetwork(nn.Module):
         return [layer for layer in self.layers if isinstance(layer, Recurrence)]
 
 
-class CausalBlock(nn.Module):
-    """Causal self-attention over the past and the chunk, then feed-forward."""
+class CausalBlock(StateLayer):
+    """A block of a Transformer language model: causal self-attention (or another mixer), then feed-forward."""
 
     def __init__(self, shape: BlockShape, *, mixer: MixerName) -> None:
         super().__init__()
@@ -210,15 +211,15 @@ class CausalBlock(nn.Module):
         self.around_feed_forward = Residual(shape)
 
     def forward(self, stream: Tensor, past: Any, chunk: Chunk) -> tuple[Tensor, Any]:
-        """The stream [N,T,D] after the block, and the past with this chunk."""
+        """The residual stream [N,T,D] after the block, and the cache `past` extended by these T tokens."""
         mixed, after = self.self_attention.read(self.around_self.enter(stream), past, chunk)
         stream = self.around_self.leave(stream, mixed)
         fed = self.feed_forward(self.around_feed_forward.enter(stream))
-        return self.around_feed_forward.leave(stream, fed), after
+        return self.observed_states(self.around_feed_forward.leave(stream, fed)), after
 
 
 class TransformerNetwork(nn.Module):
-    """Causal blocks.   Law: reading x and then y equals reading x + y."""
+    """A Transformer language model without its output layer.   Law: reading x and then y equals reading x + y."""
 
     def __init__(self, config: TransformerLanguageConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -237,7 +238,7 @@ class TransformerNetwork(nn.Module):
         return TransformerState.of_layers(layers, position)
 
     def forward(self, tokens: Tensor, state: TransformerState) -> tuple[Read, TransformerState]:
-        """Reads [N,T] tokens."""
+        """The outputs for tokens [N,T], and the state after them."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
         after = []
         for block, before in zip(self._blocks(), state.layers, strict=True):
@@ -250,7 +251,7 @@ class TransformerNetwork(nn.Module):
 
 
 class LanguageModel(nn.Module):
-    """A network with its output layer."""
+    """A language model: a recurrent or Transformer network, with its output layer."""
 
     def __init__(self, config: LanguageModelConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -267,14 +268,14 @@ class LanguageModel(nn.Module):
             own: Any = self.output
             if own.weight.shape != weight.shape:
                 raise ConfigError(
-                    f"model.tie: matrices of {tuple(own.weight.shape)} and {tuple(weight.shape)} cannot be shared; "
-                    "set model.tie = false"
+                    f"model.tie: matrices of shape {tuple(own.weight.shape)} and {tuple(weight.shape)} cannot be "
+                    "shared; set model.tie = false"
                 )
             own.weight = weight
 
     @property
     def carries(self) -> bool:
-        """Whether the state has a fixed size, so that running text can carry it from batch to batch."""
+        """Whether the state is carried from batch to batch of running text: in recurrent networks only."""
         return isinstance(self.network, RecurrentNetwork)
 
     def start(self, rows: int) -> Any:
@@ -288,11 +289,11 @@ class LanguageModel(nn.Module):
         return read, state
 
     def forward(self, tokens: Tensor, state: Any) -> tuple[Read, Any]:
-        """`read`."""
+        """The same as `read`."""
         return self.read(tokens, state)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
-        """[...,V] of hidden [...,E], normalised in float32 at least."""
+        """The log-probabilities [...,V] of hidden vectors [...,E], normalised in at least float32."""
         return self.output.log_probs(hidden)
 
     def losses(self, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0, ignored: int = -100) -> Tensor:

@@ -44,7 +44,7 @@ class LuongState(NamedTuple):
 
 
 class LuongSteps(NamedTuple):
-    """The result of T steps."""
+    """The result of T time steps of Luong's decoder."""
 
     attentional: Tensor  # [N,T,D]
     hidden: Tensor  # [N,T,D], of the top layer
@@ -53,7 +53,10 @@ class LuongSteps(NamedTuple):
 
 
 class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
-    """h̃ₜ = tanh(W [cₜ; hₜ]), cₜ the attention of hₜ over the memory (eq. 5)."""
+    """Luong's decoder, which attends with the top layer's current state hₜ (Luong 2015, eq. 5).
+
+    The output is the attentional vector h̃ₜ = tanh(W [cₜ; hₜ]), where cₜ is the attention of hₜ over the source.
+    """
 
     def __init__(self, config: LuongConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:
         super().__init__(config, memory=memory)
@@ -90,7 +93,10 @@ class LuongDecoder(AttentionalDecoder[LuongState, LuongContext]):
         )
 
     def _with_feeding(self, embedded: Tensor, state: LuongState, context: LuongContext) -> LuongSteps:
-        """Step by step; the embeddings' contribution to the gates is computed for all steps at once."""
+        """The decoder with input feeding, one step at a time.
+
+        Only the embeddings' contribution to the gates is computed for all steps at once.
+        """
         recurrent, attention_state, feed = state
         assert feed is not None
         steps: list[tuple[Tensor, Tensor, Attended]] = []

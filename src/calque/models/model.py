@@ -70,7 +70,7 @@ class ModelConfig(Config):
     three. The last two need a joint vocabulary. auto: all with a joint vocabulary, target without one."""
     spread: float | None = Field(default=None, gt=0)
     """Initialise the weights of recurrent models, embeddings and output layer included, uniformly between ± this value
-    (0.1 in Luong et al. 2015; narrower models need more). By default, each layer has its own initialisation."""
+    (0.1 in Luong et al. 2015; narrower models need a larger one). By default, each layer has its own initialisation."""
     encoder: EncoderConfig = TransformerEncoderConfig()
     decoder: DecoderConfig = TransformerDecoderConfig()
     output: OutputConfig = FullOutputConfig()
@@ -95,10 +95,10 @@ class ModelConfig(Config):
         return self
 
     def tie_with(self, *, joint: bool) -> str:
-        """The shared word matrices, given whether both sides share one vocabulary."""
+        """Which word matrices are shared: `tie`, with "auto" resolved; `joint`: both sides share one vocabulary."""
         if self.tie != "auto":
             return self.tie
-        if isinstance(self.output, AdaptiveOutputConfig):  # which cannot be shared
+        if isinstance(self.output, AdaptiveOutputConfig):  # its weights cannot be shared
             return "embeddings" if joint else "none"
         return "all" if joint else "target"
 
@@ -109,7 +109,7 @@ class ModelConfig(Config):
 
     @staticmethod
     def is_recurrent(side: Config) -> bool:
-        """Whether `spread` applies to an encoder or decoder."""
+        """Whether `spread` applies to an encoder or decoder config: not to Transformers and ConvS2S."""
         transformers = (TransformerEncoderConfig, TransformerDecoderConfig)
         return not isinstance(side, (*transformers, ConvolutionalEncoderConfig, ConvolutionalDecoderConfig))
 
@@ -123,7 +123,7 @@ class Sizes(NamedTuple):
 
 
 class Context(NamedTuple):
-    """What a decoder reads of the sources; one row per sentence."""
+    """What the decoder needs of the encoded sources, computed once; one row per sentence."""
 
     decoder: Any
     tokens: Tensor | None  # [B,S] source ids, if the decoder copies
@@ -171,7 +171,7 @@ class Model(nn.Module):
         return memory
 
     def prepare(self, source: Padded) -> Context:
-        """The context of a source, computed once per sentence."""
+        """Encodes a source, and computes what the decoder needs of it at every step."""
         return Context(self.decoder.prepare(self.encode(source)), source.values if self.copies else None)
 
     def start(self, context: Context) -> Any:
@@ -190,7 +190,10 @@ class Model(nn.Module):
         return wide(self.output.logits(hidden))
 
     def log_probs(self, output: Output, context: Context) -> Tensor:
-        """The log-probabilities [N,T,V] of a decoder's output; [N,T,V+S] with copying, for unknown source words."""
+        """The log-probabilities [N,T,V] of the next words, given the decoder's output.
+
+        If the model copies, they are [N,T,V+S]; ids from V on are words of the source that are not in the vocabulary.
+        """
         log_probs = self.output.log_probs(output.hidden)
         if context.tokens is None:
             return log_probs
@@ -224,8 +227,9 @@ class Model(nn.Module):
         """Makes a layer share the weight of an embedding."""
         if layer.weight.shape != embedding.weight.shape:
             raise ConfigError(
-                f"model.tie = {key!r}: matrices of {tuple(layer.weight.shape)} and {tuple(embedding.weight.shape)} "
-                "cannot be shared; make the embeddings as wide as the decoder's output, or set model.tie = 'none'"
+                f"model.tie = {key!r}: matrices of shape {tuple(layer.weight.shape)} and "
+                f"{tuple(embedding.weight.shape)} cannot be shared; make the embeddings as wide as the decoder's "
+                "output, or set model.tie = 'none'"
             )
         layer.weight = embedding.weight
 
@@ -242,7 +246,7 @@ def initialise_uniformly(module: nn.Module, *, within: float) -> None:
 
 
 def build_encoder(config: EncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None) -> Encoder:
-    """The encoder of a config; it reads token ids, or the vectors that `inputs` compute."""
+    """The encoder that a config describes; it reads token ids or, if given, the vectors that `inputs` compute."""
     match config:
         case RecurrentEncoderConfig():
             return RecurrentEncoder(config, vocabulary_size=vocabulary_size, inputs=inputs)
@@ -257,7 +261,7 @@ def build_encoder(config: EncoderConfig, *, vocabulary_size: int = 0, inputs: In
 
 
 def build_decoder(config: DecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> Decoder[Any, Any]:
-    """The decoder of a config, for memories of that shape."""
+    """The decoder that a config describes, for encoders whose outputs have the shape `memory`."""
     try:
         match config:
             case RecurrentDecoderConfig():

@@ -43,7 +43,7 @@ class RecurrentEncoderConfig(StackConfig):
     bidirectional: bool | Literal["first"] = True
     """Bidirectional layers: true (all), false (none), or "first" (Wu 2016, §3.2); each direction has half the width."""
     reverse: bool = False
-    """Read the source from its end, the end mark still last (Sutskever 2014, §3.3)."""
+    """Reverse the source, except for the end mark, which stays last (Sutskever 2014, §3.3)."""
 
     @model_validator(mode="after")
     def _even(self) -> Self:
@@ -57,7 +57,7 @@ class RecurrentEncoderConfig(StackConfig):
 
 
 class RecurrentEncoder(Encoder):
-    """Reads the source left to right and, if bidirectional, right to left; the next layer reads both directions."""
+    """A stack of recurrent layers over the source; the outputs of both directions of a layer are concatenated."""
 
     def __init__(
         self, config: RecurrentEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None
@@ -119,7 +119,10 @@ class RecurrentEncoder(Encoder):
         return outputs, [torch.cat(parts, dim=-1) for parts in zip(*(final for _, final in results), strict=True)]
 
     def _drop(self, values: Tensor, number: int) -> Tensor:
-        """A layer's inputs [B,S,E] after dropout; unless it is variational, the embedding applies its own dropout."""
+        """The inputs [B,S,E] of layer `number` after dropout.
+
+        Unless dropout is variational, the first layer's inputs are unchanged: the embedding applies its own dropout.
+        """
         if self._variational:
             return values * dropout_mask(values, width=values.shape[-1], dropout=self._variational)[:, None]
         return values if number == 0 else F.dropout(values, self.config.dropout, self.training)
@@ -128,7 +131,7 @@ class RecurrentEncoder(Encoder):
         return dropout_mask(inputs, width=layer.width, dropout=self._variational) if self._variational else None
 
     def _weight(self, layer: Recurrence) -> Tensor | None:
-        """The recurrent weights of this pass; None without weight dropout."""
+        """A layer's recurrent weights with a newly sampled DropConnect mask; None without weight dropout."""
         dropout = self.config.weight_dropout if self.training else 0.0
         return layer.dropped(layer.weight_mask(dropout=dropout)) if dropout else None
 
@@ -144,7 +147,7 @@ class RecurrentDecoderConfig(StackConfig):
     embedding: Width = 256
     """Width of the word vectors."""
     bridge: BridgeName = "copy"
-    """How the encoder's last states initialise the decoder: copy, tanh (a layer), backward (Bahdanau) or zero."""
+    """How the initial state is computed from the encoder's final states: copy, tanh, backward (Bahdanau's) or zero."""
 
 
 class RecurrentContext(NamedTuple):
@@ -177,7 +180,7 @@ class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
 
 
 class WordEmbedding(nn.Module):
-    """A vector per token, with dropout.
+    """An embedding matrix: one vector per token of the vocabulary, with dropout.
 
     With `type_dropout`, a call in training also drops whole rows of the matrix, and with them all occurrences of a
     word (Gal and Ghahramani 2016, §4.2; Merity 2018, §4.3).
@@ -214,9 +217,10 @@ def _run_direction(
     keep: Tensor | None,
     weight: Tensor | None,
 ) -> tuple[Tensor, State]:
-    """The outputs [B,S,D] in source order, and the state after the last token (after the first one if backward).
+    """One direction of a recurrent layer: the outputs [B,S,D] in source order, and the final state.
 
-    Rows are padded at their end and reversed within their length, so padding is only read after all tokens.
+    The final state is the state after the last token or, if `backward`, after the first. Rows are padded at their end
+    and reversed within their length, so that padding is read only after all tokens.
     """
     device_lengths = lengths.to(inputs.device, non_blocking=True)
     ordered = reverse_within(inputs, device_lengths) if backward else inputs

@@ -1,4 +1,4 @@
-"""Named systems: a model config under the name of its paper, or under a size of our own; and the same, smaller."""
+"""Named systems: model configs named after a paper or after a size of our own, which can be scaled up or down."""
 
 import difflib
 from typing import Any, NamedTuple
@@ -22,12 +22,12 @@ AnyModelConfig = ModelConfig | LanguageModelConfig | TaggerConfig
 
 
 class System(NamedTuple):
-    """A model to train by name."""
+    """A model config that can be trained by name."""
 
     model: AnyModelConfig
     summary: str
     paper: str
-    departures: str = ""  # where it is not what the paper has
+    departures: str = ""  # how it differs from the paper
 
 
 def _transformer(*, layers: int, width: int, feed_forward: int, heads: int, **options: Any) -> ModelConfig:
@@ -46,9 +46,9 @@ def _luong(**attention: Any) -> ModelConfig:
 
 SUBWORDS = "subwords instead of words"
 BIASED = f"{SUBWORDS}; the output layer has a bias"
-DRAWN = "initial weights are PyTorch's, not orthogonal and Gaussian ones"
+DRAWN = "weights have PyTorch's default initialisation, not an orthogonal or Gaussian one"
 
-_HALVES = "sines and cosines in halves instead of interleaved; attention's projections and the output layer have biases"
+_HALVES = "sines and cosines are not interleaved; the attention projections and the output layer have biases"
 
 TRANSLATORS: dict[str, System] = {
     "cho2014": System(
@@ -58,7 +58,7 @@ TRANSLATORS: dict[str, System] = {
             ),
             decoder=ChoConfig(width=1000, embedding=100, readout=500, dropout=0.0),
         ),
-        "GRU of 1,000, the source as one vector that every step reads, maxout readout of 500",
+        "GRU of 1,000, reads one summary vector of the source at every step, maxout readout of 500",
         "Cho et al. 2014, §2, §4.1, A.1",
         f"{SUBWORDS}; the output matrix is not factored to rank 100; {DRAWN}",
     ),
@@ -70,7 +70,7 @@ TRANSLATORS: dict[str, System] = {
             ),
             decoder=RecurrentDecoderConfig(layers=4, width=1000, embedding=1000, dropout=0.0),
         ),
-        "LSTM, 4 layers of 1,000, the source reversed, known by the decoder's first state alone",
+        "LSTM, 4 layers of 1,000, reversed source, passed to the decoder as its initial state only",
         "Sutskever et al. 2014, §2, §3.3, §3.4",
         BIASED,
     ),
@@ -89,7 +89,7 @@ TRANSLATORS: dict[str, System] = {
     ),
     "luong2015": System(
         _luong(),
-        "LSTM, 4 layers of 1,000, global attention (general), input feeding, the source reversed",
+        "LSTM, 4 layers of 1,000, global attention (general), input feeding, reversed source",
         "Luong et al. 2015, §3.1, §3.3, §4.1",
         BIASED,
     ),
@@ -107,9 +107,9 @@ TRANSLATORS: dict[str, System] = {
     ),
     "luong2015-hard": System(
         _luong(choice="hard"),
-        "luong2015 with attention to one position, drawn in training",
+        "luong2015 with attention to one position, sampled in training",
         "Luong et al. 2015; Xu et al. 2015, §4.1",
-        f"{BIASED}; a draw's reward is the log-likelihood of its own word, not of the whole sentence",
+        f"{BIASED}; a sample's reward is the log-likelihood of its own word, not of the whole sentence",
     ),
     "gnmt2016": System(
         ModelConfig(
@@ -119,7 +119,7 @@ TRANSLATORS: dict[str, System] = {
             ),
             decoder=GnmtConfig(layers=8, width=1024, embedding=1024, attention=AdditiveAttentionConfig(alignment=1024)),
         ),
-        "LSTM, 8+8 layers of 1,024 with residual connections, the bottom decoder layer attends",
+        "LSTM, 8+8 layers of 1,024 with residual connections, attention from the bottom decoder layer",
         "Wu et al. 2016, §3",
         "residual connections from the second layer on, not the third; the two directions of the first encoder layer "
         "have half the width each",
@@ -132,7 +132,7 @@ TRANSLATORS: dict[str, System] = {
         "ConvS2S, 20+20 layers of 512, kernel 3: the paper's English-Romanian model",
         "Gehring et al. 2017, §3, §4.3",
         "the output layer has no weight normalisation; positions beyond the table share its last vector; as in the "
-        "authors' code, what attention finds is mapped back to the layers' width and added before the residual sum",
+        "authors' code, the attention output is mapped back to the layers' width and added before the residual sum",
     ),
     "vaswani2017-base": System(
         _transformer(layers=6, width=512, feed_forward=2048, heads=8, norm="post"),
@@ -148,19 +148,19 @@ TRANSLATORS: dict[str, System] = {
     ),
     "tiny": System(
         _transformer(layers=2, width=128, feed_forward=512, heads=4),
-        "Transformer, 2+2 layers, width 128: minutes on a laptop",
+        "Transformer, 2+2 layers, width 128: trains in minutes on a laptop",
         "Vaswani et al. 2017, §3",
         f"our own size; pre-norm; {_HALVES}",
     ),
     "small": System(
         _transformer(layers=3, width=256, feed_forward=1024, heads=4),
-        "Transformer, 3+3 layers, width 256: tens of thousands of pairs",
+        "Transformer, 3+3 layers, width 256: for tens of thousands of sentence pairs",
         "Vaswani et al. 2017, §3",
         f"our own size; pre-norm; {_HALVES}",
     ),
     "base": System(
         _transformer(layers=6, width=512, feed_forward=2048, heads=8),
-        "Transformer, 6+6 layers, width 512: millions of pairs, on a GPU",
+        "Transformer, 6+6 layers, width 512: for millions of sentence pairs, on a GPU",
         "Vaswani et al. 2017, §3",
         f"pre-norm where the paper has post-norm; {_HALVES}",
     ),
@@ -170,7 +170,7 @@ TRANSLATORS: dict[str, System] = {
             encoder=TransformerEncoderConfig(layers=8, width=256, feed_forward=1024, heads=4),
             decoder=TransformerDecoderConfig(layers=2, width=256, feed_forward=1024, heads=4, mixer="ssru"),
         ),
-        "Transformer, 8 encoder and 2 decoder layers, width 256, SSRU in the decoder: quick to translate",
+        "Transformer, 8 encoder and 2 decoder layers, width 256, SSRU in the decoder: fast decoding",
         "Kim et al. 2019, §3; Kasai et al. 2021",
         f"our own size; pre-norm; {_HALVES}",
     ),
@@ -181,7 +181,7 @@ LANGUAGE_MODELS: dict[str, System] = {
         LanguageModelConfig(network=TransformerLanguageConfig(layers=4, width=256, feed_forward=1024, heads=4)),
         "a language model: causal Transformer, 4 layers, width 256; train it with --text",
         "Vaswani et al. 2017, §3",
-        "our own size; self-attention alone",
+        "our own size; self-attention only",
     ),
     "mikolov2010": System(
         LanguageModelConfig(
@@ -190,7 +190,7 @@ LANGUAGE_MODELS: dict[str, System] = {
         ),
         "a language model: plain RNN of 300",
         "Mikolov et al. 2010, §2",
-        "tanh instead of the logistic function; one matrix for each word instead of word classes",
+        "tanh instead of the logistic function; a softmax over all words, without a class of rare words",
     ),
     "zaremba2014-medium": System(
         LanguageModelConfig(
@@ -232,7 +232,7 @@ TAGGERS: dict[str, System] = {
         ),
         "a tagger: BiLSTM of 300 in each direction, CRF; train it with --conll",
         "Huang et al. 2015, §2.5, §4.1",
-        "words alone, without the paper's spelling and context features; dropout; no pretrained word vectors",
+        "words only, without the paper's spelling and context features; dropout; no pretrained word vectors",
     ),
     "lample2016": System(
         TaggerConfig(
@@ -243,7 +243,7 @@ TAGGERS: dict[str, System] = {
         ),
         "a tagger: BiLSTM of 100 in each direction over words and a BiLSTM over their characters, CRF",
         "Lample et al. 2016, §2, §4.1, §5.1",
-        "no pretrained word vectors; no layer of tanh under the CRF",
+        "no pretrained word vectors; no tanh layer before the CRF",
     ),
     "ma2016": System(
         TaggerConfig(
@@ -263,27 +263,31 @@ _WIDTHS = ("width", "top_width", "embedding", "feed_forward", "alignment", "read
 
 
 def system_model(name: str, *, scale: float = 1.0) -> AnyModelConfig:
-    """The model of a named system, made smaller or larger."""
+    """The model config of a named system, with its widths, heads and layers multiplied by `scale`."""
     if name not in SYSTEMS:
         close = difflib.get_close_matches(name, SYSTEMS, n=1)
         meant = f"; did you mean {close[0]!r}?" if close else "."
-        raise ConfigError(f"system {name!r} is not known{meant} There are: {', '.join(SYSTEMS)}")
+        raise ConfigError(f"unknown system {name!r}{meant} Available systems: {', '.join(SYSTEMS)}")
     if not 0 < scale <= 4:
         raise ConfigError(f"scale is {scale}: it must be above 0 and at most 4")
     return scaled(SYSTEMS[name].model, scale=scale)
 
 
 def scaled(model: AnyModelConfig, *, scale: float) -> AnyModelConfig:
-    """The model with its widths, heads and layers multiplied by `scale`.
+    """The model config with its widths, heads and layers multiplied by `scale`.
 
-    Widths come out as multiples of 8, what was equal stays equal; two layers stay two, and heads divide the width. The
-    spread of initial weights grows as the root of what the widths shrink by: sums over a width stay as large.
+    Widths are rounded to multiples of 8, equal widths stay equal, a stack of two or more layers keeps at least two, and
+    the width of a head stays even. The range of initial weights (`spread`) is divided by √scale, so that sums over a
+    width keep their magnitude.
     """
     return model if scale == 1 else check(type(model), _scaled(to_values(model), scale=scale), origin="scale")
 
 
 def changed_sizes(name: str, *, scale: float) -> list[str]:
-    """What scaling changes in a system, a line for each part: its sizes, and those at full size."""
+    """Lines that list the sizes that `scale` changes in a named system, one line per part of the model.
+
+    The original sizes stand in parentheses.
+    """
     now, full = to_values(system_model(name, scale=scale)), to_values(SYSTEMS[name].model)
     spread = [f"spread {now['spread']} ({full['spread']})"] if now.get("spread") != full.get("spread") else []
     parts = (
@@ -311,7 +315,7 @@ def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
     for key in _WIDTHS:
         if values.get(key) is not None and (
             key != "alignment" or values["score"] == "additive"
-        ):  # which no other score reads
+        ):  # the only score with this setting
             changed[key] = max(8, 8 * round(values[key] * scale / 8))
     if values.get("spread") is not None:
         changed["spread"] = round(values["spread"] / scale**0.5, 4)
@@ -320,10 +324,10 @@ def _scaled(values: dict[str, Any], *, scale: float) -> dict[str, Any]:
     if "heads" in values:
         wanted = max(1, round(values["heads"] * scale))
         changed["heads"] = max(heads for heads in range(1, wanted + 1) if changed["width"] % (2 * heads) == 0)
-        if values.get("key_value_heads") is not None:  # as many heads share one as before, or all do
+        if values.get("key_value_heads") is not None:  # the same number of heads share one as before, or all do
             shared = values["heads"] // values["key_value_heads"]
             changed["key_value_heads"] = changed["heads"] // shared if changed["heads"] % shared == 0 else 1
-    if values.get("attention_layer") is not None:  # as deep in as before
+    if values.get("attention_layer") is not None:  # at the same relative depth
         place = round(values["attention_layer"] * changed["layers"] / values["layers"])
         changed["attention_layer"] = max(1, place)
     return changed

@@ -32,11 +32,11 @@ class TaggerConfig(Config):
 
     kind: Literal["tagger"] = "tagger"
     head: HeadName = "crf"
-    """softmax: every label by itself. crf: all labels of a sentence jointly, with learnt transition scores."""
+    """softmax: each label independently. crf: all labels of a sentence jointly, with learnt transition scores."""
     dropout: Probability = 0.5
     """Dropout on the encoder's output."""
     word_dropout: Probability = 0.05
-    """The probability that a word is replaced by the unknown word in training, which trains its vector."""
+    """The probability that training replaces a word by the unknown word, so that the latter's vector is learnt."""
     column_width: Width = 25
     """Width of the vectors of each further input column (task.inputs)."""
     encoder: EncoderConfig = RecurrentEncoderConfig(layers=1, width=200, embedding=100, dropout=0.5)
@@ -51,7 +51,7 @@ class TaggerConfig(Config):
 
 
 class TaggerSizes(NamedTuple):
-    """The number of ids of a tagger's inputs and labels."""
+    """The vocabulary sizes of a tagger's inputs and labels."""
 
     words: int
     labels: int
@@ -60,7 +60,7 @@ class TaggerSizes(NamedTuple):
 
 
 class TaggerModel(nn.Module):
-    """Words → vectors → encoder → a score for every label → the best labels."""
+    """A tagger: an encoder of words, and a head that scores every label of every word and finds the best labels."""
 
     def __init__(self, config: TaggerConfig, *, sizes: TaggerSizes) -> None:
         super().__init__()
@@ -80,7 +80,7 @@ class TaggerModel(nn.Module):
     def forward(self, source: Words) -> Tensor:
         """The score of every label of every word, [B,T,Y], in at least float32.
 
-        Rows without words, which only fill a shape, are encoded as if they had one word.
+        Rows without words, which only pad the batch to its shape, are encoded as if they had one word.
         """
         non_empty = source._replace(lengths=source.lengths.clamp(min=1))
         hidden = F.dropout(self.encoder(non_empty).values, self.dropout, self.training)
@@ -97,6 +97,10 @@ class TaggerModel(nn.Module):
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
         """The probability of every label of every word, [B,T,Y]; 0 after a sentence's last word."""
         return self.head.marginals(scores, lengths)
+
+    def log_marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        """The log-probability of every label of every word, [B,T,Y]; 0 after a sentence's last word."""
+        return self.head.log_marginals(scores, lengths)
 
 
 class SoftmaxHead(nn.Module):
@@ -126,6 +130,9 @@ class SoftmaxHead(nn.Module):
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
         return scores.softmax(dim=-1).masked_fill(~_mask(scores, lengths)[..., None], 0)
 
+    def log_marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        return scores.log_softmax(dim=-1).masked_fill(~_mask(scores, lengths)[..., None], 0)
+
 
 class CrfHead(nn.Module):
     """A linear layer followed by a linear-chain CRF."""
@@ -149,9 +156,12 @@ class CrfHead(nn.Module):
     def marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
         return self.crf.marginals(scores, lengths)
 
+    def log_marginals(self, scores: Tensor, lengths: Tensor) -> Tensor:
+        return self.crf.log_marginals(scores, lengths)
+
 
 def build_head(name: HeadName, *, width: int, labels: int) -> SoftmaxHead | CrfHead:
-    """The head of that name."""
+    """The head called `name`, which predicts labels from vectors of the given width."""
     match name:
         case "softmax":
             return SoftmaxHead(width, labels=labels)

@@ -32,18 +32,18 @@ class TransformerConfig(Config):
     layers: Layers = 6
     """Number of blocks."""
     width: Width = 512
-    """Width of embeddings and layers; even, and a multiple of heads."""
+    """Width of embeddings and layers; it must be even and a multiple of heads."""
     heads: Heads = 8
     """Number of attention heads, each of width / heads."""
     key_value_heads: Heads | None = None
-    """Number of key-value heads that the heads share (Ainslie 2023); it must divide heads. Left out: no sharing."""
+    """Number of key-value heads that the heads share (Ainslie 2023), a divisor of heads; by default, no sharing."""
     feed_forward: Width = 2048
     """Width inside the feed-forward layers."""
     activation: ActivationName = "relu"
-    """In the feed-forward layers: relu (the paper), gelu or swiglu (Shazeer 2020; 50 % more weights)."""
+    """Activation of the feed-forward layers: relu (the paper), gelu or swiglu (Shazeer 2020; 50 % more weights)."""
     positions: PositionsName = "sinusoidal"
     """sinusoidal (the paper) and learned are added to the embeddings; rotary (Su 2021) rotates the queries and keys of
-    self-attention; relative (Shaw 2018) adds a vector for their distance."""
+    self-attention; relative (Shaw 2018) adds a vector per distance between the two."""
     maximum_positions: Places = 1024
     """Number of learned positions; later positions share the last one."""
     relative_reach: Places = 16
@@ -53,13 +53,13 @@ class TransformerConfig(Config):
     normalisation: NormName = "layer"
     """layer (the paper), or rms (Zhang and Sennrich 2019), which is not centred."""
     dropout: float = Field(default=0.1, ge=0, lt=1)
-    """On the output of each sub-layer, and on the embeddings unless embedding_dropout is set."""
+    """Dropout on the output of each sub-layer, and on the embeddings unless embedding_dropout is set."""
     embedding_dropout: float | None = Field(default=None, ge=0, lt=1)
-    """On the embeddings. Left out: as dropout."""
+    """Dropout on the embeddings; by default, the same as dropout."""
     attention_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """On the attention weights."""
+    """Dropout on the attention weights."""
     activation_dropout: float = Field(default=0.0, ge=0, lt=1)
-    """Inside the feed-forward layers."""
+    """Dropout inside the feed-forward layers."""
 
     @model_validator(mode="after")
     def _consistent(self, info: ValidationInfo) -> Self:
@@ -103,7 +103,7 @@ class TransformerEncoderConfig(TransformerConfig):
 
 
 class TransformerEncoder(Encoder):
-    """A stack of self-attention and feed-forward blocks."""
+    """The Transformer encoder: a stack of blocks of self-attention and feed-forward layers."""
 
     def __init__(
         self, config: TransformerEncoderConfig, *, vocabulary_size: int = 0, inputs: Inputs | None = None
@@ -142,9 +142,10 @@ class TransformerContext(NamedTuple):
 
 
 class TransformerState(NamedTuple):
-    """The cached keys and values of the prefix, or the carried state of another mixer.
+    """The state of a Transformer decoder: cached keys and values of the prefix, or the state vectors of another mixer.
 
-    Row n's tokens are the last `position[n]` of P cached ones, so that prefixes of different length share a batch.
+    The tokens of row n are the last `position[n]` of the P cached ones, so that prefixes of different lengths can share
+    a batch.
     """
 
     past: tuple[KeysValues, ...]  # [N,G,P,d] per layer; empty if the mixer is not attention
@@ -153,14 +154,14 @@ class TransformerState(NamedTuple):
 
     @classmethod
     def of_layers(cls, layers: Sequence[Any], position: Tensor) -> Self:
-        """The state of a model from those of its layers."""
+        """The state of a Transformer, given the states of its layers and the number of tokens read, `position` [N]."""
         if isinstance(layers[0], KeysValues):
             return cls(tuple(layers), position)
         return cls((), position, torch.stack(list(layers), dim=1))
 
     @property
     def layers(self) -> Sequence[Any]:
-        """The state of each layer."""
+        """The state of each layer: its cached keys and values, or the state vector of another mixer."""
         return self.past if self.carried is None else self.carried.unbind(1)
 
 
@@ -187,8 +188,8 @@ class TransformerDecoderConfig(CausalTransformerConfig):
     copies: bool = False
     """Allow copying words from the source (See 2017); needs a joint vocabulary."""
     attention_layer: Layers | None = None
-    """The block, from 1, whose attention (averaged over heads) is output, guided and used for copying. Left out: the
-    last."""
+    """The block, counted from 1, whose attention (averaged over heads) is output, trained by guided alignment and used
+    for copying; by default, the last."""
 
     @model_validator(mode="after")
     def _layer_exists(self) -> Self:
@@ -198,7 +199,7 @@ class TransformerDecoderConfig(CausalTransformerConfig):
 
 
 class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
-    """A stack of causal self-attention (or another mixer), attention over the memory and feed-forward blocks."""
+    """The Transformer decoder: blocks of causal self-attention (or another mixer), cross-attention, feed-forward."""
 
     parallel = True
 
@@ -256,7 +257,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
 
 
 class Embedding(nn.Module):
-    """√D times the token's vector plus any added position vector, with dropout (§3.4, §5.4)."""
+    """√D times the token's vector, plus a position vector if positions are added; with dropout (§3.4, §5.4)."""
 
     def __init__(self, config: TransformerConfig, *, vocabulary_size: int) -> None:
         super().__init__()
@@ -266,7 +267,7 @@ class Embedding(nn.Module):
         nn.init.normal_(self.weight, std=config.width**-0.5)
 
     def forward(self, tokens: Tensor, places: Tensor, *, size: int | None) -> Tensor:
-        """[N,T,D] from [N,T] tokens at [N,T] positions, all below `size` if that is given."""
+        """The vectors [N,T,D] of tokens [N,T] at positions `places` [N,T], all below `size` if given."""
         vectors = embed(tokens, self.weight) * self.weight.shape[1] ** 0.5
         if self.positions is not None:
             vectors = vectors + self.positions(places, size=size, like=vectors)
@@ -274,7 +275,7 @@ class Embedding(nn.Module):
 
 
 class ProjectedVectors(nn.Module):
-    """W x plus any added position vector, with dropout: for vectors that an encoder's inputs made."""
+    """W x + b, plus a position vector if positions are added, with dropout; x are vectors of an encoder's `inputs`."""
 
     def __init__(self, config: TransformerConfig, *, width: int) -> None:
         super().__init__()
@@ -283,7 +284,7 @@ class ProjectedVectors(nn.Module):
         self.dropout = config.dropout if config.embedding_dropout is None else config.embedding_dropout
 
     def forward(self, vectors: Tensor, places: Tensor, *, size: int | None) -> Tensor:
-        """[B,S,D] from [B,S,E] vectors at [B,S] positions, all below `size` if that is given."""
+        """The projected vectors [B,S,D] of `vectors` [B,S,E] at positions `places` [B,S], all below `size` if given."""
         projected: Tensor = self.linear(vectors)
         if self.positions is not None:
             projected = projected + self.positions(places, size=size, like=projected)
@@ -293,7 +294,7 @@ class ProjectedVectors(nn.Module):
 def embed_chunk(
     tokens: Tensor, state: TransformerState, *, embedding: Embedding, rotary: Sinusoids | None
 ) -> tuple[Tensor, Chunk]:
-    """The inputs [N,T,D] of tokens [N,T] that follow a prefix, and what self-attention needs to know of their place."""
+    """The embedded tokens [N,T,D] that follow a prefix, and the positions and mask that their self-attention needs."""
     size = tokens.shape[1]
     past = state.past[0].keys.shape[2] if state.past else 0
     total = past + size if state.past else None
@@ -317,12 +318,15 @@ def added_positions(config: TransformerConfig) -> Sinusoids | LearnedPositions |
 
 
 def last_norm(config: TransformerConfig) -> nn.Module:
-    """The final normalisation of a pre-norm stack."""
+    """The final normalisation of a pre-norm stack; the identity for post-norm."""
     return build_norm(config.normalisation, width=config.width) if config.norm == "pre" else nn.Identity()
 
 
 def self_mask(position: Tensor, *, past: int, size: int) -> Tensor:
-    """[N,1,T,P+T], true where token t of the chunk may attend: its row's past, and the chunk up to itself."""
+    """The mask [N,1,T,P+T] of causal self-attention of T new tokens over P cached ones and themselves.
+
+    It is true for the cached tokens of the same row, of which there are `position` [N], and for new tokens up to t.
+    """
     positions = torch.arange(past + size, device=position.device)
     is_own_past = positions >= past - position[:, None]  # [N,P+T]
     is_causal = positions <= past + torch.arange(size, device=position.device)[:, None]  # [T,P+T]
@@ -330,7 +334,7 @@ def self_mask(position: Tensor, *, past: int, size: int) -> Tensor:
 
 
 def initialise(module: nn.Module) -> None:
-    """Xavier-uniform matrices (keys and values as one matrix) and zero biases."""
+    """Initialises all linear layers: Xavier-uniform weights (keys and values as one matrix) and zero biases."""
     for part in module.modules():
         if isinstance(part, nn.Linear):
             nn.init.xavier_uniform_(part.weight)

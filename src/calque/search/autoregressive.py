@@ -14,14 +14,17 @@ from calque.search.step import Hypothesis, Limits, Live, Marks, Step, forbid
 from calque.tensors import select_rows
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
-"""(log_probs [N,V], −∞ for forbidden tokens; index of each row among the initial N rows [N]; length) → tokens [N]."""
+"""How the next tokens [N] are chosen: a function of log_probs [N,V], row indices [N] and the length.
+
+Forbidden tokens have −∞. The indices are those among the initial rows, as the rows of finished sentences are removed;
+the length is the number of the next token, from 1."""
 
 
 class PartialHypotheses(NamedTuple):
-    """The hypotheses of all unfinished sentences, one per row."""
+    """The hypotheses so far of all unfinished sentences, one per row; some of them may be complete."""
 
     row: Tensor  # [N], the row among the initial N
-    tokens: Tensor  # [N,t], filled up with end marks after the first one
+    tokens: Tensor  # [N,t], padded with end marks after the first one
     log_probs: Tensor  # [N], −∞ where no token was allowed
     ended: Tensor  # [N], whether the hypothesis is complete
     cut: Tensor  # [N], whether it was cut at the maximum length
@@ -41,7 +44,7 @@ def autoregressive_search(
     """`count` hypotheses per sentence; a hypothesis that reaches a point where no token is allowed is discarded.
 
     The score is the log-probability. Finished sentences are removed from the batch, and so are sentences that are given
-    up, without hypotheses.
+    up (`hooks.give_up`), whose list of hypotheses is empty.
     """
     sentences = torch.arange(len(limits.maximum), device=limits.maximum.device)
     state = state if count == 1 else select_rows(state, sentences.repeat_interleave(count))
@@ -109,9 +112,9 @@ def _append(
 def _step(
     partial: PartialHypotheses, tokens: Tensor, *, length: int, sentences: Tensor, done: Tensor, end: int
 ) -> SearchStep:
-    """A step as observers see it: the only candidates are the tokens [N] that were chosen.
+    """The step that is passed to observers; its only candidates are the tokens [N] that were chosen.
 
-    Hypotheses that are complete remain, with end marks after the first one, until all of the sentence are.
+    Complete hypotheses remain, padded with end marks, until all hypotheses of their sentence are complete.
     """
     rows = len(sentences)
     log_probs, is_end = partial.log_probs.view(rows, -1), (tokens == end).view(rows, -1)

@@ -26,7 +26,7 @@ class Finished(NamedTuple):
 
 
 class Extended(NamedTuple):
-    """Live hypotheses after one step."""
+    """The result of extending live hypotheses by one token: those that continue, and those that end."""
 
     live: Live
     parents: Tensor  # [B,K], index of the hypothesis that each one extends
@@ -35,10 +35,10 @@ class Extended(NamedTuple):
 
 
 class Expansion(Protocol):
-    """How live hypotheses are extended by a token and pruned: the K best, K diverse ones, ..."""
+    """How live hypotheses are extended by a token and pruned: to the K best, to K diverse ones, and so on."""
 
     def start(self, sentences: Tensor) -> Any:
-        """The expansion's memory for sentences [B] before the first token: a tree of tensors with B rows."""
+        """The expansion's own state (`memory`) before the first token: a tree of tensors, one row per sentence."""
         ...
 
     def extend(self, live: Live, log_probs: Tensor, memory: Any, *, end: int) -> tuple[Extended, Any]:
@@ -75,7 +75,7 @@ class Goal(NamedTuple):
 
 
 class Advanced(NamedTuple):
-    """The result of one step."""
+    """The result of one step of beam search."""
 
     batch: "BatchState"
     extended: Extended
@@ -91,7 +91,7 @@ class BatchState(NamedTuple):
     live: Live
     finished: Finished
     counts: Tensor  # [B], number of hypotheses that have ended so far
-    memory: Any  # the expansion's
+    memory: Any  # the expansion's own state
 
 
 def beam_search(
@@ -108,11 +108,12 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The n best hypotheses of each sentence, best first; an empty list if no hypothesis can be extended or ended.
 
-    A hypothesis can end only from among the K best candidates of a step. The search for a sentence stops when no
-    continuation of a live hypothesis can beat the n-th best finished one, or earlier, once `stop_after` hypotheses have
-    finished. Live hypotheses that reach the maximum length without ending are returned after all finished ones,
-    flagged `cut`. Ties go to the lower token id. `state` has one row per sentence; finished sentences are removed from
-    the batch, and so are sentences that are given up, with what they have finished so far.
+    A hypothesis finishes only if its end mark is among the K best candidates of a step. The search for a sentence stops
+    when no continuation of a live hypothesis can beat the n-th best finished one or, if `stop_after` is set, once that
+    many hypotheses have finished. Live hypotheses that reach the maximum length without ending are returned after all
+    finished ones, flagged `cut`. Ties go to the extension of the better hypothesis, then to the lower token id. `state`
+    has one row per sentence; finished sentences are removed from the batch, and so are sentences that are given up
+    (`hooks.give_up`), which return the hypotheses finished so far.
     """
     batch = _start(limits, source_lengths, memory=expansion.start(source_lengths), nbest=goal.nbest)
     last = torch.full_like(batch.sentence, marks.start)
@@ -127,7 +128,7 @@ def beam_search(
         if hooks.observer is not None:
             live, parents, ended, candidates = extended
             hooks.observer.search_step(
-                SearchStep(length, batch.sentence, candidates, live, parents, ended, scores, done)
+                SearchStep(length, batch.sentence, candidates, live, parents, ended, scores, done, batch.lengths)
             )
         if bool(done.any()):
             missing_phrase = expansion.missing_phrase(previous.memory)
@@ -173,7 +174,7 @@ def extend(live: Live, log_probs: Tensor, *, beams: int, end: int, bonus: Tensor
 
 
 def select_candidates(live: Live, values: Tensor, *, parents: Tensor, tokens: Tensor, beams: int, end: int) -> Extended:
-    """From candidates [B,C], best first: the first K that do not end, and the ends among the first K."""
+    """Prunes candidates [B,C], best first: keeps the first K that do not end, and the ends among the first K."""
     is_end = tokens == end
     grown = torch.cat([gather_candidates(live.tokens, parents), tokens[..., None]], dim=2)
     covered = None if live.covered is None else gather_candidates(live.covered, parents)
@@ -197,7 +198,7 @@ def gather_candidates(values: Tensor, indices: Tensor) -> Tensor:
 
 
 def _start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) -> BatchState:
-    """Before the first token: one empty hypothesis per sentence."""
+    """The state of beam search before the first token: one empty hypothesis per sentence."""
     sentence_indices = torch.arange(len(limits.maximum), device=limits.maximum.device)
     live = Live(
         torch.zeros(len(sentence_indices), 1, device=sentence_indices.device),
@@ -211,7 +212,7 @@ def _start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) -
 def _advance(
     batch: BatchState, output: StepOutput, *, expansion: Expansion, goal: Goal, marks: Marks, length: int
 ) -> Advanced:
-    """The batch after token number `length`."""
+    """The search state after token number `length` has been appended to all live hypotheses."""
     live = batch.live
     log_probs = output.log_probs.view(*live.log_probs.shape, -1)
     allowed = forbid(log_probs, marks=marks, length=length, limits=batch.limits)
@@ -228,7 +229,7 @@ def _advance(
 
 
 def _is_done(batch: BatchState, *, goal: Goal, length: int) -> Tensor:
-    """[B], which sentences are finished."""
+    """Whether the search for each sentence [B] stops after token number `length`."""
     done = length >= batch.limits.maximum
     if goal.stop_after is not None:
         return done | (batch.counts >= goal.stop_after) | (batch.live.log_probs == -torch.inf).all(dim=1)
@@ -245,7 +246,7 @@ def _add_coverage(live: Live, attention: Tensor | None) -> Tensor:
 
 
 def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> Finished:
-    """The best of the hypotheses that had finished before and those that end at this step."""
+    """The best complete hypotheses, out of those finished before and those that end at this step with these scores."""
     count, longest = finished.scores.shape[1], finished.tokens.shape[2]
     padded = torch.nn.functional.pad(ended.tokens, (0, longest - length))
     merged = Finished(
@@ -261,7 +262,10 @@ def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> F
 def _results(
     batch: BatchState, previous: Live, done: Tensor, *, missing_phrase: Tensor | None, goal: Goal, length: int
 ) -> dict[int, list[Hypothesis]]:
-    """The hypotheses of finished sentences, by sentence; `previous` was live before token number `length`."""
+    """The results of sentences whose search is done, by index in the initial batch.
+
+    `previous` are the hypotheses that were live before token number `length`; they are returned if they are cut.
+    """
     results = {}
     for row in done.nonzero().squeeze(1).tolist():
         finished, live, lengths = (_row(part, row) for part in (batch.finished, previous, batch.lengths))
@@ -295,7 +299,7 @@ def _cut_hypotheses(
 ) -> list[Hypothesis]:
     """One sentence's hypotheses cut at the maximum length, without duplicates; those missing a phrase come last.
 
-    `exclude` holds hypotheses that ended at that length.
+    `exclude` holds the finished hypotheses, whose tokens are not returned again.
     """
     scores = score.finished(live.log_probs, length=size, covered=live.covered, lengths=lengths)
     missing = missing or [False] * live.log_probs.shape[1]

@@ -1,4 +1,4 @@
-"""Constraints on the next token, as wrappers around a step; each keeps its state next to the model's.
+"""Constraints on the next token: they wrap the step function, and each adds its own state to the model's state.
 
 Letters: B sentences, K beams, N = B·K, V vocabulary, P prefix, t tokens so far.
 """
@@ -35,10 +35,10 @@ class SentenceIndices(NamedTuple):
 
 
 def constrained(step: Step, constraints: Sequence[Constraint]) -> Step:
-    """The step under all constraints.
+    """A step function that applies all constraints to the log-probabilities of `step`.
 
-    Its state, which `start_constrained` creates, is (the step's state, None before the first token, the constraints'
-    states).
+    Its state is a triple: the state of `step`, a marker that is None before the first token, and the constraints'
+    states. `start_constrained` creates it.
     """
 
     def constrained_step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
@@ -61,7 +61,7 @@ def constrained(step: Step, constraints: Sequence[Constraint]) -> Step:
 def start_constrained(
     constraints: Sequence[Constraint], *, state: Any, context: Any, sentences: int, device: torch.device
 ) -> Any:
-    """The initial state and the context of a constrained step."""
+    """The initial state and the context of a `constrained` step function, given those of the inner step."""
     rule_states = tuple(rule.start(sentences, device=device) for rule in constraints)
     return (state, None, rule_states), (context, SentenceIndices(torch.arange(sentences, device=device)))
 
@@ -74,7 +74,7 @@ class Prefix:
         self.tokens = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in tokens]).view(len(tokens), longest)
 
     def start(self, sentences: int, *, device: torch.device) -> Tensor:
-        """[N], number of tokens read."""
+        """The initial state: the number [N] of tokens read, 0."""
         self.tokens = self.tokens.to(device)
         return torch.zeros(sentences, dtype=torch.long, device=device)
 
@@ -91,13 +91,13 @@ class Prefix:
 
 
 class NoRepeat:
-    """No n-gram of `size` tokens occurs twice in a hypothesis."""
+    """No n-gram of `size` tokens may occur twice in a hypothesis."""
 
     def __init__(self, size: int) -> None:
         self.size = size
 
     def start(self, sentences: int, *, device: torch.device) -> Tensor:
-        """[N,t], the tokens so far."""
+        """The initial state: the tokens [N,t] read so far, none."""
         return torch.zeros(sentences, 0, dtype=torch.long, device=device)
 
     def read(self, tokens: Tensor, state: Tensor) -> Tensor:

@@ -107,14 +107,17 @@ def check_phrases_supported(search: SearchConfig) -> None:
 
 
 def scoring_of(search: SearchConfig) -> Scoring:
-    """The score that ranks finished hypotheses."""
+    """The score function that ranks finished hypotheses, with the parameters of the search settings."""
     return Scoring(
         search.length_penalty, search.coverage, search.end_normalisation, search.reward, search.normalisation
     )
 
 
 def limits_of(source_lengths: Tensor, *, search: SearchConfig) -> Limits:
-    """Length limits including end marks: a source or translation of n pieces has length n + 1."""
+    """The length limits of the translations of sources of these lengths [B].
+
+    All lengths include end marks: a source or translation of n pieces has length n + 1.
+    """
     rows = [piece_limits(length - 1, search=search) for length in source_lengths.tolist()]
     return limits_of_pieces(rows, device=source_lengths.device)
 

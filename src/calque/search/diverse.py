@@ -14,7 +14,7 @@ from calque.search.step import Live
 
 
 class Diverse:
-    """Groups of beams are extended in turn; each is penalised for tokens that earlier groups chose at this step.
+    """Diverse beam search: groups of beams are extended in turn, with a penalty on tokens that earlier groups chose.
 
     A token that n hypotheses of earlier groups have just chosen is penalised by `strength`·n in the comparison of
     candidates (Hamming diversity, eq. 2); log-probabilities do not change. End marks are not penalised: ending at the

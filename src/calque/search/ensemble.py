@@ -1,4 +1,4 @@
-"""Several models as one step. States and contexts are tuples with one entry per model.
+"""Several models as one step function; its states and contexts are tuples with one entry per model.
 
 Letters: N hypotheses, V vocabulary, S source.
 """
@@ -16,9 +16,11 @@ MeanName = Literal["probabilities", "log-probabilities"]
 
 
 def ensemble(steps: Sequence[Step], *, mean: MeanName = "probabilities") -> Step:
-    """A step whose distribution is the arithmetic mean of the steps' distributions, or their normalised geometric mean.
+    """A step function that averages the next-token distributions of several models.
 
-    Its attention is the mean over the models that have attention.
+    With `mean` = "probabilities" it is their arithmetic mean, with "log-probabilities" their normalised geometric mean.
+
+    The attention returned is the mean over the models that have attention.
     """
 
     def step(tokens: Tensor, states: Any, contexts: Any) -> tuple[StepOutput, Any]:
@@ -37,10 +39,12 @@ def ensemble(steps: Sequence[Step], *, mean: MeanName = "probabilities") -> Step
 
 
 def fused(steps: Sequence[Step], *, weights: Sequence[float], unknown: int) -> Step:
-    """Σ wᵢ log Pᵢ, not normalised: a translation model combined with language models (shallow fusion: Gulcehre 2015).
+    """A step function that combines a translation model with language models (shallow fusion: Gulcehre 2015).
 
-    The attention is the first step's. Weights are non-negative, so a token never increases a score. A copied word that
-    another model does not have in its vocabulary is scored there as the `unknown` token.
+    Its scores are Σ wᵢ log Pᵢ, which are not normalised.
+
+    The attention returned is that of the first model. Weights must be non-negative, so that no token increases a score.
+    A model whose vocabulary lacks a copied word scores it as the `unknown` token.
     """
 
     def step(tokens: Tensor, states: Any, contexts: Any) -> tuple[StepOutput, Any]:
@@ -57,7 +61,7 @@ def fused(steps: Sequence[Step], *, weights: Sequence[float], unknown: int) -> S
 
 
 def _padded(log_probs: Tensor, size: int, *, fallback: int | None = None) -> Tensor:
-    """[N,V] extended to [N,size]: additional words are impossible, or as likely as the token `fallback`."""
+    """Log-probabilities [N,V] extended to [N,size]: added words are impossible, or as likely as token `fallback`."""
     missing = size - log_probs.shape[-1]
     if missing <= 0:
         return log_probs

@@ -1,4 +1,4 @@
-"""An automaton for forbidden words: which tokens may not follow a text. Letter: V vocabulary."""
+"""An automaton for forbidden words, which computes the tokens that may not follow a text. Letter: V vocabulary."""
 
 import codecs
 from collections.abc import Iterator, Sequence
@@ -12,29 +12,29 @@ BROKEN = "\ufffd"  # what invalid UTF-8 decodes to
 
 
 class Suffix(NamedTuple):
-    """The end of a text: its characters, and the bytes of an incomplete last character."""
+    """The last characters of a text, and the bytes of an incomplete UTF-8 character after them."""
 
     text: str = ""
     pending: bytes = b""
 
 
 class Ban(NamedTuple):
-    """Tokens that may not come next."""
+    """The set of tokens that may not come next."""
 
     tokens: tuple[int, ...] = ()
-    boundaries: bool = False  # also all tokens that end a word, see `ForbiddenAutomaton.boundaries`
+    boundaries: bool = False  # also all special tokens, and all tokens that begin with a word boundary
 
 
 NO_BAN = Ban()
 
 
 class ForbiddenAutomaton:
-    """Words that must not occur between word boundaries: the ends of the text, and characters other than letters and
-    digits.
+    """Finds the tokens that would complete a forbidden word.
 
-    A word in a script without spaces (Chinese, Japanese, Thai) needs no boundaries: it must not occur anywhere. Other
-    words are complete, and forbidden, only once the boundary after them is there; until then the word may become a
-    longer one. `surfaces` [V] holds the UTF-8 bytes that each token adds to the text; special tokens add nothing.
+    A forbidden word must not occur between word boundaries: the ends of the text, and characters other than letters and
+    digits. A word in a script without spaces (Chinese, Japanese, Thai) needs no boundaries: it must not occur anywhere.
+    Any other word is complete, and forbidden, only once a boundary follows; until then it may become a longer word.
+    `surfaces` [V] holds the UTF-8 bytes that each token adds to the text; special tokens add nothing.
     Invalid UTF-8 decodes to U+FFFD, which is a boundary.
     """
 
@@ -66,7 +66,7 @@ class ForbiddenAutomaton:
 
     @cached_property
     def closing(self) -> dict[str, list[int]]:
-        """For each word, the tokens that can complete it if the text ends after them."""
+        """For each forbidden word, the tokens after which it can be complete if the text ends there."""
         by_suffix: dict[str, list[str]] = {}  # the words with each suffix
         for word in self.words:
             for place in range(len(word)):
@@ -81,7 +81,7 @@ class ForbiddenAutomaton:
 
     @cached_property
     def ends(self) -> list[int]:
-        """Tokens that end the word before them if the text ends after them."""
+        """Tokens that start with a word boundary if the text ends after them, and so end the word before them."""
         return [
             token
             for token, decoded in enumerate(self.decoded)
@@ -91,7 +91,7 @@ class ForbiddenAutomaton:
     def suffix(self, before: Suffix, surface: bytes) -> Suffix:
         """The shortest suffix of the text with `surface` appended that determines which tokens may follow.
 
-        Law: `after` and `after_last` give the same for the suffix and for the whole text. The suffix starts where the
+        Law: `after` and `after_last` return the same for the suffix and for the whole text. The suffix starts where the
         first incomplete word could start, preceded by a placeholder for a letter or a boundary unless it is the whole
         text.
         """
@@ -104,7 +104,7 @@ class ForbiddenAutomaton:
         return Suffix((APART if _is_word_start(text, start) else INSIDE) + text[start:], added.pending)
 
     def may_copy(self, before: Suffix, surface: bytes) -> bool:
-        """Whether a copied word may follow: it neither completes a forbidden word nor, being a whole word, is one."""
+        """Whether a copied word may follow: it must neither complete a forbidden word nor be one itself."""
         is_forbidden = surface.decode(errors="replace").strip() in self.bounded
         return not is_forbidden and not self._completes(before, surface, self.words)
 
@@ -130,7 +130,7 @@ class ForbiddenAutomaton:
         return _ban(tokens, boundaries=is_complete)
 
     def _after_partial_character(self, before: Suffix, *, is_complete: bool) -> Ban:
-        """`_after` for a text with an incomplete character: a byte continues it, or it is invalid and a boundary."""
+        """`_after` for a text that ends with an incomplete character: a boundary unless the next token continues it."""
         continuations = {
             token for token in self.continuations if self._completes(before, self.surfaces[token], self.words)
         }
@@ -139,7 +139,7 @@ class ForbiddenAutomaton:
         return _ban({*others}.difference(self.continuations) | continuations)
 
     def _after_last(self, before: Suffix) -> Ban:
-        """`_after` where the text is cut after the token, so that a word at its end is complete without a boundary."""
+        """The tokens that may not be the last of a text: here a word at the end is complete without a boundary."""
         ban = self.after(before)
         tokens = set(ban.tokens)
         if ban.boundaries:
@@ -150,7 +150,7 @@ class ForbiddenAutomaton:
         return _ban(tokens, boundaries=ban.boundaries)
 
     def _completes(self, before: Suffix, surface: bytes, words: Sequence[str]) -> bool:
-        """Whether appending this surface completes one of the words."""
+        """Whether one of the words becomes complete when the bytes `surface` are appended to a text."""
         text = before.text + decode_bytes(before.pending, surface).text
         return any(self._is_complete(text, word, since=len(before.text)) for word in words)
 
@@ -172,7 +172,10 @@ class ForbiddenAutomaton:
         return rest in self.prefixes[False] or (rest in self.prefixes[True] and _is_word_start(text, place))
 
     def _is_complete(self, text: str, word: str, *, since: int) -> bool:
-        """Whether the text contains the word, with its boundary (or its end, for words without) at or after `since`."""
+        """Whether the text contains the word, completed at index `since` or later.
+
+        A word is completed by the boundary after it or, if it needs no boundaries, by its last character.
+        """
         place = text.find(word, max(0, since - len(word)))
         while place != -1:
             after = place + len(word)
@@ -193,7 +196,7 @@ def decode_bytes(pending: bytes, surface: bytes) -> Suffix:
 
 
 def close(suffix: Suffix) -> str:
-    """The text, if it ends here."""
+    """The text if it ends here: an incomplete last character becomes U+FFFD."""
     return suffix.text + (BROKEN if suffix.pending else "")
 
 
@@ -211,12 +214,12 @@ def _ends_with_word(text: str, word: str) -> bool:
 
 
 def _is_word_start(text: str, place: int) -> bool:
-    """Whether a word can start at this place: at the start of the text, or after a non-letter."""
+    """Whether a word can start at this place: at the start of the text, or after a boundary."""
     return place == 0 or not (text[place - 1].isalnum() or text[place - 1] == INSIDE)
 
 
 def _is_continuation(surface: bytes) -> bool:
-    """Whether it starts with a UTF-8 continuation byte."""
+    """Whether the surface starts with a UTF-8 continuation byte."""
     return 0x80 <= surface[0] < 0xC0 if surface else False
 
 

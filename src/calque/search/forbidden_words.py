@@ -1,4 +1,4 @@
-"""Forbidden words, however they are segmented into pieces.
+"""The constraint of forbidden words, which holds however a word is segmented into pieces.
 
 Letters: B sentences, N hypotheses, V vocabulary.
 """
@@ -15,7 +15,7 @@ from calque.search.forbidden_automaton import Ban, ForbiddenAutomaton, Suffix
 
 
 class TextState(NamedTuple):
-    """The constraint's state, one row per hypothesis."""
+    """The state of the forbidden-word constraint, one row per hypothesis."""
 
     suffix: Tensor  # [N], index of its text's suffix in `Forbidden.suffixes`
     size: Tensor  # [N], number of tokens
@@ -23,11 +23,12 @@ class TextState(NamedTuple):
 
 
 class Forbidden:
-    """No hypothesis contains a forbidden word, see `ForbiddenAutomaton`; a `Constraint`.
+    """The constraint that no hypothesis may contain a forbidden word, see `ForbiddenAutomaton`.
 
-    It matches the text that tokens spell, so that no other segmentation evades it, and only the suffix that matters.
-    Distinct suffixes are few, as usually no word has started; the banned tokens are computed once per suffix.
-    `spellings` are the words as surfaces spell them, where that is not the text itself.
+    Words are matched against the text that the tokens spell, so that no other segmentation evades the constraint. Only
+    the suffix of the text that determines the banned tokens is kept. Distinct suffixes are few, as usually no forbidden
+    word has started, and the banned tokens are computed once per suffix. `spellings` are the forbidden words as the
+    surfaces of tokens spell them, if that differs from the text of a translation.
     """
 
     def __init__(
@@ -50,7 +51,7 @@ class Forbidden:
         return constraint
 
     def with_maximum(self, maximum: Tensor) -> "Forbidden":
-        """A copy for a batch that is cut at these lengths [B], where a word ends without a boundary."""
+        """A copy for a batch whose hypotheses are cut at these lengths [B]; a word at the cut needs no boundary."""
         constraint = copy(self)
         constraint.maximum = maximum
         return constraint
@@ -101,7 +102,7 @@ class Forbidden:
         ]
 
     def _surface(self, token: int, sentence: int) -> bytes:
-        """The bytes that a token adds; none if it is not one of the sentence's words."""
+        """The bytes that a token adds; none for a copied id that is not one of the sentence's words."""
         size = len(self.words.surfaces)
         if token < size:
             return self.words.surfaces[token]

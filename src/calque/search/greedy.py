@@ -1,4 +1,4 @@
-"""The most likely token at every step. Letters: N sentences, V vocabulary."""
+"""Greedy search: the most likely token at every step. Letters: N sentences, V vocabulary."""
 
 from typing import Any
 

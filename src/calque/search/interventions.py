@@ -1,4 +1,4 @@
-"""Interventions in decoding: a forced token, another state. Letters: N hypotheses, V vocabulary."""
+"""Interventions in decoding: a forced token, a replaced state. Letters: N hypotheses, V vocabulary."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
@@ -10,14 +10,14 @@ from calque.search.step import Step, StepOutput
 
 
 class Intervention(Protocol):
-    """Changes decoding on purpose, at the steps it chooses."""
+    """Changes the decoder's state or the token probabilities at chosen steps."""
 
     def state(self, state: Any, *, length: int) -> Any:
-        """The state, rows first, from which token number `length` (from 1) is predicted."""
+        """The state, changed or not, from which token number `length` (from 1) is predicted; rows come first."""
         ...
 
     def log_probs(self, log_probs: Tensor, *, length: int) -> Tensor:
-        """The log-probabilities [N,V] of token number `length`."""
+        """The log-probabilities [N,V] of token number `length`, changed or not."""
         ...
 
 
@@ -42,7 +42,7 @@ class ReplaceState(NamedTuple):
     """Replaces the decoder's state before a position."""
 
     length: int  # the position whose token is predicted from the new state, from 1
-    change: Callable[[Any], Any]  # the state to the state to use, of the same shapes
+    change: Callable[[Any], Any]  # from the state to the state to use instead, which must have the same shapes
 
     def state(self, state: Any, *, length: int) -> Any:
         return self.change(state) if length == self.length else state
@@ -52,19 +52,19 @@ class ReplaceState(NamedTuple):
 
 
 class IntervenedState(NamedTuple):
-    """The state of an intervened step."""
+    """The state of a step function with interventions."""
 
     inner: Any
     length: Tensor  # [N], tokens read so far
 
 
 def start_intervened(state: Any, *, rows: int, device: torch.device) -> IntervenedState:
-    """The state before the first token, for `intervened`."""
+    """The initial state of the step function that `intervened` returns, given that of its inner step."""
     return IntervenedState(state, torch.zeros(rows, dtype=torch.long, device=device))
 
 
 def intervened(step: Step, interventions: Sequence[Intervention]) -> Step:
-    """The step under interventions, applied in their order."""
+    """A step function that applies the interventions, in this order, to the state and output of `step`."""
 
     def intervened_step(tokens: Tensor, state: IntervenedState, context: Any) -> tuple[StepOutput, IntervenedState]:
         length, inner = int(state.length.max()) + 1, state.inner

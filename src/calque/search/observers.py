@@ -1,4 +1,6 @@
-"""Observers of search, and requests to give up sentences. Observers change nothing; nothing is computed for them.
+"""Observers of the steps of search, and the hook by which a caller gives up the search for a sentence.
+
+Observers must not change anything, and search computes nothing for observers alone.
 
 Letters: B unfinished sentences, K hypotheses per sentence, C candidates.
 """
@@ -9,6 +11,7 @@ from typing import NamedTuple, Protocol, runtime_checkable
 import torch
 from torch import Tensor
 
+from calque.search.scoring import SentenceLengths
 from calque.search.step import Live
 
 
@@ -31,11 +34,12 @@ class SearchStep(NamedTuple):
     ended: Live  # [B,K], hypotheses that end at this step; −∞ in slots without one
     scores: Tensor  # [B,K], of the ended hypotheses; −∞ in slots without one
     done: Tensor  # [B], sentences whose search ends with this step
+    lengths: SentenceLengths | None = None  # what scores depend on beside log-probabilities, in beam search
 
 
 @runtime_checkable
 class SearchObserver(Protocol):
-    """Watches search."""
+    """An object that search calls after every step."""
 
     def search_step(self, step: SearchStep) -> None:
         """Called after every step, with tensors that must not be modified."""
@@ -43,7 +47,7 @@ class SearchObserver(Protocol):
 
 
 class Hooks(NamedTuple):
-    """What search calls at every step."""
+    """The callbacks that search calls at every step."""
 
     observer: SearchObserver | None = None
     give_up: Callable[[], Collection[int]] | None = None

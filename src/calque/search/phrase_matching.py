@@ -29,8 +29,9 @@ def can_share(phrases: Sequence[Sequence[Token]]) -> bool:
 def all_present(tokens: Sequence[Token], phrases: Sequence[Sequence[Token]], *, boundaries: WordBoundaries) -> bool:
     """Whether the text contains all phrases without overlap, each starting at a word boundary.
 
-    After a phrase the text ends or a token starts a new word. Dynamic programming over prefixes of the text keeps the
-    maximal sets of phrases (as bit masks) that each prefix can contain: a subset of another set is never better.
+    After a phrase, the text must end or the next token must start a new word. Dynamic programming over prefixes
+    of the text keeps the maximal sets of phrases (as bit masks) that each prefix can contain: a subset of another set
+    is never better.
     """
     sequences = [tuple(phrase) for phrase in phrases]
     everything = (1 << len(sequences)) - 1

@@ -43,13 +43,13 @@ class Phrases(NamedTuple):
 
 
 class Required:
-    """The beam is divided among banks of hypotheses with equally many phrase tokens, so that none crowds out the rest.
+    """Beam search with required phrases: divides the beam among banks of hypotheses with equally many phrase tokens.
 
     The candidates are the best overall, the best extension of each hypothesis, and each hypothesis extended by the next
     token of a phrase or by the end mark; where no missing phrase may start, also by the best token after which one may.
     Candidates with the same number of matched phrase tokens form one bank, or two if some wait for such a token. The K
-    slots go to the best of each bank in turn, starting with the bank that has matched most. Thus all phrases appear if
-    the length permits, and no hypothesis ends before they do.
+    slots go to the best of each bank in turn, starting with the bank that has matched most. Thus no bank
+    crowds out the others, all phrases appear if the length permits, and no hypothesis ends before they do.
 
     `follows` [V] or [B,V] marks tokens that may follow a phrase, i.e. do not continue its last word. `opens`, of the
     same shape, marks tokens after which a phrase may start whatever its first token is; elsewhere a phrase may start
@@ -128,9 +128,10 @@ class Required:
         return ~memory.progress.met.all(dim=-1)
 
     def _rematch(self, progress: Progress, live: Live, memory: Phrases) -> Progress:
-        """The progress, complete for hypotheses that contain all phrases under another assignment of their tokens.
+        """The progress after a second look at hypotheses whose tokens can be assigned to phrases in several ways.
 
-        Greedy matching from left to right finds "3" in "3 1 3" and misses "3 1"; another assignment finds both.
+        Greedy matching from left to right finds "3" in "3 1 3" and misses "3 1"; another assignment finds both. If any
+        assignment finds all phrases, all are marked as met.
         """
         incomplete = ~progress.met.all(dim=-1) & memory.shares[:, None] & (live.log_probs > -torch.inf)
         met, complete = progress.met.clone(), progress.complete.clone()
@@ -143,7 +144,7 @@ class Required:
         return Progress(met, active, matched, complete, progress.open)
 
     def _candidates(self, totals: Tensor, memory: Phrases, *, end: int) -> tuple[Tensor, Tensor]:
-        """[B,C] values and indices into [K·V], best first."""
+        """The log-probabilities [B,C] of the candidates, best first, and their indices [B,C] into K·V."""
         beams, vocabulary = totals.shape[1:]
         next_tokens, flat = _next_tokens(memory), totals.flatten(1)
         ends = torch.full_like(next_tokens[..., :1], end)  # −∞ unless all phrases are met
@@ -251,7 +252,7 @@ def _next_tokens(phrases: Phrases) -> Tensor:
 
 
 def _rank_in_bank(bank: Tensor, values: Tensor) -> Tensor:
-    """[B,C], the rank of each candidate in its bank, not counting impossible candidates."""
+    """The rank [B,C] of each candidate in its bank, from 0, not counting impossible candidates."""
     same = (bank[:, :, None] == bank[:, None]) & (values > -torch.inf)[:, None]
     precedes = torch.ones(bank.shape[1], bank.shape[1], dtype=torch.bool, device=bank.device).tril(-1)
     return (same & precedes).sum(dim=-1)

@@ -15,7 +15,7 @@ from calque.tensors import exact, running_sum
 
 
 class Sampling(NamedTuple):
-    """The distribution to sample from."""
+    """The parameters of sampling, which change the model's distribution before a token is sampled."""
 
     temperature: float = 1.0  # above 0; below 1 the distribution gets sharper
     top_k: int = 0  # only the k most likely tokens; 0: all
@@ -35,7 +35,7 @@ def sample_search(
     marks: Marks,
     hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
-    """`draws` samples per sentence in the order of drawing; the score is the model's log-probability.
+    """`draws` samples per sentence, in sampling order; the score is the model's log-probability.
 
     `streams` [B] holds one number per sentence: the same number gives the same samples whatever else is in the batch. A
     sample that reaches a point where no token is allowed is discarded.
@@ -59,7 +59,10 @@ def sample_search(
 
 
 def filtered(log_probs: Tensor, sampling: Sampling) -> Tensor:
-    """[N,V] probabilities after temperature and truncation, in float64. The most likely token is always kept."""
+    """The probabilities [N,V] to sample from, after temperature and truncation, in float64.
+
+    The most likely token is always kept.
+    """
     probs = (exact(log_probs) / sampling.temperature).softmax(dim=-1)
     if sampling.min_p > 0:
         probs = probs.masked_fill(probs < sampling.min_p * probs.amax(dim=-1, keepdim=True), 0)
@@ -85,7 +88,7 @@ def draw(probs: Tensor, numbers: Tensor) -> Tensor:
 
 
 def uniform(keys: Tensor, number: int) -> Tensor:
-    """[N] in [0, 1): a pure function of keys [N] and a number."""
+    """Pseudo-random numbers [N] in [0, 1), which depend only on the keys [N] and a number."""
     bits = mixed(keys + mixed(torch.full_like(keys, number)))
     return exact((bits >> 11) & ((1 << 53) - 1)) / (1 << 53)
 

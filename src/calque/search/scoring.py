@@ -1,4 +1,4 @@
-"""How hypotheses of different length and coverage are compared.
+"""The scores that rank finished hypotheses: log-probability with length, coverage and end terms.
 
 Letters: B sentences, K hypotheses, S source.
 """
@@ -19,23 +19,41 @@ class SentenceLengths(NamedTuple):
 
 
 class Score(Protocol):
-    """Ranks finished hypotheses, and bounds the score that a live one can still reach."""
+    """A score function: ranks finished hypotheses, and bounds the score that a live hypothesis can still reach."""
 
     @property
     def needs_coverage(self) -> bool:
-        """Whether it needs the attention summed over steps."""
+        """Whether the score needs the attention summed over steps."""
         ...
 
     def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> Tensor:
-        """[B,K] scores of hypotheses whose end mark is token number `length`.
+        """The scores [B,K] of hypotheses with these log-probabilities [B,K], whose end mark is token number `length`.
 
-        From log_probs [B,K] and, if needed, covered [B,K,S]: attention summed over all steps.
+        `covered` [B,K,S], the attention summed over all steps, is needed only if `needs_coverage`.
         """
         ...
 
     def bound(self, log_probs: Tensor, *, length: int, lengths: SentenceLengths) -> Tensor:
-        """[B], an upper bound on all continuations of live hypotheses of `length` tokens with best log_probs [B]."""
+        """[B], an upper bound on the score that any live hypothesis of each sentence can still reach.
+
+        `log_probs` [B] are the log-probabilities of the best live hypotheses; all live hypotheses have `length` tokens.
+        """
         ...
+
+
+class ScoreTerms(NamedTuple):
+    """The terms of a score, each [B,K]; None or 0 if the setting is 0."""
+
+    length: Tensor  # log P(Y|X) / lp(Y)
+    reward: float
+    end: Tensor | None = None
+    coverage: Tensor | None = None
+
+    @property
+    def total(self) -> Tensor:
+        total = self.length + self.reward
+        total = total if self.end is None else total + self.end
+        return total if self.coverage is None else total + self.coverage
 
 
 class Scoring(NamedTuple):
@@ -57,15 +75,20 @@ class Scoring(NamedTuple):
         return self.beta > 0
 
     def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> Tensor:
+        return self.terms(log_probs, length=length, covered=covered, lengths=lengths).total
+
+    def terms(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> ScoreTerms:
+        """The terms of the scores that `finished` returns."""
         target_lengths = torch.full_like(lengths.maximum, length)
-        scores = log_probs / self._penalty(target_lengths, like=log_probs)[:, None] + self.reward * length
+        normalised = log_probs / self._penalty(target_lengths, like=log_probs)[:, None]
+        end = coverage = None
         if self.gamma:
-            scores = scores + (self.gamma * lengths.source_lengths.to(log_probs.dtype) / length)[:, None]
+            end = (self.gamma * lengths.source_lengths.to(log_probs.dtype) / length)[:, None].expand_as(log_probs)
         if self.beta:
             if covered is None:
                 raise ValueError("coverage needs a model with attention; set search.coverage = 0")
-            scores = scores + self.beta * _coverage(covered, lengths.source_lengths)
-        return scores
+            coverage = self.beta * _coverage(covered, lengths.source_lengths)
+        return ScoreTerms(normalised, self.reward * length, end, coverage)
 
     def bound(self, log_probs: Tensor, *, length: int, lengths: SentenceLengths) -> Tensor:
         # Each term at its maximum: log P decreases, lp increases, coverage is at most 0, |X| / |Y| decreases.
@@ -74,7 +97,7 @@ class Scoring(NamedTuple):
         return log_probs / self._penalty(lengths.maximum, like=log_probs) + end_term + reward
 
     def _penalty(self, lengths: Tensor, *, like: Tensor) -> Tensor:
-        """lp for lengths [B]."""
+        """The length penalty lp for lengths [B]."""
         sizes = lengths.to(like.dtype)
         penalty: Tensor = ((5 + sizes) / 6 if self.normalisation == "gnmt" else sizes) ** self.alpha
         return penalty

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from calque.config import Config
 
-LARGEST = 2**31 - 1  # of counts and lengths: more would overflow a tensor of positions before it filled any memory
+LARGEST = 2**31 - 1  # upper bound of counts and lengths, above which a tensor of positions would overflow
 
 
 class SearchConfig(Config):
@@ -27,12 +27,13 @@ class SearchConfig(Config):
     coverage: float = Field(default=0.0, ge=0)
     """β: coverage penalty β Σ log min(attention, 1) for source positions with little attention (Wu 2016)."""
     end_normalisation: float = Field(default=0.0, ge=0)
-    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty one wins.
-    |X| and |Y| are the numbers of pieces of source and translation, end marks included."""
+    """γ: adds γ |X| / |Y| against overlong translations; combine it with a length penalty, or the empty
+    translation wins. |X| and |Y| are the numbers of pieces of source and translation, end marks included."""
     reward: float = Field(default=0.0, ge=0)
     """Reward added to the score per piece."""
     stopping: Literal["exact", "first", "patience"] = "exact"
-    """exact: until no better hypothesis is possible; first: until `beam` have finished; patience: patience × beam."""
+    """When search stops. exact: when no better hypothesis is possible; first: when `beam` hypotheses have finished;
+    patience: when patience × beam have."""
     patience: float = Field(default=2.0, ge=1, le=1e6)
     """Stop after patience × beam finished hypotheses, with stopping = "patience" (Kasai 2024)."""
     groups: int = Field(default=1, ge=1, le=LARGEST)
@@ -40,7 +41,7 @@ class SearchConfig(Config):
     diversity: float = Field(default=0.5, ge=0)
     """Strength of the penalty on tokens that other groups have chosen."""
     no_repeat: int = Field(default=0, ge=0, le=LARGEST)
-    """No n-gram of this many pieces occurs twice in a translation; 0 allows repetition."""
+    """No n-gram of this many pieces may occur twice in a translation; 0 allows repetition."""
     ensemble: Literal["probabilities", "log-probabilities"] = "probabilities"
     """Whether an ensemble averages probabilities or log-probabilities."""
     language_weight: float = Field(default=0.2, ge=0)
@@ -62,13 +63,13 @@ class SearchConfig(Config):
     utility: Literal["chrf", "bleu"] = "chrf"
     """The similarity metric of minimum Bayes risk."""
     seed: int = Field(default=1, ge=0, lt=1 << 63)
-    """Random seed for sampling; the samples for a line depend only on it and on the line number."""
+    """Random seed for sampling; the samples for a line depend only on the seed and the line number."""
     maximum_ratio: float = Field(default=4.0, gt=0, le=1e6)
     """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if larger."""
     maximum_extra: int = Field(default=20, ge=1, le=LARGEST)
     """See maximum_ratio."""
     maximum: int | None = Field(default=None, ge=1, le=LARGEST)
-    """A translation has at most this many pieces whatever the source length; left out: twice source_limit."""
+    """A translation has at most this many pieces whatever the source length; by default, twice source_limit."""
     minimum: int = Field(default=0, ge=0, le=LARGEST)
     """A translation has at least this many pieces; if it equals the maximum, exactly this many."""
     minimum_ratio: float = Field(default=0.0, ge=0, le=1e6)

@@ -19,11 +19,13 @@ class StepOutput(NamedTuple):
 
 
 Step = Callable[[Tensor, Any, Any], tuple[StepOutput, Any]]
-"""(tokens [N], state with N rows, context with B rows) → (output, state). State and context are trees of tensors."""
+"""A step function: (last tokens [N], state with N rows, context with B rows) → (output, next state).
+
+State and context are trees of tensors."""
 
 
 class Marks(NamedTuple):
-    """The special tokens that search needs to know."""
+    """The special tokens that search needs."""
 
     start: int
     end: int
@@ -60,13 +62,14 @@ class Hypothesis(NamedTuple):
 
 
 NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)
-"""Returned if every hypothesis reached a point where no token was allowed: the constraints contradict each other."""
+"""Returned if no hypothesis is left: each reached a point where no token was allowed, or search was given up."""
 
 
 def forbid(log_probs: Tensor, *, marks: Marks, length: int, limits: Limits) -> Tensor:
-    """`log_probs` [B,K,V] of token number `length`, −∞ for special tokens and for end marks before the minimum length.
+    """The log-probabilities [B,K,V] of token number `length`, with −∞ for tokens that are not allowed there.
 
-    Also −∞ for all other tokens where only the end mark is allowed, see `Limits`.
+    These are the special tokens, the end mark before the minimum length, and all other tokens where only the end mark
+    is allowed, see `Limits`.
     """
     maximum, minimum = limits
     allowed = log_probs.clone()

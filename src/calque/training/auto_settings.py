@@ -16,11 +16,11 @@ OPEN = (
 
 
 class Corpus(NamedTuple):
-    """The properties of a corpus and its model that the choices depend on."""
+    """The properties of a corpus and its model on which the choice of training settings depends."""
 
     rows: int
-    positions: int  # of all rows, including marks
-    weight: int  # number of items that the loss of all rows is summed over
+    positions: int  # of all rows, including end-of-sentence tokens
+    weight: int  # number of terms in the loss of all rows, such as target tokens
     order: Callable[[BatchConfig], Order]
     rate: float  # a good learning rate for Adam with this model
     unit: str  # what rows are called
@@ -31,7 +31,7 @@ def complete_settings(values: Values, corpus: Corpus, *, device: str) -> tuple[V
     training = values.get("training", {})
     is_open = any(_lookup(training, key) is None for key in OPEN)
     if not is_open and training.get("device", "auto") != "auto":
-        return values, []  # so a resumed run does not plan an epoch, which takes a while
+        return values, []  # a resumed run need not plan an epoch, which takes a while
     largest = 4096 if device == "cpu" else 16_384  # a device idles on small batches
     batch = _lookup(training, "batch.tokens", default=max(256, min(largest, corpus.positions // 100)))
     config = BatchConfig(**{**training.get("batch", {}), "tokens": batch})
@@ -63,12 +63,12 @@ def complete_settings(values: Values, corpus: Corpus, *, device: str) -> tuple[V
 
 
 def default_rate(optimiser: str, *, adam: float) -> float:
-    """The default learning rate of an optimiser: Adadelta and SGD need other rates than Adam."""
+    """The default learning rate of an optimiser; `adam` is the rate for Adam and AdamW."""
     return {"adadelta": 1.0, "sgd": 0.7}.get(optimiser, adam)
 
 
 def adam_rate(*, transformer: bool, width: int) -> float:
-    """A learning rate for Adam: Transformers tolerate less than other models.
+    """A learning rate for Adam, lower for Transformers than for other models.
 
     recipes/lineage/README.md compares rates at widths of 190 to 590.
     """

@@ -1,4 +1,4 @@
-"""Averages of weights over time: of checkpoints, of all steps since a trigger, and exponential moving averages."""
+"""Weight averaging: over checkpoints, over all steps since a trigger, and as an exponential moving average."""
 
 from collections.abc import Mapping, Sequence
 
@@ -9,7 +9,7 @@ from calque.training.distributed import full_tensor, shard_like
 
 
 def mean_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tensor]:
-    """The mean of each weight, computed in float64; integers, such as frequency ranks, are those of the first."""
+    """The mean of each weight, computed in float64; integer tensors are taken from the first checkpoint."""
     return {
         name: torch.stack([checkpoint[name].double() for checkpoint in checkpoints]).mean(dim=0).to(value.dtype)
         if value.is_floating_point()
@@ -19,7 +19,7 @@ def mean_weights(checkpoints: Sequence[Mapping[str, Tensor]]) -> dict[str, Tenso
 
 
 class WeightAverage:
-    """The average of a model's trained weights, sharded as they are."""
+    """The average of a model's trained weights, sharded like the model."""
 
     def __init__(self, model: nn.Module) -> None:
         self._trained = {name: value for name, value in model.named_parameters() if value.requires_grad}
@@ -33,7 +33,7 @@ class WeightAverage:
         self.weights = {name: value.detach().clone() for name, value in self._trained.items()}
 
     def _move(self, share: float) -> None:
-        """average ← average + share · (weights − average)."""
+        """Moves the average towards the current weights: average ← average + share · (weights − average)."""
         torch._foreach_lerp_(list(self.weights.values()), list(self._trained.values()), share)
 
 
@@ -56,20 +56,23 @@ class TriggeredAverage(WeightAverage):
 
     @torch.no_grad()
     def update(self) -> None:
-        """Includes the weights after a step, once averaging has started."""
+        """Adds the current weights to the mean, once averaging has started."""
         if self.has_started:
             self.steps += 1
             self._move(1 / self.steps)
 
     @torch.no_grad()
     def restore(self, weights: Mapping[str, Tensor], *, steps: int) -> None:
-        """Restores the mean of a checkpoint."""
+        """Restores the mean from a checkpoint."""
         self.weights = {name: shard_like(weights[name], like=value.detach()) for name, value in self._trained.items()}
         self.steps = steps
 
 
 class MovingAverage(WeightAverage):
-    """w̄ ← d w̄ + (1 − d) w after each step, with d = min(decay, (1 + step) / (10 + step)), which forgets the start."""
+    """The exponential moving average w̄ of the weights w, updated after each step: w̄ ← d w̄ + (1 − d) w.
+
+    The decay d = min(decay, (1 + step) / (10 + step)) is small at first, so that early weights soon fade.
+    """
 
     def __init__(self, model: nn.Module, *, decay: float) -> None:
         super().__init__(model)
@@ -78,11 +81,11 @@ class MovingAverage(WeightAverage):
 
     @torch.no_grad()
     def update(self, *, step: int) -> None:
-        """Moves towards the weights after a step."""
+        """Moves the average towards the current weights."""
         self._move(1 - min(self.decay, (1 + step) / (10 + step)))
 
     @torch.no_grad()
     def restore(self, weights: Mapping[str, Tensor]) -> None:
-        """Restores the average of a checkpoint."""
+        """Restores the average from a checkpoint."""
         for name, value in self.weights.items():
             value.copy_(shard_like(weights[name], like=value))

@@ -1,7 +1,7 @@
 """Finds the largest batch, in positions, whose training step fits into a device's memory.
 
-Memory is measured, not guessed: the bytes that autograd saves for the backward pass are counted at two small budgets
-and extrapolated linearly; on a GPU the resulting budget is then tried.
+Memory is measured, not guessed: the bytes that autograd saves for the backward pass are counted for two small batch
+sizes and extrapolated linearly; on a GPU the result is then confirmed by trial steps.
 """
 
 import os
@@ -21,22 +21,22 @@ from calque.tasks.interfaces import Task
 from calque.training.settings import Precision
 from calque.training.update import autocast_to
 
-SHARES = {"cpu": 0.4, "cuda": 0.8, "mps": 0.4}  # of free memory; other processes share a CPU's
+SHARES = {"cpu": 0.4, "cuda": 0.8, "mps": 0.4}  # of free memory; on a CPU, other processes need some of it too
 PROBES = (512, 2048)  # positions
 LEAST, MOST = 256, 1 << 20
 ASSUMED = 4 << 30  # free bytes, if the system does not report them
-BATCHES_PER_EPOCH = 20  # at least: larger batches would leave too few updates
+BATCHES_PER_EPOCH = 20  # at least; with larger batches, an epoch would have too few updates
 
 
 class Fit(NamedTuple):
-    """A budget, and the reason why it is not larger."""
+    """A batch size in positions, and the reason why it is not larger."""
 
     tokens: int
     reason: str
 
 
 class Trial(NamedTuple):
-    """What trial steps are run with."""
+    """The model, task and data for trial steps, which measure how much memory a batch needs."""
 
     model: nn.Module
     task: Task
@@ -48,14 +48,15 @@ class Trial(NamedTuple):
         return next(self.model.parameters()).device
 
     def objective(self, batch: Batch) -> Tensor:
-        """The objective of a batch in step 1."""
+        """The training objective of a batch, computed as in step 1."""
         with autocast_to(self.precision, self.device.type):
             return self.task.loss(self.model, batch.to(self.device), step=1).objective
 
     def extremes(self, config: BatchConfig, *, tokens: int) -> Iterator[Batch]:
-        """The batch with the most positions, with the most rows and with the longest rows, among the first 200.
+        """The batches with the most positions, the most rows and the longest rows among the first 200 of an epoch.
 
-        Kernels need workspace of their own: on a GPU, many short sentences needed more than the fullest batch.
+        Kernels need workspace of their own: on a GPU, a batch of many short sentences needed more memory than the batch
+        with the most positions.
         """
         order = self.task.order(self.store, config=config.model_copy(update={"tokens": tokens}), seed=0)
         plans = [*islice(order.batches(0), 200)]
@@ -71,7 +72,7 @@ class Trial(NamedTuple):
 def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks: int = 1) -> Fit:
     """The largest number of positions per batch that fits, for a corpus of `positions` positions.
 
-    The budget is that of all ranks together, each with a device like this model's.
+    The result counts the positions of all ranks together; all are assumed to have a device like this model's.
     """
     device = trial.device
     weights = sum(value.numel() * value.element_size() for value in trial.model.parameters())
@@ -83,8 +84,8 @@ def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks:
     slope = max(1.0, (needs[1] - needs[0]) / max(1, large.positions - small.positions))
     fitting = ranks * max(LEAST, int(PROBES[1] + (free - needs[1]) / slope))
     bounds = {
-        "with more, an epoch would have fewer than 20 batches": positions // BATCHES_PER_EPOCH,
-        "the largest budget ever chosen": MOST,
+        f"with more, an epoch would have fewer than {BATCHES_PER_EPOCH} batches": positions // BATCHES_PER_EPOCH,
+        "the upper limit of automatic batch sizes": MOST,
         f"{slope / 1024:.0f} KiB per position fill {SHARES[device.type]:.0%} of the free memory": fitting,
     }
     reason, tokens = min(bounds.items(), key=lambda bound: bound[1])
@@ -92,14 +93,14 @@ def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks:
     if device.type != "cuda":
         return Fit(tokens, reason)
     tried = _reduce_until_fit(tokens, fits=lambda budget: _fits(trial, config=config, tokens=budget // ranks))
-    return Fit(tokens, reason) if tried == tokens else Fit(tried, "tried on the device")
+    return Fit(tokens, reason) if tried == tokens else Fit(tried, "found by trial steps on the device")
 
 
 def _reduce_until_fit(tokens: int, *, fits: Callable[[int], bool]) -> int:
-    """The budget itself if it fits, else one step below the first smaller one that does.
+    """The batch size itself if it fits; otherwise it is reduced until it fits, and then once more.
 
-    The given budget fills only a share of the memory; a smaller one may just fit, so a margin is left for steps that
-    need a little more.
+    The given size was computed to fill only a share of the memory. A size found by trial may only just fit, so the
+    last reduction leaves a margin for steps that need a little more.
     """
     if tokens <= LEAST or fits(tokens):
         return tokens
@@ -113,7 +114,7 @@ def _reduce(tokens: int) -> int:
 
 
 def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
-    """Unused bytes; for a CPU the system's, read below `root`, within the limit of a container."""
+    """The free memory in bytes; for a CPU it is read from system files below `root`, with a container's limit."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
     free = [ASSUMED]
@@ -129,7 +130,7 @@ def free_memory(device: torch.device, *, root: Path = Path("/")) -> int:
 
 
 def _saved_bytes(trial: Trial, batch: Batch) -> int:
-    """Bytes that autograd saves in a forward pass, counting each storage once and no weights."""
+    """The bytes that autograd saves in a forward pass; each storage is counted once, and weights are not counted."""
     weights = {value.untyped_storage().data_ptr() for value in trial.model.parameters()}
     sizes: dict[int, int] = {}
 
@@ -153,7 +154,7 @@ def _unpack(tensor: Tensor) -> Tensor:
 
 
 def _fits(trial: Trial, *, config: BatchConfig, tokens: int) -> bool:
-    """Whether a step with that budget fits beside the state of an optimiser."""
+    """Whether steps with this batch size fit into memory beside Adam's two moments."""
     moments: list[Tensor] = []
     try:
         moments += [

@@ -19,12 +19,12 @@ from calque.training.checkpoints import (
 from calque.training.job import Job
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
-from calque.training.records import Records
+from calque.training.records import Records, Sizes
 from calque.training.runs import checkpoint_interval, record_checkpoint_interval
 
 
 class Checkpointer:
-    """Saves the state of a learner under RUN/checkpoints. All ranks must call it; only the leading rank writes."""
+    """Saves a learner's state under RUN/checkpoints. All ranks must call its methods; only the leading rank writes."""
 
     def __init__(self, job: Job, learner: Learner, records: Records) -> None:
         self.job = job
@@ -36,7 +36,7 @@ class Checkpointer:
         """Saves a checkpoint of the current step and removes those that are no longer needed."""
         with self.records.watch.paused():
             progress, ranks = self.learner.progress, self.job.ranks
-            progress.metrics, progress.samples = self.records.sync()
+            progress.metrics, progress.samples, progress.gradients = self.records.sync()
             is_collective = self.learner.is_sharded or self.learner.updater.carry is not None
             snapshot = self.learner.snapshot() if ranks.leads or is_collective else None
             if ranks.leads and snapshot is not None:
@@ -44,7 +44,7 @@ class Checkpointer:
                 save_checkpoint(self.folder, snapshot, step=progress.step, scheduled=scheduled, parent=progress.parent)
                 self._prune()
             progress.parent = progress.step
-            ranks.barrier()  # a rank that went ahead and ended would end the one that is saving
+            ranks.barrier()  # a rank that exited first would break the connection of the rank that is saving
 
     def restore(self) -> None:
         """Restores the newest intact checkpoint; records written after it are cut off and will be written again."""
@@ -59,7 +59,7 @@ class Checkpointer:
             self.learner.progress.stopped_early = 0 < config.patience <= self.learner.progress.since_best
             reporter.say(*notes, f"resuming from step {latest.step}")
         progress = self.learner.progress
-        self.records.cut(step=progress.step, metrics=progress.metrics, samples=progress.samples)
+        self.records.cut(Sizes(progress.metrics, progress.samples, progress.gradients), step=progress.step)
         self._adopt_selection()
         if ranks.leads:
             record_checkpoint_interval(self.job.folder, every=config.checkpoint_every)  # after the metrics were cut
@@ -85,7 +85,10 @@ class Checkpointer:
         return json.dumps([line for line in lines if line.get("kind") == "valid" and line["step"] in steps])
 
     def weights_to_average(self) -> list[dict[str, Tensor]]:
-        """The weights that training.average selects, if there are several; damaged checkpoints are reported."""
+        """The weights of the checkpoints that training.average selects; empty if these are fewer than two.
+
+        Damaged checkpoints are reported and left out.
+        """
         steps, checkpoints = self._averaged_steps(), []
         if len(steps) < 2:
             return []
@@ -131,7 +134,7 @@ class Checkpointer:
         )
 
     def _missing_checkpoints(self, latest: LatestCheckpoint | None) -> str:
-        """A message about checkpoints that have been lost; if all of them are, a FolderError.
+        """A message about checkpoints that have been lost; raises a FolderError if all are lost.
 
         The metrics after the latest checkpoint show how far the run had come. They will be cut off, so damage that a
         power cut did to them does not matter.

@@ -1,7 +1,8 @@
-"""Checkpoints: `RUN/checkpoints/step-N/`, each complete or absent; the newest intact one needs no pointer file.
+"""Checkpoints: `RUN/checkpoints/step-N/`, each complete or absent; no pointer file is needed to find the newest.
 
 A folder holds one safetensors file per group of tensors (`weights`, `optimiser`, `sums`, ...), `state.json` and the
-manifest, whose details record the step, whether the save was scheduled, and the step of the checkpoint before it.
+manifest, whose details record the step, whether the save was scheduled rather than caused by an interrupt, and the step
+of the previous checkpoint.
 """
 
 import json
@@ -35,7 +36,7 @@ class Snapshot(NamedTuple):
 
 
 class LatestCheckpoint(NamedTuple):
-    """The checkpoint to resume from, and one message per newer one that is damaged."""
+    """The checkpoint to resume from, and a message for each newer checkpoint that is damaged."""
 
     step: int
     path: Path
@@ -44,7 +45,7 @@ class LatestCheckpoint(NamedTuple):
 
 
 def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: bool, parent: int | None) -> Path:
-    """Writes a checkpoint and returns its folder; one of the same step is replaced, but kept if anything fails.
+    """Writes a checkpoint and returns its folder; an intact one of the same step stays until the new one is complete.
 
     A scheduled checkpoint stays scheduled if an interrupt saves the same step again.
     """
@@ -66,7 +67,7 @@ def save_checkpoint(folder: Path, snapshot: Snapshot, *, step: int, scheduled: b
 
 
 def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
-    """The newest checkpoint that verifies; None if none was ever saved; a FolderError if all are damaged."""
+    """The newest checkpoint that verifies; None if there are none. Raises a FolderError if all are damaged."""
     remove_stale(folder, names=_STEP)
     skipped: list[str] = []
     for step, path in reversed(_steps(folder)):
@@ -88,7 +89,7 @@ def newest_checkpoint(folder: Path) -> LatestCheckpoint | None:
 
 
 def lost_checkpoint(folder: Path, *, reached: int, every: int) -> list[str]:
-    """A message if the newest scheduled checkpoint is missing; a FolderError if no checkpoint is left.
+    """A message if the newest scheduled checkpoint is missing; raises a FolderError if no checkpoint is left.
 
     A run that has written its metrics of step `reached` has saved every scheduled step before that one, `every` steps
     apart since it was started or resumed.
@@ -138,11 +139,11 @@ def scheduled_steps(folder: Path) -> list[int]:
 
 
 def prune_checkpoints(folder: Path, *, keep: int, also: Collection[int] = ()) -> list[int]:
-    """Keeps the newest `keep` scheduled checkpoints and `also`; the steps removed. Call it after a successful save.
+    """Removes all but the newest `keep` scheduled checkpoints and the steps `also`; returns the removed steps.
 
-    Unscheduled ones are removed once a newer scheduled one exists. A damaged one does not count towards `keep`; it is
-    removed once it is older than all that are kept. The newest that verifies always stays; without one, nothing is
-    removed.
+    Call it after a successful save. Unscheduled checkpoints are removed once a newer scheduled one exists. A damaged
+    checkpoint does not count towards `keep`; it is removed once it is older than the scheduled ones that are kept. The
+    newest checkpoint that verifies always stays; if none verifies, nothing is removed.
     """
     if keep < 1:
         raise ValueError(f"keep must be at least 1, not {keep}")
@@ -176,7 +177,7 @@ def _fill(folder: Path, snapshot: Snapshot) -> None:
 def _load_tensors(path: Path, group: str) -> dict[str, Tensor]:
     file = path / f"{group}.safetensors"
     try:
-        # copies, since safetensors returns views of the mapped file, which change and crash with it
+        # copies, since safetensors returns views of the mapped file: they change, or crash, when the file changes
         return {name: tensor.clone() for name, tensor in read_tensors(file).items()}
     except (SafetensorError, OSError) as error:
         raise FolderError(f"{file} could not be read: {error}") from error
@@ -207,11 +208,14 @@ def _verify(path: Path) -> Manifest:
 
 
 def _checked(path: Path, manifest: Manifest) -> Manifest:
-    """The manifest, if its step is the one in the name of its folder."""
+    """The manifest of a checkpoint; raises a FolderError if its step is not the one in the folder's name.
+
+    The manifest must also record whether the checkpoint was scheduled.
+    """
     step = manifest.details.get("step")
     match = _STEP.fullmatch(path.name)
     if match and step != int(match[1]):
-        raise FolderError(f"{path} holds the checkpoint of step {step}: it was renamed or swapped")
+        raise FolderError(f"{path} holds the checkpoint of step {step}: the folder was renamed or swapped")
     if not isinstance(manifest.details.get("scheduled"), bool):
         raise FolderError(f"{path} does not record whether it was scheduled")
     return manifest

@@ -29,7 +29,7 @@ Result = TypeVar("Result")
 
 
 class Ranks:
-    """The rank of this process among `count`; a single process sends nothing."""
+    """The rank of this process among `count` ranks, and its communication with the others; a single rank needs none."""
 
     def __init__(self, rank: int = 0, count: int = 1) -> None:
         self.rank = rank
@@ -61,7 +61,7 @@ class Ranks:
                 tensor.copy_(part.view_as(tensor))
 
     def broadcast(self, values: Sequence[float]) -> list[float]:
-        """The numbers of rank 0, on every rank."""
+        """Sends the numbers of rank 0 to all ranks; every rank returns them."""
         if self.count == 1:
             return list(values)
         numbers = torch.tensor(values, dtype=torch.float64)
@@ -70,7 +70,7 @@ class Ranks:
         return numbers.tolist()
 
     def all_gather(self, values: Sequence[float]) -> list[list[float]]:
-        """The numbers of every rank, on every rank; each rank has equally many."""
+        """Exchanges numbers: every rank returns those of all ranks; all ranks must pass equally many."""
         table = torch.zeros(self.count, len(values), dtype=torch.float64)
         table[self.rank] = torch.tensor(values, dtype=torch.float64)
         if self.count > 1:
@@ -79,7 +79,7 @@ class Ranks:
         return table.tolist()
 
     def broadcast_text(self, text: str) -> str:
-        """The text of rank 0, on every rank."""
+        """Sends the text of rank 0 to all ranks; every rank returns it."""
         if self.count == 1:
             return text
         content = text.encode()
@@ -89,7 +89,7 @@ class Ranks:
         return bytes(data.tolist()).decode()
 
     def on_leader(self, work: Callable[[], str]) -> str:
-        """Runs `work` on the leading rank alone; its result, on every rank. If it fails, all ranks end."""
+        """Runs `work` on the leading rank and returns its result on every rank; if it fails, every rank raises."""
         text, problem = "", None
         if self.leads:
             try:
@@ -102,9 +102,10 @@ class Ranks:
         return self.broadcast_text(text)
 
     def on_all(self, work: Callable[[], Result]) -> Result:
-        """Runs `work` on every rank; the result of this one.
+        """Runs `work` on every rank and returns the result of this rank.
 
-        If it fails on some ranks, all end; an error that several ranks share is reported by the first of them.
+        If it fails on some ranks, every rank raises; an error that several ranks have in common is reported by the
+        first of them.
         """
         problem: CalqueError | None = None
         try:
@@ -119,7 +120,7 @@ class Ranks:
         raise problem
 
     def reported_by_leader(self, error: CalqueError) -> CalqueError:
-        """What to raise for an error that all ranks share, so that only the leading one reports it."""
+        """The exception to raise for an error that all ranks have, so that only the leading rank reports it."""
         return error if self.leads else ReportedByPeer(str(error), code=error.code)
 
     def barrier(self) -> None:
@@ -128,7 +129,7 @@ class Ranks:
 
 
 def is_broken_connection(error: BaseException) -> bool:
-    """Whether another rank ended in the middle of an exchange."""
+    """Whether an exception means that another rank ended while this one communicated with it."""
     return isinstance(error, dist.DistError) or "gloo/transport" in str(error)
 
 
@@ -226,7 +227,7 @@ def full_tensor(tensor: Tensor) -> Tensor:
 
 
 def full_weights(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once, by its first name, unsharded and on the CPU."""
+    """The parameters of a model by name, unsharded and on the CPU; a shared parameter has only its first name."""
     return {name: full_tensor(value.detach()).cpu().contiguous() for name, value in model.named_parameters()}
 
 

@@ -1,8 +1,8 @@
 """The parts of a training run, and the summary of how it ended."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import nn
 
@@ -17,8 +17,12 @@ SaveModel = Callable[[Path, nn.Module, Judgement], None]
 """Writes a validated model as a folder, completely or not at all."""
 
 
+GradientFlow = Callable[[nn.Module], Mapping[str, Any]]
+"""The values of a line of gradients.jsonl, of a model in evaluation mode; it must not change the model."""
+
+
 class Job(NamedTuple):
-    """The parts of a training run."""
+    """Everything the training loop needs for a run: settings, seed, task, model, data, judge, folder and ranks."""
 
     config: TrainingConfig
     seed: int
@@ -31,6 +35,7 @@ class Job(NamedTuple):
     reporter: Reporter
     ranks: Ranks = Ranks()
     observer: TrainingObserver | None = None
+    gradient_flow: GradientFlow | None = None  # called at every N-th validation, with training.watch_gradients = N
 
     @property
     def metric(self) -> str:
@@ -39,7 +44,7 @@ class Job(NamedTuple):
 
     @property
     def selection(self) -> Selection:
-        """The rule that selects models."""
+        """The rule that selects the best model: a metric, and a tie-breaker."""
         metrics, chosen = self.judge.metrics, self.config.tie_breaker
         return Selection(self.metric, metrics[self.metric].tie_breaker if chosen == "auto" else chosen, metrics)
 
@@ -52,5 +57,5 @@ class Summary(NamedTuple):
     best: Judgement | None  # None if the best validation was before the run was resumed
     best_value: float  # of the metric that selects models
     stopped_early: bool
-    skipped: int  # updates that were not finite
-    seconds: float  # since it was started or resumed
+    skipped: int  # updates whose loss or gradient was not finite
+    seconds: float  # since the run was started or last resumed

@@ -1,8 +1,8 @@
 """Journals: append-only JSON lines that can be cut back to a checkpoint's position (`metrics.jsonl`, `timing.jsonl`).
 
-The bytes of a journal depend only on what was appended: no clock, no spaces, keys in their order. Floats are written
-so that they read back to the same bits; JSON has no NaN or infinities, so these become the strings "NaN", "Infinity"
-and "-Infinity", which `read_journal` turns back into floats.
+The bytes of a journal depend only on what was appended: no timestamps, no spaces, keys in the order given. Floats are
+written so that they read back to the same bits; JSON has no NaN or infinities, so these become the strings "NaN",
+"Infinity" and "-Infinity", which `read_journal` turns back into floats.
 """
 
 import json
@@ -37,7 +37,7 @@ class Journal:
 
     @property
     def position(self) -> int:
-        """Its size in bytes, always at the end of a line: what a checkpoint records (call `sync` before saving it)."""
+        """The size in bytes, always at the end of a line. Checkpoints record it; call `sync` before saving it."""
         return self._position
 
     def append(self, values: Mapping[str, Any]) -> None:
@@ -55,16 +55,14 @@ class Journal:
         self._position += len(line)
 
     def cut(self, position: int) -> None:
-        """Cuts back to a position that a checkpoint recorded; a FolderError if no line ends there."""
+        """Truncates to a position that a checkpoint recorded; raises a FolderError if no line ends there."""
         if position > self._position:
             raise FolderError(
                 f"{self.path} has {self._position} bytes, but the checkpoint recorded {position}: lines were lost. "
                 "Restore the file, or move the run folder away"
             )
         if position != 0 and not (position > 0 and _ends_line(self.path, position)):
-            raise FolderError(
-                f"{self.path} has changed since the checkpoint: no line ends at byte {position}, as one did then"
-            )
+            raise FolderError(f"{self.path} has changed since the checkpoint: no line ends at byte {position} any more")
         self._file.truncate(position)
         self._position = position
         self.sync()
@@ -92,8 +90,8 @@ class Journal:
 def read_journal(path: Path, *, counts: Sequence[str] = (), durable: int | None = None) -> list[dict[str, Any]]:
     """Every complete line of a journal, oldest first; none if the journal does not exist yet.
 
-    Lines without one of the integers `counts` are rejected. After the byte `durable` that a checkpoint recorded, lines
-    may not have reached the disk as they were written: there, invalid lines are skipped.
+    A line that lacks one of the integers named in `counts` is rejected. After byte `durable`, the position that a
+    checkpoint recorded, lines may not have reached the disk intact, so invalid ones are skipped.
     """
     if not path.exists():
         return []

@@ -1,4 +1,4 @@
-"""The state of training in memory: model, optimiser, averages and progress. All that a checkpoint holds."""
+"""The state of training in memory, which checkpoints save: model, optimiser, averages and progress."""
 
 import copy
 from collections.abc import Sequence
@@ -24,7 +24,11 @@ from calque.training.update import MemorySplits, Updater
 
 
 class Learner:
-    """`model` is trained; `judged` is validated and saved: the same model, or a copy with averaged or full weights."""
+    """Trains `model`; `judged` is the model that is validated and saved.
+
+    They are the same model, unless weights are averaged or sharded or the model is compiled: `judged` is then a copy,
+    unsharded and not compiled, with the averaged weights once there are any.
+    """
 
     def __init__(self, job: Job) -> None:
         config, ranks = job.config, job.ranks
@@ -79,7 +83,7 @@ class Learner:
             load_weights_into(self.judged, weights, origin="the model that is trained")
 
     def _averaged_weights(self) -> dict[str, Tensor]:
-        """The average of the weights over time; empty if there is none, or none yet."""
+        """The average of the weights over time; empty if weights are not averaged, or not yet."""
         if self.average:
             return self.average.full_weights()
         return self.triggered.full_weights() if self.triggered and self.triggered.has_started else {}
@@ -89,7 +93,7 @@ class Learner:
         return full_weights(self.model)
 
     def snapshot(self) -> Snapshot:
-        """The state to resume from; if ranks hold parts of it, all of them must call this."""
+        """The state to resume from; if it is distributed over the ranks, all of them must call this."""
         updater = self.updater
         tensors = {
             "weights": self.weights(),
@@ -105,10 +109,10 @@ class Learner:
         return Snapshot(tensors, {**asdict(self.progress), "scaler": updater.scaler.state_dict(), **settings})
 
     def restore(self, snapshot: Snapshot, *, origin: str) -> list[str]:
-        """Restores a snapshot; messages about it.
+        """Restores a snapshot; returns a line for the log if the rest of the epoch has to be skipped.
 
-        A change of settings that the state depends on is a ConfigError. A change of settings that the batches depend
-        on ends the epoch, since the rows that were read can no longer be told from those that were not.
+        If settings that the state depends on have changed, a ConfigError is raised. If settings that the batches depend
+        on have changed, the next epoch is started, since it is no longer known which rows of this one were read.
         """
         tensors, values = snapshot.tensors, dict(snapshot.values)
         self._refuse_changed_settings(values.pop("made_with", {}), origin=origin)
@@ -145,7 +149,10 @@ class Learner:
 
 
 def gather_carry(carry: Carry, *, ranks: Ranks) -> Carry:
-    """The states of all ranks' rows, in the order of the batch; every rank must call this."""
+    """The states carried between batches of running text, gathered from all ranks in the order of the batch's rows.
+
+    Every rank must call this.
+    """
     if ranks.count == 1:
         return carry
     gathered = []

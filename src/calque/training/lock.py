@@ -1,7 +1,7 @@
 """The lock of a run folder: one trainer at a time.
 
 The kernel releases the lock however the trainer dies, so no stale lock can be left behind. The file `RUN/lock` stays;
-the process number in it is only for messages.
+it contains the id of the process that locked it.
 """
 
 import os
@@ -26,7 +26,8 @@ LOCK = "lock"
 def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
     """Locks the run folder for this process, or raises a FolderError that names the process that holds the lock.
 
-    Worker processes of a killed trainer hold the lock until they notice, so for a dead owner it waits.
+    Worker processes of a killed trainer hold the lock until they exit, so if its owner is dead, this waits for up to
+    `patience` seconds.
     """
     path = folder / LOCK
     handle = _open(path)
@@ -49,7 +50,7 @@ def run_lock(folder: Path, *, patience: float = 5.0) -> Iterator[None]:
 
 
 def owner(folder: Path) -> int | None:
-    """The number of the process that is training in a run folder, according to its lock file; None if there is none."""
+    """The id of the process that is training in a run folder, according to its lock file; None if there is none."""
     with suppress(OSError, ValueError), (folder / LOCK).open("rb") as file:
         number = int(file.read())
         return number if is_running(number) and not _is_free(file.fileno()) else None
@@ -77,7 +78,7 @@ def _open(path: Path) -> int:
 
 def _try_lock(handle: int, *, path: Path) -> bool:
     if sys.platform == "win32":
-        os.lseek(handle, 1 << 20, os.SEEK_SET)  # Windows locks bytes against reading too, so not those of the number
+        os.lseek(handle, 1 << 20, os.SEEK_SET)  # Windows blocks reading of locked bytes, so not the process id
         try:
             msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
         except OSError:
@@ -105,4 +106,4 @@ def _refusal(folder: Path, *, owner: int | None) -> str:
         return f"{folder} is locked: another process is training in this folder; wait for it or stop it"
     if is_running(owner):
         return f"{folder} is locked: pid {owner} is training in this folder; wait for it or stop it"
-    return f"{folder} is locked: pid {owner}, which trained in this folder, is dead, but a child process is not"
+    return f"{folder} is locked: pid {owner}, which trained here, is dead, but a child process of it still runs"

@@ -28,8 +28,13 @@ from calque.training.schedules import rate_at
 
 def train(job: Job) -> Summary:
     """Trains until the last step or early stopping; a stop request raises Interrupted after saving."""
-    tensorboard = job.config.tensorboard
-    with Records(job.folder, writes=job.ranks.leads, tensorboard=tensorboard) as records, records.deletion_reported():
+    records = Records(
+        job.folder,
+        writes=job.ranks.leads,
+        tensorboard=job.config.tensorboard,
+        gradients=job.gradient_flow is not None,
+    )
+    with records, records.deletion_reported():
         return Trainer(job, records).run()
 
 
@@ -54,7 +59,7 @@ class Span(NamedTuple):
 
 
 class Trainer:
-    """A run. `run` resumes from the newest intact checkpoint, or starts from scratch if there is none."""
+    """The training loop of a run: it resumes from the newest intact checkpoint, or starts from scratch."""
 
     def __init__(self, job: Job, records: Records) -> None:
         self.job = job
@@ -65,7 +70,8 @@ class Trainer:
         self.selection = ModelSelection(job, self.learner, records)
         self.order = job.task.order(job.store, config=job.config.batch, seed=job.seed)
         config = self.config
-        interval = min(config.log_every, config.validate_every, config.checkpoint_every)  # of checks on a GPU
+        # on a GPU, divergence is checked at these intervals only
+        interval = min(config.log_every, config.validate_every, config.checkpoint_every)
         self.stop_requested: Callable[[], bool] = lambda: False
         self.spans: deque[Span] = deque(maxlen=config.skips + interval)
 
@@ -118,7 +124,7 @@ class Trainer:
         return self.progress.stopped_early or self.progress.step >= self.config.steps
 
     def _batches(self) -> Iterator[Batch]:
-        """The batches of the rest of this epoch and of all later ones; `progress` is updated with each."""
+        """The remaining batches of this epoch and those of all later epochs; `progress` counts the batches read."""
         progress, ranks = self.progress, self.job.ranks
         if len(self.job.store) == 0:
             raise TrainingError("there is nothing to train on: the corpus is empty after cleaning")
@@ -157,13 +163,13 @@ class Trainer:
             if not is_out_of_memory(error):
                 raise
             raise RankError(
-                f"out of memory in step {step} after its gradient, in the optimiser or the moving average, where "
-                "smaller batches do not help; the last checkpoint is intact; resume where more memory is free, or "
+                f"out of memory in step {step} after the gradient, in the optimiser or the moving average, "
+                "where smaller batches do not help; the last checkpoint is intact; resume when more memory is free, or "
                 "start another run with a smaller model, training.optimiser.kind = 'sgd' or training.ema = 0"
             ) from error
 
     def _step_or_recompile(self, batches: list[Batch], *, rate: float) -> None:
-        """The next step; it is retried if the compiler fails, as it does when Ctrl-C or an earlier kill ends it."""
+        """Performs the next step; retries it if the compiler fails, as when Ctrl-C or an earlier kill ended it."""
         try:
             self.learner.step(batches, rate=rate)
         except RuntimeError as error:
@@ -202,7 +208,7 @@ class Trainer:
         return step >= self.config.steps or step % every == 0
 
     def _owes_validation(self) -> bool:
-        """Whether the run was stopped during the validation of the step it resumes from: metrics.jsonl lacks it."""
+        """Whether the run was stopped during the validation of its last step, which metrics.jsonl then lacks."""
         step = self.progress.step
         if step == 0 or not self._is_due(self.config.validate_every):
             return False
@@ -216,7 +222,7 @@ class Trainer:
         if bad >= self.config.skips:
             self.checkpointer.save(scheduled=False)
             spans = list(self.spans)[-bad:]
-            since = "" if len(spans) == bad else "since the run was resumed, "  # earlier ones are no longer known
+            since = "" if len(spans) == bad else "since the run was resumed, "  # earlier batches are not recorded
             raise TrainingError(
                 f"the loss or its gradient was not finite in {bad} steps in a row, up to step {self.progress.step}: "
                 f"{since}batches {spans[0].first} to {spans[-1].last}; these updates were skipped, and the state "
@@ -241,6 +247,7 @@ class Trainer:
                 **parts,
                 "objective": objective,
                 "gradient_norm": norm,
+                **({"clipped": float(sums.clipped) / steps} if self.config.clips else {}),
                 "learning_rate": rate,
                 "tokens": progress.tokens,
                 "padding": padding,

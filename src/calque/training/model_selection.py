@@ -1,4 +1,4 @@
-"""Model selection: the model with the best validation becomes RUN/model, or at the end the mean of checkpoints."""
+"""Model selection: RUN/model is the model with the best validation or, at the end, the mean of checkpoints."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from calque.training.records import Records
 
 
 class ModelSelection:
-    """Validates a learner's model and keeps the best. All ranks must call it; the leading one measures."""
+    """Validates a learner's model and saves the best. All ranks must call its methods; the leading rank validates."""
 
     def __init__(self, job: Job, learner: Learner, records: Records) -> None:
         self.job = job
@@ -27,7 +27,7 @@ class ModelSelection:
         self.best: Judgement | None = None
 
     def validate(self, *, stop_requested: Callable[[], bool]) -> bool:
-        """Measures the current model and keeps it if it is the best so far; False if a stop was requested meanwhile.
+        """Validates the current model and saves it if it is the best so far; False if a stop was requested meanwhile.
 
         A stopped validation changes nothing, so it can be repeated.
         """
@@ -40,12 +40,31 @@ class ModelSelection:
             value, tie = self.selection.worth(judgement.values), self.selection.tie(judgement.values)
             is_best = self.learner.progress.judge(value, tie=tie, loss=judgement.loss, config=self.job.config)
             self._record(judgement, best=is_best)
+            self._watch_gradients()
             if is_best:
                 self._keep(judgement)
             self._trigger_averaging(judgement.loss)
             by_loss = ", by its loss" if self.selection.is_chance(judgement.values) else ""
             self._say(f"{judgement.summary}{f' (best so far{by_loss})' if is_best else ''}")
             return True
+
+    def _watch_gradients(self) -> None:
+        """Records gradient flow if it is watched and due; the model and the random state stay as they are."""
+        config, step, model = self.job.config, self.learner.progress.step, self.learner.judged
+        validation = -(-step // config.validate_every)  # the last may come early
+        if self.job.gradient_flow is None or not self.job.ranks.leads or validation % config.watch_gradients:
+            return
+        was_training = model.training
+        try:
+            line = self.job.gradient_flow(model.eval())
+        except (RuntimeError, MemoryError) as error:
+            if not is_out_of_memory(error):
+                raise
+            self._say("out of memory while gradients were watched, so this step is missing in gradients.jsonl")
+        else:
+            self.records.add_gradients({"step": step, **line})
+        finally:
+            model.train(was_training)
 
     def _trigger_averaging(self, loss: float) -> None:
         """Starts averaging the weights if validations have stopped improving."""
@@ -55,10 +74,10 @@ class ModelSelection:
         if learner.progress.triggers_averaging(loss, patience=patience):
             learner.triggered.start()
             learner.progress.averaged_steps = learner.triggered.steps
-            self._say("validations have stopped improving: the weights are averaged from here on")
+            self._say("the validation score has stopped improving: from this step on, the weights are averaged")
 
     def keep_mean(self, weights: Sequence[dict[str, Tensor]]) -> None:
-        """Keeps the mean of the given weights as the final model, whatever its validation."""
+        """Saves the mean of the given weights as the final model, whatever its validation score."""
         with self.records.watch.paused():
             progress = self.learner.progress
             load_weights_into(self.learner.judged, mean_weights(weights), origin="the mean of checkpoints")
@@ -69,15 +88,15 @@ class ModelSelection:
             self._say(f"mean of {len(weights)} checkpoints, {judgement.summary} (kept)")
 
     def keep_unvalidated(self) -> None:
-        """Keeps the current model of a run that stops before its first validation, which will replace it."""
+        """Saves the current model of a run that stops before its first validation; a validated one will replace it."""
         with self.records.watch.paused():
             self.learner.update_judged()
             self._save(Judgement(dict.fromkeys(self.job.judge.reports, math.nan)))
             self._say(f"{self.job.folder / 'model'} has the weights of this step, which were never validated")
-            self.job.ranks.barrier()  # a rank that went ahead and ended would end the one that is saving
+            self.job.ranks.barrier()  # a rank that exited first would break the connection of the rank that is saving
 
     def _judge(self, stop_requested: Callable[[], bool]) -> Judgement:
-        """The leading rank's judgement; the other ranks receive its values."""
+        """Validates the model on the leading rank and sends the scores to the other ranks."""
         learner, judge = self.learner, self.job.judge
         judgement, is_stopped = Judgement(dict.fromkeys(judge.reports, math.nan)), False
         if self.job.ranks.leads:
@@ -93,9 +112,9 @@ class ModelSelection:
         return judgement._replace(values=dict(zip(judge.reports, numbers, strict=False)))
 
     def _measure(self, stop_requested: Callable[[], bool]) -> Judgement:
-        """The judgement; if memory runs out, it is repeated with smaller batches, which change only the speed."""
+        """Validates the model; if memory runs out, repeats this with smaller batches, which give the same result."""
         parts = 1
-        while parts < 2 * self.job.judge.positions:  # beyond, every row was alone
+        while parts < 2 * self.job.judge.positions:  # beyond this, every batch had a single row
             judgement = self._measure_in(parts, stop_requested)
             if judgement is not None:
                 return judgement
@@ -108,7 +127,7 @@ class ModelSelection:
         )
 
     def _measure_in(self, parts: int, stop_requested: Callable[[], bool]) -> Judgement | None:
-        """The judgement with batches 1/`parts` as large as usual; None if memory ran out."""
+        """The result of validation with batches 1/`parts` as large as usual; None if memory ran out."""
         model, device = self.learner.judged, self.learner.device
         was_training = model.training
         try:

@@ -1,4 +1,4 @@
-"""Observers of training. They change nothing, and nothing is computed for them."""
+"""Observers of training. They must change nothing, and nothing is computed just for them."""
 
 from typing import Protocol
 
@@ -6,11 +6,11 @@ from torch import nn
 
 
 class TrainingObserver(Protocol):
-    """Watches training."""
+    """An observer of training, called with the gradient of every update."""
 
     def gradients(self, step: int, model: nn.Module) -> None:
         """Called at every update with the gradient in `parameter.grad`, summed over ranks and not clipped yet.
 
-        It must not be modified. With training.sharded, each rank has its shards (torch's `DTensor`).
+        The gradient must not be modified. With training.sharded, each rank has its shards (torch's `DTensor`).
         """
         ...

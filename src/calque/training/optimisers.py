@@ -17,7 +17,7 @@ class OptimiserConfig(Config):
     kind: Literal["adam", "adamw", "adadelta", "sgd"] = "adam"
     """adam, adamw (they differ in weight_decay only), adadelta or sgd."""
     learning_rate: float = Field(default=1e-3, gt=0)
-    """The peak; the schedule scales it. Papers with Adadelta use 1, those with plain SGD 0.7 to 1."""
+    """The peak learning rate, which the schedule scales. Papers use 1 with Adadelta, and 0.7 to 1 with plain SGD."""
     beta1: float = Field(default=0.9, ge=0, lt=1)
     """adam, adamw: the decay of the running mean of gradients."""
     beta2: float = Field(default=0.98, ge=0, lt=1)
@@ -29,7 +29,7 @@ class OptimiserConfig(Config):
     epsilon: float | None = Field(default=None, gt=0)
     """Added to the root mean square to avoid division by zero; by default 1e-9, for adadelta 1e-6."""
     weight_decay: float = Field(default=0.0, ge=0)
-    """adamw: decoupled; the others: L2 added to the gradient. Vectors (biases, norms) are exempt."""
+    """adamw: decoupled weight decay; the others: an L2 term in the gradient. Vectors (biases, norms) are exempt."""
 
     @model_validator(mode="after")
     def _all_is_read(self, info: ValidationInfo) -> "OptimiserConfig":
@@ -44,11 +44,11 @@ OPTIMISERS_THAT_READ: dict[str, tuple[str, ...]] = {
     "momentum": ("sgd",),
     "epsilon": ("adam", "adamw", "adadelta"),
 }
-"""The kinds that use a key; other keys are used by all kinds."""
+"""The kinds of optimiser that use each key; keys that are not listed are used by all kinds."""
 
 
 def build_optimiser(config: OptimiserConfig, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser of a model's trained parameters, matrices before vectors."""
+    """The optimiser for a model's trained parameters; only matrices have weight decay, not vectors such as biases."""
     parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
     matrices = [parameter for parameter in parameters if parameter.dim() > 1]
     vectors = [parameter for parameter in parameters if parameter.dim() <= 1]

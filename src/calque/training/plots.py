@@ -18,7 +18,7 @@ SCORES = {
 }
 
 
-FEW = 30  # points of a curve that are marked
+FEW = 30  # curves with at most this many points have them marked
 KEPT = {"color": "black", "linestyle": ":", "linewidth": 1}
 
 
@@ -45,6 +45,8 @@ def draw_curves(run: Path) -> bool:
             _curve(scores, valid, key, label=label)
     _curve(rate, train, "learning_rate", label="learning rate")
     _curve(norm, train, "gradient_norm", label="gradient norm, before clipping")
+    if any(line.get("clipped") for line in train):
+        _curve(norm, train, "clipped", label="clipped steps, share")
     _curve(padding, train, "padding", label="padding, share of positions")
     if any(line.get("skipped") for line in train):
         _curve(padding, train, "skipped", label="skipped updates, total")
@@ -75,14 +77,14 @@ def draw_curves(run: Path) -> bool:
 
 
 def _curve(axes: Any, lines: list[dict[str, Any]], key: str, *, label: str) -> None:
-    """A curve over steps; its points are marked if they are few, since a single point has no line."""
+    """Draws a curve over steps; its points are marked if they are few, since a single point has no line."""
     known = [line for line in lines if key in line]
     steps, values = [line["step"] for line in known], [line[key] for line in known]
     axes.plot(steps, values, label=label, marker="o" if len(known) <= FEW else "", markersize=3)
 
 
 def _mark_kept(panels: list[Any], lines: list[dict[str, Any]]) -> None:
-    """A vertical line at the step of the model that was kept: the last to set a new best."""
+    """Draws a vertical line at the step of the model that was kept, the last one recorded as the best."""
     kept = next((line for line in reversed(lines) if line["kind"] == "valid" and line.get("best")), None)
     if kept is None:
         return

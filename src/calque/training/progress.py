@@ -19,42 +19,49 @@ class Rank(NamedTuple):
 
 
 def rank(value: float, *, loss: float, step: int, tie: float = 0.0) -> Rank:
-    """The sort key of a validation; `tie` is the worth of the metric that breaks ties, 0 if only the loss does."""
+    """The sort key of a validation, given its `value` (higher is better), tie-breaker and loss.
+
+    `tie` is the value of the tie-breaking metric (higher is better), 0 if only the loss breaks ties.
+    """
     return Rank(-value, -tie, loss, step)
 
 
 @dataclass
 class Progress:
-    """What a checkpoint holds besides tensors."""
+    """The progress of a run, which checkpoints hold besides tensors: its position and its best validations."""
 
     step: int = 0
     epoch: int = 0
     batch: int = 0  # in the epoch, the next one to read
     tokens: float = 0  # that the loss is summed over, since the last line of metrics
-    positions: int = 0  # since that line, with padding
-    filled: int = 0  # since that line, without padding
-    metric: str | None = None  # that values are of; None in older checkpoints
-    tie_breaker: str = "loss"  # that ties are of
+    positions: int = 0  # since the last line of metrics, with padding
+    filled: int = 0  # since the last line of metrics, without padding
+    metric: str | None = None  # the metric of all values below; None in older checkpoints
+    tie_breaker: str = "loss"  # the metric of all ties below
     best_value: float | None = None  # -inf if the value of the best model is unknown
     best_step: int = 0
     tie_at_best: float = 0.0  # worth of the tie-breaker; 0 if only the loss breaks ties
-    loss_at_best: float = math.inf  # breaks the remaining ties: BLEU is 0 for a while
+    loss_at_best: float = math.inf  # breaks the remaining ties: BLEU is 0 at first
     best_loss: float = math.inf
     since_best: int = 0  # validations since the metric or the loss improved, after the warm-up
     drops: int = 0  # of the learning rate, on plateaus
-    since_drop: int = 0  # validations on that plateau
+    since_drop: int = 0  # validations without improvement since the last drop
     best_steps: list[tuple[float, int]] = field(default_factory=list)  # values and steps of the checkpoints to average
-    best_steps_ties: list[float] = field(default_factory=list)  # of these checkpoints; empty in older ones
-    best_steps_losses: list[float] = field(default_factory=list)  # of these checkpoints; empty in older ones
+    best_steps_ties: list[float] = field(default_factory=list)  # of `best_steps`; empty in older checkpoints
+    best_steps_losses: list[float] = field(default_factory=list)  # of `best_steps`; empty in older checkpoints
     losses: list[float] = field(default_factory=list)  # of all validations, if averaging waits for a trigger
     averaged_steps: int = 0  # in the triggered average
     stopped_early: bool = False
     metrics: int = 0  # bytes of metrics.jsonl
     samples: int = 0  # bytes of samples.txt
+    gradients: int = 0  # bytes of gradients.jsonl
     parent: int | None = None  # the step of the checkpoint before this one
 
     def judge(self, value: float, *, loss: float, config: TrainingConfig, tie: float = 0.0) -> bool:
-        """Records a validation, for which higher values (then ties) are better; whether it is the best so far."""
+        """Records a validation and returns whether it is the best so far.
+
+        The higher `value` of the metric wins, then the higher `tie` of the tie-breaker, then the lower loss.
+        """
         rival = -math.inf if self.best_value is None else self.best_value
         best = rank(rival, tie=self.tie_at_best, loss=self.loss_at_best, step=self.best_step)
         is_best = rank(value, tie=tie, loss=loss, step=self.step) < best
@@ -72,19 +79,19 @@ class Progress:
         return is_best
 
     def triggers_averaging(self, loss: float, *, patience: int) -> bool:
-        """Records a loss; whether it is worse than the best one before the last `patience` validations.
+        """Records a loss and returns whether it is worse than the best one before the last `patience` validations.
 
-        The non-monotonic trigger of Merity et al. 2018, algorithm 1.
+        This is the non-monotonic trigger of Merity et al. 2018, algorithm 1.
         """
         before = self.losses[:-patience]
         self.losses.append(loss)
         return bool(before) and loss > min(before)
 
     def switch_selection(self, selection: Selection, *, validations: Mapping[int, Mapping[str, Any]]) -> str:
-        """Selects models by another metric or tie-breaker from now on; a message about it.
+        """Selects models by another metric or tie-breaker from now on; returns a line for the log that says so.
 
         The values of the best models are looked up in `validations`, lines of metrics.jsonl by step; a model whose
-        line lacks the metric is worse than any other. Patience starts anew.
+        line lacks the metric ranks below all others. The count of validations without improvement starts again.
         """
         metric, is_other_metric = selection.metric, selection.metric != self.metric
         self.metric, self.tie_breaker = metric, selection.tie_breaker
@@ -105,7 +112,7 @@ class Progress:
         return f"{message} has {line[metric]:.3f}"
 
     def _record_best_steps(self, latest: Rank, *, count: int) -> None:
-        losses = self.best_steps_losses or [math.inf] * len(self.best_steps)  # unknown losses lose against any other
+        losses = self.best_steps_losses or [math.inf] * len(self.best_steps)  # unknown losses rank last
         ties = self.best_steps_ties or [0.0] * len(self.best_steps)
         best = [
             rank(value, tie=tie, loss=loss, step=step)
@@ -118,5 +125,5 @@ class Progress:
 
 
 def _known(worth: float) -> float:
-    """The worth, or -inf if it is unknown."""
+    """The value of a metric (higher is better), or -inf if it is NaN, which means unknown."""
     return -math.inf if math.isnan(worth) else worth

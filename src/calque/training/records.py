@@ -1,6 +1,6 @@
-"""The records of a run: `metrics.jsonl`, `timing.jsonl`, `samples.txt` and TensorBoard's files.
+"""The records of a run: `metrics.jsonl`, `timing.jsonl`, `samples.txt`, `gradients.jsonl` and TensorBoard's files.
 
-They are all in the run folder; if it is deleted while training, nothing is written in its place.
+They are all in the run folder; if the folder is deleted during training, nothing is written in its place.
 
 Only `timing.jsonl` depends on the clock, so that the others have the same bytes however often a run was killed and
 resumed.
@@ -11,20 +11,34 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from calque.errors import FolderError, RankError
 from calque.training.journal import Journal
 from calque.training.tensorboard import TensorBoard
 
+GRADIENTS = "gradients.jsonl"
+
+
+class Sizes(NamedTuple):
+    """The sizes of the records in bytes, which a checkpoint saves."""
+
+    metrics: int = 0
+    samples: int = 0
+    gradients: int = 0
+
 
 class Records:
-    """The open records of a run; only the leading rank `writes`, on the others every method does nothing."""
+    """The open records of a run; only the leading rank `writes`, and on other ranks every method does nothing."""
 
-    def __init__(self, folder: Path, *, writes: bool = True, tensorboard: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, writes: bool = True, tensorboard: bool = False, gradients: bool = False
+    ) -> None:
         self._stack = ExitStack()
         self._metrics = self._stack.enter_context(Journal(folder / "metrics.jsonl")) if writes else None
         self._timing = self._stack.enter_context(Journal(folder / "timing.jsonl")) if writes else None
+        has_gradients = writes and (gradients or (folder / GRADIENTS).exists())
+        self._gradients = self._stack.enter_context(Journal(folder / GRADIENTS)) if has_gradients else None
         self._board = self._stack.enter_context(TensorBoard(folder if writes and tensorboard else None))
         self._samples = folder / "samples.txt"
         self._folder = folder
@@ -50,7 +64,7 @@ class Records:
 
     @contextmanager
     def deletion_reported(self) -> Iterator[None]:
-        """A file that cannot be written because the run folder is gone is reported by `refuse_deleted`."""
+        """A context in which a failed write is reported by `refuse_deleted` if the run folder is gone."""
         try:
             yield
         except (OSError, FolderError):
@@ -62,6 +76,11 @@ class Records:
         if self._metrics:
             self._metrics.append(line)
             self._board.add(line)
+
+    def add_gradients(self, line: Mapping[str, Any]) -> None:
+        """Appends a line of gradient flow."""
+        if self._gradients:
+            self._gradients.append(line)
 
     def add_timing(self, *, step: int, seconds: float, tokens_per_second: float) -> None:
         """Appends the speed of the steps since the last line."""
@@ -75,25 +94,33 @@ class Records:
             with self._samples.open("a", encoding="utf-8") as file:
                 file.write(f"step {step}\n\n" + "\n".join(samples) + "\n")
 
-    def sync(self) -> tuple[int, int]:
-        """Flushes the metrics to disk; the sizes of metrics and samples in bytes, which a checkpoint saves."""
+    def sync(self) -> Sizes:
+        """Flushes the journals to disk and returns the sizes of the records."""
         if self._metrics is None:
-            return 0, 0
+            return Sizes()
         self._metrics.sync()
-        return self._metrics.position, self._samples.stat().st_size if self._samples.exists() else 0
+        if self._gradients:
+            self._gradients.sync()
+        return Sizes(
+            self._metrics.position,
+            self._samples.stat().st_size if self._samples.exists() else 0,
+            self._gradients.position if self._gradients else 0,
+        )
 
-    def cut(self, *, step: int, metrics: int, samples: int) -> None:
-        """Cuts off what was written after the checkpoint of `step`; it will be written again."""
+    def cut(self, sizes: Sizes, *, step: int) -> None:
+        """Cuts off the records written after the checkpoint of `step`; training will write them again."""
+        if self._gradients:
+            self._gradients.cut(sizes.gradients)
         if self._metrics:
-            self._metrics.cut(metrics)
+            self._metrics.cut(sizes.metrics)
             if self._samples.exists():
                 with self._samples.open("r+b") as file:
-                    file.truncate(min(samples, self._samples.stat().st_size))
+                    file.truncate(min(sizes.samples, self._samples.stat().st_size))
         self._board.begin(step=step)
 
 
 def _identity(folder: Path) -> tuple[int, int] | None:
-    """The device and number of a folder; None if it does not exist."""
+    """The device and inode number of a folder; None if it does not exist."""
     try:
         status = folder.stat()
     except OSError:
@@ -108,14 +135,14 @@ class Stopwatch:
         self._since = time.monotonic()
 
     def restart(self) -> float:
-        """The seconds since the last restart."""
+        """Restarts the stopwatch and returns the seconds since its last start."""
         now = time.monotonic()
         seconds, self._since = now - self._since, now
         return seconds
 
     @contextmanager
     def paused(self) -> Iterator[None]:
-        """Excludes the time spent within."""
+        """A context whose duration is not counted."""
         started = time.monotonic()
         yield
         self._since += time.monotonic() - started

@@ -15,15 +15,15 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 
 class Pace(NamedTuple):
-    """The figures of a run at a step."""
+    """The figures of a progress report: step, epoch, loss, learning rate, speed, padding and skipped updates."""
 
     step: int
     epoch: int
     loss: float
     learning_rate: float
     tokens_per_second: float
-    padding: float = 0.0  # the share of positions
-    skipped: int = 0  # updates so far that were not finite
+    padding: float = 0.0  # as a share of all positions
+    skipped: int = 0  # updates so far whose loss or gradient was not finite
 
 
 CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)  # a pipe without a reader, a closed terminal, a closed stream
@@ -68,8 +68,12 @@ def terminal() -> Console:
     return Console(file=stream, stderr=True, highlight=False, soft_wrap=True)
 
 
+SILENCE = 60.0
+"""Seconds after which piped output has a line about the pace, so that a long run shows that it lives."""
+
+
 class Reporter:
-    """Writes to log.txt and standard error; the bar appears only on a terminal, so piped output stays short.
+    """Writes to log.txt and standard error; a progress bar appears only on a terminal, so piped output stays short.
 
     If the terminal or pipe is closed, only its output is lost: the log and the run continue.
     """
@@ -87,6 +91,9 @@ class Reporter:
             disable=quiet or not self._console.is_terminal,
         )
         self._task = self._bar.add_task("training", total=steps, pace="", start=False)
+        self._steps = steps
+        self._begun = self._spoken = time.monotonic()
+        self._first = 0  # the step at which this process began
 
     def __enter__(self) -> Self:
         return self
@@ -98,6 +105,7 @@ class Reporter:
 
     def say(self, *lines: str) -> None:
         """Writes lines to the terminal and the log."""
+        self._spoken = time.monotonic()
         for line in lines:
             self.note(line)
             if not self._quiet:
@@ -111,6 +119,7 @@ class Reporter:
 
     def begin(self, step: int) -> None:
         """Starts the bar at `step`."""
+        self._begun, self._first = time.monotonic(), step
         self._bar.start()
         self._bar.start_task(self._task)
         self._bar.update(self._task, completed=step)
@@ -120,8 +129,14 @@ class Reporter:
         self._bar.update(self._task, completed=step)
 
     def pace(self, pace: Pace) -> None:
-        """Shows new figures in the bar and logs them."""
+        """Shows the loss and speed of the last steps in the progress bar, and logs them."""
         skipped = f" · {pace.skipped} skipped" if pace.skipped else ""
         text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s · padding {pace.padding:.0%}{skipped}"
         self._bar.update(self._task, completed=pace.step, pace=f" · {text}")
         self.note(f"step {pace.step} · epoch {pace.epoch + 1} · {text} · rate {pace.learning_rate:.2e}")
+        is_silent = time.monotonic() - self._spoken >= SILENCE
+        if is_silent and not self._quiet and not self._console.is_terminal:
+            self._spoken = time.monotonic()
+            left = (self._spoken - self._begun) / max(1, pace.step - self._first) * (self._steps - pace.step)
+            remaining = f"about {max(1, round(left / 60))} min left"
+            self._console.print(f"step {pace.step:,} of {self._steps:,} · {text} · {remaining}", markup=False)

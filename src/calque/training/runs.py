@@ -1,6 +1,6 @@
 """Run folders: creating them, run.json, and replacing files atomically.
 
-It does not import torch, so that `calque runs` starts fast.
+This module does not import torch, so that `calque runs` starts fast.
 """
 
 import json
@@ -27,7 +27,7 @@ INTERVAL = "checkpoint_every"
 def new_run_folder(folder: Path | None) -> Path:
     """A new folder for a run: `folder`, or the next number in runs/.
 
-    `folder` may hold the data prepared for a config that turned out to be wrong, and nothing else.
+    `folder` must be empty, except for data that was prepared for a run whose config was then rejected.
     """
     if folder is None:
         return _next_run(Path("runs"))
@@ -63,9 +63,9 @@ def _next_run(runs: Path) -> Path:
 
 
 def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) -> list[str]:
-    """Writes run.json when a run starts; when it is resumed, returns what has changed since.
+    """Writes run.json when a run starts; when it is resumed, returns a note for each value that has changed since.
 
-    Changed data is a DataError, whose message names the corpora as `files` has them.
+    Raises a DataError if the data has changed; its message names the corpora by their paths in `files`.
     """
     now = {
         "format": FORMAT,
@@ -92,7 +92,7 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
 
 
 def section(config: dict[str, Any], name: str, *, origin: Path | str = CONFIG) -> dict[str, Any]:
-    """A section, such as "model.encoder", of a config that was not checked; empty if it is missing."""
+    """A section, such as "model.encoder", of a config that has not been validated; empty if it is missing."""
     values, path = config, ""
     for key in name.split("."):
         values, path = values.get(key, {}), f"{path}.{key}".lstrip(".")
@@ -102,7 +102,7 @@ def section(config: dict[str, Any], name: str, *, origin: Path | str = CONFIG) -
 
 
 def selection_of(run: Path) -> Selection:
-    """The rule by which a run selects models, as its folder records it."""
+    """The metric and the tie-breaker by which a run selects models, as its folder records them."""
     config, origin = read_toml(run / CONFIG), run / CONFIG
     training = section(config, "training", origin=origin)
     names = {"metric": training.get("metric", EARLIER_METRIC), "tie_breaker": training.get("tie_breaker", "loss")}
@@ -146,7 +146,7 @@ def _read_record(folder: Path) -> dict[str, Any] | None:
     except ValueError:
         values = None
     if not isinstance(values, dict):
-        raise FolderError(f"{path}: not a file with a JSON object, which records what the run was started with")
+        raise FolderError(f"{path}: expected a file with a JSON object that records what the run was started with")
     return values
 
 

@@ -16,22 +16,22 @@ Precision = Literal["float32", "tf32", "bfloat16", "float16", "float64"]
 
 
 class TrainingConfig(Config):
-    """How long, how fast and how carefully a model is trained."""
+    """How a model is trained, validated and saved."""
 
     steps: int = Field(default=10_000, ge=1)
-    """Updates of the weights."""
+    """The number of updates of the weights."""
     accumulate: int = Field(default=1, ge=1)
     """Batches whose gradients are summed for one update."""
     accumulate_tokens: int = Field(default=0, ge=0)
-    """Target tokens per update, in as many batches as it takes; 0 counts batches instead."""
+    """Target tokens per update, at least, from as many batches as needed; 0: `accumulate` counts batches instead."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The probability mass spread over the whole vocabulary (Szegedy 2016, §7)."""
     clip: float = Field(default=1.0, ge=0)
     """Gradients are scaled down to this norm; 0 turns clipping off."""
     clip_value: float = Field(default=0.0, ge=0)
-    """Before that, each element of a gradient is clipped to ± this value; 0 turns it off."""
+    """Each element of a gradient is clipped to ± this value before the norm is clipped; 0 turns this off."""
     skips: int = Field(default=20, ge=1)
-    """The run stops after this many updates in a row whose loss or gradient is not finite; they are skipped."""
+    """Updates whose loss or gradient is not finite are skipped; the run stops after this many of them in a row."""
     log_every: int = Field(default=20, ge=1)
     """Steps between two lines of metrics.jsonl."""
     validate_every: int = Field(default=500, ge=1)
@@ -43,31 +43,34 @@ class TrainingConfig(Config):
     patience: int = Field(default=0, ge=0)
     """Stop after this many validations in which neither the metric nor the loss improved; 0: never."""
     metric: str = "auto"
-    """The validation metric that selects models. auto is bleu for translation, or exact_match if the median validation
-    target has fewer than 4 words, as BLEU counts 4-grams (also: chrf, ter, loss and perplexity); perplexity for
-    language models."""
+    """The validation metric that selects models; for translation bleu, chrf, ter, exact_match, loss or perplexity. auto
+    is bleu for translation, or exact_match if the median validation target has fewer than 4 words, as BLEU counts
+    4-grams; perplexity for language models; f1 for taggers if labels describe spans, accuracy otherwise."""
     tie_breaker: str = "auto"
-    """The metric that decides between equal values of `metric`; then the lower loss decides. auto is chrf for
+    """The metric that decides between models with equal `metric`; after it, the lower loss decides. auto is chrf for
     exact_match, and loss for all other metrics."""
     average: int = Field(default=0, ge=0)
-    """The final model is the mean of this many checkpoints; 0 or 1: the one with the best validation."""
+    """The final model is the mean of this many checkpoints; 0 or 1: the model with the best validation."""
     average_of: Literal["last", "best"] = "last"
-    """Which checkpoints: the last ones, or those with the best validations (then each validation saves one)."""
+    """Which checkpoints are averaged: the last, or those with the best validations (each validation then saves one)."""
     ema: float = Field(default=0.0, ge=0, lt=1)
-    """The decay of an exponential moving average of the weights, which becomes the model; 0: no average."""
+    """The decay of an exponential moving average of the weights, which is validated and saved; 0: no average."""
     averaged_sgd: int = Field(default=0, ge=0)
     """After this many validations without improvement, the model becomes the mean of the weights of all steps from then
     on (non-monotonically triggered averaging: Merity 2018, §3, with 5); 0: never."""
     samples: int = Field(default=4, ge=0)
     """Samples, such as translations, written to samples.txt at each validation."""
+    watch_gradients: int = Field(default=0, ge=0)
+    """Record how gradients flow back through time, on a fixed sample of the validation data, at every N-th validation:
+    gradients.jsonl, plots/gradients.png; 0: never."""
     tensorboard: bool = False
     """Write the metrics for TensorBoard too, to RUN/tensorboard."""
     warm_start: Path | None = None
-    """A run or model folder to initialise the weights from; rows of new pieces are initialised at random."""
+    """A run or model folder to initialise the weights from; embeddings of new pieces are initialised at random."""
     precision: Precision = "float32"
     """The precision of the forward pass; weights and optimiser stay in float32 (float64: in float64). tf32 rounds the
-    inputs of matrix products to ten binary digits, in both passes, on GPUs with TF32; elsewhere it is float32. float16
-    scales the loss so that small gradients do not underflow; most CPUs have no LSTM in it."""
+    inputs of matrix products to ten mantissa bits, in the forward and backward pass, on GPUs with TF32; elsewhere it is
+    float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16 LSTM."""
     compile: bool = False
     """Compile the forward and backward pass with torch.compile; needs batch.shapes = "static"."""
     deterministic: bool = False
@@ -102,7 +105,9 @@ class TrainingConfig(Config):
     @model_validator(mode="after")
     def _fitted_whole(self) -> "TrainingConfig":
         if self.sharded and self.batch.tokens == "auto":
-            raise ValueError('sharded and batch.tokens = "auto" cannot be combined: a shard cannot be tried alone')
+            raise ValueError(
+                'sharded and batch.tokens = "auto" cannot be combined: trial steps need the whole model on one device'
+            )
         return self
 
     @model_validator(mode="after")
@@ -112,6 +117,11 @@ class TrainingConfig(Config):
                 'compile needs batch.shapes = "static": with exact shapes nearly every batch would be recompiled'
             )
         return self
+
+    @property
+    def clips(self) -> bool:
+        """Whether gradients are clipped."""
+        return self.clip > 0 or self.clip_value > 0
 
     def divides(self, ranks: int) -> bool:
         """Whether the weights are sharded among this many ranks; a single rank holds all of them."""

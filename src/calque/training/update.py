@@ -1,7 +1,7 @@
 """Updates of the weights that cope with running out of memory, values that are not finite, and several ranks.
 
 The gradient is that of the mean loss per unit of weight (per target token, say) over all batches and ranks of the step.
-Its random numbers depend only on the seed, the step and the rank, so that a step can be repeated.
+The random numbers of a step depend only on the seed, the step and the rank, so that the step can be repeated.
 """
 
 import hashlib
@@ -25,7 +25,10 @@ from calque.training.settings import Precision, TrainingConfig
 
 
 class Sums:
-    """Sums since the last line of metrics; they stay on the device until a line is written."""
+    """Sums of losses and gradient norms, and counts of steps, since the last line of metrics was written.
+
+    They stay on the device until the next line is written.
+    """
 
     def __init__(self, parts: Sequence[str], *, device: torch.device, dtype: torch.dtype) -> None:
         def zero() -> Tensor:
@@ -33,10 +36,11 @@ class Sums:
 
         self.parts = {name: zero() for name in parts}
         self.objective = zero()
-        self.weight = zero()  # that the objective and its parts are summed over
+        self.weight = zero()  # number of terms, such as tokens, in the sums of the objective and its parts
         self.norm = zero()  # of the gradients
-        self.steps = zero()  # that the norms are summed over
-        self.skipped = zero()  # updates that were not finite, since the run started
+        self.steps = zero()  # number of steps in the sum of norms
+        self.clipped = zero()  # steps whose gradient was clipped
+        self.skipped = zero()  # updates since the run started whose loss or gradient was not finite
         self.in_a_row = zero()  # skipped updates since the last finite one
 
     def tensors(self) -> dict[str, Tensor]:
@@ -46,13 +50,19 @@ class Sums:
         return {**self.parts, **own, "tokens": weight}
 
     def restore(self, tensors: Mapping[str, Tensor]) -> None:
-        """Restores the sums of a checkpoint; older ones lack the objective, which was the loss."""
+        """Restores the sums from a checkpoint.
+
+        Older checkpoints lack the number of clipped steps, and the objective, which was then the loss itself.
+        """
         for name, value in self.tensors().items():
-            value.copy_(tensors[name] if name in tensors else tensors["loss"])
+            if name == "clipped" and name not in tensors:
+                value.zero_()
+            else:
+                value.copy_(tensors[name] if name in tensors else tensors["loss"])
 
     def clear(self) -> None:
         """Resets the sums after a line was written, except those of the whole run."""
-        for value in (*self.parts.values(), self.objective, self.weight, self.norm, self.steps):
+        for value in (*self.parts.values(), self.objective, self.weight, self.norm, self.steps, self.clipped):
             value.zero_()
 
 
@@ -65,7 +75,7 @@ def stream_seed(seed: int, purpose: str) -> int:
 class MemorySplits:
     """The number of parts that a step's batches are split into: one, unless the step ran out of memory before.
 
-    Every rank reads the file; only the one that `writes` appends to it.
+    A file of the run records the numbers. Every rank reads it; only the rank that `writes` appends to it.
     """
 
     def __init__(self, path: Path, *, writes: bool = True) -> None:
@@ -78,7 +88,7 @@ class MemorySplits:
         return self._parts.get(step, 1)
 
     def record(self, step: int, *, parts: int) -> None:
-        """Splits the batches of a step into this many parts from now on; on disk when this returns."""
+        """Splits the batches of a step into this many parts from now on; the record is on disk when this returns."""
         self._parts[step] = parts
         if self._writes:
             with Journal(self._path) as journal:
@@ -87,7 +97,10 @@ class MemorySplits:
 
 
 class Updater:
-    """Performs updates; `sums` accumulates their losses and norms, `carry` is the state of running text."""
+    """Performs the updates of the weights.
+
+    `sums` adds up losses and gradient norms; `carry` is the state after a batch of running text.
+    """
 
     def __init__(
         self, model: nn.Module, *, task: Task, config: TrainingConfig, seed: int, ranks: Ranks, splits: MemorySplits
@@ -111,7 +124,7 @@ class Updater:
         self.observer: TrainingObserver | None = None
 
     def update(self, batches: Sequence[Batch], *, step: int, rate: float) -> None:
-        """Performs update number `step`; if memory runs out, with batches split into more parts."""
+        """Performs update number `step`; if memory runs out, repeats it with the batches split into more parts."""
         parts = self.splits.parts(step)
         while (gradient := self._gradient(batches, step=step, parts=parts)) is None:
             parts *= 2
@@ -125,15 +138,16 @@ class Updater:
             self.scaler.unscale_(self.optimiser)
         if self.observer is not None:
             self.observer.gradients(step, self.model)
-        norm = self._clip()
+        norm, is_clipped = self._clip()
         finite = norm.isfinite() & gradient.losses.isfinite().all()
         self._apply(rate=rate, finite=finite)
         self._accumulate(gradient.losses, norm, finite=finite, weight=sum(batch.shared_weight for batch in batches))
+        self.sums.clipped += (is_clipped & finite).to(self.sums.clipped.dtype)
         if gradient.carry is not None:  # a state that is not finite would spoil all later steps
             self.carry = tuple(torch.where(finite, state, torch.zeros_like(state)) for state in gradient.carry)
 
     def _gradient(self, batches: Sequence[Batch], *, step: int, parts: int) -> "Gradient | None":
-        """Leaves the gradient of all ranks in the parameters; None if any rank ran out of memory."""
+        """Leaves the gradient over all ranks in `parameter.grad`; returns None if any rank ran out of memory."""
         gradient: Gradient | None = None
         try:
             gradient = self._backward(batches, step=step, parts=parts)
@@ -151,12 +165,12 @@ class Updater:
             return None
         if self.ranks.count > 1:
             self._reduce(gradient)
-        if gradient.statistics is not None:  # once per step, whatever the ranks, batches and parts
+        if gradient.statistics is not None:  # once per step, however many ranks, batches and parts there are
             self.task.follow(self.model, gradient.statistics)
         return gradient
 
     def _backward(self, batches: Sequence[Batch], *, step: int, parts: int) -> "Gradient":
-        """Forward and backward passes of this rank's rows, in `parts` parts per batch."""
+        """Runs the forward and backward passes over this rank's rows, with each batch split into `parts` parts."""
         rank = f" rank {self.ranks.rank}" if self.ranks.rank else ""
         torch.manual_seed(stream_seed(self.seed, f"step {step}{rank}"))
         weight = sum(batch.shared_weight for batch in batches) / self.averaged
@@ -194,7 +208,7 @@ class Updater:
         )
 
     def _reduce(self, gradient: "Gradient") -> None:
-        """Sums gradients, losses and statistics over all ranks; a parameter that a rank did not use counts as zero."""
+        """Sums gradients, losses and statistics over all ranks; a gradient that a rank does not have counts as zero."""
         sums = [gradient.losses] if gradient.statistics is None else [gradient.losses, gradient.statistics]
         if self.is_sharded:
             self.ranks.all_reduce(sums)
@@ -205,8 +219,8 @@ class Updater:
             gradients = [parameter.grad for parameter in self.trained if parameter.grad is not None]
             self.ranks.all_reduce([*gradients, *sums])
 
-    def _clip(self) -> Tensor:
-        """Clips the gradient by value, then by norm; its norm before clipping."""
+    def _clip(self) -> tuple[Tensor, Tensor]:
+        """Clips the gradient by value, then by norm; returns its norm before clipping and whether it was changed."""
         gradients = [parameter.grad for parameter in self.trained if parameter.grad is not None]
         norm = total = torch.nn.utils.get_total_norm(gradients)
         if self.config.clip_value:
@@ -214,10 +228,13 @@ class Updater:
             total = torch.nn.utils.get_total_norm(gradients)
         if self.config.clip:
             torch.nn.utils.clip_grads_with_norm_(self.trained, self.config.clip, total)
-        return full_tensor(norm)
+        whole = full_tensor(norm)
+        limited = whole if total is norm else full_tensor(total)
+        is_clipped = limited < whole
+        return whole, is_clipped | (limited > self.config.clip) if self.config.clip else is_clipped
 
     def _apply(self, *, rate: float, finite: Tensor) -> None:
-        """Updates the weights if all values are finite; on a GPU the kernel decides, so that the host need not wait."""
+        """Updates the weights if all values are finite; on a GPU, Adam's kernel checks this without the host."""
         set_learning_rate(self.optimiser, rate)
         if self.scaler.is_enabled():
             self.scaler.step(self.optimiser)
@@ -230,7 +247,7 @@ class Updater:
         self.optimiser.zero_grad(set_to_none=True)
 
     def _accumulate(self, losses: Tensor, norm: Tensor, *, finite: Tensor, weight: float) -> None:
-        """Adds a step to the sums, or to the skipped ones."""
+        """Adds a step to the sums, or counts it as skipped if it is not finite."""
         sums = self.sums
         counts = finite.to(sums.objective.dtype)
         objective, *parts = torch.nan_to_num(losses, nan=0.0, posinf=0.0, neginf=0.0) * counts
@@ -245,7 +262,7 @@ class Updater:
 
 
 class Gradient(NamedTuple):
-    """What a step returns besides the gradients in the parameters."""
+    """What a forward and backward pass yields besides the gradients in the parameters: losses, statistics and state."""
 
     losses: Tensor  # [1 + parts], the objective and the loss's parts
     statistics: Tensor | None
@@ -253,7 +270,7 @@ class Gradient(NamedTuple):
 
 
 def split_carry(carry: Carry | None, rows: int, parts: int) -> list[Carry | None]:
-    """The state for each part of a batch that is split."""
+    """The rows of the state carried from the previous batch, for each part of a batch that is split into parts."""
     slices = row_slices(rows, parts=parts)
     if carry is None:
         return [None] * len(slices)
@@ -261,7 +278,7 @@ def split_carry(carry: Carry | None, rows: int, parts: int) -> list[Carry | None
 
 
 def join_carries(carries: Sequence[Carry | None]) -> Carry | None:
-    """The state of a batch, from those of its parts."""
+    """The state of a whole batch, from the states of its parts."""
     known = [carry for carry in carries if carry is not None]
     return tuple(torch.cat(states) for states in zip(*known, strict=True)) if known else None
 
@@ -279,7 +296,7 @@ def autocast_to(precision: Precision, device: str) -> AbstractContextManager[Any
 
 @contextmanager
 def matmul_precision(precision: Precision) -> Iterator[None]:
-    """Sets the precision of float32 matrix products, forward and backward."""
+    """A context in which float32 matrix products, forward and backward, use TF32 if `precision` is "tf32"."""
     before = torch.get_float32_matmul_precision()
     torch.set_float32_matmul_precision("high" if precision == "tf32" else before)
     try:

@@ -1,0 +1,251 @@
+"""`calque inspect`."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calque.commands.inputs import choice, device_and_precision
+from calque.commands.inspect_gradients import write_gradient_flow
+from calque.commands.inspect_output import FORMATS, View, output_format, write_views
+from calque.commands.inspect_questions import Question, labelled_words, questions_of, split_settings
+from calque.commands.options import Device, Precision, choice_option
+from calque.errors import ConfigError
+
+if TYPE_CHECKING:
+    from calque.commands.inspect_tasks import Shown
+    from calque.engine import Loaded, Translator
+    from calque.inspection.what_if import WhatIf
+
+PICTURES = ("attention", "heads", "beam", "states", "next", "pieces", "marginals", "transitions")
+LIMIT = 20
+
+
+def inspect(
+    model: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    texts: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[SENTENCE]... [KEY=VALUE]...",
+            help="Sentences to look into, side by side if there are two; search settings, e.g. beam=10.",
+        ),
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option(help="A file of sentences, one per line; for taggers also CoNLL-U or columns.")
+    ] = None,
+    target: Annotated[
+        str | None, typer.Option(help="A translation to look into instead of the model's own; with --source, a file.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="With --source: the number of sentences from its beginning.")
+    ] = LIMIT,
+    others: Annotated[
+        list[Path] | None, typer.Option("--with", help="Another model, shown side by side with the first.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="A file: .html, .json, .svg or .png, unless --format is given.")
+    ] = None,
+    format: Annotated[
+        str | None, choice_option(choices=FORMATS, help="By default the suffix of --output, or text.")
+    ] = None,
+    picture: Annotated[
+        str | None,
+        choice_option(choices=PICTURES, help="What an .svg or .png shows; by default the first that the model has."),
+    ] = None,
+    prefix: Annotated[str, typer.Option(help="What if the translation began like this?")] = "",
+    forbid: Annotated[
+        list[str] | None,
+        typer.Option("--forbid-word", help="What if this word were not allowed? Repeat it for several."),
+    ] = None,
+    attend: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="<target:source>",
+            help="What if target piece 3 attended to source piece 5 alone? 3:5; translation goes on from there.",
+        ),
+    ] = None,
+    saliency: Annotated[
+        bool, typer.Option("--saliency", help="Also gradients by source piece; the default without attention.")
+    ] = False,
+    states: Annotated[
+        bool, typer.Option("--states", help="Also the training sentences whose states are nearest; needs --index once.")
+    ] = False,
+    index: Annotated[
+        bool, typer.Option("--index", help="Build the index of training states that --states searches.")
+    ] = False,
+    index_states: Annotated[
+        int, typer.Option(min=1, help="With --index: the number of encoder and of decoder states.")
+    ] = 100_000,
+    gradients: Annotated[
+        bool,
+        typer.Option("--gradients", help="Gradient flow instead, on --source and --target or the validation data."),
+    ] = False,
+    continuation: Annotated[
+        int | None, typer.Option(min=1, help="Language models: also continue the text by up to N pieces.")
+    ] = None,
+    device: Device = "auto",
+    precision: Precision = "float32",
+) -> None:
+    """Look inside a model: attention, the beam, what else could have come, nearest states, and what if.
+
+    Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
+    Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
+    of all labels.
+
+    Examples:
+
+        calque inspect runs/1 "Guten Morgen!"
+
+        calque inspect runs/1 "Guten Morgen!" --output morning.html
+
+        calque inspect runs/1 "Guten Morgen!" --target "Good day!" --output day.svg
+
+        calque inspect runs/1 "Der Bahnhof ist zu." "Der Bahnhof ist offen." beam=10 --output two.html
+
+        calque inspect runs/1 "Der Bahnhof ist zu." --with runs/2 --output models.html
+
+        calque inspect runs/1 "Der Bahnhof ist zu." --prefix "The depot" --forbid-word station
+
+        calque inspect runs/1 "Der Bahnhof ist zu." --attend 2:3
+
+        calque inspect runs/1 --source test.de --target test.en --limit 50 --output test.html
+
+        calque inspect runs/1 --index
+
+        calque inspect runs/1 "Der Bahnhof ist zu." --states --output states.svg --picture states
+
+        calque inspect runs/1 --gradients --output flow.html
+
+        calque inspect runs/1 --gradients --source test.de --target test.en --output pictures
+
+        calque inspect runs/english "The weather" --continuation 10
+
+        calque inspect runs/upos "Time flies" --output labels.svg --picture marginals
+    """
+    from calque.commands.inspect_tasks import TASKS
+    from calque.commands.output import refuse_output
+    from calque.inspection.what_if import Move, WhatIf
+
+    if gradients:
+        others_given: dict[str, Any] = {
+            "--with": others,
+            "--picture": picture,
+            "--prefix": prefix,
+            "--forbid-word": forbid,
+        }
+        others_given |= {"--attend": attend, "--saliency": saliency, "--states": states, "--index": index}
+        others_given |= {"--continuation": continuation, "a sentence": texts}
+        if idle := [name for name, value in others_given.items() if value]:
+            raise ConfigError(f"--gradients measures a corpus and cannot be combined with {', '.join(idle)}")
+        write_gradient_flow(model, source, target, format=format, output=output, sentences=limit, device=device)
+        return
+    written = output_format(format, output)
+    if picture is not None and written not in ("svg", "png"):
+        raise ConfigError("--picture needs an --output that ends in .svg or .png")
+    what_if = WhatIf(prefix, tuple(forbid or ()), tuple(map(Move.parse, attend or ())))
+    if target is not None and (prefix or forbid):
+        raise ConfigError("--prefix and --forbid-word are for search, and a given translation is not searched")
+    sentences, settings = split_settings(texts or [])
+    questions = [] if index else questions_of(sentences, source=source, target=target, limit=limit)
+    if len({model, *(others or ())}) < 1 + len(others or ()):
+        raise ConfigError("--with names a model that is shown already")
+    shows_states = picture == "states" or (picture is None and states)
+    if written in ("svg", "png") and not shows_states and len(questions) * (1 + len(others or ())) > 1:
+        raise ConfigError("a picture shows one sentence and one model, and more were given: use an .html page")
+    if picture == "states" and not states:
+        raise ConfigError("--picture states needs --states")
+    refuse_output(output, source)
+    models = _load([model, *(others or ())], device=device, precision=precision)
+    shown = TASKS[type(models[str(model)])]
+    if shown.task == "tagging" and source is not None:
+        questions = labelled_words(models[str(model)], source, limit=limit) or questions  # type: ignore[arg-type]
+    options = {
+        "--target": target,
+        "--prefix": prefix,
+        "--forbid-word": forbid,
+        "--attend": attend,
+        "--states": states or None,
+        "--index": index or None,
+    }
+    _refuse_other_options(options, shown=shown, continuation=continuation)
+    if index:
+        if sentences or source is not None or output is not None:
+            raise ConfigError("--index builds an index and shows nothing: give it without sentences and --output")
+        for path, loaded in models.items():
+            _build_index(loaded, Path(path), states=index_states)  # type: ignore[arg-type]
+        return
+    drawn = choice(picture or ("states" if states else shown.pictures[0]), shown.pictures, option="--picture")
+    views = [
+        _view(loaded, name, question, settings, what_if, saliency=saliency, states=states, continuation=continuation)
+        for question in questions
+        for name, loaded in models.items()
+    ]
+    write_views(views, models, shown, format=written, output=output, picture=drawn)
+
+
+def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, Loaded]":
+    """Loads models, which must be of one kind; returns them by their paths."""
+    from calque.engine import load, model_kind
+
+    names = device_and_precision(device, precision)
+    models = {str(path): load(path, device=names[0], precision=names[1]) for path in paths}
+    kinds = {name: model_kind(loaded) for name, loaded in models.items()}
+    if len(set(kinds.values())) > 1:
+        listed = ", ".join(f"{name} is {kind}" for name, kind in kinds.items())
+        raise ConfigError(f"models of different kinds cannot be shown side by side: {listed}")
+    return models
+
+
+def _refuse_other_options(options: dict[str, Any], *, shown: "Shown", continuation: int | None) -> None:
+    """Raises a ConfigError for options that only models of another task have."""
+    given = [name for name, value in options.items() if value]
+    if shown.task != "translation" and given:
+        raise ConfigError(f"{', '.join(given)}: only translation models have it; this one is for {shown.task}")
+    if shown.task != "language-modelling" and continuation is not None:
+        raise ConfigError(f"--continuation: only language models have it; this model is for {shown.task}")
+
+
+def _build_index(translator: "Translator", run: Path, *, states: int) -> None:
+    from calque.commands.progress import preparing
+    from calque.inspection.state_index import build_run_index
+
+    with preparing() as progress:
+        build_run_index(
+            translator, run, states=states, progress=progress, report=lambda line: typer.echo(line, err=True)
+        )
+
+
+def _view(
+    loaded: "Loaded",
+    name: str,
+    question: Question,
+    settings: list[str],
+    what_if: "WhatIf",
+    *,
+    saliency: bool,
+    states: bool,
+    continuation: int | None,
+) -> View:
+    """Runs a model on a text and returns what it computed."""
+    from calque.commands.loading import search_of
+    from calque.engine import Request, TextGenerator, Translator
+    from calque.inspection.language_model import inspect_text
+    from calque.inspection.state_index import open_run_index
+    from calque.inspection.states import states_of_view
+    from calque.inspection.tagging import inspect_tagging
+    from calque.inspection.translation import inspect_translation
+
+    wanted = True if saliency else None
+    if not isinstance(loaded, Translator | TextGenerator):
+        return View(name, inspect_tagging(loaded, question.text, saliency=wanted))
+    assert isinstance(question.text, str)
+    search = search_of(loaded.search, settings, beam=None, nbest=1, batch_tokens=None)
+    if isinstance(loaded, TextGenerator):
+        if continuation is None:
+            return View(name, inspect_text(loaded, question.text, saliency=wanted))
+        return View(name, inspect_text(loaded, question.text, saliency=wanted, search=search, maximum=continuation))
+    request = Request(question.text, prefix=what_if.prefix, forbidden=what_if.forbidden, search=search)
+    view = inspect_translation(loaded, request, target=question.target, moves=what_if.moves, saliency=wanted)
+    nearest = states_of_view(loaded, view, index=open_run_index(loaded, Path(name))) if states else None
+    return View(name, view, nearest)

@@ -1,0 +1,111 @@
+"""What `calque inspect` writes: tables, JSON, a page or a picture."""
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import typer
+
+from calque.commands.inputs import choice
+from calque.errors import ConfigError, shell_path
+
+if TYPE_CHECKING:
+    from calque.commands.inspect_tasks import Shown
+    from calque.engine import Loaded
+    from calque.inspection.states import SentenceStates
+
+FORMATS = ("text", "json", "html", "svg", "png")
+
+
+class View(NamedTuple):
+    """What a model computed for one text, with the model's name and, if requested, its hidden states."""
+
+    name: str  # of the model
+    view: Any
+    states: "SentenceStates | None" = None
+
+
+def output_format(format: str | None, output: Path | None) -> str:
+    """The format to write: that of --format or, by default, of the output's suffix; pictures need the right suffix."""
+    suffix = output.suffix.lower().removeprefix(".") if output is not None else "text"
+    suffix = "text" if suffix == "txt" else suffix
+    chosen: str = choice(format, FORMATS, option="--format") if format is not None else suffix
+    if chosen not in FORMATS:
+        raise ConfigError(f"--output {output}: its suffix must be .html, .json, .svg, .png or .txt, or give --format")
+    if output is None and chosen in ("html", "svg", "png"):
+        raise ConfigError(f"--format {chosen} needs --output")
+    if output is not None and chosen in ("svg", "png") and suffix != chosen:
+        raise ConfigError(f"--format {chosen}: the name of --output must end in .{chosen}")
+    return chosen
+
+
+def write_views(
+    views: Sequence[View],
+    models: "dict[str, Loaded]",
+    shown: "Shown",
+    *,
+    format: str,
+    output: Path | None,
+    picture: str,
+) -> None:
+    """Writes what models computed in a format, to a file or to standard output; `picture` is what an image shows."""
+    match format:
+        case "text":
+            _write(output, "".join(f"{line}\n" for line in _lines(views, shown, several=len(models) > 1)))
+        case "json" | "html":
+            _write(output, _document(views, models, shown, format=format))
+        case _:
+            assert output is not None
+            _draw(views, shown, output=output, picture=picture)
+
+
+def _lines(views: Sequence[View], shown: "Shown", *, several: bool) -> Iterator[str]:
+    from calque.inspection.states import states_summary
+
+    for number, (name, view, states) in enumerate(views):
+        yield from [""] if number else []
+        yield from shown.lines(view, name=name if several else None)
+        if states is not None:
+            yield ""
+            yield from states_summary(states)
+
+
+def _document(views: Sequence[View], models: "dict[str, Loaded]", shown: "Shown", *, format: str) -> str:
+    """The views as JSON, or as a page that contains it."""
+    from calque.inspection.document import as_base64, as_lists, inspection_document
+    from calque.inspection.states import states_values
+    from calque.web import page
+
+    sentences: list[dict[str, Any]] = []
+    for name, view, states in views:
+        values = shown.values(view, weights=as_base64 if format == "html" else as_lists)
+        values |= {} if states is None else {"states": states_values(states)}
+        sentences.append(({"model": name} if len(models) > 1 else {}) | values)
+    summaries = [shown.summary(loaded, name=name) for name, loaded in models.items()]
+    document = inspection_document(sentences, task=shown.task, models=summaries)
+    if format == "json":
+        return json.dumps(document, ensure_ascii=False) + "\n"
+    return page(title=f"calque inspect {next(iter(models))}", view="calque/inspection", document=document)
+
+
+def _write(output: Path | None, text: str) -> None:
+    from calque.commands.output import write_text
+
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    write_text(output, text)
+    typer.echo(f"wrote {shell_path(output)}", err=True)
+
+
+def _draw(views: Sequence[View], shown: "Shown", *, output: Path, picture: str) -> None:
+    from calque.inspection.pictures_states import draw_states
+
+    if picture == "states":
+        warnings = draw_states(output, [view.states for view in views if view.states is not None])
+    else:
+        warnings = shown.draw(output, views[0].view, picture=picture)
+    for warning in warnings:
+        typer.echo(f"warning: {warning}", err=True)
+    typer.echo(f"wrote {shell_path(output)}", err=True)

@@ -1,0 +1,73 @@
+"""The texts that `calque inspect` looks into: sentences, files of them, pairs of files, or column files."""
+
+import re
+from collections.abc import Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+from calque.commands.inputs import refuse_unreadable
+from calque.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from calque.engine import Sentence, Tagger
+
+
+class Question(NamedTuple):
+    """A text to inspect (for taggers also a sentence with further columns), and a translation of it if one is given."""
+
+    text: "str | Sentence"
+    target: str | None = None
+
+
+SETTING = re.compile(r"[a-z_.]+=\S*")
+
+
+def split_settings(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The sentences and the search settings among the arguments; an argument of the form KEY=VALUE is a setting."""
+    settings = [text for text in texts if SETTING.fullmatch(text)]
+    return [text for text in texts if text not in settings], settings
+
+
+def questions_of(sentences: list[str], *, source: Path | None, target: str | None, limit: int) -> list[Question]:
+    """The sentences, or the first `limit` lines of a file, with the lines of `target` as their translations."""
+    if source is None:
+        if not sentences:
+            raise ConfigError('give a sentence, e.g. calque inspect runs/1 "Guten Morgen!", or a file with --source')
+        if target is not None and len(sentences) > 1:
+            raise ConfigError(
+                "--target is the translation of one sentence; give pairs of files as --source and --target"
+            )
+        return [Question(sentence, target) for sentence in sentences]
+    if sentences:
+        raise ConfigError("give sentences or --source, not both")
+    from calque.data.lines import LINE_LIMIT, path_lines
+
+    files = [source, *([Path(target)] if target is not None else [])]
+    refuse_unreadable(*files)
+    columns = [[line.text for line in path_lines(path, limit=LINE_LIMIT, invalid="fail")] for path in files]
+    if len({len(column) for column in columns}) > 1:
+        raise DataError(
+            f"{source} has {len(columns[0]):,} lines, but {target} has {len(columns[1]):,}: they must line up"
+        )
+    columns = [column[:limit] for column in columns]
+    pairs = zip(*columns, strict=True) if len(columns) == 2 else ((text, None) for text in columns[0])
+    questions = [Question(text, translation) for text, translation in pairs if text.strip()]
+    if not questions:
+        raise DataError(f"{source}: has no sentence to look into")
+    return questions
+
+
+def labelled_words(tagger: "Tagger", path: Path, *, limit: int) -> list[Question]:
+    """The sentences of a column file; none if it is a file of text."""
+    from calque.commands.column_options import file_format
+    from calque.data.column_files import file_sentences
+    from calque.engine.tag_files import ColumnLayout
+
+    format = file_format(path) or ("columns" if tagger.columns else None)
+    if format is None:
+        return []
+    layout = ColumnLayout.of(tagger, format=format)
+    minimum = layout.least(tagger.task.words, *tagger.task.inputs)
+    sentences = file_sentences(path, format=format, columns=minimum)
+    return [Question(layout.sentence(rows, tagger=tagger)) for rows in islice(sentences, limit)]

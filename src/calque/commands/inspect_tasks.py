@@ -1,0 +1,47 @@
+"""How `calque inspect` shows the models of each task: as tables, as JSON values, as pictures."""
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from calque.commands.inspect_task_text import tagging_lines, text_lines
+from calque.commands.inspect_text import sentence_lines
+from calque.engine import Loaded, Tagger, TextGenerator, Translator
+from calque.inspection import pictures, task_pictures
+from calque.inspection.document import model_summary, sentence_values
+from calque.inspection.task_documents import tagger_summary, tagging_values, text_values
+
+STATES = "states"
+
+
+class Shown(NamedTuple):
+    """The functions that show what models of one task computed: as lines of text, JSON values and pictures."""
+
+    task: str
+    lines: Callable[..., Iterator[str]]  # (view, name=)
+    values: Callable[..., dict[str, Any]]  # (view, weights=)
+    summary: Callable[..., dict[str, Any]]  # (model, name=)
+    draw: Callable[..., list[str]]  # (path, view, picture=)
+    pictures: tuple[str, ...]  # the first one by default
+
+
+TASKS: dict[type[Loaded], Shown] = {
+    Translator: Shown(
+        "translation", sentence_lines, sentence_values, model_summary, pictures.draw, (*pictures.PICTURES, STATES)
+    ),
+    TextGenerator: Shown(
+        "language-modelling",
+        text_lines,
+        text_values,
+        model_summary,
+        task_pictures.draw_text,
+        tuple(task_pictures.TEXT_PICTURES),
+    ),
+    Tagger: Shown(
+        "tagging",
+        tagging_lines,
+        tagging_values,
+        tagger_summary,
+        task_pictures.draw_tagging,
+        tuple(task_pictures.TAGGING_PICTURES),
+    ),
+}

@@ -1,0 +1,65 @@
+"""The highest-scoring label sequences of a sentence. Letters: T words, Y labels, K sequences."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from calque.layers.crf import Allowed
+from calque.layers.output import wide
+from calque.models.tagger import CrfHead, TaggerModel
+
+
+class PathScores(NamedTuple):
+    """The scores of transitions, first and last labels that a label sequence sums up; −∞ for those not allowed."""
+
+    transitions: Tensor  # [Y,Y], from the row's label to the column's
+    start: Tensor  # [Y]
+    end: Tensor  # [Y]
+
+    @classmethod
+    def of(cls, model: TaggerModel, *, allowed: Allowed) -> "PathScores":
+        """The scores of a tagger's CRF, −∞ for what is not allowed; 0 for a softmax, which has no transitions."""
+        if not isinstance(model.head, CrfHead):
+            labels = model.sizes.labels
+            return cls(torch.zeros(labels, labels), torch.zeros(labels), torch.zeros(labels))
+        crf = model.head.crf
+        weights = [wide(weight.detach()).cpu() for weight in (crf.transitions, crf.start, crf.end)]
+        return cls(
+            *(weight.masked_fill(~part.cpu(), -torch.inf) for weight, part in zip(weights, allowed, strict=True))
+        )
+
+
+class ScoredLabels(NamedTuple):
+    """A label sequence as ids, and its score."""
+
+    labels: list[int]
+    score: float
+
+
+def best_paths(emissions: Tensor, scores: PathScores, *, count: int) -> list[ScoredLabels]:
+    """The `count` label sequences with the highest scores, best first, given emissions [T,Y]; fewer if fewer exist.
+
+    The Viterbi algorithm with the K best prefixes for each last label instead of one (Seshadri and Sundberg 1994). Ties
+    go to the label with the lower id.
+    """
+    words, labels = emissions.shape
+    totals = (scores.start + emissions[0])[None]  # [K,Y]
+    previous: list[Tensor] = []  # [K,Y] per word: rank · Y + label of the prefix that each one extends
+    for emission in emissions[1:]:
+        extended = (totals[:, :, None] + scores.transitions).flatten(0, 1)  # [K·Y,Y]
+        values, order = extended.sort(dim=0, descending=True, stable=True)
+        totals = values[:count] + emission
+        previous.append(order[:count])
+    values, order = (totals + scores.end).flatten().sort(descending=True, stable=True)
+    paths = []
+    for score, place in zip(values[:count].tolist(), order[:count].tolist(), strict=True):
+        if score == -torch.inf:
+            break
+        path = [place % labels]
+        for before in reversed(previous):
+            place = int(before.flatten()[place])
+            path.append(place % labels)
+        paths.append(ScoredLabels(path[::-1], score))
+    assert all(len(path.labels) == words for path in paths)
+    return paths

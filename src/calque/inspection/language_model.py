@@ -1,0 +1,200 @@
+"""What a language model computes for a text: piece probabilities, attention, saliency, continuations.
+
+Letters: T pieces with the end mark, V vocabulary, E width.
+"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from calque.engine.engine import lock_of
+from calque.engine.text_generator import TextGenerator, TextPerplexity
+from calque.errors import TextError
+from calque.evaluation.alignment import words_of
+from calque.inspection.attention_maps import AttentionMap, AttentionRecorder
+from calque.inspection.beam_tree import ROOT, BeamRecorder, BeamTree
+from calque.inspection.next_tokens import Alternative, TargetStep, likeliest, next_token_steps
+from calque.inspection.saliency import ONE, attributions, midpoints
+from calque.inspection.translation import BeamView, NarrowerBeam, Saliency
+from calque.layers.observers import observe_attention
+from calque.search.decode import scoring_of
+from calque.search.settings import SearchConfig
+from calque.text import EOS, PIECES
+
+NEXT = 10
+"""How many of the most likely next pieces after a text are listed."""
+LONGEST = 512
+"""The maximum number of pieces of an inspected text; attention and saliency grow with its square."""
+POSITIONS = 256  # that pass through the output layer together
+CONTINUATION = 20  # pieces of a continuation, at most
+
+
+class Continuation(NamedTuple):
+    """The continuation of a text by search or sampling."""
+
+    text: str  # with the text that it continues
+    pieces: list[str]  # of the continuation alone, with the end mark unless it was cut
+    is_cut: bool
+    log_prob: float  # of the whole text, as search counts it
+    score: float
+    steps: list[TargetStep]
+    beam: BeamView | None  # of beam search; its lengths count the continuation alone, its scores the whole text
+
+
+class TextView(NamedTuple):
+    """What a language model computed for one text.
+
+    It reads `inputs[i]` and predicts `pieces[i]`; attention and saliency have a row per prediction and a column per
+    input, and are zero above the diagonal.
+    """
+
+    text: str
+    inputs: list[str]  # the start mark, then the pieces
+    pieces: list[str]  # with the end mark
+    words: list[int]  # the word of each piece, the end mark left out
+    steps: list[TargetStep]
+    perplexity: TextPerplexity
+    next: list[Alternative]  # the likeliest pieces after the text
+    maps: list[AttentionMap]
+    saliency: list[Saliency]
+    continuation: Continuation | None
+
+    @property
+    def log_prob(self) -> float:
+        """The log-probability of the whole text, end mark included."""
+        return sum(step.log_prob for step in self.steps)
+
+
+def inspect_text(
+    generator: TextGenerator,
+    text: str,
+    *,
+    saliency: bool | None = None,
+    search: SearchConfig | None = None,
+    maximum: int = CONTINUATION,
+) -> TextView:
+    """Reads a text with a language model, and returns all that the model computed for it.
+
+    By default, `saliency` is computed only if the model has no attention. If `search` is given, the text is also
+    continued by at most `maximum` pieces, with the tree of beam search.
+
+    >>> view = inspect_text(calque.load("runs/english"), "The weather is")
+    >>> [(item.piece, item.log_prob) for item in view.next[:2]]
+    [('▁good', -1.21), ('▁bad', -1.87)]
+    """
+    ids = generator.prompt_ids(text)
+    if len(ids) > LONGEST:
+        raise TextError(f"the text has {len(ids)} pieces; at most {LONGEST} can be inspected: pass a part of it")
+    with lock_of(generator.model):
+        steps, following, maps = _read(generator, ids)
+        wants_saliency = not maps if saliency is None else saliency
+        contributions = _saliency(generator, ids) if wants_saliency else []
+        continuation = None if search is None else _continue(generator, text, search=search, maximum=maximum)
+    names = [generator.tokenizer.vocabulary.piece(id) for id in ids]
+    nats = -sum(step.log_prob for step in steps)
+    return TextView(
+        text,
+        [PIECES[generator.start], *names],
+        [*names, PIECES[EOS]],
+        words_of([generator.tokenizer.starts_word(piece) for piece in names]),
+        steps,
+        TextPerplexity(nats, len(steps), len(text.split()) + 1, len(text.encode()) + 1),
+        following,
+        maps,
+        contributions,
+        continuation,
+    )
+
+
+@torch.inference_mode()
+def _read(
+    generator: TextGenerator, ids: Sequence[int]
+) -> tuple[list[TargetStep], list[Alternative], list[AttentionMap]]:
+    """The probability of each piece and of the end mark, the most likely next pieces, and all attention maps."""
+    model, recorder = generator.model, AttentionRecorder()
+    inputs = torch.tensor([[generator.start, *ids]], device=generator.device)
+    with observe_attention(model, recorder):
+        read, _ = model.read(inputs, model.start(1))
+    outputs, steps, log_probs = [*ids, EOS], [], torch.empty(0, 0)
+    for start in range(0, len(outputs), POSITIONS):
+        part = slice(start, start + POSITIONS)
+        log_probs = model.log_probs(read.hidden[0, part]).cpu()
+        steps += next_token_steps(log_probs, outputs[part], piece=generator.tokenizer.vocabulary.piece)
+    following = likeliest(log_probs[-1], count=NEXT, piece=generator.tokenizer.vocabulary.piece)
+    return steps, following, recorder.maps()
+
+
+def _saliency(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
+    """The saliency of the embedded inputs for the log-probability of every piece, by two methods."""
+    model = generator.model
+
+    def predict(rows: int) -> Iterator[Tensor]:
+        inputs = torch.tensor([[generator.start, *ids]] * rows, device=generator.device)
+        read, _ = model.read(inputs, model.start(rows))
+        for place, token in enumerate([*ids, EOS]):
+            yield -model.losses(read.hidden[:, place], inputs.new_full((rows,), token))
+
+    embedding = model.network.embedding
+    return [
+        Saliency("gradient × input", attributions(embedding, predict, scales=ONE)),
+        Saliency("integrated gradients", attributions(embedding, predict, scales=midpoints())),
+    ]
+
+
+def _continue(generator: TextGenerator, text: str, *, search: SearchConfig, maximum: int) -> Continuation:
+    """The continuation of the text that search finds, with its beam tree if the method is beam search."""
+    prompt = len(generator.prompt_ids(text))
+    recorder = _recorder(search)
+    observer = recorder if search.method == "beam" else None
+    (best,) = generator.hypotheses(text, maximum=maximum, search=search, observer=observer)
+    if best.log_prob == -torch.inf:
+        raise TextError("search.no_repeat allows no continuation of this text")
+    ids = [*best.tokens[prompt:], *([] if best.cut else [EOS])]
+    steps = _read(generator, best.tokens)[0][prompt : prompt + len(ids)]
+    beam = None
+    if observer is not None:
+        tree = after_prompt(recorder.tree, pieces=prompt)
+        tokens = {candidate.token for step in tree.steps for candidate in step.candidates}
+        names = {token: generator.tokenizer.vocabulary.piece(token) for token in tokens}
+        narrower = [
+            _narrower(generator, text, search=search, maximum=maximum, beam=width, ids=ids)
+            for width in range(1, search.beam)
+        ]
+        beam = BeamView(search.beam, 1, tree, names, tree.path(ids), narrower)
+    pieces = [step.piece for step in steps]
+    return Continuation(
+        generator.tokenizer.decode(best.tokens), pieces, best.cut, best.log_prob, best.score, steps, beam
+    )
+
+
+def _narrower(
+    generator: TextGenerator, text: str, *, search: SearchConfig, maximum: int, beam: int, ids: Sequence[int]
+) -> NarrowerBeam:
+    """The result of the same search with a narrower beam.
+
+    The number of groups stays the same if it divides the beam; otherwise there is one group.
+    """
+    groups = search.groups if beam % search.groups == 0 else 1
+    narrow = search.model_copy(update={"beam": beam, "groups": groups})
+    recorder = _recorder(narrow)
+    (best,) = generator.hypotheses(text, maximum=maximum, search=narrow, observer=recorder)
+    prompt = len(generator.prompt_ids(text))
+    finds = [*best.tokens[prompt:], *([] if best.cut else [EOS])] == list(ids)
+    lost_at = None if finds else after_prompt(recorder.tree, pieces=prompt).lost_at(ids)
+    return NarrowerBeam(beam, finds, lost_at, generator.tokenizer.decode(best.tokens), best.score)
+
+
+def _recorder(search: SearchConfig) -> BeamRecorder:
+    return BeamRecorder(scoring_of(search), nbest=1, end=EOS, stops_exactly=search.stopping == "exact")
+
+
+def after_prompt(tree: BeamTree, *, pieces: int) -> BeamTree:
+    """The beam tree without the steps for the prompt, which has this many `pieces`; lengths count from its end."""
+    prompt = {candidate.id for step in tree.steps[:pieces] for candidate in step.candidates}
+    steps = []
+    for step in tree.steps[pieces:]:
+        candidates = [item._replace(parent=ROOT) if item.parent in prompt else item for item in step.candidates]
+        steps.append(step._replace(length=step.length - pieces, candidates=candidates))
+    return tree._replace(steps=steps)

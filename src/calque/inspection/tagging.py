@@ -1,0 +1,185 @@
+"""What a tagger computes for the labels of one sentence: probabilities, scores, best sequences, saliency, attention.
+
+Letters: T words, Y labels.
+"""
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from calque.engine.engine import lock_of
+from calque.engine.tagger import Sentence, Tagger, as_sentence
+from calque.errors import TextError
+from calque.inspection.attention_maps import AttentionMap, AttentionRecorder
+from calque.inspection.label_paths import PathScores, best_paths
+from calque.inspection.saliency import ONE, attributions, midpoints
+from calque.inspection.translation import Saliency
+from calque.layers.crf import Allowed
+from calque.layers.observers import observe_attention
+from calque.layers.output import wide
+from calque.models.tagger import CrfHead
+from calque.text import UNK
+
+
+class LabelPath(NamedTuple):
+    """A label sequence for a sentence, with its score and log-probability."""
+
+    labels: list[str]  # inside the model
+    score: float  # of the whole sequence: emissions, and the transitions of a CRF
+    log_prob: float  # the score minus the logarithm of the sum over all sequences
+
+
+class Transitions(NamedTuple):
+    """The scores that a CRF adds for neighbouring labels, and those of the first and the last label."""
+
+    weights: Tensor  # [Y,Y], from the row's label to the column's
+    start: Tensor  # [Y]
+    end: Tensor  # [Y]
+    allowed: Allowed  # what predictions may use
+
+
+class TaggingView(NamedTuple):
+    """What a tagger computed for one sentence.
+
+    `labels` are those inside the model, which differ from the predicted ones if spans are labelled in another scheme
+    than in the corpus.
+    """
+
+    words: list[str]
+    columns: dict[str, list[str]]  # further columns that the model reads
+    unknown: list[int]  # indices of the words that share the vector of the unknown word
+    labels: list[str]  # the names of the Y labels
+    predicted: list[str]  # the label of each word, as the tagger returns it
+    marginals: Tensor  # [T,Y], the probability of every label of every word
+    emissions: Tensor  # [T,Y], the network's score of every label of every word
+    transitions: Transitions | None  # of a CRF
+    best: LabelPath
+    runner_up: LabelPath | None  # the second-best sequence; None if there is no other
+    maps: list[AttentionMap]
+    saliency: list[Saliency]  # [T,T], of the word in the column for the label of the word in the row
+
+    @property
+    def changes(self) -> list[int]:
+        """The indices of the words whose label differs in the runner-up."""
+        if self.runner_up is None:
+            return []
+        pairs = zip(self.best.labels, self.runner_up.labels, strict=True)
+        return [index for index, (label, other) in enumerate(pairs) if label != other]
+
+
+class _Scores(NamedTuple):
+    """What the tagger computes for a sentence in one forward pass."""
+
+    emissions: Tensor  # [T,Y]
+    marginals: Tensor  # [T,Y]
+    best: list[int]
+    log_partition: float
+    maps: list[AttentionMap]
+
+
+def inspect_tagging(
+    tagger: Tagger, text: str | Sequence[str] | Sentence, *, saliency: bool | None = None
+) -> TaggingView:
+    """Labels a sentence, and returns all that the tagger computed for it.
+
+    By default, `saliency` is computed only if the model has no attention.
+
+    >>> view = inspect_tagging(calque.load("runs/upos"), "They watch .")
+    >>> view.predicted, view.runner_up.labels
+    (['PRON', 'VERB', 'PUNCT'], ['PRON', 'NOUN', 'PUNCT'])
+    """
+    sentence = as_sentence(text)
+    if not sentence.words:
+        raise TextError("the sentence has no words: there is nothing to look into")
+    with lock_of(tagger.model):
+        scores = _read(tagger, sentence)
+        wants_saliency = not scores.maps if saliency is None else saliency
+        contributions = _saliency(tagger, sentence, scores.best) if wants_saliency else []
+    return _view(tagger, sentence, scores, contributions)
+
+
+def transitions_of(tagger: Tagger) -> Transitions | None:
+    """The transition scores of a tagger's CRF; None if it predicts labels independently of each other."""
+    if not isinstance(tagger.model.head, CrfHead):
+        return None
+    crf = tagger.model.head.crf
+    weights, start, end = (wide(weight.detach()).cpu() for weight in (crf.transitions, crf.start, crf.end))
+    return Transitions(weights, start, end, tagger.allowed)
+
+
+@torch.inference_mode()
+def _read(tagger: Tagger, sentence: Sentence) -> _Scores:
+    model, recorder = tagger.model, AttentionRecorder()
+    with observe_attention(model, recorder):
+        source = tagger.source(sentence)
+        emissions = model(source)
+    lengths = source.lengths
+    best = model.best(emissions, lengths, allowed=tagger.allowed)
+    log_prob = -float(model.losses(emissions, best, lengths)[0])
+    scores = emissions[0].cpu()
+    return _Scores(
+        scores,
+        model.marginals(emissions, lengths)[0].cpu(),
+        best[0].tolist(),
+        _path_score(scores, best[0].tolist(), tagger) - log_prob,
+        recorder.maps(),
+    )
+
+
+def _path_score(emissions: Tensor, labels: Sequence[int], tagger: Tagger) -> float:
+    """The score of a label sequence, whether it is allowed or not."""
+    total = float(sum(row[label] for row, label in zip(emissions, labels, strict=True)))
+    transitions = transitions_of(tagger)
+    if transitions is None:
+        return total
+    steps = sum(float(transitions.weights[pair]) for pair in pairwise(labels))
+    return total + steps + float(transitions.start[labels[0]] + transitions.end[labels[-1]])
+
+
+def _saliency(tagger: Tagger, sentence: Sentence, labels: Sequence[int]) -> list[Saliency]:
+    """The saliency of each word's input vector for the log-probability of every predicted label, by two methods.
+
+    The input vector includes the word's characters and further columns.
+    """
+    model = tagger.model
+
+    def predict(rows: int) -> Iterator[Tensor]:
+        source = tagger.source(sentence, rows=rows)
+        log_marginals = model.log_marginals(model(source), source.lengths)
+        yield from (log_marginals[:, word, label] for word, label in enumerate(labels))
+
+    inputs = model.encoder.inputs
+    assert isinstance(inputs, nn.Module)
+    return [
+        Saliency("gradient × input", attributions(inputs, predict, scales=ONE)),
+        Saliency("integrated gradients", attributions(inputs, predict, scales=midpoints())),
+    ]
+
+
+def _view(tagger: Tagger, sentence: Sentence, scores: _Scores, saliency: list[Saliency]) -> TaggingView:
+    vocabularies = tagger.vocabularies
+    paths = best_paths(scores.emissions, PathScores.of(tagger.model, allowed=tagger.allowed), count=2)
+    others = [path for path in paths if path.labels != scores.best]
+
+    def label_path(labels: Sequence[int]) -> LabelPath:
+        score = _path_score(scores.emissions, labels, tagger)
+        return LabelPath([vocabularies.labels[label] for label in labels], score, score - scores.log_partition)
+
+    word_ids = vocabularies.encode(*sentence).words
+    return TaggingView(
+        list(sentence.words),
+        {name: list(sentence.columns[name]) for name in tagger.task.inputs},
+        [index for index, word in enumerate(word_ids) if word == UNK],
+        list(vocabularies.labels),
+        vocabularies.label_names(scores.best),
+        scores.marginals,
+        scores.emissions,
+        transitions_of(tagger),
+        label_path(scores.best),
+        label_path(others[0].labels) if others else None,
+        scores.maps,
+        saliency,
+    )

@@ -1,0 +1,1 @@
+"""Pages in a real Chromium; skipped where there is none."""

@@ -1,0 +1,167 @@
+"""The page of `calque compare` in a browser: every task and view, keyboard, both themes, a phone, hostile text."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Page, expect
+
+from calque.evaluation.comparison.language_models import ScoredSystem, TextTest, compare_language_models
+from calque.evaluation.comparison.taggings import TaggedSystem, TaggedTest, compare_taggings
+from calque.evaluation.comparison.translations import EvaluationSet, Settings, System, compare_translations
+from tests.unit.evaluation.corpora import make_corpus
+from tests.web.conftest import Opened
+from tests.web.test_inspection import AXE
+
+Open = Callable[..., Opened]
+VIEW = "calque/comparison"
+QUICK = Settings(samples={"bootstrap": 50, "randomisation": 50})
+HOSTILE = """<img src=x onerror="document.title='hacked'"> </script><script>document.title='hacked'</script> & \x00 ‮"""
+FACTS: dict[str, Any] = {
+    "kind": "run",
+    "path": "runs/1",
+    "model": {"architecture": "luong", "parameters": 12345, "bytes": 50000},
+    "speed": {"seconds": 1.0, "sentences_per_second": 30.0, "words_per_second": 300.0, "device": "cpu"},
+    "run": {"steps": 20, "seconds": 90.0, "tokens_per_second": 1000.0, "best_step": 20},
+    "curves": {
+        "train": {"step": [5, 10, 15, 20], "loss": [4.0, 3.0, None, 2.0]},
+        "valid": {"step": [10, 20], "loss": [3.5, 2.5], "bleu": [1.0, 20.0]},
+    },
+}
+KEYS = re.compile(r"\b(comparison|scores|section|sentences|significance|groups|details|size|ngrams|labels|tab)\.[a-z]")
+"""What a string without a translation would look like."""
+TABS = {
+    "translation": ("scores", "buckets", "words", "ngrams", "sentences", "curves"),
+    "tagging": ("scores", "labels", "confusion", "sentences"),
+    "language-modelling": ("scores", "losses", "sentences"),
+}
+
+
+def translations(*, hostile: bool = False) -> dict[str, Any]:
+    """Three systems, two of them of one group."""
+    corpus, other = make_corpus(sentences=45, rates=(0.1, 0.3), seed=9), make_corpus(sentences=45, seed=9)
+    first, references = list(corpus.first), list(corpus.references)
+    if hostile:
+        first[3], references[3] = HOSTILE, f"{HOSTILE} right"
+    systems = [
+        System("a1", first, "a", FACTS),
+        System(HOSTILE if hostile else "a2", other.first, "a", FACTS),
+        System("b", corpus.second),
+    ]
+    sources = [line.upper() for line in references]
+    test = EvaluationSet(references, sources, {"source": "test.de", "reference": "test.en"})
+    return compare_translations(test, systems, settings=QUICK)
+
+
+def taggings() -> dict[str, Any]:
+    gold = [["D", "N", "V"], ["D", "A", "N"]] * 12
+    other = [["D", "N", "N"], ["D", "A", "N"]] * 12
+    words = [["the", "dog", "barks"], ["a", "red", "tree"]] * 12
+    systems = [TaggedSystem("first", gold), TaggedSystem("second", other)]
+    return compare_taggings(TaggedTest(words, gold, False, {"path": "test.conllu"}), systems, samples=50)
+
+
+def language_models() -> dict[str, Any]:
+    lines = ["a b c", "b c", "c c c c"] * 10
+    losses = [
+        [[1.0 + system * (place % 3)] * (len(line.split()) + 1) for place, line in enumerate(lines)]
+        for system in (0, 1)
+    ]
+    systems = [ScoredSystem(name, rows, 120) for name, rows in zip(("first", "second"), losses, strict=True)]
+    return compare_language_models(TextTest(lines, {"path": "test.txt"}), systems, samples=50)
+
+
+DOCUMENTS = {"translation": translations, "tagging": taggings, "language-modelling": language_models}
+
+
+def show(page: Page, tab: str) -> None:
+    page.locator(f'[role="tab"][data-name="{tab}"]').click()
+    expect(page.locator(f".panel-{tab}")).to_be_visible()
+
+
+@pytest.mark.parametrize("task", DOCUMENTS)
+def test_every_view_is_drawn_in_both_languages(open_page: Open, task: str) -> None:
+    page = open_page(DOCUMENTS[task](), view=VIEW).page
+    texts = {}
+    for language in ("en", "zh"):
+        page.locator(f'[data-value="{language}"]').click()
+        for tab in TABS[task]:
+            show(page, tab)
+            texts[tab, language] = page.locator(f".panel-{tab}").inner_text()
+            assert len(texts[tab, language]) > 20
+            assert KEYS.search(texts[tab, language]) is None
+    assert all(texts[tab, "en"] != texts[tab, "zh"] for tab, _ in texts)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+@pytest.mark.parametrize("task", DOCUMENTS)
+def test_there_are_no_serious_barriers(open_page: Open, task: str, theme: str, axe: str) -> None:
+    page = open_page(DOCUMENTS[task](), view=VIEW).page
+    page.locator(f'[data-value="{theme}"]').click()
+    page.evaluate(axe)
+    for tab in TABS[task]:
+        show(page, tab)
+        assert page.evaluate(AXE) == [], tab
+
+
+@pytest.mark.parametrize("task", DOCUMENTS)
+def test_a_phone_does_not_scroll_sideways(open_page: Open, task: str) -> None:
+    page = open_page(DOCUMENTS[task](), view=VIEW, width=390).page
+    for tab in TABS[task]:
+        show(page, tab)
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, tab
+
+
+def test_scores_are_those_of_the_document(open_page: Open) -> None:
+    document = translations()
+    page = open_page(document, view=VIEW).page
+    table = page.locator(".panel-scores table").first
+    for system in document["systems"]:
+        expect(table).to_contain_text(f"{system['scores']['bleu']:.2f}")
+    for metric in document["metrics"]:
+        expect(page.locator(".panel-scores")).to_contain_text(metric["signature"])
+
+
+def test_sentences_are_sorted_and_highlighted(open_page: Open) -> None:
+    document = translations()
+    page = open_page(document, view=VIEW).page
+    show(page, "sentences")
+    items = document["sentences"]["items"]
+
+    def gain(item: dict[str, Any]) -> float:
+        return float(item["systems"][1]["scores"]["bleu"] - item["systems"][0]["scores"]["bleu"])
+
+    best, worst = max(items, key=gain), min(items, key=gain)
+    assert page.locator(".compared").count() == 20
+    expect(page.locator(".compared h3").first).to_contain_text(f"Line {best['line']}")
+    page.get_by_label("Sort by").select_option("loss")
+    expect(page.locator(".compared h3").first).to_contain_text(f"Line {worst['line']}")
+    shown = page.locator(".compared").first.locator("dd").nth(2)
+    assert shown.inner_text().split() == "".join(worst["systems"][0]["words"]).split()
+    expected = [f"match-{length}" for length in worst["systems"][0]["matches"]]
+    classes = shown.locator(".match").evaluate_all("spans => spans.map((span) => span.classList[1])")
+    assert classes == expected
+    page.locator('[data-value="differences"]').click()
+    changed = [step for step in worst["systems"][1]["difference"] if step[0] != "="]
+    marks = page.locator(".compared").first.locator("dd").nth(3).locator("ins, del")
+    assert marks.count() >= len(changed)
+    page.get_by_role("button", name="Next").click()
+    expect(page.get_by_role("status").first).to_contain_text("21–40 of 45")
+
+
+def test_the_keyboard_alone_reaches_everything(open_page: Open) -> None:
+    page = open_page(translations(), view=VIEW).page
+    page.locator('[role="tab"][aria-selected="true"]').focus()
+    for tab in (*TABS["translation"][1:], TABS["translation"][0]):
+        page.keyboard.press("ArrowRight")
+        expect(page.locator(f'[role="tab"][data-name="{tab}"]')).to_be_focused()
+        expect(page.locator(f".panel-{tab}")).to_be_visible()
+
+
+def test_hostile_text_stays_text(open_page: Open) -> None:
+    page = open_page(translations(hostile=True), view=VIEW).page
+    for tab in TABS["translation"]:
+        show(page, tab)
+        assert page.locator("main img, main script").count() == 0
+    assert page.title() == "calque inspect"
