@@ -90,7 +90,9 @@ def test_lists_of_different_length_are_named(command: Command, corpus: dict[str,
     sides = ["--source", source, "--target", target]
     lists = f"  --source: {source}, {target}\n  --target: {target}"
     for start in (["train"], ["init", tmp_path / "a.toml"], ["data", "check"], ["data", "prepare", "--out", tmp_path]):
-        refused(command(*start, "--source", source, "--source", target, "--target", target), "as many files", lists)
+        refused(
+            command(*start, "--source", source, "--source", target, "--target", target), "equally many files", lists
+        )
     valid = ["--valid-source", source, "--valid-target", target, "--valid-target", source]
     refused(command("train", *sides, *valid), f"  --valid-source: {source}\n  --valid-target: {target}, {source}")
     test = ["--test-source", source, "--test-source", target, "--test-target", source]
@@ -183,12 +185,12 @@ def test_mistakes_with_tables(command: Command, corpus: dict[str, Path], tmp_pat
         (["--csv", wide], f"{wide} has 3 columns: 'id', 'en', 'de'; choose two with --source-column"),
         (["--csv", wide, *named], f"{wide}: line 3: 2 columns separated by ',', but the header has 3"),
         (["--csv", wide, "--source-column", "en"], "--source-column and --target-column go together"),
-        (["--csv", wide, *named, "--no-header"], "'en' and 'de' would be names in it"),
+        (["--csv", wide, *named, "--no-header"], "'en' and 'de' can only be found in a header"),
         (["--csv", wide, *named, "--delimiter", "ab"], "'ab' is not a single ASCII character"),
         (["--csv", wide, *named, "--text", source], "--text is for a language model and cannot be combined with --csv"),
         (["--csv", wide, *named, "--system", "language"], "--csv: a language model reads no source"),
         (["--csv", wide, *named, "--alignments", source], "--alignments cannot be combined with --csv"),
-        (["--jsonl", objects], f"{objects}: its objects have 'en', 'de', not 'source' and 'target'"),
+        (["--jsonl", objects], f"{objects}: no keys 'source' and 'target' in its first object; found 'en', 'de'"),
         (["--jsonl", objects, "--header"], "--header and --no-header need --tsv or --csv"),
         (["--tsv", source, "--delimiter", ","], "--delimiter needs --csv"),
         (["--tsv", source], f"{source}: line 1: 1 column separated by tabs, expected at least 2"),

@@ -104,7 +104,7 @@ def _frames(_: Path) -> Values:
 _LSTM = {"kind": "recurrent", "layers": 1, "width": 12, "embedding": 10, "dropout": 0.0}
 _TRANSFORMER = {"kind": "transformer", "layers": 1, "width": 12, "heads": 2, "feed_forward": 16, "dropout": 0.0}
 SUBJECTS: Mapping[str, Subject] = {
-    "translation": Subject(Translation, "bleu", _translation, ("model.encoder.dropout=0.2",)),
+    "translation": Subject(Translation, "exact_match", _translation, ("model.encoder.dropout=0.2",)),
     "language model of lines": Subject(
         LanguageModelling, "perplexity", _language(_TRANSFORMER, reading="lines"), ("model.network.dropout=0.2",)
     ),

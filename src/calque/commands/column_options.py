@@ -32,15 +32,17 @@ def is_conllu(path: Path) -> bool:
 
 
 def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
-    """Raises a ConfigError for --columns with CoNLL-U files only, whose columns have fixed names."""
+    """Raises a ConfigError if --columns is given but all files are CoNLL-U, whose columns have fixed names."""
     given = [path for path in paths if path is not None]
     if columns and given and all(map(is_conllu, given)):
         listed = ", ".join(map(str, given))
-        raise ConfigError(f"--columns is for column files; {listed}: CoNLL-U by its name, with columns of fixed names")
+        raise ConfigError(
+            f"--columns is for column files; {listed}: CoNLL-U by the file name, whose columns have fixed names"
+        )
 
 
 def refuse_unnamed_columns(path: Path, *, columns: str | None = None) -> None:
-    """Raises a ConfigError for a file with more columns than names; without names, these are a word and its label."""
+    """Raises a ConfigError if a file has more columns than --columns names (without the option: form and label)."""
     from calque.data.column_files import file_sentences
 
     if is_conllu(path) or is_pipe(path):

@@ -27,18 +27,18 @@ def system_names(incomplete: str = "") -> list[str]:
 
 
 def config_keys(incomplete: str = "") -> list[str]:
-    """The settings of training, such as `training.steps=`, that begin with `incomplete`."""
+    """The settings of a config, such as `training.steps=`, that begin with `incomplete`."""
     keys = ["seed", *(f"{section}.{name}" for section in SECTIONS for name in _fields(section))]
     return [f"{key}=" for key in keys if key.startswith(incomplete)]
 
 
 def search_keys(incomplete: str = "") -> list[str]:
-    """The settings of search, such as `temperature=`, that begin with `incomplete`."""
+    """The search settings, such as `temperature=`, that begin with `incomplete`."""
     return [f"{name}=" for name in _fields("search") if name.startswith(incomplete)]
 
 
 def _fields(section: str) -> Iterator[str]:
-    """The keys of a section, without those that are sections themselves."""
+    """The keys of a config section, without those that are subsections."""
     file, class_name = SECTIONS[section]
     classes = (node for node in ast.parse(_source(file)).body if isinstance(node, ast.ClassDef))
     for node in next((node.body for node in classes if node.name == class_name), []):

@@ -1,7 +1,9 @@
-"""The corpora that commands are given: pairs, text or labelled words, and the task they are for."""
+"""The corpora named on a command line (pairs, text or labelled words), and the task that they belong to."""
 
+import functools
+import inspect
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
@@ -9,17 +11,20 @@ import typer
 
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
-from calque.commands.table_options import Paths, TableColumns, Tables, files_option
+from calque.commands.table_options import (
+    Csv,
+    Delimiter,
+    Header,
+    Jsonl,
+    Paths,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+    Tsv,
+    files_option,
+)
 from calque.errors import ConfigError
-
-Source = Annotated[
-    Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat it for several files.")
-]
-Target = Annotated[Paths, files_option(help="Their translations, line by line: as many files, in the same order.")]
-Text = Annotated[Paths, files_option(help="Text, for a language model. Repeat it for several files.")]
-Conll = Annotated[Paths, files_option(help="Labelled words, for a tagger: CoNLL-U or columns.")]
-Columns = Annotated[str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")]
-Label = Annotated[str | None, typer.Option(help="The column to predict; by default upos, or the last column.")]
 
 Corpora = dict[str, list[dict[str, Any]]]
 
@@ -28,7 +33,7 @@ PLACEHOLDERS: dict[str, dict[str, Any]] = {
     "language-modelling": {"kind": "text", "path": "train.txt"},
     "tagging": {"kind": "conllu", "path": "train.conllu"},
 }
-"""A corpus of each task, for a config whose files are named later."""
+"""A placeholder corpus for each task, for a config in which the user will name the files."""
 
 
 class CorpusFiles(NamedTuple):
@@ -68,7 +73,7 @@ class CorpusFiles(NamedTuple):
         self.check_columns()
 
     def check_columns(self) -> None:
-        """Raises an error for names of columns that have no effect, or that are missing, in the files that exist."""
+        """Raises an error if --columns has no effect, or is missing for an existing file that needs it."""
         if not self.conll:
             return
         files = [*self.conll, *(self.valid_conll or ())]
@@ -78,7 +83,7 @@ class CorpusFiles(NamedTuple):
                 refuse_unnamed_columns(path, columns=self.columns)
 
     def corpora(self) -> Corpora:
-        """The values of the config's data section."""
+        """The values of the config's data section, as the options define it."""
         self.table_columns.check(Tables(*map(_joined, self.tables, self.valid_tables)))
         train = pair_corpora(self.source, self.target) + self.tables.corpora(self.table_columns)
         _add_alignments(train, self.alignments)
@@ -90,7 +95,7 @@ class CorpusFiles(NamedTuple):
 
     @property
     def pair_option(self) -> str:
-        """The option that names pairs; empty if none does."""
+        """The first option given that names sentence pairs; empty if there is none."""
         options = {"--source": self.source, "--target": self.target}
         options |= {f"--{kind}": paths for kind, paths in self.tables._asdict().items()}
         return next((option for option, paths in options.items() if paths), "")
@@ -101,7 +106,7 @@ class CorpusFiles(NamedTuple):
 
     @property
     def settings(self) -> list[str]:
-        """The setting of the predicted column, if the options determine it."""
+        """The setting `task.labels=NAME` for the predicted column, if the options determine it; otherwise none."""
         if self.label is not None:
             return [f"task.labels={json.dumps(self.label)}"]
         if all(map(is_conllu, self.conll or ())):
@@ -127,6 +132,59 @@ class CorpusFiles(NamedTuple):
             )
 
 
+def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Gives a command the options that name training corpora; it receives them as its parameter `files`."""
+    signature = inspect.signature(command)
+    options = inspect.signature(_named_files).parameters
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += options.values() if name == "files" else [parameter]
+    by_keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+
+    @functools.wraps(command)
+    def command_with_options(**values: Any) -> None:
+        files = _named_files(**{name: values.pop(name) for name in options})
+        command(files=files, **values)
+
+    command_with_options.__signature__ = signature.replace(parameters=by_keyword)  # type: ignore[attr-defined]
+    return command_with_options
+
+
+def _named_files(
+    source: Annotated[
+        Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat it for several files.")
+    ] = None,
+    target: Annotated[
+        Paths, files_option(help="Their translations, line by line: as many files, in the same order.")
+    ] = None,
+    tsv: Tsv = None,
+    csv: Csv = None,
+    jsonl: Jsonl = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    text: Annotated[Paths, files_option(help="Text, for a language model. Repeat it for several files.")] = None,
+    conll: Annotated[Paths, files_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")
+    ] = None,
+    label: Annotated[
+        str | None, typer.Option(help="The column to predict; by default upos, or the last column.")
+    ] = None,
+) -> CorpusFiles:
+    return CorpusFiles(
+        source=source,
+        target=target,
+        tables=Tables(tsv, csv, jsonl),
+        table_columns=TableColumns(source_column, target_column, header, delimiter),
+        text=text,
+        conll=conll,
+        columns=columns,
+        label=label,
+    )
+
+
 def _joined(paths: Paths, more: Paths) -> list[Path]:
     return [*(paths or ()), *(more or ())]
 
@@ -134,7 +192,7 @@ def _joined(paths: Paths, more: Paths) -> list[Path]:
 def pair_corpora(
     source: Paths, target: Paths, *, options: tuple[str, str] = ("--source", "--target")
 ) -> list[dict[str, Any]]:
-    """A corpus for each source file and the target file of the same position."""
+    """A corpus for each source file and the target file at the same position."""
     if bool(source) != bool(target):
         raise ConfigError(f"{options[0]} and {options[1]} go together: one of them is missing")
     sources, targets = source or [], target or []
@@ -146,18 +204,18 @@ def pair_corpora(
 
 
 def refuse_unequal(first: Sequence[Path | str], second: Sequence[Path | str], *, options: tuple[str, str]) -> None:
-    """Raises a ConfigError that names both lists if their files cannot be paired."""
+    """Raises a ConfigError that lists the files of both options if they are not equally many."""
     if len(first) != len(second):
         lists = [
             f"  {option}: {', '.join(map(str, files))}" for option, files in zip(options, (first, second), strict=True)
         ]
         raise ConfigError(
-            "\n".join([f"{options[0]} and {options[1]} need as many files each, in the same order; given were", *lists])
+            "\n".join([f"{options[0]} and {options[1]} must name equally many files, in the same order; found", *lists])
         )
 
 
 def task_kind(values: dict[str, Any]) -> str:
-    """The kind of an experiment's task, which may follow from its model; the values are not checked yet."""
+    """The kind of the task in unchecked config values; if the task section does not set it, the model decides."""
     from calque.experiment.settings import with_kinds
 
     task = with_kinds(values).get("task", {})
@@ -186,13 +244,13 @@ def _word_corpus(path: Path, columns: str | None) -> dict[str, Any]:
 
 
 def _add_alignments(corpora: list[dict[str, Any]], alignments: Paths) -> None:
-    """Adds its file of word alignments to each corpus."""
+    """Adds to each corpus its file of word alignments."""
     if not alignments:
         return
     if not corpora:
         raise ConfigError("--alignments needs --source and --target; a config names its own alignments")
     if any(corpus["kind"] == "csv" for corpus in corpora):
-        raise ConfigError("--alignments cannot be combined with --csv, whose pairs may have several lines")
+        raise ConfigError("--alignments cannot be combined with --csv, whose pairs may span several lines")
     names = [corpus.get("source") or corpus["path"] for corpus in corpora]
     option = ", ".join(
         dict.fromkeys("--source" if corpus["kind"] == "files" else f"--{corpus['kind']}" for corpus in corpora)

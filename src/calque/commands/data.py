@@ -7,31 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.column_options import is_conllu
-from calque.commands.corpus_files import (
-    Columns,
-    Conll,
-    CorpusFiles,
-    Label,
-    Source,
-    Target,
-    Text,
-    pair_corpora,
-)
+from calque.commands.corpus_files import CorpusFiles, corpus_options, pair_corpora
 from calque.commands.option_hints import HintingCommand
 from calque.commands.options import LANGUAGES, choice_option, settings_argument, system_option
-from calque.commands.table_options import (
-    Csv,
-    Delimiter,
-    Header,
-    Jsonl,
-    Paths,
-    SourceColumn,
-    TableColumns,
-    Tables,
-    TargetColumn,
-    Tsv,
-    files_option,
-)
+from calque.commands.table_options import Paths, Tables, files_option
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
@@ -39,25 +18,16 @@ if TYPE_CHECKING:
 
 app = typer.Typer(help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
 
+REJECTED = "training would reject these corpora; see the report on standard output"
+
 Overrides = Annotated[list[str] | None, settings_argument(help="Settings, e.g. text.vocabulary_size=4000")]
 
 
 @app.command(cls=HintingCommand)
+@corpus_options
 def check(
+    files: CorpusFiles,
     overrides: Overrides = None,
-    source: Source = None,
-    target: Target = None,
-    tsv: Tsv = None,
-    csv: Csv = None,
-    jsonl: Jsonl = None,
-    source_column: SourceColumn = None,
-    target_column: TargetColumn = None,
-    header: Header = None,
-    delimiter: Delimiter = None,
-    text: Text = None,
-    conll: Conll = None,
-    columns: Columns = None,
-    label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are checked.")] = None,
     test_source: Annotated[Paths, files_option(help="Test sources, to look for in the training data.")] = None,
     test_target: Annotated[Paths, files_option(help="Test targets.")] = None,
@@ -75,8 +45,8 @@ def check(
     Characters (of taggers: words) outside the vocabulary that training would build from these corpora are lost, or
     encoded as bytes if the tokenizer has byte pieces.
 
-    Pairs of single words, such as inflected forms or pronunciations, are recognised: models read them better by
-    character, and training does so unless a text setting is given.
+    Pairs of single words, such as inflected forms or pronunciations, are recognised: they are better read character by
+    character, as training does unless a text setting is given.
 
     Padding is the share of padded positions in a batch. With exact shapes, the default, a batch is as wide as its
     longest row; static shapes (training.batch.shapes) have a few fixed sizes, for compiled models.
@@ -102,28 +72,19 @@ def check(
     from calque.experiment.text_choice import suggested_text
 
     pair_corpora(test_source, test_target, options=("--test-source", "--test-target"))
-    tables, test_tables = Tables(tsv, csv, jsonl), Tables(test_tsv, test_csv, test_jsonl)
-    table_columns = TableColumns(source_column, target_column, header, delimiter)
-    files = CorpusFiles(
-        source=source,
-        target=target,
-        tables=tables,
-        table_columns=table_columns.of(tables) if test_tables else table_columns,
-        text=text,
-        conll=conll,
-        columns=columns,
-        label=label,
-    )
-    experiment, chosen = _experiment(files, overrides, config=config)
+    test_tables = Tables(test_tsv, test_csv, test_jsonl)
     test_files = CorpusFiles(
         source=test_source,
         target=test_target,
         tables=test_tables,
-        table_columns=table_columns.of(test_tables),
+        table_columns=files.table_columns.of(test_tables),
         text=test_text,
         conll=test_conll,
-        columns=None if all(map(is_conllu, test_conll or ())) else columns,
+        columns=None if all(map(is_conllu, test_conll or ())) else files.columns,
     )
+    if test_tables:  # the column options may describe the test set alone
+        files = files._replace(table_columns=files.table_columns.of(files.tables))
+    experiment, chosen = _experiment(files, overrides, config=config)
     test_files.check()
     test = DataConfig.model_validate(test_files.corpora()).train if any(test_files) else ()
     assembly = assembly_of(experiment)
@@ -135,7 +96,8 @@ def check(
         except DataError as error:
             report = data_check.check(data, preparation=preparation, test=test)
             typer.echo("\n".join(report_lines(report)))
-            _refuse_problems([problem for corpus in report.corpora for problem in (*corpus.problems, *corpus.invalid)])
+            if any(corpus.problems or corpus.invalid for corpus in report.corpora):
+                raise DataError(REJECTED) from None
             raise error
         report = data_check.check(
             data,
@@ -148,39 +110,23 @@ def check(
     typer.echo("\n".join(report_lines(report)))
     if advice := chosen or suggested_text(experiment):
         typer.echo(f"text: {advice}")
-    _refuse_problems([problem for corpus in report.corpora for problem in corpus.problems])
-
-
-def _refuse_problems(problems: list[str]) -> None:
-    """Raises a DataError with the number of problems, if any; the report lists them."""
-    if problems:
-        count = "1 problem" if len(problems) == 1 else f"{len(problems)} problems"
-        raise DataError(f"training would stop at {count}; see the report on standard output")
+    if any(corpus.problems for corpus in report.corpora):
+        raise DataError(REJECTED)
+    typer.echo("training would accept these corpora", err=True)
 
 
 @app.command(cls=HintingCommand)
+@corpus_options
 def prepare(
+    files: CorpusFiles,
     out: Annotated[Path, typer.Option(help="The store's folder; configs use it as data.store.")],
     overrides: Overrides = None,
-    source: Source = None,
-    target: Target = None,
-    tsv: Tsv = None,
-    csv: Csv = None,
-    jsonl: Jsonl = None,
-    source_column: SourceColumn = None,
-    target_column: TargetColumn = None,
-    header: Header = None,
-    delimiter: Delimiter = None,
-    text: Text = None,
-    conll: Conll = None,
-    columns: Columns = None,
-    label: Label = None,
     config: Annotated[Path | None, typer.Option(help="A config whose corpora are prepared.")] = None,
     system: Annotated[
-        str | None, system_option(help="The system the store is for; taggers with characters store these too.")
+        str | None, system_option(help="The system the store is for; taggers that read characters store them too.")
     ] = None,
 ) -> None:
-    """Prepare a store of ids for several runs: on disk, memory-mapped.
+    """Prepare corpora once for several runs, as a memory-mapped store of ids on disk.
 
     Examples:
 
@@ -194,16 +140,6 @@ def prepare(
     from calque.data.prepare import prepare as prepare_store
     from calque.experiment import assembly_of
 
-    files = CorpusFiles(
-        source=source,
-        target=target,
-        tables=Tables(tsv, csv, jsonl),
-        table_columns=TableColumns(source_column, target_column, header, delimiter),
-        text=text,
-        conll=conll,
-        columns=columns,
-        label=label,
-    )
     experiment, chosen = _experiment(files, overrides, config=config, system=system)
     if chosen:
         typer.echo(chosen, err=True)
@@ -259,8 +195,10 @@ def phrasebook(
 def _experiment(
     files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None = None
 ) -> "tuple[Experiment, str]":
-    """The experiment that trains on these corpora, or on those of a config; a message if its text settings are chosen
-    to fit them, as training would choose them."""
+    """The experiment for these corpora or for a config, and a message if its text settings were chosen automatically.
+
+    Text settings are chosen to fit the corpora, as in training.
+    """
     from calque.config import check as check_config
     from calque.experiment import Experiment, experiment_values
     from calque.experiment.text_choice import choose_text

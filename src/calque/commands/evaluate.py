@@ -52,7 +52,7 @@ def evaluate(
     is_translation = bool(source or reference or settings or beam or output)
     if conll is not None:
         if is_translation or text:
-            raise ConfigError("--conll is for a tagger and can only be combined with --columns and --confusion")
+            raise ConfigError("--conll is for a tagger and cannot be combined with --text or options for translation")
         evaluate_tagger(
             model, conll, columns=columns, confusion=confusion, as_json=as_json, device=device, precision=precision
         )
@@ -75,7 +75,7 @@ def evaluate(
 
 
 class _TestSet(NamedTuple):
-    """The source file of a test set, and the lines of both files."""
+    """The path of a test set's source file, and the lines of its source and reference files."""
 
     path: Path
     sources: list[str]
@@ -123,7 +123,9 @@ def _translate(translator: "Translator", test: _TestSet, *, search: "SearchConfi
             out.write("".join(f"{one_line(text)}\n" for text in translations).encode())
     if cut:
         limit = search.source_limit
-        typer.echo(f"{test.path}: {cut:,} lines are too long; only {limit} pieces of each were read", err=True)
+        typer.echo(
+            f"{test.path}: {cut:,} lines are too long; only the first {limit} pieces of each were read", err=True
+        )
     return translations
 
 
@@ -153,7 +155,7 @@ def _print_scores(
 
 
 def _lines(path: Path) -> list[str]:
-    """Every line of a file, up to 1 MiB per line: far more than a model reads."""
+    """Every line of a file; a line is cut at 1 MiB, which is far more than a model reads."""
     return [line.text for line in input_lines(path, limit=1 << 20, invalid="fail")]
 
 

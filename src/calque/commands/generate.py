@@ -38,11 +38,13 @@ def generate(
     input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or compressed).")] = None,
     maximum: Annotated[int, typer.Option(min=1, help="The maximum number of pieces after the prompt.")] = 100,
     nbest: Annotated[int, typer.Option(min=1, help="Generate N texts per prompt.")] = 1,
-    beam: Annotated[int | None, typer.Option(min=1, help="Beam search of this size instead of sampling.")] = None,
+    beam: Annotated[
+        int | None, typer.Option(min=1, help="Use beam search with this beam size instead of sampling.")
+    ] = None,
     stop: Annotated[
         list[str] | None, typer.Option(help="End the text before this string; may be given several times.")
     ] = None,
-    format: Annotated[str, choice_option(choices=FORMATS, help="jsonl has scores.")] = "text",
+    format: Annotated[str, choice_option(choices=FORMATS, help="jsonl includes scores.")] = "text",
     device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
@@ -88,7 +90,7 @@ def _keys(settings: Sequence[str]) -> list[str]:
 
 
 def _method(settings: Sequence[str], *, beam: int | None) -> list[str]:
-    """The setting of the method, unless it is given: beam search if a beam is given, else sampling."""
+    """The setting of the search method if none is given: beam search if a beam size is given, else sampling."""
     keys = _keys(settings)
     if "method" in keys:
         return []
@@ -111,7 +113,7 @@ def _refuse_idle_settings(settings: Sequence[str], *, search: "SearchConfig", be
 
 
 def _why_idle(key: str, search: "SearchConfig") -> str | None:
-    """Why a setting has no effect on generation with this method; None if it has."""
+    """Why a setting has no effect on generation with this search method; None if it has an effect."""
     if key == "maximum":
         return "use --maximum N"
     if key in _TRANSLATION:
@@ -128,9 +130,9 @@ def _why_idle(key: str, search: "SearchConfig") -> str | None:
 
 
 def _is_streamable(search: "SearchConfig", *, nbest: int) -> bool:
-    """Whether a text can be printed while it is generated: no other text competes with it, and none is discarded.
+    """Whether a text can be printed while it is generated: no other text competes with it, and it cannot be discarded.
 
-    Only where no piece may be repeated before a minimum length can generation fail to go on.
+    Search may discard a text only if `no_repeat` allows no further piece before the minimum length.
     """
     is_alone = nbest == 1 and (search.method == "sample" or search.is_greedy)
     return is_alone and not (search.no_repeat and search.minimum)
@@ -145,7 +147,7 @@ def _prompts(path: Path | None) -> Iterator[str]:
         is_empty = False
         yield line.text
     if is_empty and path is not None:
-        raise DataError(f"{path}: it is empty; every line is a prompt")
+        raise DataError(f"{path}: the file is empty; expected one prompt per line")
     if is_empty:
         yield ""
 
@@ -189,6 +191,6 @@ def _write(candidates: Sequence["Candidate"], *, prompt: str, stops: Sequence[st
 
 
 def cut(text: str, stops: Sequence[str], *, behind: int) -> int:
-    """The end of a text: before the first stop string after the prompt, or at its last character."""
+    """The position at which a text ends: before the first stop string after the prompt, or its length."""
     places = [place for string in stops if (place := text.find(string, behind)) >= 0]
     return min(places, default=len(text))

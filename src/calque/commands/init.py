@@ -7,30 +7,8 @@ from typing import Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import (
-    PLACEHOLDERS,
-    Columns,
-    Conll,
-    Corpora,
-    CorpusFiles,
-    Label,
-    Source,
-    Target,
-    Text,
-    task_kind,
-)
+from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles, corpus_options, task_kind
 from calque.commands.options import settings_argument, system_option
-from calque.commands.table_options import (
-    Csv,
-    Delimiter,
-    Header,
-    Jsonl,
-    SourceColumn,
-    TableColumns,
-    Tables,
-    TargetColumn,
-    Tsv,
-)
 from calque.errors import ConfigError, FolderError, shell_path
 
 HEADER = """\
@@ -40,31 +18,20 @@ HEADER = """\
 """
 
 
+@corpus_options
 def init(
+    files: CorpusFiles,
     path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
     overrides: Annotated[list[str] | None, settings_argument(help="Initial settings of the config.")] = None,
     system: Annotated[
         str | None, system_option(help="The model to begin with; `calque systems` lists them. By default tiny.")
     ] = None,
     scale: Annotated[float, typer.Option(help="Scale the system's widths, heads and layers.")] = 1.0,
-    source: Source = None,
-    target: Target = None,
-    tsv: Tsv = None,
-    csv: Csv = None,
-    jsonl: Jsonl = None,
-    source_column: SourceColumn = None,
-    target_column: TargetColumn = None,
-    header: Header = None,
-    delimiter: Delimiter = None,
-    text: Text = None,
-    conll: Conll = None,
-    columns: Columns = None,
-    label: Label = None,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,
 ) -> None:
     """Write a complete config with every setting explained.
 
-    For components of several kinds, the config has the keys of the chosen kind; KEY=VALUE chooses another.
+    A component that comes in several kinds has the keys of the chosen kind; KEY=VALUE chooses another kind.
 
     Examples:
 
@@ -92,16 +59,6 @@ def init(
         raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
     if path.exists():
         raise FolderError(f"{path}: exists already; choose another name")
-    files = CorpusFiles(
-        source=source,
-        target=target,
-        tables=Tables(tsv, csv, jsonl),
-        table_columns=TableColumns(source_column, target_column, header, delimiter),
-        text=text,
-        conll=conll,
-        columns=columns,
-        label=label,
-    )
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
     values, message = choose_text(values)
     if message:
@@ -113,7 +70,7 @@ def init(
 
 
 def _values(files: CorpusFiles, overrides: list[str], *, system: str, scale: float) -> dict[str, Any]:
-    """The values of the config; without files, the names of its corpora are to be replaced."""
+    """The values of the config to write; if no corpora are given, placeholders stand for their file names."""
     from calque.experiment import experiment_values
 
     def values(corpora: Corpora) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Loads the models that a command translates with or evaluates, and builds their search settings."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -13,12 +14,12 @@ from calque.devices import DeviceName, PrecisionName
 from calque.engine import Channel, Loaded, Tagger, TextGenerator, Translator, load, load_translator, model_kind
 from calque.engine.constraint_files import read_pairs, read_whole_lines
 from calque.engine.folder import AnyLoaded
-from calque.errors import ConfigError, DataError
+from calque.errors import ConfigError, DataError, shell_path
 from calque.search.settings import SearchConfig
 
 
 class ModelPaths(NamedTuple):
-    """The folders of models that translate together."""
+    """The folders of the models that translate together, and their device and precision."""
 
     model: Path
     ensemble: tuple[Path, ...]
@@ -38,7 +39,7 @@ class ModelPaths(NamedTuple):
         device: str,
         precision: str,
     ) -> "ModelPaths":
-        """The paths with device and precision checked."""
+        """The model folders, device and precision that options name; device and precision are checked."""
         return cls(model, tuple(ensemble), language, reverse, *device_and_precision(device, precision))
 
     @property
@@ -46,7 +47,7 @@ class ModelPaths(NamedTuple):
         return [self.model, *self.ensemble, *(path for path in (self.language, self.reverse) if path)]
 
     def fingerprint_parts(self, translator: Translator) -> list[Any]:
-        """The precision, the device and the roles of the folders, on which an output depends beside the models."""
+        """What an output depends on besides the models' files: precision, device and the roles of the models."""
         roles = [len(self.ensemble), bool(self.language), bool(self.reverse)]
         return [self.precision, translator.device.type, *roles]
 
@@ -84,13 +85,13 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
 
 
 def load_to_evaluate(model: Path, kind: type[AnyLoaded], *, device: DeviceName, precision: PrecisionName) -> AnyLoaded:
-    """The model of this kind in a folder; any other model is rejected with the options that evaluate it."""
+    """Loads a model of this kind; for any other model, raises a ConfigError that names the command to evaluate it."""
     loaded = load(model, device=device, precision=precision)
     if isinstance(loaded, kind):
         return loaded
     raise ConfigError(
         f"{model}: is {model_kind(loaded)} and cannot be evaluated with {EVALUATION_OPTIONS[kind]}; "
-        f"`calque evaluate {model} {EVALUATION_OPTIONS[type(loaded)]}` evaluates it"
+        f"`calque evaluate {shell_path(model)} {EVALUATION_OPTIONS[type(loaded)]}` evaluates it"
     )
 
 
@@ -103,7 +104,12 @@ def search_of(
     """
     for text in settings:
         if "=" not in text:
-            raise ConfigError(f"{text!r} is not a setting: write KEY=VALUE, e.g. coverage=0.2")
+            raise ConfigError(
+                f"{text!r} is not a setting: write KEY=VALUE, e.g. coverage=0.2; texts come from --input or standard "
+                f"input, e.g. echo {shlex.quote(text)} | calque …"
+            )
+        if text.partition("=")[0].strip() == "nbest":
+            raise ConfigError(f"nbest is an option: write --nbest {shlex.quote(text.partition('=')[2])}")
     if beam and any(text.removeprefix("search.").partition("=")[0].strip() == "beam" for text in settings):
         raise ConfigError("beam is given twice: as a setting and as --beam; leave one of them out")
     values = {key: value for key, value in to_values(own).items() if key != "beam"}
@@ -156,7 +162,7 @@ def read_forbidden_words(path: Path | None) -> tuple[str, ...]:
 def read_replacements(
     replace_unknown: bool, dictionary: Path | None, *, translator: Translator
 ) -> Mapping[str, str] | None:
-    """What replaces unknown words; None if nothing does, with a warning if it was requested."""
+    """The replacements of unknown words; None if not requested or, with a warning, if the model cannot replace any."""
     replacements = dict(read_pairs(dictionary)) if dictionary else {} if replace_unknown else None
     if replacements is not None and (reason := _why_nothing_is_replaced(translator)):
         typer.echo(f"--{'dictionary' if dictionary else 'replace-unknown'} has no effect: {reason}", err=True)

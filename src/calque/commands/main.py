@@ -15,11 +15,13 @@ import typer
 from calque import __version__
 from calque.commands import (
     average,
+    compare,
     data,
     doctor,
     evaluate,
     generate,
     init,
+    inspect,
     quickstart,
     runs,
     score,
@@ -36,8 +38,8 @@ from calque.training.reporting import ignore_write_errors
 PIPE_CLOSED = 128 + 13  # SIGPIPE
 STOPPED = 128 + 2  # SIGINT
 OUT_OF_MEMORY = (
-    "out of memory; lower --beam, --nbest, batch_tokens, samples, minimum or maximum where text is generated, and "
-    "training.batch.tokens or the model's size where a model is trained"
+    "out of memory; to generate text, lower --beam, --nbest, batch_tokens, samples, minimum or maximum; to train, "
+    "lower training.batch.tokens or the model's size"
 )
 PRINTING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
 
@@ -58,6 +60,8 @@ app.command(cls=HintingCommand)(generate.generate)
 app.command(cls=HintingCommand)(tag.tag)
 app.command(cls=HintingCommand)(score.score)
 app.command(cls=HintingCommand)(evaluate.evaluate)
+app.command(cls=HintingCommand)(inspect.inspect)
+app.command(cls=HintingCommand)(compare.compare)
 app.add_typer(data.app, name="data")
 app.command(cls=HintingCommand)(init.init)
 app.command(cls=HintingCommand)(systems.systems)
@@ -80,8 +84,8 @@ def main(
 def run(work: Callable[[], object] = app) -> None:
     """The entry point of a process: runs a command.
 
-    A process that torchrun started exits immediately if the command fails: a thread of the connection to other ranks,
-    which is not closed then, may still hold their messages and abort an interpreter that shuts down before it.
+    A process that torchrun started exits immediately if the command fails: the connection to the other ranks is not
+    closed then, and its thread may abort an interpreter that shuts down normally.
     """
     prepare_streams()
     try:

@@ -1,4 +1,4 @@
-"""Options that other programs have and Calque spells otherwise: the message says how to write them here."""
+"""Hints for options that other toolkits have: the error message names the equivalent option or setting of Calque."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -9,15 +9,15 @@ from calque.errors import ConfigError
 
 
 class Hint(NamedTuple):
-    """What to write in place of an option; the first of these that a command has.
+    """What to write for an option of another toolkit: the first of `options` that the command has, or else settings.
 
-    A key with a value, such as `training.compile=true`, is written as it stands; to others the given value is appended.
+    A key with a value, such as `training.compile=true`, is suggested as it stands, other keys with the user's value.
     """
 
-    options: tuple[str, ...] = ()  # of some commands
+    options: tuple[str, ...] = ()  # in order of preference
     config: tuple[str, ...] = ()  # keys, for commands that take settings of a config
     search: tuple[str, ...] = ()  # keys, for commands that take search settings
-    note: str = ""  # if the value means something else here
+    note: str = ""  # shown if the value means something else in Calque
 
 
 _STEPS = Hint(config=("training.steps",))
@@ -110,19 +110,23 @@ HINTS: dict[str, Hint] = {
     **dict.fromkeys(("--max-length", "--max-len"), _MAXIMUM),
     **dict.fromkeys(("--max-tokens", "--max-new-tokens"), _MAXIMUM._replace(config=("training.batch.tokens",))),
     **dict.fromkeys(("--min-length", "--min-len"), Hint((), ("search.minimum",), ("minimum",))),
-    **dict.fromkeys(("--glossary", "--terminology"), Hint(("--terms",))),
+    **dict.fromkeys(
+        ("--glossary", "--terminology", "--require", "--required", "--force-words", "--constraints"),
+        Hint(("--terms",), note="a file of source terms and the phrases that they require"),
+    ),
+    "--forbid-word": Hint(("--forbid",), note="a file with one word per line"),
     **dict.fromkeys(("--lm", "--language-model"), Hint(("--language",))),
     "--prefix": Hint(("--prefixes", "--prompt")),
     **dict.fromkeys(("--json", "--jsonl"), Hint(("--format jsonl",))),
 }
-"""By the option that a user wrote; a hint is given only by commands that do not have that option."""
+"""Hints by the option that a user wrote; only commands that do not have this option give the hint."""
 
 
 class HintingCommand(SingleValueCommand):
-    """A command that answers common but wrong options with the right setting, and rejects repeated ones."""
+    """A command whose errors name the right setting for common but wrong options; repeated options are rejected."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses the command line; a wrong option that has a hint is a ConfigError."""
+        """Parses the command line; raises a ConfigError for a wrong option that has a hint."""
         given = list(args)
         try:
             return list(super().parse_args(ctx, args))
@@ -151,7 +155,7 @@ class HintingCommand(SingleValueCommand):
 
 
 def _suggestion(hint: Hint, *, known: set[str], takes: set[str], value: str | None) -> str:
-    """What to write instead, as it can be pasted; empty if the command has nothing like it."""
+    """The option or settings to write instead, ready to paste; empty if the command has no equivalent."""
     shown = "VALUE" if value is None or hint.note else shlex.quote(value)
     note = f" ({hint.note})" if hint.note else ""
     for option in hint.options:

@@ -14,7 +14,7 @@ LANGUAGES = ("zh", "en", "de")
 
 
 def choice_option(*names: str, choices: Sequence[str], help: str) -> Any:
-    """An option with fixed choices; `names` are its own if they are not those of the parameter.
+    """An option with fixed choices; `names` are given if they differ from the parameter's name.
 
     The value is checked by `inputs.choice`, whose message names all choices.
     """

@@ -42,7 +42,7 @@ class ResumableFile:
         with ExitStack() as stack:
             stack.enter_context(_locked(self.part, output=self.requested))
             self.lines, size = self._resume_point()
-            if not self.lines:  # removed for good before the part is truncated, so that it never describes other bytes
+            if not self.lines:  # removed on disk before the part is truncated, so that it never describes other bytes
                 self.note.unlink(missing_ok=True)
                 sync(self.part.parent)
             self._file: BinaryIO = stack.enter_context(self.part.open("r+b"))
@@ -52,7 +52,7 @@ class ResumableFile:
         return self
 
     def _resume_point(self) -> tuple[int, int]:
-        """The number of lines and bytes of an earlier part that can be kept."""
+        """The number of lines and bytes of an earlier FILE.part that can be kept; zeros if it cannot be resumed."""
         try:
             note = parse_json(self.note.read_text(encoding="utf-8"))
             is_same = self.made_from is not None and note["made_from"] == self.made_from
@@ -138,6 +138,12 @@ def sink(path: Path | None, *, made_from: str | None = None) -> ResumableFile | 
     return ResumableFile(path, made_from=made_from) if path is not None and is_replaceable(path) else DirectOutput(path)
 
 
+def write_text(path: Path, text: str) -> None:
+    """Writes a whole file, which appears only when complete."""
+    with sink(path) as out:
+        out.write(text.encode())
+
+
 def refuse_output(output: Path | None, *inputs: Path | None) -> None:
     """Raises a DataError if an output is a folder, is in a missing folder, or is one of the inputs."""
     if output and output.is_dir():
@@ -152,7 +158,7 @@ def refuse_output(output: Path | None, *inputs: Path | None) -> None:
 
 
 def is_replaceable(path: Path) -> bool:
-    """Whether a new file may replace the path: it is a plain file or missing, and not the name of an open file."""
+    """Whether a new file may replace the path: it is a plain file or missing, and not a name such as /dev/fd/1."""
     folder = os.path.realpath(path.parent)
     return not (is_pipe(path) or folder in ("/dev", "/dev/fd") or folder.startswith("/proc/"))
 
@@ -172,9 +178,9 @@ def fingerprint(
 
 @contextmanager
 def _named_errors(name: Path | str, *, note: Path | None = None) -> Iterator[None]:
-    """Errors in writing name the output, and say that it can be resumed if there is a `note` of its progress.
+    """A context that adds the output's name to write errors and, if its progress was recorded, that it can be resumed.
 
-    A closed pipe or stream is left to the caller.
+    Errors of a closed pipe or stream are left to the caller.
     """
     try:
         yield
@@ -188,7 +194,7 @@ def _named_errors(name: Path | str, *, note: Path | None = None) -> Iterator[Non
 
 @contextmanager
 def _locked(part: Path, *, output: Path) -> Iterator[None]:
-    """Creates the part if it is missing and locks it; raises a DataError if another process holds the lock."""
+    """Creates FILE.part if it is missing and locks it; raises a DataError if another process holds the lock."""
     while True:
         try:
             part.open("ab").close()

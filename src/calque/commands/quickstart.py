@@ -109,7 +109,7 @@ def _train(out: Path, *, languages: tuple[str, str], overrides: list[str]) -> No
 
 
 def _interruptible(training: Callable[[], None], *, out: Path) -> None:
-    """Trains; the message after an interruption names this command instead of `calque train`."""
+    """Runs the training; if it is interrupted, the message says that the same command resumes it."""
     try:
         training()
     except Interrupted:

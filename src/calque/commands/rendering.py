@@ -15,7 +15,7 @@ FORMATS = ("text", "tsv", "jsonl")
 
 
 class Rendering(NamedTuple):
-    """How translations are written."""
+    """How translations are written: the format, their number per line, and whether with attention."""
 
     format: str
     nbest: int
@@ -31,15 +31,15 @@ class Rendering(NamedTuple):
 
 
 class TranslatedLine(NamedTuple):
-    """A line, the source text in it, and its translation or the error that it has instead."""
+    """A line of input, its source text, and its translation or, if it could not be translated, the error."""
 
     line: "Line"
-    source: str  # without marks
+    source: str  # without inline marks
     answer: "Answer"
 
 
 def render(translated: TranslatedLine, *, rendering: Rendering) -> bytes:
-    """The output for one line, its end included; as text, always `nbest` lines, so that lines can be counted."""
+    """The output for one line, its end included; as text, always `nbest` lines, so that output lines up with input."""
     line, source, translation = translated
     if isinstance(translation, CalqueError):
         return _render_error(translated, rendering=rendering)
@@ -67,7 +67,7 @@ def render(translated: TranslatedLine, *, rendering: Rendering) -> bytes:
 
 
 def _render_error(translated: TranslatedLine, *, rendering: Rendering) -> bytes:
-    """An empty translation, and in JSON the error."""
+    """The output for a line that could not be translated: an empty translation or, in JSON, the error."""
     number = translated.line.number
     match rendering.format:
         case "text":
@@ -103,8 +103,21 @@ def _values(candidate: "Candidate", *, attention: bool) -> dict[str, Any]:
 
 
 def _number(value: float) -> float | None:
-    """JSON has no infinity."""
+    """The value, or None if it is not finite, as JSON has no infinity."""
     return value if math.isfinite(value) else None
+
+
+def finite(values: Any) -> Any:
+    """The values without infinities and NaN, which JSON does not have: None in their place."""
+    match values:
+        case float():
+            return _number(values)
+        case dict():
+            return {key: finite(value) for key, value in values.items()}
+        case list() | tuple():
+            return [finite(value) for value in values]
+        case _:
+            return values
 
 
 _CONTROLS = [*range(0x20), *range(0x7F, 0xA0)]  # Unicode's category Cc

@@ -1,4 +1,4 @@
-"""Options that take one value and were given several: rejected, where the last one would win silently."""
+"""Rejects options that take one value but are given several times; otherwise the last would silently win."""
 
 from collections import Counter
 from typing import Any

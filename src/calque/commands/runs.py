@@ -34,11 +34,14 @@ class Row(NamedTuple):
     changed: str = ""
 
     def plain(self) -> list[str]:
-        """Fields for programs: plain numbers without exponents, which `sort -n` cannot read."""
+        """The fields for programs; numbers have no exponents, which `sort -n` could not read."""
         return ["" if value is None else one_field(_format_value(value)) for value in self]
 
     def formatted(self) -> dict[str, str]:
-        """Fields for people by the names of COLUMNS, and the short forms of BRIEFLY for narrow terminals."""
+        """The fields for people, by column name: those of COLUMNS, and the short ones of BRIEFLY.
+
+        BRIEFLY is for narrow terminals.
+        """
         step, steps, rows, at_step = (
             "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )
@@ -58,10 +61,10 @@ class Row(NamedTuple):
 
 
 COLUMNS = ("run", "state", "steps", "best", "changed", "model", "best at", "rows")  # the most important first
-BRIEFLY = {"changed": "day", "steps": "step", "run": "name"}  # in this order
+BRIEFLY = {"changed": "day", "steps": "step", "run": "name"}  # columns are shortened in this order
 DATA = re.compile(r" data: (?P<rows>[0-9,]+) \w+ to train on")
 DAMAGED, GAP = "damaged", "  "
-DIGITS = 4  # of a score for programs: losses differ little
+DIGITS = 4  # decimals of a score when piped: losses differ little
 DEPTH = 4  # of subfolders that are searched for runs
 TRACES = {
     "lock",
@@ -92,8 +95,8 @@ def runs(
 
     Runs in subfolders are listed too, down to the fourth level. The steps of a run that is not running are those of its
     last checkpoint; `calque train --resume RUN` resumes a stopped run. A model is described by its kind, layers and
-    width. The number of training pairs, lines or sentences is in the column pairs, on a terminal in rows. A narrow
-    terminal shows fewer columns.
+    width. The column pairs, on a terminal rows, has the number of training pairs, lines or sentences. A narrow terminal
+    shows fewer columns.
 
     Examples:
 
@@ -129,7 +132,7 @@ def table(rows: Sequence[Row], *, width: int) -> list[str]:
 
 
 def _column_choices(*, are_names_unique: bool) -> Iterator[dict[str, str]]:
-    """Keys and headers of ever fewer and shorter columns; paths are shortened to names only if these are unique."""
+    """Choices of columns, widest first, as headers by key; paths are shortened to names only if these are unique."""
     for count in range(len(COLUMNS), NEEDED, -1):
         yield {name: name for name in COLUMNS[:count]}
     columns = {name: name for name in COLUMNS[:NEEDED]}
@@ -218,7 +221,7 @@ def _read(run: Path) -> Row:
     state = _state(checkpoints, training=training, is_averaged=is_averaged, origin=origin)
     if owner(run) is not None:
         step, state = max((line["step"] for line in lines), default=0), "running"
-    changed = metrics if metrics.exists() else origin
+    changed = max((path for path in (origin, metrics, run / "log.txt") if path.exists()), key=_changed_at)
     return Row(
         str(run),
         _describe_model(config, origin=origin),
@@ -229,8 +232,12 @@ def _read(run: Path) -> Row:
         best.get(metric),
         best.get("step"),
         state,
-        time.strftime("%Y-%m-%d %H:%M", time.localtime(changed.stat().st_mtime)),
+        time.strftime("%Y-%m-%d %H:%M", time.localtime(_changed_at(changed))),
     )
+
+
+def _changed_at(path: Path) -> float:
+    return path.stat().st_mtime
 
 
 def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
@@ -248,7 +255,7 @@ def _count(values: dict[str, Any], key: str, *, origin: Path) -> int | None:
 
 
 def _describe_model(config: dict[str, Any], *, origin: Path) -> str:
-    """The kinds of a model's parts with their layers and widths, once if they are the same."""
+    """The kinds, layers and widths of a model's encoder and decoder, listed once if they are the same."""
     from calque.training.runs import section
 
     if section(config, "task", origin=origin).get("kind") == "own":
@@ -266,7 +273,7 @@ def _describe_part(part: dict[str, Any]) -> str:
 
 
 def _rows(run: Path) -> int | None:
-    """The number of training rows (pairs, lines or sentences): from the log or, for a user's own task, from lengths."""
+    """The number of training rows (pairs, lines or sentences): from the log or, for a user's own task, lengths.json."""
     log = run / "log.txt"
     if not log.exists():
         return None
@@ -303,7 +310,7 @@ def _checkpoint_state(values: dict[str, Any], *, origin: Path) -> CheckpointStat
 
 
 def _state(checkpoints: Sequence[CheckpointState], *, training: dict[str, Any], is_averaged: bool, origin: Path) -> str:
-    """The state that `--resume` would find: a run is done once its last step is saved and its average is computed."""
+    """Whether a run is done or stopped: it is done once its last step is saved and its average is computed."""
     patience, average, steps = (_count(training, key, origin=origin) for key in ("patience", "average", "steps"))
     if not checkpoints:
         return "stopped"

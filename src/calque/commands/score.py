@@ -10,7 +10,7 @@ import typer
 from calque.commands.inputs import choice, device_and_precision, input_lines, is_pipe, refuse_unreadable
 from calque.commands.options import Device, Precision, choice_option
 from calque.commands.rendering import json_line
-from calque.errors import DataError
+from calque.errors import DataError, shell_path
 
 if TYPE_CHECKING:
     from calque.data.lines import Line
@@ -77,12 +77,14 @@ def score(
 def _load_scorer(
     model: Path, *, source: Path | None, device: "DeviceName", precision: "PrecisionName"
 ) -> "Translator | TextGenerator":
-    """The model; rejected if it needs a source and has none, or the other way round."""
+    """Loads the model; raises a DataError if it needs a source and none is given, or the other way round."""
     from calque.engine import Tagger, TextGenerator, Translator, load
 
     scorer = load(model, device=device, precision=precision)
     if isinstance(scorer, Tagger):
-        raise DataError(f"{model}: is a tagger and cannot score text; `calque evaluate {model} --conll FILE` scores it")
+        raise DataError(
+            f"{model}: is a tagger and cannot score text; `calque evaluate {shell_path(model)} --conll FILE` scores it"
+        )
     if isinstance(scorer, TextGenerator) and source is not None:
         raise DataError(f"--source: {model} is a language model and reads no source; leave it out")
     if isinstance(scorer, Translator) and source is None:

@@ -17,7 +17,7 @@ class ClosedOutput(UserError, OSError):  # noqa: N818 - the state of a stream
 
 
 def prepare_streams() -> None:
-    """Makes every standard stream usable, and prints paths that are not UTF-8 as the bytes that they are.
+    """Makes every standard stream usable, and prints paths that are not UTF-8 byte for byte.
 
     Reading input or writing output that is closed raises a UserError; messages are discarded. Python sets such a stream
     to None, and the next file that the process opens gets its descriptor: a library that writes to standard error would
@@ -56,12 +56,12 @@ class _ClosedOutput(io.RawIOBase):
 
 
 def _text(stream: io.RawIOBase) -> TextIO:
-    """A text stream that passes on everything at once, so that nothing fails again when Python exits."""
+    """A text stream without a buffer, so that no write is left to fail when Python exits."""
     return io.TextIOWrapper(stream, encoding="utf-8", write_through=True)  # type: ignore[type-var]
 
 
 def _take(descriptor: int, path: str, flags: int) -> None:
-    """Opens a path, or the null device where the path cannot be opened, under a descriptor that is free."""
+    """Opens a path, or the null device if the path cannot be opened, under a given file descriptor that is free."""
     try:
         opened = os.open(path, flags)
     except OSError:  # Windows opens no folders

@@ -38,18 +38,18 @@ SHOWN = 10  # lines reported per kind of warning before they are only counted
 
 
 class LineTranslator(NamedTuple):
-    """Translates lines: builds their requests, and has the engine answer them."""
+    """Translates lines: builds their requests, which the engine answers."""
 
     engine: Engine
     requests: RequestBuilder
 
     @property
     def source_limit(self) -> int:
-        """The number of pieces that are read of a line."""
+        """The maximum number of source pieces that are read per line."""
         return (self.requests.template.search or self.engine.models.search).source_limit
 
     def translate(self, lines: Sequence[Line]) -> Iterator[TranslatedLine]:
-        """The translation of every line, in order, or the error that it has instead."""
+        """The translation of every line, in order, or the error in place of it."""
         requests = [self._request(line) for line in lines]
         answers = self.engine.answers(request for request in requests if isinstance(request, Request))
         for line, request in zip(lines, requests, strict=True):
@@ -66,7 +66,7 @@ class LineTranslator(NamedTuple):
 
 
 class LineWarnings:
-    """Warns about lines of a file: the first few of each kind one by one, the others by their number at the end."""
+    """Warns about lines of a file: the first few of each kind one by one, the others only as a count at the end."""
 
     def __init__(self, name: str, *, shown: float = SHOWN) -> None:
         self.name, self.shown = name, shown
@@ -93,7 +93,7 @@ class LineWarnings:
         if self.errors:
             lines = "1 line" if self.errors == 1 else f"{self.errors:,} lines"
             kind = UserError if self.code == UserError.code else RequestError
-            raise kind(f"{self.name}: {lines} could not be translated and left empty in the output")
+            raise kind(f"{self.name}: {lines} could not be translated and are left empty in the output")
 
 
 def stream(
@@ -105,10 +105,10 @@ def stream(
     rendering: Rendering,
     sink: ResumableFile | DirectOutput,
 ) -> None:
-    """Writes the translations of lines, after those of an interrupted file; `live` lines are translated on arrival.
+    """Writes the translations of lines, resuming an interrupted file; if `live`, lines are translated on arrival.
 
-    For `typed` lines, an invitation is printed and no progress bar. A line that cannot be translated is left empty, and
-    the command fails at the end.
+    If lines are `typed`, an invitation to type is printed instead of a progress bar. A line that cannot be translated
+    is left empty, and the command fails at the end.
     """
     if typed:
         typer.echo(INVITATION, err=True)
@@ -142,9 +142,9 @@ def _report_resumption(sink: ResumableFile | DirectOutput) -> None:
 
 
 def converse(translator: LineTranslator, *, rendering: Rendering | None) -> None:
-    """Translates typed lines one by one, in the format of files if `rendering` is given."""
+    """Translates lines typed at a terminal one by one, in the format of output files if `rendering` is given."""
     typer.echo(INVITATION, err=True)
-    prompt = "> " if sys.stdout.isatty() else ""  # a file gets results only
+    prompt = "> " if sys.stdout.isatty() else ""  # a file receives translations only
     number, warnings = 1, LineWarnings(translator.requests.name, shown=inf)
     while True:
         try:
@@ -200,7 +200,7 @@ def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -
 
 
 def windows(lines: Iterator[Line], *, live: bool, skip: int = 0) -> Iterator[list[Line]]:
-    """Windows of lines after the first `skip`: WINDOW lines each, or of a `live` pipe the lines that have arrived."""
+    """Groups the lines after the first `skip` into windows of WINDOW lines or, if `live`, of those that have come."""
     ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
 
     def read() -> None:

@@ -1,6 +1,5 @@
-"""The options for tables of pairs: TSV, CSV and JSON Lines, and which of their columns are source and target."""
+"""The options for tables of pairs (TSV, CSV and JSON Lines) and for their source and target columns."""
 
-import json
 import os
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,12 +8,13 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from calque.errors import ConfigError
+from calque.parsing import parse_json
 
 Paths = list[Path] | None
 
 
 def files_option(*, help: str) -> Any:
-    """An option that may be repeated, for several files."""
+    """A command-line option that names a file and may be repeated."""
     return typer.Option(help=help, metavar="<path>")
 
 
@@ -25,14 +25,15 @@ Tsv = Annotated[
 Csv = Annotated[Paths, files_option(help="Pairs, as comma-separated values; line 1 names the columns.")]
 Jsonl = Annotated[Paths, files_option(help="Pairs, as a JSON object per line, under the keys source and target.")]
 SourceColumn = Annotated[
-    str | None, typer.Option(help="The source in --tsv and --csv: a number from 1, or a name; in --jsonl: a key.")
+    str | None,
+    typer.Option(help="The source column of --tsv and --csv: a number from 1, or a name; of --jsonl: a key."),
 ]
-TargetColumn = Annotated[str | None, typer.Option(help="The target, in the same way.")]
+TargetColumn = Annotated[str | None, typer.Option(help="The target column, in the same way.")]
 Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
-        help="Whether line 1 of --tsv and --csv names the columns; by default that of --csv does.",
+        help="Whether line 1 of --tsv and --csv names the columns; by default only in --csv.",
         show_default=False,
     ),
 ]
@@ -53,7 +54,7 @@ class TableColumns(NamedTuple):
         return any(option is not None for option in self)
 
     def of(self, tables: "Tables") -> "TableColumns":
-        """The options that these tables read."""
+        """These options without those that do not apply to the given tables."""
         return TableColumns(
             self.source if tables else None,
             self.target if tables else None,
@@ -62,7 +63,7 @@ class TableColumns(NamedTuple):
         )
 
     def check(self, tables: "Tables") -> None:
-        """Raises a ConfigError for options that do not go together, or that no table reads."""
+        """Raises a ConfigError for options that do not go together, or that apply to no table."""
         if (self.source is None) != (self.target is None):
             raise ConfigError("--source-column and --target-column go together: one of them is missing")
         if self.source is not None and not tables:
@@ -74,7 +75,7 @@ class TableColumns(NamedTuple):
 
 
 class Tables(NamedTuple):
-    """The tables of one role, such as training."""
+    """The TSV, CSV and JSON Lines files of one role, such as training or validation."""
 
     tsv: Paths = None
     csv: Paths = None
@@ -89,7 +90,7 @@ class Tables(NamedTuple):
         return [path for paths in self for path in paths or ()]
 
     def corpora(self, columns: TableColumns) -> list[Corpus]:
-        """The values of a config's corpora; columns that no option names are found in the files, if these exist."""
+        """The values of a config's corpora; columns that no option names are looked up in the files, if these exist."""
         header = {} if columns.header is None else {"header": columns.header}
         delimiter = {} if columns.delimiter is None else {"delimiter": columns.delimiter.replace("\\t", "\t")}
         corpora: list[Corpus] = [{"kind": "tsv", "path": str(path), **header} for path in self.tsv or ()]
@@ -106,7 +107,7 @@ class Tables(NamedTuple):
 
 
 def _column(option: str) -> int | str:
-    """The number of a column, or its name."""
+    """A column as an option names it: its number if the option is a number, otherwise its name."""
     return int(option) if option.isascii() and option.isdigit() else option
 
 
@@ -114,9 +115,9 @@ _CHOOSE = "choose two with --source-column and --target-column"
 
 
 def _default_columns(corpus: Corpus) -> Iterator[int | str]:
-    """Source and target of a file for which no option names them, if its first line has names; else none.
+    """The columns source and target, if the file's first line names them; else none: columns 1 and 2 are then read.
 
-    They are the columns source and target, or the only two. A ConfigError lists the columns of another file.
+    Raises a ConfigError that lists the names if the first line names more than two other columns.
     """
     from calque.data.lines import LINE_LIMIT, path_lines
 
@@ -143,19 +144,20 @@ def _default_columns(corpus: Corpus) -> Iterator[int | str]:
 
 
 def _refuse_other_keys(line: str, *, path: str) -> None:
+    from calque.data.rows import key_list
+
     try:
-        values = json.loads(line)
-    except (ValueError, RecursionError):  # reported with its line when the file is read
+        values = parse_json(line)
+    except ValueError:  # reported with its line when the file is read
         return
     if isinstance(values, dict) and not {"source", "target"} <= values.keys():
-        nested = [f"{key}.{inner}" for key, value in values.items() if isinstance(value, dict) for inner in value]
-        keys = [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
-        listed = ", ".join(map(repr, keys[:8])) or "no keys"
-        raise ConfigError(f"{path}: its objects have {listed}, not 'source' and 'target'; {_CHOOSE}")
+        raise ConfigError(
+            f"{path}: no keys 'source' and 'target' in its first object; found {key_list(values)}; {_CHOOSE}"
+        )
 
 
 def _note_columns(cells: list[str], *, path: str) -> None:
-    """Tells the user which columns are read if there are more than two, on the first rank."""
+    """Prints, on the first rank, which columns are read if there are more than two."""
     if len(cells) > 2 and os.environ.get("RANK", "0") == "0":
         source, target = (cell if len(cell) <= 30 else f"{cell[:29]}…" for cell in cells[:2])
         typer.echo(

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("auto", "text", "conllu", "columns")
 
-_SUSPICIOUS = 10  # lines with equally many words: a column file that is read as text
+_SUSPICIOUS = 10  # lines with equally many words, which suggest a column file that is read as text
 
 
 def tag(
@@ -92,10 +92,10 @@ def _input_format(
     append: bool,
     tagger: "Tagger",
 ) -> "ColumnFormat | Literal['text']":
-    """The format, with auto resolved; options for column files are rejected with other formats.
+    """The format of the input, with `auto` resolved; options for column files are rejected with other formats.
 
-    A file's name tells, and what the model was trained on: a file for a tagger of column files is one too. Standard
-    input is text.
+    With auto, the file's suffix decides. Without a known suffix, a file is a column file if the tagger was trained on
+    column files or --columns or --append is given; anything else, such as standard input, is text.
     """
     if format == "auto":
         by_name = file_format(path) if path is not None else None

@@ -6,21 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.corpus_files import Columns, Conll, Corpora, CorpusFiles, Label, Source, Target, Text
+from calque.commands.corpus_files import Corpora, CorpusFiles, corpus_options
 from calque.commands.options import settings_argument, system_option
-from calque.commands.table_options import (
-    Csv,
-    Delimiter,
-    Header,
-    Jsonl,
-    Paths,
-    SourceColumn,
-    TableColumns,
-    Tables,
-    TargetColumn,
-    Tsv,
-    files_option,
-)
+from calque.commands.table_options import Paths, Tables, files_option
 from calque.errors import ConfigError, shell_path
 
 if TYPE_CHECKING:
@@ -35,25 +23,14 @@ NEXT = {
 """The command that uses a model of each task."""
 
 
+@corpus_options
 def train(
+    files: CorpusFiles,
     overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500 seed=7")] = None,
     config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
-    source: Source = None,
-    target: Target = None,
-    alignments: Annotated[Paths, files_option(help="Their word alignments (Pharaoh), for guided alignment.")] = None,
-    tsv: Tsv = None,
-    csv: Csv = None,
-    jsonl: Jsonl = None,
-    source_column: SourceColumn = None,
-    target_column: TargetColumn = None,
-    header: Header = None,
-    delimiter: Delimiter = None,
-    text: Text = None,
-    valid_text: Annotated[Paths, files_option(help="Validation text, with --text.")] = None,
-    conll: Conll = None,
-    valid_conll: Annotated[Paths, files_option(help="Validation sentences, with --conll.")] = None,
-    columns: Columns = None,
-    label: Label = None,
+    alignments: Annotated[
+        Paths, files_option(help="Word alignments of the pairs (Pharaoh), for guided alignment.")
+    ] = None,
     valid_source: Annotated[
         Paths, files_option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).")
     ] = None,
@@ -61,9 +38,18 @@ def train(
     valid_tsv: Annotated[Paths, files_option(help="Validation pairs, with columns as in --tsv.")] = None,
     valid_csv: Annotated[Paths, files_option(help="Validation pairs, with columns as in --csv.")] = None,
     valid_jsonl: Annotated[Paths, files_option(help="Validation pairs, with keys as in --jsonl.")] = None,
+    valid_text: Annotated[Paths, files_option(help="Validation text, with --text.")] = None,
+    valid_conll: Annotated[Paths, files_option(help="Validation sentences, with --conll.")] = None,
     system: Annotated[str | None, system_option(help="A named system; `calque systems` lists them.")] = None,
     scale: Annotated[float | None, typer.Option(help="Scale the system's widths, heads and layers.")] = None,
     run: Annotated[Path | None, typer.Option(help="The run folder; by default the next number in runs/.")] = None,
+    watch_gradients: Annotated[
+        bool,
+        typer.Option(
+            "--watch-gradients",
+            help="Record gradient flow at each validation; as training.watch_gradients=1 (N: at every N-th).",
+        ),
+    ] = False,
     resume: Annotated[
         Path | None, typer.Option(help="Resume this run; KEY=VALUE changes its settings, e.g. training.steps=20000.")
     ] = None,
@@ -72,7 +58,7 @@ def train(
 
     Without a config, all settings are chosen by the size of the corpus, printed, and written to RUN/config.toml.
     Ctrl-C saves and stops (exit code 75); --resume continues exactly from there. Settings that the saved state depends
-    on cannot be changed then; the message lists those that can.
+    on cannot be changed then; an attempt to do so prints those that can.
 
     Examples:
 
@@ -96,25 +82,20 @@ def train(
 
         calque train --config my.toml --run runs/first training.steps=20000
 
+        calque train --source train.de --target train.en --system gnmt2016 --scale 0.25 --watch-gradients
+
         calque train --resume runs/first
 
         calque train --resume runs/first training.steps=40000 training.patience=0
     """
-    files = CorpusFiles(
-        source=source,
-        target=target,
+    overrides = [*(["training.watch_gradients=1"] if watch_gradients else []), *(overrides or [])]
+    files = files._replace(
         alignments=alignments,
         valid_source=valid_source,
         valid_target=valid_target,
-        tables=Tables(tsv, csv, jsonl),
         valid_tables=Tables(valid_tsv, valid_csv, valid_jsonl),
-        table_columns=TableColumns(source_column, target_column, header, delimiter),
-        text=text,
         valid_text=valid_text,
-        conll=conll,
         valid_conll=valid_conll,
-        columns=columns,
-        label=label,
     )
     if resume is not None and any((config, system, scale, run, *files)):
         raise ConfigError(
@@ -125,7 +106,8 @@ def train(
         raise ConfigError("--scale is for --system: a config has its own sizes")
     files.check()
     corpora = files.corpora()
-    is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides or [])
+    _refuse_file_names(overrides)
+    is_named = any(override.startswith(("data.train=", "data.store=")) for override in overrides)
     if resume is None and config is None and not is_named and "train" not in corpora:
         raise ConfigError(
             "nothing to train on: give --source and --target, --tsv, --csv or --jsonl, or --text, --conll, --config or "
@@ -135,11 +117,25 @@ def train(
     from calque.commands.progress import preparing
 
     if resume is not None:
-        finished = experiment.resume(resume, settings=overrides or [], preparing=preparing)
+        finished = experiment.resume(resume, settings=overrides, preparing=preparing)
     else:
-        values = _experiment_values(files, corpora, overrides or [], config=config, system=system, scale=scale)
+        values = _experiment_values(files, corpora, overrides, config=config, system=system, scale=scale)
         finished = experiment.train(values, run=run, preparing=preparing, origin=str(config or "command line"))
     _report(finished)
+
+
+def _refuse_file_names(overrides: list[str]) -> None:
+    """Raises a ConfigError if file names are given where settings (KEY=VALUE) are expected."""
+    names = [override for override in overrides if "=" not in override and Path(override).exists()]
+    if len(names) == 2:
+        options = " ".join(
+            f"--{side} {shell_path(name)}" for side, name in zip(("source", "target"), names, strict=True)
+        )
+        raise ConfigError(f"files are named by options: write {options}")
+    if names:
+        raise ConfigError(
+            f"{', '.join(names)}: files are named by options, e.g. --source, --target, --text or --config"
+        )
 
 
 def _experiment_values(
@@ -193,8 +189,15 @@ def _summary_lines(finished: "Run") -> list[str]:
     best = f": {summary.best.summary}" if summary.best else ""
     lines = [f"{ended}: {summary.step:,} steps, best at step {summary.best_step:,}{best} ({minutes} min {seconds} s)"]
     if summary.skipped:
-        lines.append(f"{summary.skipped:,} updates were skipped because they were not finite")
-    names = ("model", "plots/training.png", "plots/confusion.png", "samples.txt", "metrics.jsonl")
+        lines.append(f"{summary.skipped:,} updates were skipped because their loss or gradient was not finite")
+    names = (
+        "model",
+        "plots/training.png",
+        "plots/confusion.png",
+        "plots/gradients.png",
+        "samples.txt",
+        "metrics.jsonl",
+    )
     lines.append(f"output: {', '.join(f'{folder}/{name}' for name in names if (folder / name).exists())}")
     lines.append(f"next: calque {NEXT[finished.config.task.kind].format(run=shell_path(folder))}")
     return lines

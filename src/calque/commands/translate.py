@@ -9,6 +9,7 @@ import typer
 from calque.commands.inputs import choice, input_lines, input_name, is_pipe, refuse_unreadable
 from calque.commands.options import Device, Precision, choice_option, search_argument
 from calque.commands.rendering import FORMATS
+from calque.errors import DataError
 
 if TYPE_CHECKING:
     from calque.engine import Translator
@@ -35,14 +36,14 @@ def translate(
         list[Path] | None, typer.Option(help="Another run whose probabilities are averaged with those of the first.")
     ] = None,
     language: Annotated[
-        Path | None, typer.Option(help="A language model that is added at each step; see language_weight.")
+        Path | None, typer.Option(help="A language model for shallow fusion; see language_weight.")
     ] = None,
     reverse: Annotated[
         Path | None, typer.Option(help="A model of the reverse direction that reranks the beam (noisy channel).")
     ] = None,
     prefixes: Annotated[Path | None, typer.Option(help="The beginning of each translation, line by line.")] = None,
     terms: Annotated[
-        Path | None, typer.Option(help="Source term, tab, phrase that is required if the term occurs.")
+        Path | None, typer.Option(help="Lines of a source term, a tab, and the phrase required if the term occurs.")
     ] = None,
     inline: Annotated[
         bool, typer.Option("--inline", help='Lines have marks: <term target="required phrase">words</term>.')
@@ -52,7 +53,7 @@ def translate(
         bool, typer.Option("--replace-unknown", help="Replace unknown words by the source words they attend to.")
     ] = False,
     dictionary: Annotated[
-        Path | None, typer.Option(help="Source word, tab, its replacement in place of an unknown word.")
+        Path | None, typer.Option(help="Lines of a source word, a tab, and what replaces its unknown translation.")
     ] = None,
     long: Annotated[
         str,
@@ -107,6 +108,8 @@ def translate(
     rendering = Rendering.from_options(format, nbest=nbest, attention=attention)
     paths = ModelPaths.from_options(model, ensemble or (), language, reverse, device=device, precision=precision)
     files = (prefixes, terms, forbid, dictionary)
+    if forbid is not None and not forbid.exists():
+        raise DataError(f"--forbid {forbid}: no such file; it takes a file with one word per line")
     refuse_unreadable(input, *files)
     refuse_output(output, input, *files)
     translator, channel = paths.load()

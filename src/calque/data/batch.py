@@ -12,11 +12,11 @@ Result = TypeVar("Result")
 
 
 class Batch(Protocol):
-    """Padded rows of a store. Its loss is a sum over `weight` terms: target tokens, words, frames."""
+    """Padded rows of a store; the loss of a batch is a sum over `weight` terms, such as target tokens or words."""
 
     @property
     def rows(self) -> int:
-        """The number of rows, including those that only fill a static shape."""
+        """The number of rows, including empty rows that only fill a batch of static shape."""
         ...
 
     @property
@@ -26,7 +26,7 @@ class Batch(Protocol):
 
     @property
     def shared_weight(self) -> float:
-        """The weight of all ranks' rows, known without communication."""
+        """The weight of the whole batch over all ranks, which every rank knows without communication."""
         ...
 
     @property
@@ -48,12 +48,12 @@ class Batch(Protocol):
         ...
 
     def split(self, parts: int) -> list[Self]:
-        """The same rows in that many batches, divided by `row_slices`; `shared_weight` is unchanged."""
+        """The same rows in `parts` smaller batches, cut as by `row_slices`; each keeps the batch's `shared_weight`."""
         ...
 
 
 def row_slices(rows: int, *, parts: int) -> list[slice]:
-    """`parts` slices of nearly equal size, or one slice per row if there are fewer rows."""
+    """`parts` slices of nearly equal size that cover all rows, or one slice per row if there are fewer rows."""
     count = min(parts, rows)
     edges = [round(index * rows / count) for index in range(count + 1)]
     return [slice(start, stop) for start, stop in pairwise(edges)]
@@ -80,7 +80,7 @@ def prefetch(items: Iterable[Item], *, make: Callable[[Item], Result], workers: 
 
 
 class _Prefetched(Generic[Item, Result]):
-    """Numbered results: threads take items in turn and compute them in parallel; one reader receives them in order."""
+    """State shared by the threads of `prefetch`, which take numbered items; one reader gets the results in order."""
 
     def __init__(self, items: Iterator[Item], make: Callable[[Item], Result], *, capacity: int) -> None:
         self._items, self._make, self._capacity = items, make, capacity

@@ -45,14 +45,14 @@ class BatchConfig(Config):
 
     @property
     def budget(self) -> int:
-        """`tokens`, once it is known."""
+        """The value of `tokens`; a ValueError if it is still "auto", not yet determined for the device."""
         if self.tokens == "auto":
             raise ValueError("batch.tokens is 'auto' and has not been determined for this device yet")
         return self.tokens
 
 
 class Shard(NamedTuple):
-    """One of the ranks that share every batch."""
+    """The share of one rank in a batch: its number `rank`, and the number of `ranks` that divide the batch."""
 
     rank: int
     ranks: int
@@ -71,13 +71,19 @@ class Planned(NamedTuple):
     size: Size
 
     def shard(self, shard: Shard) -> "Planned":
-        """The rows of one rank.   Law: every row belongs to exactly one rank, and the ranks' sizes are equal."""
+        """The part of the batch that one rank collates.
+
+        Law: every row belongs to exactly one rank, and the ranks' sizes are equal.
+        """
         rows = -(-self.size.rows // shard.ranks)
         return Planned(self.indices[shard.rank :: shard.ranks], self.size._replace(rows=rows))
 
 
 class Order(Protocol):
-    """The batches of every epoch.   Law: batches(epoch, start=k) is batches(epoch) without its first k batches."""
+    """Plans the batches of every epoch.
+
+    Law: batches(epoch, start=k) is batches(epoch) without its first k batches.
+    """
 
     def batches(self, epoch: int, *, start: int = 0) -> Iterator[Planned]: ...
 
@@ -114,7 +120,7 @@ class Bucketed:
             yield from _shuffled(self._cut(generator.permutation(indices)), generator)
 
     def _cut(self, indices: Array) -> list[Planned]:
-        """The rows cut into batches of nearly equal length."""
+        """The rows sorted by length and cut into batches within the budget, each as wide as its longest row."""
         axes = [axis[indices] for axis in self.widths]
         order = _by_length(axes)
         indices, axes = indices[order], [axis[order] for axis in axes]
@@ -148,7 +154,7 @@ class Bucketed:
         yield from _shuffled(_last_batches(self.sizes, waiting), _generator(self.seed, _WINDOW, epoch, -1))
 
     def _buckets(self, indices: Array) -> Array:
-        """The index of the cheapest size that holds each row."""
+        """For each row, the index of the smallest of the static batch sizes that it fits into."""
         axes = [axis[indices] for axis in self.widths]
         buckets = np.full(len(indices), -1)
         for bucket, size in enumerate(self.sizes):
@@ -162,7 +168,8 @@ class Streams:
     """Running text of `length` tokens: `rows` streams of equal length, read `steps` tokens at a time.
 
     A batch's indices are the positions in the text at which its streams continue. Tokens at the end of the text that do
-    not fill all streams are not read. With `jitter`, lengths vary around `steps` (Merity et al. 2018, §4.1).
+    not fill all streams are not read. With `jitter`, the number of tokens per batch and stream varies around `steps`
+    (Merity et al. 2018, §4.1).
     """
 
     def __init__(self, length: int, *, rows: int, steps: int, seed: int, jitter: bool = False) -> None:
@@ -184,13 +191,13 @@ class Streams:
             at += steps
 
     def _draw(self, generator: np.random.Generator) -> int:
-        """A length near `steps`, sometimes near half of it, so that batches begin at other tokens in each epoch."""
+        """A random number of tokens near `steps`, or sometimes `steps` / 2: batches begin elsewhere in each epoch."""
         middle = self.steps if generator.random() < 0.95 else self.steps / 2
         return max(5, min(round(generator.normal(middle, 5)), self.steps + 20))
 
 
 def waste(order: Bucketed, *, epoch: int) -> float:
-    """The share of padding among an epoch's positions, empty rows included."""
+    """The share of padding among all positions of an epoch, counting rows that only fill a static shape as padding."""
     real = padded = 0
     for indices, size in order.batches(epoch):
         real += sum(int(axis[indices].sum()) for axis in order.widths)
@@ -199,7 +206,10 @@ def waste(order: Bucketed, *, epoch: int) -> float:
 
 
 def static_sizes(widths: Sequence[Widths], *, spans: Sequence[Span], budget: int, limit: int) -> tuple[Size, ...]:
-    """The static batch sizes for rows of one or two axes; memory does not grow with the number of rows."""
+    """The static batch sizes for rows with one or two padded axes.
+
+    Memory does not grow with the number of rows.
+    """
     if len(widths) == 1:
         zero = np.zeros(1, dtype=np.uint8)
         zero_widths = Widths(np.broadcast_to(zero, len(widths[0].lengths)))
@@ -235,7 +245,10 @@ def _by_length(axes: Sequence[Array]) -> Array:
 
 
 def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned]:
-    """The epoch's last rows in few batches: a bucket's rows join those of a larger bucket if all of them fit there."""
+    """The rows `waiting` in each bucket at the end of an epoch, in few batches.
+
+    A bucket's rows join the batch of a wider bucket if all of them fit.
+    """
     batches: dict[int, Array] = {}
     for bucket in reversed(range(len(sizes))):
         hosts = [
@@ -251,7 +264,7 @@ def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned
 
 
 def _windows(spans: tuple[Span, ...], *, seed: int, epoch: int) -> Iterator[Array]:
-    """Row indices, a window at a time."""
+    """The row indices of an epoch, one array per window: consecutive blocks after the blocks were shuffled."""
     blocks = np.concatenate(
         [np.zeros((0, 2), dtype=np.int64)]
         + [_draw(span, seed=seed, corpus=corpus, epoch=epoch) for corpus, span in enumerate(spans)]
@@ -287,7 +300,7 @@ def _shuffled(batches: list[Planned], generator: np.random.Generator) -> Iterato
 
 
 def _generator(seed: int, *purpose: int) -> np.random.Generator:
-    """An independent generator per seed and purpose."""
+    """A random number generator that is independent of those for any other seed or purpose."""
     return np.random.Generator(np.random.PCG64(np.random.SeedSequence([seed, *(part + 1 for part in purpose)])))
 
 

@@ -32,7 +32,10 @@ class Size(NamedTuple):
 
 
 class Histogram(NamedTuple):
-    """Pairs by candidate widths: `counts[i, j]` pairs have sources[i - 1] < source ≤ sources[i], and targets alike."""
+    """The number of pairs by source and target width.
+
+    `counts[i, j]` pairs have sources[i - 1] < source width ≤ sources[i] and targets[j - 1] < target width ≤ targets[j].
+    """
 
     sources: Array
     targets: Array
@@ -40,7 +43,7 @@ class Histogram(NamedTuple):
 
 
 def find_sizes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Size, ...]:
-    """At most `limit` sizes of two axes that hold every row of the histogram, cheapest first."""
+    """At most `limit` batch sizes such that every row of the histogram fits into one, smallest total width first."""
     if not histogram.counts.any():
         return ()
     strips = _strips(histogram, budget=budget, limit=limit)
@@ -54,7 +57,7 @@ def find_sizes(histogram: Histogram, *, budget: int, limit: int) -> tuple[Size, 
 
 
 def boundaries(counts: Array) -> Array:
-    """Candidate widths, given the number of rows of each length: quantiles, the greatest length among them."""
+    """Candidate widths, given the number of rows of each length: quantiles, which include the greatest length."""
     lengths = np.flatnonzero(counts)
     if len(lengths) <= _BOUNDARIES:
         return lengths
@@ -65,7 +68,7 @@ def boundaries(counts: Array) -> Array:
 
 
 def _rows(width: int, *, budget: int) -> int:
-    """The number of rows that fit into the budget, a multiple of eight if possible, for fast matrix products."""
+    """The number of rows of this width that fit into the budget, rounded to a multiple of eight if possible."""
     rows = max(1, budget // max(1, width))  # rows without values have no width
     return rows if rows < 8 else rows // 8 * 8
 
@@ -144,7 +147,7 @@ class _Cells(NamedTuple):
         return cls(source, target, counts, (histogram.sources, histogram.targets), budget)
 
     def column(self, corner: tuple[int, int]) -> Array:
-        """The cost of one pair of each cell in the size with this corner."""
+        """For each cell, the positions that a pair takes in the batch size `corner`; infinite if it does not fit."""
         width = float(self.widths[0][corner[0]] + self.widths[1][corner[1]])
         return np.where((self.source <= corner[0]) & (self.target <= corner[1]), width, np.inf)
 
@@ -153,7 +156,10 @@ class _Cells(NamedTuple):
         return float((self.counts * cheapest).sum()) + len(set(corners)) * self.budget / 2
 
     def descend(self, corners: list[tuple[int, int]]) -> list[tuple[int, int]]:
-        """A local minimum of the cost under moves of one corner by up to two boundaries; at most 30 rounds."""
+        """Batch sizes at a local minimum of the cost: no move of one corner by up to two boundaries lowers it.
+
+        The search ends after 30 rounds at the latest.
+        """
         corners = list(corners)
         for _ in range(30):
             before = list(corners)
@@ -164,7 +170,7 @@ class _Cells(NamedTuple):
         return corners
 
     def _improve(self, corners: list[tuple[int, int]], *, moved: int) -> tuple[int, int]:
-        """The best position of one corner while the others stay."""
+        """The cheapest position for corner `moved`, within two boundaries, while the other corners stay."""
         fixed = [self.column(corner) for index, corner in enumerate(corners) if index != moved]
         fixed_cost = np.min(fixed, axis=0) if fixed else np.full(len(self.counts), np.inf)
         i, j = corners[moved]

@@ -27,9 +27,9 @@ from calque.text.scripts import is_unspaced
 
 READ = 200_000  # lines of all corpora: some corpora are sorted by length, so the first few lines would mislead
 SAMPLE = 10_000  # pairs of these lines, at even distances
-LEAST = 100  # distinct pairs; fewer say too little
+LEAST = 100  # distinct pairs; fewer are too little evidence
 NEARLY_ALL = 0.9
-LONGEST = 100  # characters of all but one line in a hundred
+LONGEST = 100  # characters; at most one line in a hundred may be longer
 UNSPACED_WORD = 6  # characters
 SYMBOLS, SYMBOL_SHARE, SYMBOL_USES, SYMBOL_LENGTH = 200, 0.99, 20, 3.0
 RECURRING = 0.005  # of the lines
@@ -51,7 +51,7 @@ class CharacterLevel(NamedTuple):
 
 
 def recognise(pairs: Iterable[Pair]) -> CharacterLevel | None:
-    """What to read character-level pairs in; None for all other pairs, and for too few of them.
+    """The units in which to read character-level pairs; None for all other pairs, and for too few pairs.
 
     >>> recognise([(f"w{number}en V;PST", f"w{number}te") for number in range(200)]).target
     'characters'
@@ -60,7 +60,7 @@ def recognise(pairs: Iterable[Pair]) -> CharacterLevel | None:
     if len(distinct) < LEAST:
         return None
     sides = [[pair[side].strip() for pair in distinct] for side in (0, 1)]
-    if not any(_are_words(lines) for lines in sides):  # known soonest of all
+    if not any(_are_words(lines) for lines in sides):  # the cheapest test comes first
         return None
     kinds = [side_kind(lines) for lines in sides]
     is_varied = any(
@@ -74,7 +74,7 @@ def recognise(pairs: Iterable[Pair]) -> CharacterLevel | None:
 
 
 def side_kind(lines: Sequence[str]) -> SideKind:
-    """The kind of a side of distinct pairs."""
+    """The kind of one side of a sample of pairs (symbols, word, features or text), given its lines."""
     if sum(len(line) > LONGEST for line in lines) > 0.01 * len(lines):
         return "text"
     if _are_words(lines):
@@ -151,7 +151,7 @@ def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
 
 
 def _open_words(lines: Sequence[str]) -> Iterator[int]:
-    """For each line, the number of its words with a feature that few lines have; all words if there are many."""
+    """For each line, the number of words with a feature that few lines have; in a line of many words, all words."""
     features = [[_features(word) for word in _words(line)] for line in lines]
     lines_with: Counter[str] = Counter()
     for line in features:

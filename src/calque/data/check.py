@@ -54,7 +54,7 @@ class CorpusReport(NamedTuple):
 
 
 class Overlap(NamedTuple):
-    """The overlap of a corpus that should be unseen with the training data."""
+    """How many rows of a validation or test corpus also occur in the training data."""
 
     role: str
     rows: int
@@ -65,7 +65,7 @@ class Overlap(NamedTuple):
 
 
 class CheckReport(NamedTuple):
-    """The result of a check."""
+    """The result of `check`: a report per corpus, and comparisons between them."""
 
     unit: str
     """The name of rows, in the plural: pairs, lines or sentences."""
@@ -93,7 +93,7 @@ def check(
     batch: BatchConfig | None = None,
     workers: int | None = None,
 ) -> CheckReport:
-    """The statistics and problems of the corpora as a task reads them.
+    """The statistics and problems of the training, validation and test corpora, as a task reads them.
 
     With a prepared store, the report includes words or characters outside its vocabularies; with an `order`, the
     padding of an epoch.
@@ -146,7 +146,7 @@ def padding(order: Callable[[BatchConfig], Order], *, batch: BatchConfig) -> dic
 
 
 class _BlockStatistics(NamedTuple):
-    """The statistics of one block."""
+    """The statistics and problems of one block of lines of a corpus."""
 
     tally: Tally
     invalid: list[str]
@@ -198,7 +198,7 @@ def _inspect(
 
 
 def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Block]]:
-    """Every block of every corpus; a corpus that cannot be read is noted and skipped."""
+    """Every block with the number of its corpus; a corpus that cannot be read is recorded as a problem and skipped."""
     for number, summary in enumerate(summaries):
         try:
             for block in read_blocks(summary.corpus, limit=limit):
@@ -209,7 +209,7 @@ def _items(summaries: "list[_Summary]", *, limit: int) -> Iterator[tuple[int, Bl
 
 
 class _Summary:
-    """The accumulated statistics of a corpus."""
+    """Accumulates the statistics of one corpus, block by block, for its report."""
 
     def __init__(self, role: str, corpus: Corpus, *, shifted: Shifted, lines_up: bool) -> None:
         self.role, self.corpus = role, corpus
@@ -260,7 +260,7 @@ class _Summary:
 
 
 class _RoleHashes:
-    """The hashes of all rows of a role, and of their first columns."""
+    """The hashes of all rows of a role (training, validation or test), and of the rows' first columns."""
 
     def __init__(self, folder: Path, *, role: str) -> None:
         self.role = role

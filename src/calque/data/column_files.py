@@ -47,7 +47,7 @@ class ColumnSentence(NamedTuple):
     """The values of each word's columns."""
 
     def column(self, number: int) -> list[str]:
-        """The words' values in a column."""
+        """The value of each word in a column."""
         return [cells[number - 1] for cells in self.cells]
 
 
@@ -64,7 +64,7 @@ def read_sentences(
 
     `lines` are those of a file from line number `first` on, including their line ends.
     Every word must have `columns` columns without empty values, and at least ten in CoNLL-U. The problems of the first
-    bad line and of the 2,048 lines after it are raised together as a DataError, each with `name` and line.
+    malformed line and of the 2,048 lines after it are raised together as a DataError, each with `name` and line.
     """
     numbered = enumerate(lines, start=first)
     required = max(columns, CONLLU_COLUMNS if format == "conllu" else 1)
@@ -111,19 +111,19 @@ class _Line(NamedTuple):
     mark: str
     """A byte order mark, or an empty string."""
     parts: list[str]
-    """All parts are cells if tabs separate them; if spaces do, those that are not empty."""
+    """If tabs separate the parts, every part is a cell; if spaces do, every part that is not empty."""
     separator: str
     end: str
     """Spaces, tabs and the line end after the last cell."""
 
     @property
     def cell_indices(self) -> list[int]:
-        """The indices of the parts that are cells."""
+        """The indices of the parts that are column values rather than separators."""
         return [index for index, part in enumerate(self.parts) if part or self.separator == "\t"]
 
     @property
     def cells(self) -> list[str]:
-        """The values, without spaces around them."""
+        """The values of the line's columns, without spaces around them."""
         if self.separator == " ":
             return [part for part in self.parts if part]
         return [part.strip(" ") for part in self.parts]
@@ -146,7 +146,7 @@ def _split(text: str, *, number: int, format: ColumnFormat) -> _Line:
 
 
 def _replaced(line: _Line, *, column: int, value: str, number: int) -> bytes:
-    """The line with a value in a column; a ValueError says why the result would not be parsed back to that value."""
+    """The line with a column set to a value; a ValueError if the result would not be parsed back to that value."""
     parts, indices, cells = list(line.parts), line.cell_indices, line.cells
     if column > len(indices) + 1:
         raise ValueError(f"{len(indices)} columns, so column {column} can be neither replaced nor appended")
@@ -165,7 +165,7 @@ def _replaced(line: _Line, *, column: int, value: str, number: int) -> bytes:
 
 
 class _Reader:
-    """Collects lines into sentences, and their problems."""
+    """Collects the lines of a file into sentences, and the problems of malformed lines."""
 
     def __init__(self, name: str, *, format: ColumnFormat, columns: int, first: int) -> None:
         self.name = name

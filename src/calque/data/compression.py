@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
 
-from calque.errors import DataError
+from calque.errors import DataError, shell_path
 
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
@@ -82,17 +82,17 @@ def unsupported(path: Path) -> str | None:
 
 def _unsupported(format: str | None, *, path: Path) -> str | None:
     if format == "zip":
-        return f"a ZIP archive, which may hold several files; extract it first: unzip {path}"
+        return f"a ZIP archive, which may hold several files; extract it first: unzip {shell_path(path)}"
     if format == "zstd" and _zstandard() is None:
         return (
-            f"compressed with Zstandard; install the package that reads it (pip install zstandard), or decompress the "
-            f"file (zstd -d {path})"
+            f"compressed with Zstandard; install a package that reads it (pip install zstandard), or decompress the "
+            f"file (zstd -d {shell_path(path)})"
         )
     return None
 
 
 class _Decompressor(Protocol):
-    """What `bz2.BZ2Decompressor` and its kin have in common."""
+    """The common interface of `bz2.BZ2Decompressor` and the other decompressors."""
 
     @property
     def eof(self) -> bool: ...
@@ -107,7 +107,7 @@ class _Decompressor(Protocol):
 
 
 class _Codec(NamedTuple):
-    """A format that is decompressed stream by stream."""
+    """A compression format whose files may consist of several streams: its name and how to decompress one stream."""
 
     name: str
     decompressor: Callable[[], _Decompressor]
@@ -116,7 +116,7 @@ class _Codec(NamedTuple):
 
 
 def _zstandard() -> _Codec | None:
-    """The codec of Python 3.14 or of the package `zstandard`; None if there is neither."""
+    """The Zstandard codec of Python 3.14 or of the package `zstandard`; None if neither is available."""
     try:
         from compression import zstd
 
@@ -132,7 +132,7 @@ def _zstandard() -> _Codec | None:
 
 
 class _ZstandardDecompressor:
-    """The package `zstandard`, which has no limit on the output of a call, with the interface of the others."""
+    """Wraps the package `zstandard`, which cannot limit the output of one call, in the interface of `_Decompressor`."""
 
     def __init__(self) -> None:
         import zstandard
@@ -165,7 +165,7 @@ class _ZstandardDecompressor:
 
 
 class _Decompressed(io.RawIOBase):
-    """The decompressed bytes of one or more compressed streams, which may be padded with zeros."""
+    """A file object: the decompressed bytes of one or more compressed streams, which may be padded with zeros."""
 
     def __init__(self, stream: "io.BufferedReader[Any]", codec: _Codec) -> None:
         self._stream, self._codec = stream, codec

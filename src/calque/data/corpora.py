@@ -25,7 +25,7 @@ Shifted = Literal["fail", "warn"]
 
 
 class FilesConfig(Config):
-    """Two files whose lines translate each other."""
+    """Two parallel files: line n of the target translates line n of the source."""
 
     kind: Literal["files"] = "files"
     source: Path
@@ -75,7 +75,7 @@ class ConlluConfig(Config):
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """The names of the columns."""
+        """The names of the ten columns of CoNLL-U, from id to misc."""
         return CONLLU_NAMES
 
 
@@ -147,12 +147,12 @@ class DataConfig(Config):
         return any(getattr(corpus, "alignments", None) for corpus in self.train)
 
     def longest_row(self, *, running: bool) -> int:
-        """The largest number of values in a stored row; rows of links, characters or running text may be very long."""
+        """An upper bound on the values in a stored row; rows of links, characters or running text may be very long."""
         is_long = self.aligned or any(isinstance(corpus, WordCorpus) for corpus in (*self.train, *self.valid))
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
     def line_limit(self, *, running: bool) -> int:
-        """The most bytes of a line that is parsed.
+        """The largest number of bytes that a line may have to be parsed.
 
         A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
         single line.
@@ -176,7 +176,7 @@ class Block(NamedTuple):
 
 
 def paths(corpus: Corpus) -> dict[str, Path]:
-    """The files of a corpus, by their config key."""
+    """The files of a corpus, by their key in its config, such as source, target or path."""
     match corpus:
         case FilesConfig():
             files = {"source": corpus.source, "target": corpus.target}
@@ -189,7 +189,7 @@ def paths(corpus: Corpus) -> dict[str, Path]:
 
 
 def text_columns(corpus: Corpus) -> tuple[str, ...]:
-    """The columns of text that a corpus has."""
+    """The names of the columns of text that a corpus has, such as source and target."""
     match corpus:
         case FilesConfig() | TsvConfig() | CsvConfig() | JsonlConfig():
             return ("source", "target", "links") if "alignments" in paths(corpus) else ("source", "target")
@@ -202,7 +202,7 @@ def text_columns(corpus: Corpus) -> tuple[str, ...]:
 
 
 def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | None = None) -> Iterator[Block]:
-    """The lines of a corpus in blocks, in bounded memory; files of different length are rejected at their end (P11).
+    """The lines of a corpus in blocks, in bounded memory; files of different length are rejected at their end.
 
     Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
     words ends at the end of a sentence.

@@ -21,7 +21,7 @@ def fingerprint(
 ) -> dict[str, str]:
     """Every setting that affects a store, and the SHA-256 of every corpus file under its config key.
 
-    `settings` are those of the task; the files' `hashes` are computed unless they are passed. Paths do not count: a
+    `settings` are those of the task; the files' `hashes` are computed unless they are passed. Paths are not included: a
     file that was moved is the same file.
     """
     files = corpus_files(data)
@@ -41,7 +41,7 @@ def fingerprint(
 
 
 def text_settings(text: TextConfig, *, name: str = "text") -> dict[str, str]:
-    """The settings of a text section, by key; existing tokenizers count by their content, not by their path."""
+    """The settings of a text section, by key; existing tokenizers are identified by content, not by path."""
     settings = dict(_flatten(name, text.model_dump(mode="json")))
     if isinstance(text, GivenConfig):
         settings[f"{name}.path"] = sha256_of(text.folder / DESCRIPTION)  # which holds the SHA-256 of its files
@@ -93,7 +93,9 @@ def refuse_unreadable(files: Mapping[str, Path]) -> None:
         elif path.is_dir():
             problems.append(f"{key}: {path}: is a folder, not a file")
         elif not path.is_file():
-            problems.append(f"{key}: {path}: not a plain file; a run reads its corpora again when it is resumed")
+            problems.append(
+                f"{key}: {path}: not a regular file; a resumed run must read it again, so save the text to a file"
+            )
         else:
             try:
                 if reason := unsupported(path):

@@ -1,4 +1,4 @@
-"""The training rows held out for validation: few, always the same, pairs with equal sources together.
+"""The choice of training rows to hold out for validation: always the same rows, with equal sources kept together.
 
 The rows with the smallest keys are held out: hashes of their first column, or, of running text, keys that decrease from
 row to row, so that its end is held out. One pass, bounded memory.
@@ -33,7 +33,7 @@ def position_keys(lines: Sequence[int], *, corpus: int) -> Hashes:
 
 
 class Holdout:
-    """Collects the smallest distinct hashes of a stream and the count of each."""
+    """Selects the training rows to hold out: collects the smallest distinct keys and the number of rows with each."""
 
     def __init__(self, config: ValidationConfig, *, unit: str = "pairs", first: str = "source") -> None:
         self._config = config
@@ -43,7 +43,7 @@ class Holdout:
         self._rows = 0
 
     def add(self, hashes: Hashes) -> None:
-        """Adds the hashes of the first column of further rows."""
+        """Adds the keys of further rows: hashes of their first column, or `position_keys`."""
         self._rows += len(hashes)
         capacity = self._config.maximum
         if len(self._hashes) == capacity:  # a hash above all collected ones can never be among the smallest
@@ -55,7 +55,7 @@ class Holdout:
             self._hashes, self._counts = distinct[:capacity], counts[:capacity]
 
     def chosen(self) -> tuple[Hashes, int]:
-        """The sorted hashes to hold out, and the number of their rows."""
+        """The sorted keys of the rows to hold out, and the number of those rows."""
         config = self._config
         size = min(max(config.minimum, round(config.share * self._rows)), config.maximum, self._rows // 2)
         indices, total = [], 0
@@ -72,7 +72,7 @@ class Holdout:
 
 
 class HashFile:
-    """Hashes in a file; the first query sorts them in place."""
+    """A file of hashes that can be queried for duplicates and overlap; the first query sorts it in place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

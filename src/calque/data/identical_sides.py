@@ -1,4 +1,4 @@
-"""Pairs with the same text on both sides: legal, as copying is a task, but more often a file given twice."""
+"""Pairs with the same text on both sides: allowed, as copying is a task, but more often one file was passed twice."""
 
 from collections.abc import Sequence
 

@@ -17,7 +17,7 @@ _SHORT = 10  # characters; for shorter texts, any ratio is plausible
 
 
 class Lengths(NamedTuple):
-    """The lengths of texts, in characters."""
+    """Summary statistics of the lengths of texts."""
 
     shortest: int
     median: int
@@ -28,7 +28,7 @@ class Lengths(NamedTuple):
 
 
 class Ratios(NamedTuple):
-    """The ratios of target length to source length."""
+    """Summary statistics of the ratios of target length to source length."""
 
     usual: float
     """The median of target characters / source characters."""
@@ -51,7 +51,7 @@ class LengthCount:
         self._counts = counts
 
     def summary(self) -> Lengths:
-        """The statistics; zeros if nothing was added."""
+        """The statistics of all lengths added so far; zeros if there are none."""
         total = int(self._counts.sum())
         if not total:
             return Lengths(0, 0, 0.0, 0, [])
@@ -82,7 +82,7 @@ class RatioCount:
         self._highest: list[tuple[float, int]] = []
 
     def add(self, source: Array, *, target: Array, lines: Array) -> None:
-        """Adds pairs of these lengths, none of them 0."""
+        """Adds pairs with these source and target lengths, all above 0, at these lines of the corpus."""
         ratios = np.log(target / source)
         bins = np.clip(np.rint((ratios + _WIDEST) / _STEP).astype(np.int64), 0, len(self._all) - 1)
         self._all += np.bincount(bins, minlength=len(self._all))
@@ -93,7 +93,7 @@ class RatioCount:
         self._highest = sorted(self._highest + extremes[-_EXAMPLES:])[-_EXAMPLES:]
 
     def summary(self) -> Ratios:
-        """The statistics."""
+        """The statistics of all ratios added so far."""
         total = int(self._all.sum())
         if not total:
             return Ratios(1.0, 0, [])

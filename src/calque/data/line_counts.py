@@ -14,7 +14,10 @@ _CHANCE = 1.0  # chance gain of shifting lines; at most 0.6 in 800 caption files
 
 
 def refuse_misaligned(source: Path, *, target: Path) -> NoReturn:
-    """Raises a DataError with both counts and the first suspect line; pipes cannot be read again to find it."""
+    """Raises a DataError with both line counts and the first suspect line.
+
+    For pipes, which cannot be read again, the error has neither.
+    """
     if not (source.is_file() and target.is_file()):
         raise DataError(
             f"{source} and {target} have different numbers of lines: line n of one must translate line n of the "
@@ -59,7 +62,7 @@ def suspect_line(source: Path, *, target: Path, shift: int, ratio: float) -> int
 
 
 def _measure(path: Path) -> tuple[int, float]:
-    """The number of lines and their mean length."""
+    """The number of lines of a file and their mean length."""
     lines = size = 0
     for length in _lengths(path):
         lines, size = lines + 1, size + length

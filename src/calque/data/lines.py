@@ -59,7 +59,7 @@ def path_lines(path: Path, *, limit: int = LINE_LIMIT, invalid: Invalid) -> Iter
 
 
 class Position:
-    """The last line of a stream that was read."""
+    """The number of the last line that was read from a stream."""
 
     line = 0
 
@@ -101,9 +101,12 @@ def decode(raw: bytes, *, whole: bool = True) -> tuple[str, int | None]:
         return codecs.utf_8_decode(raw, "replace", whole)[0], error.start + 1
 
 
+NOT_UTF8 = "is not UTF-8 here"
+
+
 def describe(line: int, byte: int, raw: bytes) -> str:
     """The position and value of an invalid byte."""
-    return f"line {line}, byte {byte}: 0x{raw[byte - 1]:02x} is not UTF-8 here"
+    return f"line {line}, byte {byte}: 0x{raw[byte - 1]:02x} {NOT_UTF8}"
 
 
 class Digest(Protocol):

@@ -75,7 +75,7 @@ class _Stretch(NamedTuple):
 
 
 class _Lines:
-    """Normal scores and contrasts of any range of lines."""
+    """Computes the normal scores a and b and the log-likelihood ratios c (contrasts) of any range of lines."""
 
     def __init__(self, lengths: Array, scores: tuple[Array, Array]) -> None:
         self._lengths, self._scores = lengths, scores
@@ -105,7 +105,7 @@ class _Lines:
         return np.asarray(np.nan_to_num(np.clip(rho / (1 - rho**2) * bracket, -_CLIP, _CLIP)))
 
     def equals(self, stretches: list[_Stretch], *, by: int) -> float:
-        """The share of lines whose length equals that of the target `by` lines further on."""
+        """The share of source lines in the stretches whose length equals that of the target `by` lines further on."""
         equal = count = 0
         for stretch in stretches:
             start, stop = max(stretch.start, -by), min(stretch.stop, len(self) - by)
@@ -136,12 +136,15 @@ def _normal_scores(lengths: Array, *, side: int) -> Array | None:
 
 
 def _correlation(lines: _Lines) -> float:
-    """The correlation of lines that belong together, at any k: the median over parts of their highest correlation."""
+    """ρ, the correlation of lines that belong together: the median over parts of the highest correlation at any k."""
     return min(float(np.median(_correlations(lines, 0, len(lines)).max(axis=1))), _HIGHEST)
 
 
 def _correlations(lines: _Lines, start: int, stop: int) -> Array:
-    """The correlation [parts,k] of parts of the lines at each k; a short last part is left out."""
+    """The correlation [parts,k] of source and target lengths in each part at each shift k.
+
+    A short last part is left out.
+    """
     ranges = list(lines.chunks(start, stop, size=_PART))
     parts = [(low, high) for low, high in ranges if high - low >= _PART // 2] or ranges[:1]
     return np.array([_correlated(*lines.scores(low, high)) for low, high in parts])
@@ -177,7 +180,7 @@ def _path(lines: _Lines) -> list[_Stretch]:
 def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: int) -> list[_Stretch]:
     """The stretches of the path that ends in `state`.
 
-    `backpointers` holds, for each cell, which k stay the same and the best k before the cell.
+    `backpointers` holds, for each cell, the k whose best path had the same k before, and the best k before the cell.
     """
     stretches: list[_Stretch] = []
     end = lines
@@ -193,7 +196,7 @@ def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: in
 
 
 def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
-    """The stretches with every change moved to the line that maximises the sum of contrasts on both sides."""
+    """The stretches with every boundary moved to the line that maximises the sum of c on both sides."""
     located = stretches[:1]
     for after in stretches[1:]:
         before = located[-1]
@@ -207,7 +210,7 @@ def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
 
 
 def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shift | None:
-    """The shift of a stretch, if it passes the tests on its own."""
+    """The stretch as a shift; None if it fails the statistical tests of a misalignment."""
     column = stretch.by + _REACH
     if _deviations([stretch], lines=lines, by=stretch.by) < _SIGNIFICANT:
         return None
@@ -225,7 +228,10 @@ def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shif
 
 
 def _deviations(stretches: list[_Stretch], *, lines: _Lines, by: int) -> float:
-    """The sum of c in standard deviations; the variance allows for correlation between neighbouring lines."""
+    """The sum of c over the stretches at shift `by`, in standard deviations.
+
+    The variance allows for correlation between neighbouring lines.
+    """
     total = squares = 0.0
     sums: list[Array] = []
     for stretch in stretches:
@@ -244,7 +250,7 @@ _SHOWN = 5
 
 
 class Doubts(NamedTuple):
-    """The evidence of misalignment in a corpus."""
+    """Messages about misalignment in a corpus, divided into reasons to reject it and warnings."""
 
     problems: list[str]
     """Reasons to reject the corpus."""
@@ -265,7 +271,7 @@ class LineLengths:
         self._lines += len(lengths)
 
     def doubts(self, corpus: Corpus, *, shifted: Shifted) -> Doubts:
-        """A description of the first few shifted stretches."""
+        """Messages about the first few misaligned stretches; `shifted` decides if they are reasons for rejection."""
         if not self._lines:
             return Doubts([], [])
         self._file.flush()
@@ -281,7 +287,7 @@ class LineLengths:
 
 
 def by_line(source: Array, *, target: Array, lines: Array, first: int, count: int) -> Array:
-    """The lengths [count,2] of `count` lines from line `first`; 0 for lines without a usable pair."""
+    """The source and target lengths [count,2] of `count` lines from line `first`; 0 for lines without a usable pair."""
     lengths = np.zeros((count, 2), dtype=np.uint16)
     lengths[lines - first] = np.minimum(np.stack([source, target], axis=1), LONGEST)
     return lengths
@@ -297,7 +303,7 @@ def _messages(shifts: list[Shift], corpus: Corpus, *, lines: int, hint: str) -> 
     if all(shift.is_proven for shift in shifts):
         message.append(f"  other lines are aligned; look for a missing, duplicated or broken line{hint}")
     else:
-        message.append("  no lines are aligned; this is correct if each target belongs to another line's source")
+        message.append("  no lines are aligned as they stand; if this offset is intended, ignore this warning")
     return ["\n".join(message)]
 
 

@@ -56,7 +56,7 @@ class Preparation(Protocol):
 
     @property
     def unit(self) -> str:
-        """The name of rows, in the plural: pairs, lines or sentences."""
+        """What messages call the rows, in the plural: pairs, lines or sentences."""
         ...
 
     @property
@@ -66,7 +66,7 @@ class Preparation(Protocol):
 
     @property
     def settings(self) -> Mapping[str, str]:
-        """Every setting that affects the store, by its key: part of the store's fingerprint."""
+        """Every setting of the task that affects the store, by its config key; part of the store's fingerprint."""
         ...
 
     @property
@@ -88,20 +88,20 @@ class Preparation(Protocol):
         ...
 
     def learn(self, texts: Callable[[str], Iterator[str]], *, rows: int, folder: Path) -> None:
-        """Learns the vocabularies from `texts(column)` and saves them in a folder."""
+        """Learns the vocabularies from `texts(column)`, the training texts of a column, and saves them in a folder."""
         ...
 
     def columns(self, folder: Path, *, training: bool) -> Mapping[str, ColumnKind]:
-        """The columns stored for training or validation rows, given the vocabularies in that folder."""
+        """The columns stored for training or validation rows, given the vocabularies in `folder`."""
         ...
 
     def numericaliser(self, folder: Path) -> Numericaliser:
-        """The conversion of text to ids with the vocabularies in that folder."""
+        """The object that converts text to ids with the vocabularies in `folder`."""
         ...
 
 
 class SpoolBlock(NamedTuple):
-    """Clean rows of a corpus."""
+    """A block of cleaned rows of one corpus, as stored in the spool, a temporary file."""
 
     role: Role
     corpus: int  # from 0
@@ -111,14 +111,14 @@ class SpoolBlock(NamedTuple):
 
     @property
     def keys(self) -> Hashes:
-        """The keys of the rows; those with the smallest keys are held out."""
+        """The key of each row; the training rows with the smallest keys are held out for validation."""
         if self.lines:
             return position_keys(self.lines, corpus=self.corpus)
         return text_hashes([row[0] for row in self.rows])
 
 
 class Scanned(NamedTuple):
-    """The result of parsing a block."""
+    """The result of parsing a block of raw lines: its cleaned rows, statistics and problems."""
 
     role: Role
     corpus: int
@@ -150,7 +150,7 @@ class Encoded(NamedTuple):
 
 
 class RawBlock(NamedTuple):
-    """A block of raw lines, and the role and number of its corpus."""
+    """A block of raw lines, and the role (training or validation) and number of its corpus."""
 
     role: Role
     corpus: int  # from 0
@@ -169,23 +169,23 @@ def raw_blocks(data: DataConfig, *, running: bool, digests: Mapping[str, Digest]
 
 
 def scanner(data: DataConfig, *, preparation: Preparation) -> Callable[[RawBlock], Scanned]:
-    """A function that parses a block."""
+    """A function that parses and cleans a block of raw lines."""
     return partial(_scan, data=data, preparation=preparation)
 
 
 def encoder(preparation: Preparation, *, folder: Path, held_out: Hashes) -> Callable[[bytes], Encoded]:
-    """A function that converts a line of the spool to ids, with the vocabularies in a folder."""
+    """A function that converts a spooled block of cleaned text to ids, with the vocabularies in a folder."""
     return partial(_encode, numericaliser=preparation.numericaliser(folder), held_out=held_out)
 
 
 def read_spool(path: Path) -> Iterator[bytes]:
-    """The blocks of a spool, as lines of JSON."""
+    """The blocks of cleaned rows in a spool file, each a line of JSON."""
     with path.open("rb") as file:
         yield from file
 
 
 def unpack(line: bytes) -> SpoolBlock:
-    """A block of a spool, from its line of JSON."""
+    """Parses a line of JSON from a spool file into a block of cleaned rows."""
     role, corpus, rows, lines = json.loads(line)
     return SpoolBlock(role, corpus, [tuple(row) for row in rows], lines)
 

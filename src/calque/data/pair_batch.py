@@ -57,7 +57,7 @@ class PairBatch(NamedTuple):
         return self._map(Tensor.pin_memory)
 
     def split(self, parts: int) -> "list[PairBatch]":
-        """The same rows in that many batches, or one batch per row if there are fewer rows."""
+        """The same rows in `parts` smaller batches, or one batch per row if there are fewer rows."""
         return [self] if parts == 1 else [self._rows(at) for at in row_slices(self.rows, parts=parts)]
 
     def _rows(self, at: slice) -> "PairBatch":
@@ -87,7 +87,7 @@ def pair_widths(store: Store) -> tuple[Widths, Widths]:
 
 
 def collate_pairs(store: Store, *, planned: Planned, shard: Shard = WHOLE) -> PairBatch:
-    """The planned batch, or the rows of one rank."""
+    """The padded batch of a plan; with a shard, only the rows of that rank."""
     shared_weight = int(store.widths("target", marks=1)[planned.indices].sum())
     planned = planned.shard(shard)
     rows, (source_width, target_width) = planned.size

@@ -21,7 +21,7 @@ from calque.text import (
 
 
 class PairPreparation(NamedTuple):
-    """How translation prepares its corpora."""
+    """How corpora of pairs are prepared for translation: columns read, vocabularies learnt, columns stored."""
 
     text: TextConfig
     maximum_length: int = 256

@@ -52,7 +52,7 @@ _REPORTED = 10  # problems
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A prepared store: training and validation rows, tallies and the fingerprint."""
+    """A prepared store: training and validation rows, counts of unusable rows, and the fingerprint."""
 
     folder: Path
     train: Store
@@ -89,10 +89,10 @@ def prepare(
     progress: Progress | None = None,
     begun: bool = False,
 ) -> Prepared:
-    """The store of the corpora in `folder`, prepared unless it exists. Its bytes do not depend on `workers`.
+    """The prepared store of the corpora, written to `folder` unless it exists; its bytes do not depend on `workers`.
 
-    An existing store with another fingerprint is rejected with the differences. The advice depends on `begun`: a run
-    that has begun cannot continue with another store.
+    An existing store with another fingerprint is rejected with the differences. `begun` says whether the run has begun:
+    then it cannot continue with another store, and the error message gives other advice.
     """
     refuse_missing_columns({"train": data.train, "valid": data.valid}, reads=preparation.reads)
     files = corpus_files(data)
@@ -139,7 +139,7 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _open_described(folder: Path, manifest: Manifest) -> Prepared:
-    """The store as store.json describes it; any exception where that does not describe one."""
+    """The store as store.json describes it; a malformed description raises an exception of any kind."""
     description = parse_json((folder / "store.json").read_bytes())
     train, valid = (
         open_store(folder / role, spans=[Span(*span) for span in description[role]["spans"]], format=manifest.format)
@@ -216,7 +216,10 @@ def _scan(
     workers: int,
     progress: Progress,
 ) -> _Scan:
-    """Writes the spool, counts rows and selects those to hold out; raises a DataError for bad or misaligned text."""
+    """Writes the cleaned rows to the file `spool`, counts them and selects those to hold out for validation.
+
+    Raises a DataError for unusable or misaligned text.
+    """
     holdout = Holdout(data.validation, unit=preparation.unit, first=preparation.reads[0])
     problems: list[str] = []
     lengths: dict[tuple[Role, int], LineLengths] = defaultdict(LineLengths)
@@ -267,7 +270,7 @@ def _write(
     tallies: dict[Role, Tally],
     report: Callable[[int], None],
 ) -> dict[str, Any]:
-    """Writes columns and validation text; returns the spans of the corpora and the tallies."""
+    """Writes columns and validation text; returns each corpus's range of rows and the counts of unusable rows."""
     train, valid = (
         StoreWriter(
             folder / role,
@@ -303,7 +306,7 @@ def _write(
 
 
 def _settings(data: DataConfig, preparation: Preparation) -> Mapping[str, str]:
-    """The settings of the task that affect the store, with the rows held out of running text."""
+    """The settings of the task that affect the store, including which rows of running text are held out."""
     holds_out_end = preparation.running and not data.valid
     return {**preparation.settings, "data.validation.rows": "last"} if holds_out_end else preparation.settings
 

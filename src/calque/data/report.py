@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from calque.data.check import CheckReport, CorpusReport
 from calque.data.length_statistics import Lengths, Ratios
+from calque.data.problems import RECODE
 
 _BAR = 32  # characters
 _VALUES = 24  # shown of a column
@@ -18,7 +19,7 @@ def report_lines(report: CheckReport) -> list[str]:
 
 
 def bar(share: float, *, width: int = _BAR) -> str:
-    """A bar of blocks, `share` of `width` long, to an eighth of a character."""
+    """A bar of block characters that fills `share` of `width` characters, to an eighth of a character."""
     eighths = round(share * width * 8)
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
 
@@ -38,6 +39,8 @@ def _corpus(corpus: CorpusReport, *, unit: str) -> Iterator[str]:
     yield from (f"  {count:,} {description}" for description, count in counts.items() if count)
     yield from _indented(corpus.problems)
     yield from _indented(corpus.invalid)
+    if corpus.invalid:
+        yield f"    {RECODE}"
     yield from _indented(corpus.warnings)
     if corpus.rows:
         for name, lengths in corpus.lengths.items():

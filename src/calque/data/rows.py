@@ -1,4 +1,4 @@
-r"""Rows of text from blocks of raw lines, and a tally of unusable rows."""
+r"""Rows of text parsed from blocks of raw lines, and a tally of unusable rows."""
 
 import json
 import re
@@ -36,7 +36,7 @@ class Row(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The number of lines read, and of the rows among them that could not be used."""
+    """The number of lines read, and counts of unusable rows by reason."""
 
     lines: int = 0
     empty: int = 0
@@ -44,7 +44,7 @@ class Tally:
     long: int = 0
     """Rows with a text that is too long."""
     invalid: int = 0
-    """Rows with a text that is not UTF-8: left out, or repaired if the config says so."""
+    """Rows with a text that is not UTF-8: left out, or repaired if `data.invalid` is replace."""
     returns: int = 0
     r"""Lines that ended in "\r\n"."""
     marks: int = 0
@@ -55,7 +55,7 @@ class Tally:
 
 
 class Parsed(NamedTuple):
-    """The rows and problems of a block."""
+    """The usable rows of a block of raw lines, and the problems of the others."""
 
     rows: list[Row]
     tally: Tally
@@ -92,9 +92,9 @@ def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Pars
 
 
 def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
-    """A row per sentence: the values of a column form one text, separated by tabs.
+    """One row per sentence of a column file: the values of a column form one text, separated by tabs.
 
-    Invalid UTF-8 is always rejected, as a label does not apply to a repaired word.
+    Invalid UTF-8 is always rejected, as the label of a damaged word need not apply to the repaired word.
     """
     (lines,) = block.files
     columns = len(corpus.columns)
@@ -116,7 +116,7 @@ def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
 
 
 class _Decoded(NamedTuple):
-    """The decoded lines of one file; lines with an index in `long` are empty."""
+    """The decoded lines of one file; lines that are too long, with an index in `long`, are replaced by empty ones."""
 
     texts: list[str]
     long: set[int]
@@ -132,7 +132,7 @@ class _Texts(NamedTuple):
     malformed: dict[int, str]
     invalid: dict[int, str]
     skipped: Set[int] = frozenset()
-    """Lines that are no rows: a header, and lines within a record."""
+    """Lines that are not rows: a header, and all lines of a CSV record but its first."""
 
 
 def _decode(lines: list[bytes], *, path: Path, first: int, limit: int) -> _Decoded:
@@ -191,7 +191,9 @@ def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) 
         first = "the header" if format.has_header else "line 1"
         raise ValueError(f"{count}, but {first} has {layout.width}{advice}")
     if len(cells) < required:
-        raise ValueError(f"{count}, expected at least {required}")
+        other = ("tabs: is it a TSV?", "\t") if format.is_quoted else ("commas: is it a CSV?", ",")
+        hint = f"; it has {other[0]}" if len(cells) == 1 and other[1] in cells[0] else ""
+        raise ValueError(f"{count}, expected at least {required}{hint}")
 
 
 def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Texts:
@@ -206,7 +208,7 @@ def _objects(lines: _Decoded, corpus: JsonlConfig, first: int) -> _Texts:
         for column, value in zip(texts.columns, values, strict=True):
             if surrogate := _SURROGATE.search(value):
                 texts.invalid.setdefault(
-                    index, f"{corpus.path}: line {first + index}: U+{ord(surrogate[0]):04X} is half a character"
+                    index, f"{corpus.path}: line {first + index}: U+{ord(surrogate[0]):04X} is a lone surrogate"
                 )
             column.append(_SURROGATE.sub("\ufffd", value))
     return texts
@@ -223,27 +225,28 @@ def _object(text: str, *, keys: tuple[str, str]) -> list[str]:
 
 
 def _value(values: dict[str, Any], *, key: str) -> str:
-    """The text under a key; a key that does not exist as it is may be a path into nested objects."""
+    """The text under a key of a JSON object; a key that does not exist literally may be a path into nested objects."""
     nested: Any = values
     for part in (key,) if key in values else key.split("."):
         if not isinstance(nested, dict) or part not in nested:
-            raise ValueError(f"no key {key!r}; found {', '.join(map(repr, _keys(values)[:8])) or 'none'}")
+            raise ValueError(f"no key {key!r}; found {key_list(values)}")
         nested = nested[part]
     if not isinstance(nested, str):
         raise ValueError(f"{key!r} is not a string but {type(nested).__name__}")
     return nested
 
 
-def _keys(values: dict[str, Any]) -> list[str]:
-    """The keys of an object, and those of the objects in it as paths."""
+def key_list(values: dict[str, Any]) -> str:
+    """The keys of an object, and those of the objects in it as paths, for messages."""
     nested = [f"{key}.{inner}" for key, value in values.items() if isinstance(value, dict) for inner in value]
-    return [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
+    keys = [*(key for key, value in values.items() if not isinstance(value, dict)), *nested]
+    return ", ".join(map(repr, keys[:8])) + (", …" if len(keys) > 8 else "") or "none"
 
 
 def _join(
     texts: _Texts, optional: list[list[str]], *, files: Sequence[_Decoded], long: set[int], first: int, skip: bool
 ) -> Parsed:
-    """The usable rows; texts of `optional` columns may be empty."""
+    """The usable rows, joined from the texts of all columns; only those of `optional` columns may be empty."""
     rows: list[Row] = []
     empty = 0
     unusable = long | texts.skipped | texts.malformed.keys() | (texts.invalid.keys() if skip else set())

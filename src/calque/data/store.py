@@ -61,12 +61,12 @@ class Widths:
         return widths
 
     def total(self) -> int:
-        """The number of positions of all rows."""
+        """The number of positions that all rows together take, without padding."""
         return int(self.lengths.sum(dtype=np.int64)) + self.marks * len(self.lengths)
 
 
 class Span(NamedTuple):
-    """The rows `start` to `stop` of one corpus, and how often an epoch reads them."""
+    """One corpus's rows in a store, from `start` to before `stop`, and how often an epoch reads them."""
 
     start: int
     stop: int
@@ -90,7 +90,7 @@ class Store:
         return name in self.columns
 
     def widths(self, name: str, *, marks: int = 0) -> Widths:
-        """The positions that rows of a column take in a batch."""
+        """The number of positions that each row of a column takes in a batch, with `marks` begin and end marks."""
         return Widths(self.columns[name].lengths, marks)
 
 
@@ -224,12 +224,12 @@ class _ColumnWriter:
             file.close()
 
 
-_DTYPES = ("<u1", "<u2", "<u4", "<u8", "<f4", "<f8")
+_DTYPES = ("<u1", "<u2", "<u4", "<u8", "<f2", "<f4", "<f8")
 _HEADER = 16  # bytes, so that the values after it are aligned
 
 
 def _header(kind: ColumnKind) -> bytes:
-    """`calque-u2`, `calque-f4 80`: the type of the values, and the shape of one of them."""
+    """The header of a column's file: the type of the values and the shape of one, as in `calque-u2`, `calque-f4 80`."""
     shape = f" {'x'.join(map(str, kind.feature))}" if kind.feature else ""
     header = f"calque-{kind.dtype.removeprefix('<')}{shape}\n".encode().ljust(_HEADER, b"\0")
     assert len(header) == _HEADER, "the feature's shape does not fit into the header"

@@ -1,8 +1,8 @@
-"""Subword regularisation: every epoch segments the words of a pair anew.
+"""Subword regularisation: the words of each pair are segmented anew in every epoch.
 
 The segmentation of a pair depends only on the seed, the epoch and the pair's index in the store. Batches are planned
-from the lengths in the store, so neither the number of workers nor resuming changes them. Sampled segmentations are
-longer than the stored ones, and a batch is as wide as its longest pair.
+from the lengths in the store, so neither the number of workers nor resuming changes which pairs they
+contain. Sampled segmentations are usually longer than the stored ones, so a batch may be larger than planned.
 """
 
 from functools import partial
@@ -62,7 +62,7 @@ SubwordsConfig = Annotated[FixedConfig | BpeDropoutConfig | UnigramSamplingConfi
 
 
 def misfits(config: SubwordsConfig, *, text: TextConfig, batch: BatchConfig) -> list[str]:
-    """Why the config cannot be combined with a text or batch section, one message per reason."""
+    """Why subword sampling cannot be combined with a text or batch section of the config, one message per reason."""
     if isinstance(config, FixedConfig):
         return []
     problems = []
@@ -84,7 +84,7 @@ def misfits(config: SubwordsConfig, *, text: TextConfig, batch: BatchConfig) -> 
 
 
 def refuse_unfit_tokenizers(config: SubwordsConfig, tokenizers: Tokenizers) -> None:
-    """Raises a ConfigError if these tokenizers do not support the config's way of sampling."""
+    """Raises a ConfigError if these tokenizers do not support the configured kind of subword sampling."""
     if not isinstance(config, FixedConfig):
         for tokenizer in tokenizers:
             _sampled_tokenizer(tokenizer, config)
@@ -99,7 +99,7 @@ class Draw(Protocol):
 class SubwordSampler:
     """Samples the segmentations of a store's pairs, anew in each epoch.
 
-    Law: a pair's pieces are f(seed, epoch, index), and together they spell its text.
+    Law: a pair's pieces depend only on seed, epoch and index, and together they spell its text.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ class SubwordSampler:
         return cls(config, store=store, tokenizers=tokenizers, seed=seed)
 
     def pair(self, index: int, *, epoch: int) -> tuple[list[int], list[int]]:
-        """The ids of both sides of a pair in an epoch."""
+        """The ids of source and target of a pair, as segmented in this epoch."""
         random = Random(f"subwords {self.seed} {epoch} {index}")  # Random hashes a string with SHA-512
         sides = []
         for name, tokenizer, draw in zip(_SIDES, self.sides, self.draws, strict=True):
@@ -148,7 +148,7 @@ class SubwordSampler:
         return collate_pairs(store_of_pairs(pairs), planned=Planned(np.arange(len(pairs)), size), shard=shard)
 
     def growth(self) -> float:
-        """The factor by which pairs are longer than in the store, end marks included; it divides a plan's budget."""
+        """The factor by which sampled pairs are longer than stored ones; the budget of batches is divided by it."""
         count = len(self.store)
         indices = np.unique(np.linspace(0, count - 1, num=min(count, _SAMPLE)).astype(np.int64))
         before = sum(int(widths[indices].sum()) for widths in pair_widths(self.store))
@@ -178,7 +178,7 @@ def _word_by_word(tokenizer: SentencePieceTokenizer, segment: Segmenter) -> Draw
 def _sampled_tokenizer(
     tokenizer: Tokenizer, config: BpeDropoutConfig | UnigramSamplingConfig
 ) -> SentencePieceTokenizer:
-    """The tokenizer; a ConfigError if it does not support this way of sampling."""
+    """Returns the tokenizer; raises a ConfigError if it does not support the configured kind of subword sampling."""
     needed = _algorithm(config)
     if not isinstance(tokenizer, SentencePieceTokenizer):
         raise ConfigError(

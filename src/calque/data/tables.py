@@ -26,10 +26,10 @@ _SHOWN = 8  # names of columns
 
 
 class Layout(NamedTuple):
-    """Where a table has source and target."""
+    """The positions of source and target in a table's records."""
 
     indices: tuple[int, int]
-    """Of the source and the target cell, from 0."""
+    """The indices of the source cell and the target cell, from 0."""
     width: int | None
     """The number of cells of every record; None if it may vary."""
 
@@ -48,7 +48,7 @@ class TableFormat(NamedTuple):
         return quoted_cells(record, delimiter=self.delimiter) if self.is_quoted else record.split(self.delimiter)
 
     def layout(self, head: bytes) -> Layout:
-        """The layout of the table whose first record is `head`; a ValueError describes a column that it lacks."""
+        """The positions of source and target in a table with first record `head`; a ValueError if one is missing."""
         cells = self.cells(head.decode(errors="replace").removeprefix(BYTE_ORDER_MARK).removesuffix("\r"))
         if not self.has_header:
             source, target = (int(column) - 1 for column in self.columns)
@@ -145,7 +145,9 @@ class CsvConfig(Config):
 def _refuse_names_without_header(format: TableFormat) -> None:
     names = [column for column in format.columns if isinstance(column, str)]
     if names and not format.has_header:
-        raise ValueError(f"header = false, but {' and '.join(map(repr, names))} would be names in it; use numbers")
+        raise ValueError(
+            f"header = false, but {' and '.join(map(repr, names))} can only be found in a header; use column numbers"
+        )
 
 
 TableCorpus = TsvConfig | CsvConfig
@@ -218,7 +220,7 @@ def _closing_quote(record: str, start: int) -> int:
 
 
 def _ends_in_quotes(line: bytes, *, delimiter: bytes, is_quoted: bool) -> bool:
-    """Whether a line ends inside a quoted cell, given whether it begins in one."""
+    """Whether a line ends inside a quoted cell, given whether it begins inside one (`is_quoted`)."""
     if b'"' not in line:
         return is_quoted
     position = 0

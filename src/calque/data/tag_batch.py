@@ -24,7 +24,7 @@ Array = NDArray[Any]
 
 
 class TagBatch(NamedTuple):
-    """Padded sentences."""
+    """Padded sentences of words with their labels."""
 
     words: Tensor  # [B,T]
     labels: Tensor  # [B,T], 0 after a sentence's last word
@@ -76,7 +76,7 @@ class TagBatch(NamedTuple):
 
 
 def collate_tags(store: Store, planned: Planned, *, columns: Sequence[str] = (), shard: Shard = WHOLE) -> TagBatch:
-    """The planned batch, or the rows of one rank; with characters if the store has them."""
+    """The padded batch of a plan, with characters if the store has them; with a shard, only the rows of that rank."""
     shared_weight = int(store.widths(WORDS)[planned.indices].sum())
     planned = planned.shard(shard)
     indices, (rows, (width,)) = planned.indices, planned.size

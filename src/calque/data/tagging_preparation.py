@@ -16,7 +16,7 @@ WORD_LENGTHS = "word_lengths"
 
 
 class TaggingPreparation(NamedTuple):
-    """How tagging prepares its corpora: the columns of words, labels and further inputs."""
+    """How corpora of labelled sentences are prepared for taggers: the columns of words, labels and further inputs."""
 
     text: FormsConfig
     words: str
@@ -85,7 +85,7 @@ class TaggingPreparation(NamedTuple):
 
 
 class TaggingNumericaliser(NamedTuple):
-    """Converts sentences to ids. A label that does not occur in training gets the id after the last label's."""
+    """Converts sentences to ids; a label that does not occur in training gets the id after that of the last label."""
 
     vocabularies: TaggerVocabularies
     inputs: tuple[str, ...]

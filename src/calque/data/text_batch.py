@@ -65,7 +65,7 @@ class TextBatch(NamedTuple):
 
 
 def collate_lines(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
-    """Padded lines with BOS and EOS."""
+    """The batch of padded lines of a plan, with BOS and EOS; with a shard, only the rows of that rank."""
     shared_weight = int(store.widths(COLUMN, marks=1)[planned.indices].sum())
     planned = planned.shard(shard)
     rows, (width,) = planned.size
@@ -83,7 +83,7 @@ def collate_lines(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> Te
 
 
 def collate_streams(store: Store, planned: Planned, *, shard: Shard = WHOLE) -> TextBatch:
-    """The next segment of every stream; the text already contains its end marks."""
+    """The next segment of every stream of running text, whose end marks are already in the store."""
     (width,) = planned.size.widths
     shared_weight = width * len(planned.indices)
     begins = bool(planned.indices[0] == 0)

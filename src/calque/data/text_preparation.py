@@ -15,7 +15,7 @@ PART = 4096  # characters of a long line that vocabularies are learnt from toget
 
 
 class TextPreparation(NamedTuple):
-    """How language modelling prepares its corpora."""
+    """How text is prepared for language models: columns read, vocabulary learnt, columns stored."""
 
     text: TextConfig
     maximum_length: int = 256
@@ -85,7 +85,7 @@ class TextNumericaliser(NamedTuple):
 
 
 def _parts(line: str) -> Iterator[str]:
-    """A long line of running text in parts, cut at spaces where it has some: subwords are learnt from short lines."""
+    """A long line of running text cut into parts, at spaces if it has any, as subwords are learnt from short lines."""
     start = 0
     while len(line) - start > PART:
         space = line.rfind(" ", start, start + PART)

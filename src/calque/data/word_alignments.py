@@ -60,7 +60,7 @@ def links_of(texts: Sequence[str]) -> list[Link]:
 
 
 def piece_links(texts: Sequence[str], *, tokenizers: Tokenizers) -> list[int]:
-    """The links between all pieces of linked words: source, target, source, target and so on."""
+    """The links between all pieces of linked words, as alternating source and target piece indices."""
     positions: list[dict[int, list[int]]] = []
     for tokenizer, text in zip(tokenizers, texts, strict=False):
         by_word: dict[int, list[int]] = {}
@@ -78,7 +78,7 @@ def piece_links(texts: Sequence[str], *, tokenizers: Tokenizers) -> list[int]:
 
 
 def guide(links: Column, indices: Array, *, size: tuple[int, int, int]) -> Array:
-    """A uniform distribution [B,T,S] over the source pieces linked to each target piece; zeros without links."""
+    """For each target piece, the uniform distribution over its linked source pieces [B,T,S]; zeros without links."""
     shares = np.zeros(size, dtype=np.float32)
     for row, index in enumerate(indices):
         pairs = links.row(int(index)).astype(np.int64).reshape(-1, 2)

@@ -13,10 +13,11 @@ SHOWN = 20  # malformed lines listed per file
 
 
 class RequestBuilder:
-    """Builds requests from lines: prefix of the same line number, phrases of the terms that occur, inline marks.
+    """Builds the request of a line: its prefix, the phrases that terms in it require, and its inline marks.
 
-    Everything else is that of the `template`. `name` is the input's name in messages; marks are read if `inline` is
-    true. A phrase that a mark requires is not required again by a term.
+    A line and its prefix have the same line number. All other fields are copied from the `template`. `name` is the
+    input's name in messages; marks are read if `inline` is true. A phrase that a mark requires is not required again by
+    a term.
     """
 
     def __init__(
@@ -44,7 +45,7 @@ class RequestBuilder:
             )
 
     def _with_terms(self, request: Request) -> tuple[tuple[str, ...], tuple[int, ...]]:
-        """The phrases that marks and terms require, and the places of their words."""
+        """The phrases that marks and terms require, and where in the source the words of each begin."""
         matches = [(phrase, pattern.search(request.text)) for pattern, phrase in self.terms]
         new = [(phrase, match.start()) for phrase, match in matches if match and phrase not in request.required]
         phrases, places = (tuple(column) for column in zip(*new, strict=True)) if new else ((), ())

@@ -80,7 +80,7 @@ def rules_of(constraints: Sequence[ConstraintIds], *, target: Tokenizer, forbidd
 
 
 def length_limits(request: Request, source: NumberedText, *, search: SearchConfig) -> tuple[int, int]:
-    """The minimum and maximum number of pieces of the translation; a TextError if they contradict each other."""
+    """The minimum and maximum number of pieces of the translation; raises a TextError if they contradict each other."""
     try:
         return piece_limits(len(source.ids), search=search)
     except TextError as error:
@@ -88,14 +88,14 @@ def length_limits(request: Request, source: NumberedText, *, search: SearchConfi
 
 
 class _Boundaries(NamedTuple):
-    """Where phrases may begin and end, see `Required`."""
+    """The pieces that may follow a required phrase, and those after which it may begin, as masks; see `Required`."""
 
     follows: Tensor | None  # [B,V], V counts the copied words too
     opens: Tensor | None  # [B,V]
 
 
 def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenizer) -> _Boundaries:
-    """In a script without spaces a phrase may begin and end anywhere."""
+    """The boundaries at which phrases may begin and end: those of words, or anywhere in a script without spaces."""
     unspaced = torch.tensor([row.unspaced for row in constraints])
     width = max(len(row.copied) for row in constraints)
     masks = []
@@ -109,7 +109,7 @@ def _phrase_boundaries(constraints: Sequence[ConstraintIds], *, target: Tokenize
 
 @lru_cache(maxsize=8)
 def _boundary_mask(target: Tokenizer, is_boundary: Callable[[bytes], bool]) -> Tensor:
-    """[V], which pieces satisfy `is_boundary`; the end of the text always does."""
+    """[V], whether each piece of the vocabulary satisfies `is_boundary`; the end of the text always does."""
     mask = torch.tensor([is_boundary(surface) for surface in target.surfaces()])
     mask[EOS] = True
     return mask
@@ -130,6 +130,6 @@ def _unknown_message(text: str, ids: Sequence[int], *, target: Tokenizer, copies
 
 
 def _request_error(problem: str, request: Request) -> TextError:
-    """The problem with the beginning of the request's source."""
+    """An error that states the problem and quotes the beginning of the request's source."""
     shown = request.text[:_SHOWN] + ("..." if len(request.text) > _SHOWN else "")
     return TextError(f"{problem} (source: {shown!r})")

@@ -24,14 +24,14 @@ from calque.search.step import Hypothesis
 
 
 class ChangeAttention(NamedTuple):
-    """An intervention: one layer uses other attention weights than those it computes."""
+    """An intervention that replaces the attention weights computed by one layer."""
 
     layer: str  # its name in the model, see `attention_layers`
     change: ChangeWeights
 
 
 class Inspection(NamedTuple):
-    """Who watches a batch, and what is changed on purpose."""
+    """The observers of a batch, and the interventions in its decoding."""
 
     search: SearchObserver | None = None
     attention: AttentionObserver | None = None
@@ -51,7 +51,11 @@ def decode_batch(
     give_up: Callable[[], Collection[int]] | None = None,
     inspection: Inspection = UNWATCHED,
 ) -> list[list[Candidate]]:
-    """The candidates of each part, at least one, unless it is among those that `give_up` returns."""
+    """The candidates of each part, which is a text or a piece of a text that was split; at least one for each.
+
+    `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or are
+    late: their search ends, and they may have no candidates.
+    """
     with ExitStack() as stack:
         stack.enter_context(models.model.evaluating())
         for item in inspection.weights:
@@ -97,7 +101,7 @@ def _search(
 
 
 def _postprocessor(models: TranslationModels, settings: Settings) -> Postprocessor:
-    # confidence is calibrated on beam search, not on samples
+    # confidence is calibrated on translations that search finds, not on samples
     confidence = models.confidence if settings.search.method == "beam" else None
     alone = partial(force_decode, models.model) if models.ensemble.language is not None else None
     decoder = partial(models.force_decode, search=settings.search)

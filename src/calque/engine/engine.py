@@ -1,4 +1,4 @@
-"""The engine: complete requests in; an answer or an error out, for each of them by itself."""
+"""The engine: answers each request with a translation, or with an error that concerns this request alone."""
 
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -9,6 +9,8 @@ from types import TracebackType
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
+from torch import nn
+
 from calque.devices import is_out_of_memory
 from calque.engine.decoding import UNWATCHED, ChangeAttention, Inspection, decode_batch
 from calque.engine.noisy_channel import Channel
@@ -18,19 +20,18 @@ from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Answer, Request, Translation, empty_translation
 from calque.errors import CalqueError, OutOfMemory, RequestError
 from calque.layers.observers import AttentionObserver
-from calque.models.model import Model
 from calque.search.interventions import Intervention
 from calque.search.observers import SearchObserver
 from calque.search.settings import SearchConfig
 
 WINDOW = 2048  # requests sorted by length together
-FULL_BATCH_BEAM = 5  # hypotheses per sentence up to which a batch has all of its budget
+FULL_BATCH_BEAM = 5  # hypotheses per sentence; with more, batches are smaller in proportion
 IDLE = 5.0  # seconds after which the thread that answers submitted requests ends
-NO_MEMORY = "there is not enough memory to translate it, even by itself; lower beam, nbest, samples or maximum"
+NO_MEMORY = "there is not enough memory to translate this text, even alone; lower beam, nbest, samples or maximum"
 
 
 class Entry(NamedTuple):
-    """One part of a job, as batches are made of them."""
+    """One part of a job, the unit that batches are made of."""
 
     job: Job
     number: int
@@ -41,7 +42,7 @@ class Entry(NamedTuple):
 
 
 class _PollError(Exception):
-    """What `poll` raised: it ends the search, and is no error of a request."""
+    """Wraps an exception raised by `poll`, which ends the search and is not the error of a request."""
 
     def __init__(self, cause: Exception) -> None:
         super().__init__(str(cause))
@@ -69,9 +70,9 @@ class Engine:
     def __init__(
         self, models: TranslationModels, *, channel: Channel | None = None, poll: Callable[[], None] | None = None
     ) -> None:
-        """`poll` is called between the steps of search; what it raises ends the search."""
+        """`poll` is called between the steps of search; an exception that it raises ends the search."""
         self.models, self.channel, self.poll = models, channel, poll
-        self._model_lock = _lock_of(models.model)
+        self._model_lock = lock_of(models.model)
         self._waiting: list[Entry] = []
         self._has_work = threading.Condition()
         self._worker: threading.Thread | None = None
@@ -85,7 +86,7 @@ class Engine:
         return f"Engine({', '.join(parts)})"
 
     def check(self, request: Request) -> None:
-        """Raises the error that every request with these settings would have."""
+        """Raises an error if a request with these settings cannot be answered, whatever its text is."""
         check_request(request, self.models)
 
     def answers(self, requests: Iterable[str | Request]) -> Iterator[Answer]:
@@ -150,7 +151,7 @@ class Engine:
         return pending
 
     def close(self) -> None:
-        """Cancels the requests that wait; the one batch that is being searched is finished."""
+        """Cancels the requests that wait; the batch that is being decoded is still finished."""
         with self._has_work:
             self._is_closed = True
             given_up, self._waiting = self._waiting, []
@@ -184,21 +185,21 @@ class Engine:
             try:
                 self._decode_isolated(batch)
                 jobs = dict.fromkeys(entry.job for entry in batch)
-                done = [job for job in jobs if job.is_given_up or not job.unfinished]
+                done = [job for job in jobs if job.check_given_up() or not job.unfinished]
                 for job, answer in zip(done, self._finish(done), strict=True):
                     _resolve(job.pending, answer)
-            except BaseException as error:  # whoever waits must be told
+            except BaseException as error:  # otherwise the callers would wait for ever
                 for entry in batch:
                     _resolve(entry.job.pending, error)
 
     def _next_batch(self) -> list[Entry]:
         """The batch of the request that has waited longest, with others of similar length.
 
-        If requests were given up while they waited, they are returned instead, to be resolved at once.
+        If requests were cancelled or timed out while they waited, they are returned instead, to be resolved at once.
         """
-        given_up = [entry for entry in self._waiting if entry.job.is_given_up]
+        given_up = [entry for entry in self._waiting if entry.job.check_given_up()]
         if given_up:
-            self._waiting = [entry for entry in self._waiting if not entry.job.is_given_up]
+            self._waiting = [entry for entry in self._waiting if not entry.job.check_given_up()]
             return given_up
         first = self._waiting[0]
         group = [entry for entry in self._waiting if entry.job.key == first.job.key]
@@ -213,7 +214,7 @@ class Engine:
         raise AssertionError
 
     def _answer_window(self, window: Sequence[Request], *, inspection: Inspection = UNWATCHED) -> list[Answer]:
-        """Groups requests by what can share a batch, decodes batch by batch, and restores the order."""
+        """Groups requests that can share a batch, decodes batch by batch, and restores the order."""
         prepared = prepare(window, self.models, reranks=self.channel is not None)
         jobs = [job for job in prepared if isinstance(job, Job)]
         groups: dict[object, list[Entry]] = {}
@@ -227,7 +228,7 @@ class Engine:
 
     def _decode_isolated(self, batch: Sequence[Entry], *, inspection: Inspection = UNWATCHED) -> None:
         """Decodes a batch; if that fails, its halves, so that an error reaches only the request it concerns."""
-        batch = [entry for entry in batch if not entry.job.is_given_up]
+        batch = [entry for entry in batch if not entry.job.check_given_up()]
         if not batch:
             return
         failure: CalqueError | None = None
@@ -258,7 +259,7 @@ class Engine:
                 self._decode_isolated(half, inspection=inspection)
 
     def _give_up(self, batch: Sequence[Entry]) -> Callable[[], Collection[int]] | None:
-        """A function that lists the cancelled and late entries of a batch; None if no entry can become one."""
+        """A function that calls `poll` and lists cancelled or late entries of a batch; None if neither is needed."""
         watched = [(place, entry.job) for place, entry in enumerate(batch) if entry.job.can_be_given_up]
         poll = self.poll
         if not watched and poll is None:
@@ -270,13 +271,13 @@ class Engine:
                     poll()
                 except Exception as error:
                     raise _PollError(error) from error
-            return [place for place, job in watched if job.is_given_up]
+            return [place for place, job in watched if job.check_given_up()]
 
         return given_up
 
     def _finish(self, jobs: Sequence[Job]) -> list[Answer]:
-        """The answers of jobs whose parts are decoded: reranked, and joined where a text was split."""
-        translated = [job for job in jobs if not job.is_given_up]
+        """The answers of jobs whose parts are decoded: reranks candidates, and joins the parts of split texts."""
+        translated = [job for job in jobs if not job.check_given_up()]
         parts = [_translation(job, number, attends=self.models.attends) for job, number in _all_parts(translated)]
         if self.channel is not None and parts:
             try:
@@ -309,11 +310,11 @@ class Engine:
         ]
 
 
-_LOCKS: WeakKeyDictionary[Model, threading.RLock] = WeakKeyDictionary()
+_LOCKS: WeakKeyDictionary[nn.Module, threading.RLock] = WeakKeyDictionary()
 _LOCKS_LOCK = threading.Lock()
 
 
-def _lock_of(model: Model) -> threading.RLock:
+def lock_of(model: nn.Module) -> threading.RLock:
     """The lock that all engines with this model share, so that an observer sees only its own request."""
     with _LOCKS_LOCK:
         return _LOCKS.setdefault(model, threading.RLock())
@@ -340,7 +341,7 @@ def _batches(entries: Sequence[Entry], *, settings: Settings) -> Iterator[list[E
 
 
 def budget_of(search: SearchConfig, *, nbest: int) -> int:
-    """The number of padded source positions in a batch; memory grows with the hypotheses per sentence."""
+    """The maximum number of padded source positions in a batch, smaller if a sentence has many hypotheses."""
     hypotheses = {"beam": search.beam, "sample": nbest, "risk": search.samples}[search.method]
     return search.batch_tokens * FULL_BATCH_BEAM // max(FULL_BATCH_BEAM, hypotheses)
 

@@ -16,14 +16,14 @@ from calque.text import BOS, UNK, Tokenizer, Tokenizers
 
 
 class Ensemble(NamedTuple):
-    """The other models that contribute to a decoding step."""
+    """The models that decode together with the translation model: ensemble members and optionally a language model."""
 
     models: tuple[Model, ...] = ()
     language: LanguageModel | None = None
     language_start: int = BOS  # the token that the language model reads before a text
 
     def joined(self, added: "Ensemble") -> "Ensemble":
-        """The members of both ensembles; at most one language model."""
+        """An ensemble with the members of both; raises a ConfigError if both have a language model."""
         if self.language is not None and added.language is not None:
             raise ConfigError("this translator has a language model already; only one can contribute to a step")
         language = self if self.language is not None else added
@@ -31,7 +31,7 @@ class Ensemble(NamedTuple):
 
 
 class Decoding(NamedTuple):
-    """A decoding step with its initial state and context."""
+    """The function that performs a decoding step, with its initial state and its context (such as encoded sources)."""
 
     step: Step
     state: Any
@@ -41,7 +41,10 @@ class Decoding(NamedTuple):
 def start_decoding(
     model: Model, source: Padded, *, ensemble: Ensemble, search: SearchConfig, attention: bool
 ) -> Decoding:
-    """The model's step, or the combined step of all models, for sources on the model's device."""
+    """Encodes sources and returns the decoding step of the model, or the combined step of all models.
+
+    The sources must be on the model's device.
+    """
     members = (model, *ensemble.models)
     contexts = tuple(member.prepare(source) for member in members)
     states = tuple(member.start(context) for member, context in zip(members, contexts, strict=True))
@@ -58,7 +61,10 @@ def start_decoding(
 
 
 def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers], language: Tokenizer | None) -> None:
-    """Raises a FolderError if a member's target vocabulary, or an ensemble model's source vocabulary, differs."""
+    """Raises a FolderError if a member's vocabularies differ from those of the translation model.
+
+    A language model has only a target vocabulary.
+    """
     targets = [("a model of the ensemble", tokenizers.target) for tokenizers in ensemble]
     targets += [("the language model", language)] if language else []
     sources = [("a model of the ensemble", tokenizers.source) for tokenizers in ensemble]

@@ -16,7 +16,7 @@ from calque.devices import DeviceName, PrecisionName, choose_device, choose_prec
 from calque.engine.tagger import Tagger, tagger_sizes
 from calque.engine.text_generator import TextGenerator
 from calque.engine.translator import Translator
-from calque.errors import ConfigError, FolderError, TextError
+from calque.errors import ConfigError, FolderError, TextError, shell_path
 from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
@@ -153,7 +153,7 @@ def write_model_folder(path: Path, *, fill: Callable[[Path], None], format: int 
 def write_parts(
     folder: Path, folder_config: Config, *, model: nn.Module, card: str, artefacts: Mapping[str, bytes]
 ) -> None:
-    """Writes the files that every model folder has."""
+    """Writes the files that every model folder has (config, model card and weights), and the artefacts."""
     (folder / "config.toml").write_text(to_toml(folder_config), encoding="utf-8")
     (folder / "README.md").write_text(card, encoding="utf-8")
     save_file(weights_of(model), folder / WEIGHTS)
@@ -200,8 +200,19 @@ def load_tagger(path: str | Path, *, device: DeviceName = "auto", precision: Pre
     return _load_kind(Tagger, path, purpose="label words", device=device, precision=precision)
 
 
+def architecture(loaded: Loaded) -> str:
+    """The kinds of a model's parts, such as "transformer to luong"."""
+    match loaded:
+        case Translator():
+            return f"{loaded.config.encoder.kind} to {loaded.config.decoder.kind}"
+        case TextGenerator():
+            return f"{loaded.config.network.kind} language model"
+        case Tagger():
+            return f"{loaded.config.encoder.kind} to {loaded.config.head}"
+
+
 def model_kind(loaded: Loaded) -> str:
-    """What a model is, in words."""
+    """The kind of a model in words, such as "a translation model"."""
     match loaded:
         case Translator():
             return "a translation model"
@@ -221,21 +232,22 @@ def _load_kind(
 
 
 def _usage(loaded: Loaded, path: str | Path) -> str:
-    """The commands that use a model."""
+    """A phrase for error messages that names the commands for a model."""
+    argument = shell_path(path)
     match loaded:
         case Translator():
-            return f"`calque translate {path}` translates with it"
+            return f"`calque translate {argument}` translates with it"
         case TextGenerator():
             return (
-                f"`calque generate {path}` generates text with it, `calque score {path} --target FILE` scores text, "
-                f"and `calque translate RUN --language {path}` combines it with a translator"
+                f"`calque generate {argument}` generates text with it, `calque score {argument} --target FILE` scores "
+                f"text, and `calque translate RUN --language {argument}` combines it with a translator"
             )
         case Tagger():
-            return f"`calque tag {path}` labels words with it"
+            return f"`calque tag {argument}` labels words with it"
 
 
 def _identity(folder: Path) -> tuple[int, ...]:
-    """Changes when another folder replaces a run's model."""
+    """The inode numbers of a run folder and of its model, which change when another folder replaces either."""
     return tuple(path.stat().st_ino for path in (folder, folder / "model") if path.exists())
 
 
@@ -262,7 +274,7 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     if is_own_run(folder):
         if not (folder / "model").is_dir():
             raise FolderError(
-                f"{folder}: no model here yet, and a run of a user's own task; `calque.resume({str(folder)!r}, "
+                f"{folder}: no model here yet; it is a run of a user's own task, so `calque.resume({str(folder)!r}, "
                 "task=OwnTask(...))` in Python trains until there is one"
             )
         raise _own_model_error(folder / "model")
@@ -335,7 +347,10 @@ def _read_tagger(folder: Path, folder_config: TaggerFolder) -> Tagger:
 
 def _refuse_other_pieces(folder: Path, sizes: dict[str, int], expected: dict[str, int], *, agree: bool) -> None:
     if sizes != expected or not agree:
-        raise FolderError(f"{folder}: the tokenizer and config.toml disagree on the pieces")
+        raise FolderError(
+            f"{folder}: the tokenizer's vocabulary is not the one that config.toml describes; the files do not belong "
+            "together"
+        )
 
 
 def _build_with_weights(build: Callable[[], AnyModel], *, folder: Path) -> AnyModel:

@@ -18,14 +18,14 @@ from calque.text import BOS, EOS, PAD
 
 
 class TargetTokens(NamedTuple):
-    """A translation as ids, without marks."""
+    """A translation as ids, without BOS and EOS."""
 
     tokens: Sequence[int]
-    cut: bool = False  # it has no end
+    cut: bool = False  # search ended before EOS, which is then not scored
 
 
 class TokenScores(NamedTuple):
-    """What a model computes for a given translation, token by token."""
+    """The log-probabilities of the tokens of a given translation, and their attention if the model has any."""
 
     log_probs: list[float]  # of each token, and of the end unless the translation was cut
     attention: Tensor | None  # [T,S] on the CPU, one row per log-probability; S counts the source's end
@@ -44,7 +44,7 @@ class _PaddedTargets(NamedTuple):
 def force_decode(
     model: Model, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[TargetTokens]]
 ) -> list[list[TokenScores]]:
-    """The scores of each translation of each source, in parallel over tokens; the model is in evaluation mode.
+    """The scores of each translation of each source, in parallel over tokens; the model must be in evaluation mode.
 
     Law: the log-probabilities of a translation sum to the log-probability that search computes for it.
     """
@@ -61,7 +61,7 @@ def force_decode(
 def force_decode_stepwise(
     decoding: Decoding, targets: Sequence[Sequence[TargetTokens]], *, lengths: Tensor
 ) -> list[list[TokenScores]]:
-    """The same with a decoding step, token by token, as ensembles need it. `lengths` [B] are those of the sources."""
+    """As `force_decode`, but token by token, which ensembles need. `lengths` [B] are those of the sources."""
     padded = _pad_targets(targets, device=lengths.device)
     state = select_rows(decoding.state, padded.sources)
     log_probs, attention_rows = [], []

@@ -7,9 +7,9 @@ from typing import NamedTuple, Protocol
 from calque.engine.types import Candidate, Scored, Translation
 from calque.search.settings import SearchConfig
 
-MINIMUM_PAIRS, MAXIMUM_PAIRS = 8, 32  # by which the direction of a reverse model is checked
+MINIMUM_PAIRS, MAXIMUM_PAIRS = 8, 32  # with which the direction of a reverse model is checked
 MINIMUM_GAIN = 0.5  # nats per piece from the right source; a model that gains less has learnt too little to be checked
-MINIMUM_SHARE = 0.5  # of that gain which a model reaches in its own direction
+MINIMUM_SHARE = 0.5  # of that gain in the reverse direction; with less, a warning is given
 
 
 WRONG_DIRECTION = (
@@ -19,13 +19,13 @@ WRONG_DIRECTION = (
 
 
 class ScoresPairs(Protocol):
-    """A translator, as reranking needs it: it scores given translations."""
+    """What reranking needs of a translator: scores of given translations."""
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]: ...
 
 
 class ScoresTexts(Protocol):
-    """A language model, as reranking needs it: it scores texts."""
+    """What reranking needs of a language model: scores of texts."""
 
     def score(self, texts: Sequence[str]) -> Iterator[Scored]: ...
 
@@ -49,9 +49,9 @@ class Channel:
     ) -> Iterator[Translation]:
         """Each translation's candidates, sorted by their new score log P(y|x) + λ log P(x|y) + μ log P(y).
 
-        `searches` has the weights λ and μ for each of them. Candidates that were cut rank behind finished ones, and
-        those that lack a required phrase last. The one translation of an empty source keeps its score; an empty
-        translation is scored like any other.
+        `searches` has the weights λ and μ for each translation, `channel_weight` and `prior_weight`. Candidates that
+        were cut rank behind finished ones and, among these, candidates that lack a required phrase rank last. The one
+        candidate of an empty source keeps its score; an empty translation is scored like any other.
         """
         if self._direction.is_doubtful(translations, sources):
             self.warn(WRONG_DIRECTION)
@@ -86,8 +86,8 @@ class DirectionCheck:
 
         log P(y|x) - log P(y) = log P(x|y) - log P(x),
 
-    so a model that gains much from the right source, and little of that from the right translation, has learnt the
-    wrong direction. P(y) is approximated by P(y|x') with the source x' of another line.
+    so a model that predicts translations much better from their own sources, but sources little better from their own
+    translations, has learnt the wrong direction. P(y) is approximated by P(y|x') with the source x' of another line.
     """
 
     def __init__(self, reverse: ScoresPairs) -> None:
@@ -96,7 +96,7 @@ class DirectionCheck:
         self._is_done = False
 
     def is_doubtful(self, translations: Sequence[Translation], sources: Sequence[str]) -> bool:
-        """Whether the model seems to translate from source to target; True at most once, after enough lines."""
+        """Whether the reverse model seems to translate from source to target; True at most once, after enough lines."""
         if self._is_done:
             return False
         for translation, source in zip(translations, sources, strict=True):
@@ -116,7 +116,7 @@ class _Gain(NamedTuple):
 
 
 def _gain(model: ScoresPairs, sources: Sequence[str], targets: Sequence[str]) -> _Gain:
-    """The gain in log-probability of the targets with their own sources over the sources of the next line."""
+    """The gain in log-probability of the targets given their own sources instead of the source of the next line."""
     shifted = [*sources[1:], sources[0]]
     right, wrong = (list(model.score(lines, targets)) for lines in (sources, shifted))
     nats = sum(score.log_prob - baseline.log_prob for score, baseline in zip(right, wrong, strict=True))

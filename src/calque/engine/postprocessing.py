@@ -1,4 +1,4 @@
-"""From hypotheses to candidates: text, confidence, oddities and details. Letter: S source."""
+"""From the hypotheses of search to candidates: text, confidence, signs of degeneration, details. Letter: S source."""
 
 from collections.abc import Callable, Mapping, Sequence
 from math import inf
@@ -19,11 +19,11 @@ from calque.search.step import Hypothesis
 from calque.text import UNK, NumberedText, Tokenizer, Tokenizers
 
 ForcedDecoder = Callable[[Sequence[Sequence[int]], Sequence[Sequence[TargetTokens]]], list[list[TokenScores]]]
-"""Scores the tokens of translations of each source."""
+"""Scores the given translations of each source, token by token."""
 
 
 class Postprocessor(NamedTuple):
-    """Turns hypotheses into candidates."""
+    """Turns the hypotheses of search (token ids and scores) into candidates (text, confidence, details)."""
 
     force_decode: ForcedDecoder  # with the models that searched
     tokenizers: Tokenizers
@@ -60,7 +60,10 @@ class Postprocessor(NamedTuple):
         return results
 
     def _confidence(self, hypothesis: Hypothesis, scores_alone: TokenScores | None) -> float | None:
-        """The expected chrF, from the translation model's own log-probability per piece; None if unknown."""
+        """The expected chrF of a hypothesis, given its log-probability per piece under the translation model alone.
+
+        None if the model has no confidence estimate, or if the log-probability is -inf.
+        """
         if self.confidence is None or hypothesis.log_prob == -inf:
             return None
         size = len(hypothesis.tokens) + (not hypothesis.cut)
@@ -74,7 +77,7 @@ class Postprocessor(NamedTuple):
         if settings.replace_unknown is not None and scores is not None and scores.attention is not None:
             pieces = self._replace_unknown(pieces, hypothesis, source, scores.attention, settings.replace_unknown)
         text = self._text(pieces)
-        detail = self._detail(pieces, source, scores) if settings.detail and scores is not None else None
+        detail = self._detail(pieces, hypothesis, source, scores) if settings.detail and scores is not None else None
         signs = oddities(source.ids, hypothesis.tokens)
         size = len(hypothesis.tokens) + (not hypothesis.cut)
         _, score, log_prob, is_cut, missing_phrase = hypothesis
@@ -85,7 +88,7 @@ class Postprocessor(NamedTuple):
     def _text(self, pieces: list[str]) -> str:
         return " ".join(self.tokenizers.target.detokenise(pieces).split("\n"))
 
-    def _detail(self, pieces: list[str], source: NumberedText, scores: TokenScores) -> Detail:
+    def _detail(self, pieces: list[str], hypothesis: Hypothesis, source: NumberedText, scores: TokenScores) -> Detail:
         """Pieces, their log-probabilities and attention, and the word alignment."""
         source_pieces = pieces_of(self.tokenizers.source, source.ids, source.unknown)
         alignment, attention = None, scores.attention
@@ -94,7 +97,7 @@ class Postprocessor(NamedTuple):
             target_words = words_of([self.tokenizers.target.starts_word(piece) for piece in pieces])
             alignment = align(attention, source_words=source_words, target_words=target_words)
         rows = None if attention is None else attention.tolist()
-        return Detail(source_pieces, pieces, scores.log_probs, rows, alignment)
+        return Detail(source_pieces, pieces, scores.log_probs, rows, alignment, hypothesis.tokens)
 
     def _replace_unknown(
         self,
@@ -127,7 +130,7 @@ def pieces_of(tokenizer: Tokenizer, ids: Sequence[int], unknown: Sequence[str]) 
 
 
 def _rank_by_risk(candidates: list[Candidate], *, search: SearchConfig, nbest: int) -> list[Candidate]:
-    """The `nbest` distinct candidates by minimum Bayes risk, scored with their utility, if that is the method."""
+    """The candidates; with method "risk", only the `nbest` distinct ones of lowest Bayes risk, scored by utility."""
     if search.method != "risk":
         return candidates
     ranked = minimum_bayes_risk([candidate.text for candidate in candidates], utility=search.utility)

@@ -1,4 +1,4 @@
-"""From requests to jobs: checked, split into parts, encoded, with their constraints as ids."""
+"""Turns requests into jobs: checks them, splits them into parts, encodes these, and converts constraints to ids."""
 
 import time
 from collections.abc import Hashable, Mapping, Sequence
@@ -32,13 +32,13 @@ class PendingAnswer(Future[Translation]):
         self.is_given_up = False
 
     def cancel(self) -> bool:
-        """Gives the request up, even during its search, which drops it before its next step."""
+        """Cancels the request, even while it is decoded; search drops it before its next step."""
         self.is_given_up = True
         return super().cancel() or not self.done()
 
 
 class Settings(NamedTuple):
-    """What the requests of a batch have in common."""
+    """The settings that all requests of a batch have in common."""
 
     search: SearchConfig
     nbest: int  # hypotheses to search for
@@ -48,7 +48,7 @@ class Settings(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A text that search translates as a whole: that of a request, or one part of a long one."""
+    """A text that search translates as a whole: the text of a request, or one part of a long text."""
 
     text: str
     source: NumberedText
@@ -65,7 +65,7 @@ class Part(NamedTuple):
 
 
 class Job:
-    """A request on its way to its answer."""
+    """A request that is being answered: its parts, and their candidates once they are decoded."""
 
     def __init__(
         self,
@@ -88,9 +88,8 @@ class Job:
     def can_be_given_up(self) -> bool:
         return self.pending is not None or self.deadline is not None
 
-    @property
-    def is_given_up(self) -> bool:
-        """Whether the request was cancelled, is late or has failed; its `error` says which."""
+    def check_given_up(self) -> bool:
+        """Whether the request was cancelled, is late or has failed; `error` is then set."""
         if self.error is None and self.pending is not None and self.pending.is_given_up:
             self.error = RequestError("cancelled")
         if self.error is None and self.deadline is not None and time.monotonic() >= self.deadline:
@@ -167,7 +166,7 @@ def _refuse_types(request: Request) -> None:
     if request.timeout is not None and not isinstance(request.timeout, int | float):
         raise ConfigError(f"timeout must be a number of seconds; found {request.timeout!r:.{_SHOWN}}")
     if request.long not in ("cut", "split"):
-        raise ConfigError(f"long must be 'cut' or 'split'; found {request.long!r:.{_SHOWN}}")
+        raise ConfigError(f"the field long must be 'cut' or 'split'; found {request.long!r:.{_SHOWN}}")
     if request.replace_unknown is not None and not isinstance(request.replace_unknown, Mapping):
         raise ConfigError(f"replace_unknown must be a dictionary; found {request.replace_unknown!r:.{_SHOWN}}")
 

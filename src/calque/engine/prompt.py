@@ -13,11 +13,11 @@ from calque.models.language_model import LanguageModel
 from calque.search.constraints import NoRepeat
 from calque.search.step import Step, StepOutput
 
-POSITIONS = 4096  # that pass through the vocabulary layer together
+POSITIONS = 4096  # that pass through the output layer together
 
 
 class PromptState(NamedTuple):
-    """The state of a prompted step."""
+    """The state of a decoding step that continues a prompt."""
 
     inner: Any  # the step's state after all tokens of the prompt but the last
     tokens: Tensor  # [N,P], the tokens of the prompt that search has yet to append
@@ -25,27 +25,27 @@ class PromptState(NamedTuple):
 
 
 class HistoryState(NamedTuple):
-    """The state of a step without repetition."""
+    """The state of a decoding step that forbids repeated n-grams."""
 
     inner: Any
     history: Tensor  # [N,t], the tokens read so far
 
 
 def read_prompt(model: LanguageModel, ids: Sequence[int], *, start: int) -> tuple[Tensor, Any]:
-    """Hidden [1,P,E] before each token of the prompt, and the state in which only the last token is still unread."""
+    """The hidden values [1,P,E] before each token of a prompt, and the model's state before it reads the last token."""
     inputs = torch.tensor([[start, *ids[:-1]]], device=next(model.parameters()).device)
     read, state = model.read(inputs, model.start(1))
     return read.hidden, state
 
 
 def token_log_probs(model: LanguageModel, hidden: Tensor, tokens: Tensor) -> Tensor:
-    """[M], the log-probabilities of tokens [M] under hidden [M,E], in bounded memory."""
+    """[M], the log-probabilities of tokens [M] given hidden values [M,E], computed in chunks to bound memory."""
     parts = [slice(at, at + POSITIONS) for at in range(0, len(tokens), POSITIONS)]
     return -torch.cat([model.losses(hidden[part], tokens[part]) for part in parts])
 
 
 def prompted(step: Step, *, vocabulary_size: int) -> Step:
-    """The step after a prompt: search first appends the prompt's tokens, with their known log-probabilities.
+    """A decoding step that continues a prompt: search first appends the prompt's tokens, with known log-probabilities.
 
     Hypotheses contain the prompt, so that lengths, scores and random numbers include it; the model reads it only once.
     """
@@ -62,7 +62,7 @@ def prompted(step: Step, *, vocabulary_size: int) -> Step:
 
 
 def without_repetition(step: Step, *, size: int) -> Step:
-    """The step under `NoRepeat`, whose history includes the prompt: none of its n-grams is generated again.
+    """A decoding step that never repeats an n-gram (`NoRepeat`), neither of the generated text nor of the prompt.
 
     The prompt itself may contain an n-gram twice.
     """

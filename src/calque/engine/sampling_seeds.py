@@ -10,16 +10,16 @@ from calque.search.sampling import mixed
 
 
 class Place(NamedTuple):
-    """Where a text stands in its input."""
+    """The position of a text in its input: its line, and its part if the line is split."""
 
     line: int
     part: int = 0  # of a long line that is translated in parts
 
 
 def streams(places: Sequence[Place], *, seed: int) -> Tensor:
-    """[B] 64-bit numbers m(m(seed) + line) + part, with a mixing function m, that determine each text's draws.
+    """[B], the numbers of the texts' random streams: 64-bit numbers m(m(seed) + line) + part, where m mixes bits.
 
-    Law: they depend on seed, line and part alone, so that windows, batches and split lines before it change nothing.
+    Law: a stream depends on seed, line and part alone, not on windows, batches or the splitting of earlier lines.
     """
     lines, parts = (torch.tensor(column) for column in zip(*places, strict=True))
     return mixed(mixed(torch.tensor(seed)) + lines) + parts

@@ -13,10 +13,10 @@ from calque.text.splitting import LengthProfile, sentences_in, split_long
 def split_request(
     request: Request, *, tokenizer: Tokenizer, limit: int, length_profile: LengthProfile | None = None
 ) -> list[Request]:
-    """The request, split if it is longer than the `limit` that the model reads or than its training lines.
+    """The request, split into several if its text is longer than `limit` pieces or than is usual for the model.
 
-    Sentences stay whole up to twice the length in the profile. The first part has the prefix; a required phrase belongs
-    to the part in which its words begin.
+    The usual length of lines is that in `length_profile`; sentences stay whole up to twice that length. The first part
+    has the prefix; a required phrase belongs to the part in which the source words it translates begin.
     """
     sentence_limit, joined_limit = (
         (limit, limit)
@@ -37,7 +37,7 @@ def split_request(
 
 
 def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation:
-    """The best translations of a line's parts joined to one; scores and log-probabilities are summed."""
+    """The best translations of a line's parts, joined into one translation; scores and log-probabilities are summed."""
     if len(parts) == 1:
         return parts[0]
     best = [part.candidates[0] for part in parts]
@@ -62,10 +62,11 @@ def join(parts: Sequence[Translation], *, tokenizers: Tokenizers) -> Translation
 
 
 def _join_details(details: Sequence[Detail], *, cut: Sequence[bool], tokenizers: Tokenizers) -> Detail:
-    """The details of parts joined, with end marks between them; the attention of a part is zero on the others."""
+    """The joined details of parts, with EOS pieces between them; the attention of each part is zero on the others."""
     last = len(details) - 1
     source: list[str] = []
     pieces: list[str] = []
+    ids: list[int] = []
     attention: list[list[float]] = []
     alignment: list[tuple[int, int]] = []
     source_words, target_words = 0, 0
@@ -77,10 +78,12 @@ def _join_details(details: Sequence[Detail], *, cut: Sequence[bool], tokenizers:
         source_words += _count_words(detail.source, tokenizer=tokenizers.source)
         target_words += _count_words(detail.pieces, tokenizer=tokenizers.target)
         source += [*detail.source, *([PIECES[EOS]] if place < last else [])]
-        pieces += [*detail.pieces, *([PIECES[EOS]] if place < last and not cut[place] else [])]
+        ends = [EOS] if place < last and not cut[place] else []
+        pieces += [*detail.pieces, *(PIECES[end] for end in ends)]
+        ids += [*detail.ids, *ends]
     log_probs = [log_prob for detail in details for log_prob in detail.log_probs]
     attends = all(detail.attention is not None for detail in details)
-    return Detail(source, pieces, log_probs, attention if attends else None, alignment if attends else None)
+    return Detail(source, pieces, log_probs, attention if attends else None, alignment if attends else None, tuple(ids))
 
 
 def _count_words(pieces: Sequence[str], *, tokenizer: Tokenizer) -> int:

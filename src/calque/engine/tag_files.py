@@ -20,7 +20,7 @@ class ColumnLayout(NamedTuple):
     format: ColumnFormat
     names: tuple[str, ...]
     is_assumed: bool = False
-    """Whether the names were not given for this file; it must not have more columns than names then."""
+    """Whether the names come from the tagger, not from the user; files must not have more columns than names then."""
 
     @classmethod
     def of(cls, tagger: Tagger, *, format: ColumnFormat, names: tuple[str, ...] = ()) -> "ColumnLayout":
@@ -42,11 +42,11 @@ class ColumnLayout(NamedTuple):
         return self.names.index(name) + 1
 
     def least(self, *names: str) -> int:
-        """The number of columns that a file with these columns has at least."""
+        """The minimum number of columns in a file that has these columns."""
         return max(map(self.number, names))
 
     def sentence(self, rows: ColumnSentence, *, tagger: Tagger) -> Sentence:
-        """The tagger's input, from a sentence of the file; a DataError if it is open which column is which."""
+        """The tagger's input from a sentence of the file; raises a DataError if its columns are unclear."""
         if self.is_assumed:
             self._refuse_further_columns(rows)
         inputs = {name: rows.column(self.number(name)) for name in tagger.task.inputs}
@@ -79,7 +79,7 @@ def tag_columns(
 
 
 def _next_column(rows: ColumnSentence) -> int:
-    """The number of the column after the last."""
+    """The number, from 1, of a new column after the last column of a sentence."""
     return len(rows.cells[0]) + 1 if rows.cells else 1
 
 

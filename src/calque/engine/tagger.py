@@ -17,6 +17,7 @@ from calque.data.tag_batch import TagBatch, collate_tags
 from calque.data.tagging_preparation import WORD_LENGTHS
 from calque.errors import TextError
 from calque.layers.crf import allowed_transitions
+from calque.models.inputs import Words
 from calque.models.tagger import TaggerConfig, TaggerModel, TaggerSizes
 from calque.tasks.tagging import TaggingConfig, source_of
 from calque.tensors import exact
@@ -116,8 +117,8 @@ class Tagger:
         >>> tagger.tag([["Cats", "sleep", "."]])             # one sentence, already split into words
         """
         if isinstance(text, str | Sentence):
-            return next(self.stream([_sentence(text)], marginals=marginals))
-        return list(self.stream(map(_sentence, text), marginals=marginals))
+            return next(self.stream([as_sentence(text)], marginals=marginals))
+        return list(self.stream(map(as_sentence, text), marginals=marginals))
 
     def stream(
         self,
@@ -137,7 +138,10 @@ class Tagger:
 
     @torch.inference_mode()
     def label_store(self, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None) -> StoreLabels:
-        """The labels of all rows, in evaluation mode; `stop` is called before each batch and may raise."""
+        """The predicted labels of all rows of a store; `stop` is called before each batch and may raise.
+
+        The model must be in evaluation mode.
+        """
         labels: list[list[str]] = [[] for _ in range(len(store))]
         total, words, size = exact(torch.zeros((), device=self.device)), 0, len(self.vocabularies.labels)
         config = batch.model_copy(update={"shapes": "exact"})
@@ -155,6 +159,12 @@ class Tagger:
             for index, row in zip(planned.indices.tolist(), self._names(scores, rows.lengths), strict=True):
                 labels[index] = row
         return StoreLabels(labels, float(total), words)
+
+    def source(self, sentence: Sentence, *, rows: int = 1) -> Words:
+        """The model's input for a sentence, which must not be empty, repeated in `rows` rows."""
+        self._refuse_incomplete(sentence)
+        encoded = self.vocabularies.encode(*sentence)
+        return source_of(self._batch([encoded] * rows).to(self.device))
 
     def _group(self, sentences: Sequence[Sentence], *, marginals: bool, batch_tokens: int) -> Iterator[TaggedSentence]:
         for sentence in sentences:
@@ -182,7 +192,7 @@ class Tagger:
         ]
 
     def _names(self, scores: Tensor, lengths: Tensor) -> list[list[str]]:
-        """The best labels of each row."""
+        """The names of the best labels of each row, given the model's scores."""
         best = self.model.best(scores, lengths, allowed=self.allowed).cpu()
         rows = zip(best.tolist(), lengths.tolist(), strict=True)
         return [self.vocabularies.label_names(row[:length]) for row, length in rows]
@@ -217,13 +227,14 @@ class Tagger:
 
 
 def tagger_sizes(vocabularies: TaggerVocabularies, *, inputs: Sequence[str]) -> TaggerSizes:
-    """The vocabulary sizes of a model; further columns in the order of `inputs`."""
+    """The sizes of a tagger's vocabularies; those of further columns are in the order of `inputs`."""
     characters = 0 if vocabularies.characters is None else len(vocabularies.characters)
     columns = {name: len(vocabularies.columns[name]) for name in inputs}
     return TaggerSizes(len(vocabularies.words), len(vocabularies.labels), characters, columns)
 
 
-def _sentence(text: str | Sequence[str] | Sentence) -> Sentence:
+def as_sentence(text: str | Sequence[str] | Sentence) -> Sentence:
+    """Converts a text with white space between its words, or a list of words, to a `Sentence`."""
     if isinstance(text, Sentence):
         return text
     return Sentence(text.split() if isinstance(text, str) else list(text))

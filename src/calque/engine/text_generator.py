@@ -23,13 +23,15 @@ from calque.evaluation.metrics import perplexity
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.objectives.cross_entropy import without_padding
 from calque.objectives.decoding_step import MARKS, language_step
-from calque.objectives.language_model import TextLoss, lines_loss, running_loss
+from calque.objectives.language_model import TextLoss, lines_loss, running_loss, running_token_losses
 from calque.search.decode import Rules, decode, limits_of
+from calque.search.observers import Hooks, SearchObserver
 from calque.search.sampling import Sampling, draw, filtered, mixed, uniform
 from calque.search.settings import SearchConfig
-from calque.search.step import Limits, Step, forbid
+from calque.search.step import Hypothesis, Limits, Step, forbid
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.text import BOS, EOS, PAD, Tokenizer
+from calque.text.word_index import words_of_pieces
 
 WINDOW = 2048  # texts sorted by length together
 BATCH_TOKENS = 4096  # padded positions read together
@@ -50,13 +52,22 @@ class TextPerplexity(NamedTuple):
 
     @property
     def per_word(self) -> float:
-        """Per word, separated by white space; each line end counts as a word."""
+        """The perplexity per word; words are separated by white space, and each line end counts as a word."""
         return perplexity(self.nats, count=self.words)
 
     @property
     def per_byte(self) -> float:
-        """Per byte of UTF-8, line feeds included."""
+        """The perplexity per byte of UTF-8, line feeds included."""
         return perplexity(self.nats, count=self.bytes)
+
+
+class WordLosses(NamedTuple):
+    """The loss of each word of a line, and the number of pieces in the line."""
+
+    nats: list[float]
+    """The losses of each word and of the line's end."""
+    pieces: int
+    """The number of pieces, the line's end included."""
 
 
 class TextGenerator:
@@ -111,7 +122,7 @@ class TextGenerator:
                 yield Scored(pieces, log_probs[place])
 
     def _log_probs(self, rows: Sequence[Sequence[int]]) -> list[list[float]]:
-        """The log-probabilities of each row's tokens and of its end; padding does not pass the vocabulary layer."""
+        """The log-probabilities of each row's tokens and of its end; padding does not pass through the output layer."""
         width = 1 + max(map(len, rows))
         outputs = torch.tensor([[*row, EOS, *[PAD] * (width - 1 - len(row))] for row in rows], device=self.device)
         inputs = torch.cat([torch.full_like(outputs[:, :1], self.start), outputs[:, :-1]], dim=1)
@@ -133,6 +144,24 @@ class TextGenerator:
         size = sum(len(line.encode()) + 1 for line, _ in kept)
         return TextPerplexity(loss.nats, loss.tokens, words, size)
 
+    def word_losses(self, lines: Sequence[str]) -> Iterator[WordLosses]:
+        """The loss of each word of every line, and of the line's end; running text carries the state over lines.
+
+        Words are separated by white space; a word's loss is the sum over its pieces. Lines must not be blank.
+        """
+        if self.task.reading == "running":
+            ids = self.tokenizer.encode_many(lines)
+            text = np.array([token for line in ids for token in (*line, EOS)], dtype=np.int64)
+            flat = iter(running_token_losses(self.model, text, context=self.task.context, stride=self.task.stride))
+            losses = ([next(flat) for _ in range(len(line) + 1)] for line in ids)
+        else:
+            losses = ([-log_prob for log_prob in scored.log_probs] for scored in self.score(lines))
+        for line, token_losses in zip(lines, losses, strict=True):
+            totals = [0.0] * len(line.split())
+            for word, loss in zip(words_of_pieces(self.tokenizer, line), token_losses[:-1], strict=True):
+                totals[min(word, len(totals) - 1)] += loss  # a tokenizer may read white space where there is none
+            yield WordLosses([*totals, token_losses[-1]], len(token_losses))
+
     def _loss(self, ids: Sequence[Sequence[int]], *, batch_tokens: int) -> TextLoss:
         if self.task.reading == "lines":
             store = store_in_memory({"text": pack(ids)})
@@ -151,7 +180,7 @@ class TextGenerator:
     ) -> str | list[str]:
         """A prompt, or each prompt of a list, followed by at most `maximum` pieces that the model generates.
 
-        Text is sampled unless `search` says otherwise:
+        Text is sampled unless `search` sets another method:
 
         >>> generator.generate("The weather", search=SearchConfig(method="sample", temperature=0.7, seed=3))
         >>> generator.generate("The weather", search=SearchConfig(method="beam", beam=5))
@@ -171,32 +200,14 @@ class TextGenerator:
         nbest: int = 1,
         first: int = 0,
     ) -> list[list[Candidate]]:
-        """The texts found or sampled for each prompt, at least one; `first` numbers the prompts for sampling.
+        """The texts found or sampled for each prompt, at least one.
 
-        Scores and log-probabilities are those of the whole text, with its prompt.
+        `first` is the number of the first prompt, on which sampling depends. Scores and log-probabilities are those of
+        the whole text, with its prompt.
         """
-        search = search or self.search.model_copy(update={"method": "sample"})
-        _refuse_search(search, maximum=maximum, nbest=nbest)
         results = []
         for number, prompt in enumerate(prompts, start=first):  # prompts differ in length
-            ids = self._prompt(prompt)
-            start = self._start(ids, search=search)
-            length = len(ids) + maximum
-            lengths = {"maximum": length, "maximum_extra": length, "minimum": len(ids) + search.minimum}
-            limited = search.model_copy(update={**lengths, "no_repeat": 0})  # the step has seen to repetition
-            source_lengths = torch.ones(1, dtype=torch.long, device=self.device)
-            hypotheses = decode(
-                prompted(start.step, vocabulary_size=self.model.vocabulary_size),
-                self._prompt_state(ids, start),
-                (),
-                source_lengths=source_lengths,
-                limits=limits_of(source_lengths, search=limited),
-                search=limited,
-                marks=MARKS,
-                rules=Rules(),
-                nbest=nbest,
-                streams=_stream_of(search, number).to(self.device),
-            )[0]
+            hypotheses = self.hypotheses(prompt, maximum=maximum, search=search, nbest=nbest, number=number)
             results.append(
                 [
                     Candidate(
@@ -205,10 +216,49 @@ class TextGenerator:
                         hypothesis.log_prob,
                         hypothesis.cut,
                     )
-                    for hypothesis in hypotheses[:nbest]
+                    for hypothesis in hypotheses
                 ]
             )
         return results
+
+    @torch.inference_mode()
+    def hypotheses(
+        self,
+        prompt: str,
+        *,
+        maximum: int = MAXIMUM,
+        search: SearchConfig | None = None,
+        nbest: int = 1,
+        number: int = 0,
+        observer: SearchObserver | None = None,
+    ) -> list[Hypothesis]:
+        """The texts found or sampled for a prompt as ids, at least one; they begin with the ids of the prompt.
+
+        Sampling depends on the prompt's `number`. The observer is called at every step of search, those that append the
+        prompt's pieces included.
+        """
+        search = search or self.search.model_copy(update={"method": "sample"})
+        _refuse_search(search, maximum=maximum, nbest=nbest)
+        ids = self.prompt_ids(prompt)
+        start = self._start(ids, search=search)
+        length = len(ids) + maximum
+        lengths = {"maximum": length, "maximum_extra": length, "minimum": len(ids) + search.minimum}
+        limited = search.model_copy(update={**lengths, "no_repeat": 0})  # the step itself forbids repetition
+        source_lengths = torch.ones(1, dtype=torch.long, device=self.device)
+        (hypotheses,) = decode(
+            prompted(start.step, vocabulary_size=self.model.vocabulary_size),
+            self._prompt_state(ids, start),
+            (),
+            source_lengths=source_lengths,
+            limits=limits_of(source_lengths, search=limited),
+            search=limited,
+            marks=MARKS,
+            rules=Rules(),
+            nbest=nbest,
+            streams=_stream_of(search, number).to(self.device),
+            hooks=Hooks(observer),
+        )
+        return hypotheses[:nbest]
 
     @torch.inference_mode()
     def stream(
@@ -221,7 +271,7 @@ class TextGenerator:
         """
         search = search or self.search.model_copy(update={"method": "sample"})
         _refuse_search(search, maximum=maximum, nbest=1)
-        ids = self._prompt(prompt)
+        ids = self.prompt_ids(prompt)
         step, state, _ = self._start(ids, search=search)
         tokens = torch.tensor([ids[-1] if ids else MARKS.start], device=self.device)
         key = mixed(mixed(_stream_of(search, number).to(self.device)))  # as in `sample_search`
@@ -244,7 +294,8 @@ class TextGenerator:
         if text != shown and text.startswith(shown):
             yield text[len(shown) :]
 
-    def _prompt(self, prompt: str) -> list[int]:
+    def prompt_ids(self, prompt: str) -> list[int]:
+        """The ids of a prompt; none if it is blank."""
         return self.tokenizer.encode(prompt) if prompt.strip() else []
 
     def _start(self, ids: Sequence[int], *, search: SearchConfig) -> "_Start":
@@ -266,7 +317,7 @@ class TextGenerator:
 
 
 class _Start(NamedTuple):
-    """The step after a prompt, its state, and the hidden values [1,P,E] before each token of the prompt, if any."""
+    """The decoding step after a prompt, its state, and the hidden values [1,P,E] before each prompt token, if any."""
 
     step: Step
     state: Any
@@ -274,7 +325,7 @@ class _Start(NamedTuple):
 
 
 def _batches(lengths: Sequence[int], *, tokens: int) -> Iterator[list[int]]:
-    """The places of texts in batches of similar length, longest first, of at most `tokens` padded positions."""
+    """Batches of indices of texts of similar length, longest first, each with at most `tokens` padded positions."""
     order = sorted(range(len(lengths)), key=lambda place: -lengths[place])
     start = 0
     while start < len(order):
@@ -292,7 +343,7 @@ def _next_token(allowed: Tensor, search: SearchConfig, *, key: Tensor, length: i
 
 
 def _refuse_search(search: SearchConfig, *, maximum: int, nbest: int) -> None:
-    """Raises a ConfigError for settings that generation cannot follow."""
+    """Raises a ConfigError for settings that generation does not support."""
     if search.method == "risk":
         raise ConfigError(
             "search.method = 'risk' is for translation; a language model generates with 'sample' or 'beam'"

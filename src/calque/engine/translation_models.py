@@ -18,7 +18,7 @@ from calque.text.splitting import LengthProfile
 
 
 class TranslationModels(NamedTuple):
-    """A translation model, the models that join its decoding steps, and what translating with them needs."""
+    """A translation model and the models that decode together with it, with their tokenizers and search settings."""
 
     model: Model
     tokenizers: Tokenizers
@@ -43,7 +43,10 @@ class TranslationModels(NamedTuple):
         return truncate(_without_blanks(texts), limit=limit, size=size, read=read)
 
     def encode_targets(self, texts: Sequence[str], sources: Sequence[NumberedText]) -> list[Truncated]:
-        """The first target ids, up to the maximum length of search; words that can be copied have their copy ids."""
+        """The first target ids of each text, at least as many as search can generate.
+
+        Words that can be copied from the source have copy ids, which may lie beyond the vocabulary.
+        """
         target, limit = self.tokenizers.target, max(self.search.most, 2 * self.search.source_limit)
         size = len(target.vocabulary)
         truncated = truncate(_without_blanks(texts), limit=limit, size=size, read=partial(_encode, target))
@@ -66,7 +69,7 @@ class TranslationModels(NamedTuple):
 
 
 def _without_blanks(texts: Sequence[str]) -> list[str]:
-    """The texts, with lines of white space emptied: they do not occur in training."""
+    """The texts, with lines of white space replaced by empty ones, as blank lines do not occur in training."""
     return ["" if text.isspace() else text for text in texts]
 
 

@@ -7,7 +7,7 @@ import torch
 
 from calque.data.batching import BatchConfig
 from calque.data.store import store_of_pairs
-from calque.engine.engine import Engine
+from calque.engine.engine import Engine, lock_of
 from calque.engine.ensemble import Ensemble, refuse_other_vocabularies
 from calque.engine.forced_decoding import TargetTokens
 from calque.engine.noisy_channel import Channel
@@ -81,7 +81,7 @@ class Translator:
         return f"Translator({', '.join(parts)})"
 
     def engine(self, *, channel: Channel | None = None, poll: Callable[[], None] | None = None) -> Engine:
-        """An engine that answers requests with this translator: each by itself, from any thread.
+        """An engine that answers requests with this translator, from any thread; an error concerns one request only.
 
         A `channel` reranks the candidates of all requests. `poll` is called between the steps of search; an exception
         that it raises ends the search.
@@ -143,9 +143,9 @@ class Translator:
     ) -> Iterator[Translation]:
         """One translation per request, in order; raises the error of the first request that has one.
 
-        Reads ahead by at most one window of requests. `search` and `nbest` hold for requests that do not set their own;
-        `first` is the number of the first one, on which sampling depends. `engine` returns errors in their places, and
-        explains `poll`.
+        Reads ahead by at most one window of requests. `search` and `nbest` apply to requests that do not set their own;
+        `first` is the number of the first request, on which sampling depends. `poll` is explained under `engine`, whose
+        answers contain errors instead of raising them.
 
         >>> [translation.text for translation in translator.stream(["Guten Morgen!", Request("Danke.", prefix="Many")])]
         ['Good morning!', 'Many thanks.']
@@ -168,7 +168,8 @@ class Translator:
         numbered = [source.numbered for source in self._models.encode_sources(sources, limit=self.search.source_limit)]
         encoded_targets = self._models.encode_targets(targets, numbered)
         pairs = [(source.ids, target.numbered.ids) for source, target in zip(numbered, encoded_targets, strict=True)]
-        return mean_loss(self.model, store_of_pairs(pairs), batch=BatchConfig())
+        with lock_of(self.model):
+            return mean_loss(self.model, store_of_pairs(pairs), batch=BatchConfig())
 
     def score(self, sources: Sequence[str], targets: Sequence[str]) -> Iterator[Scored]:
         """The scores of given translations, in order; they agree with the scores of search.
@@ -187,7 +188,7 @@ class Translator:
             results: dict[int, Scored] = {}
             for batch in _batches(order, lengths, budget=self.search.batch_tokens):
                 rows = [encoded_targets[place].numbered.ids for place in batch]
-                with self.model.evaluating():
+                with lock_of(self.model), self.model.evaluating():
                     scores = self._models.force_decode(
                         [numbered[place].ids for place in batch],
                         [[TargetTokens(row)] for row in rows],
@@ -203,7 +204,7 @@ class Translator:
 def _complete(
     requests: Iterable[str | Request], *, search: SearchConfig | None, nbest: int | None, first: int
 ) -> Iterator[Request]:
-    """The requests with their numbers and with settings for those that have none."""
+    """The requests, completed with line numbers and, where they have none of their own, with search settings."""
     for line, request in enumerate(requests, start=first):
         complete = Request(request) if isinstance(request, str) else request
         yield complete._replace(
@@ -214,7 +215,7 @@ def _complete(
 
 
 def _batches(order: Sequence[int], lengths: Sequence[int], *, budget: int) -> Iterator[list[int]]:
-    """Batches of places, longest first, each with at most `budget` padded positions."""
+    """Batches of the indices in `order` (longest text first), each with at most `budget` padded positions."""
     start = 0
     while start < len(order):
         count = max(1, budget // lengths[order[start]])

@@ -9,7 +9,7 @@ from calque.search.settings import SearchConfig
 
 
 def changed_fields(value: Any, *, required: int, hidden: Mapping[str, Any] | None = None) -> str:
-    """A representation of a named tuple without fields that have their defaults, or these `hidden` values."""
+    """The representation of a named tuple, without fields whose values are their defaults or those in `hidden`."""
     defaults = {**value._field_defaults, **(hidden or {})}
     fields = list(zip(value._fields, value, strict=True))
     shown = [repr(item) for _, item in fields[:required]]
@@ -26,15 +26,15 @@ class Request(NamedTuple):
 
     text: str
     prefix: str = ""  # the beginning of the translation
-    required: tuple[str, ...] = ()  # phrases that the translation contains
+    required: tuple[str, ...] = ()  # phrases that the translation must contain
     places: tuple[int, ...] = ()  # where in the text the words of each phrase begin; empty if unknown
-    forbidden: tuple[str, ...] = ()  # words that the translation does not contain
+    forbidden: tuple[str, ...] = ()  # words that the translation must not contain
     search: SearchConfig | None = None  # None: the model's own settings
     nbest: int | None = None  # the number of candidates; None: one
     long: Literal["cut", "split"] = "cut"  # a long text is cut at the model's limit, or split and translated in parts
     replace_unknown: Mapping[str, str] | None = None  # replace unknown words by source words, or by their entries here
     detail: bool = False  # return the Detail of every candidate
-    line: int | None = None  # the number that sampling depends on; None: its position in the stream, 0 alone
+    line: int | None = None  # the number that sampling depends on; None: position in the stream, 0 for a single request
     timeout: float | None = None  # seconds after which the answer is a DeadlineError
 
     @classmethod
@@ -56,10 +56,11 @@ class Detail(NamedTuple):
     """The pieces, log-probabilities and attention behind a translation."""
 
     source: list[str]  # pieces of the source
-    pieces: list[str]  # of the translation; of a line in parts, with the end mark of each part but the last
+    pieces: list[str]  # of the translation; of a line in parts, with EOS after each part but the last
     log_probs: list[float]  # of each piece, and of the end unless the translation was cut
     attention: list[list[float]] | None  # a row per log-probability, a column per source piece and one for the end
     alignment: list[tuple[int, int]] | None  # (source word, target word)
+    ids: tuple[int, ...] = ()  # of the pieces in the target vocabulary; copied words have ids beyond it
 
 
 class Candidate(NamedTuple):
@@ -85,7 +86,7 @@ class Candidate(NamedTuple):
 
 
 class Scored(NamedTuple):
-    """The score of a given translation."""
+    """The log-probabilities of the pieces of a given translation or text."""
 
     pieces: list[str]
     log_probs: list[float]  # of each piece, and of the end
@@ -117,7 +118,7 @@ class Translation(NamedTuple):
 
 
 Answer = Translation | CalqueError
-"""What a request results in: its translation, or the error that concerns this request alone."""
+"""The result of a request: its translation, or an error that concerns this request alone."""
 
 
 def empty_translation(*, detail: bool, attends: bool, missing_phrase: bool) -> Translation:

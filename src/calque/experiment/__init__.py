@@ -2,7 +2,8 @@
 
 A run folder holds config.toml (resolved), run.json (versions, machine, data and settings at the start), store/,
 checkpoints/, model/, metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; history.jsonl if
-batches had to be split, and tensorboard/ if training.tensorboard is set.
+batches had to be split, gradients.jsonl if gradients are watched (training.watch_gradients), and tensorboard/ if
+training.tensorboard is set.
 """
 
 from calque.experiment.api import resume, train

@@ -28,7 +28,7 @@ def train(
 
     Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
     are the text settings if it has none. `origin` names the source of the values in messages, if they do not come from
-    a file. An `observer` is shown the gradient of every update.
+    a file. An `observer` is called with the gradient of every update.
 
         run = calque.train("config.toml", run="runs/1")
         print(run.folder, run.summary.best_step, run.summary.best_value)
@@ -53,7 +53,7 @@ def resume(
     preparing: Preparing = nullcontext,
     observer: TrainingObserver | None = None,
 ) -> Run:
-    """Continues a run from its newest checkpoint, or from where it was stopped before the first.
+    """Continues a run from its newest checkpoint, or from the beginning if it was stopped before the first.
 
     `settings` are changed first, in the run's config.toml too; a change that the state of the run does not allow is
     rejected:

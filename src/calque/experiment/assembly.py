@@ -21,14 +21,14 @@ from calque.training.update import autocast_to
 
 
 class ChosenMetric(NamedTuple):
-    """A metric for a corpus, and why it is not the usual one of its task; an empty reason if it is."""
+    """The metric that selects models on a corpus, and the reason if it is not the usual metric of the task."""
 
     name: str
     reason: str = ""
 
 
 class Assembly(Protocol):
-    """The parts of an experiment for one task."""
+    """What an experiment needs of its task: preparing data, and building, validating and saving a model."""
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
@@ -45,19 +45,19 @@ class Assembly(Protocol):
         ...
 
     def refuse_unbuildable(self) -> None:
-        """Raises an error if the parts do not fit together, before a long corpus is read."""
+        """Raises an error if settings of model, text and training do not fit together, before a long corpus is read."""
         ...
 
     def build(self, prepared: Prepared) -> nn.Module:
-        """The initial model, with random weights by the seed, on the CPU."""
+        """The initial model on the CPU, with random weights that the seed determines."""
         ...
 
     def warm_start(self, model: nn.Module, prepared: Prepared, *, path: Path) -> list[str]:
-        """Initialises the model with the weights of another run; messages about it."""
+        """Initialises the model with the weights of another run; returns lines for the log that say what was copied."""
         ...
 
     def task(self, prepared: Prepared) -> Task:
-        """The task for training."""
+        """The task object of the training loop, which collates batches and computes the loss."""
         ...
 
     def judge(self, model: nn.Module, prepared: Prepared, *, ranks: int) -> Judge:
@@ -65,11 +65,11 @@ class Assembly(Protocol):
         ...
 
     def save_model(self, prepared: Prepared, *, parameters: int) -> SaveModel:
-        """The function that writes the model as a folder."""
+        """The function that writes the model to a model folder."""
         ...
 
     def corpus(self, prepared: Prepared) -> Corpus:
-        """The properties of the corpus that open settings are chosen by."""
+        """The properties of the corpus on which the choice of open settings depends."""
         ...
 
     def describe(self, prepared: Prepared) -> list[str]:
@@ -86,7 +86,7 @@ class Assembly(Protocol):
 
 
 def completed_card(card: str, judgement: Judgement) -> str:
-    """A model card, which says so if the model was never validated."""
+    """A model card, with a note if the model was never validated."""
     if all(map(math.isnan, judgement.values.values())):
         return f"{card}\nThis model was never validated: its run was stopped before the first validation.\n"
     return card

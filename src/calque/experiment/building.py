@@ -12,6 +12,7 @@ from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
 from calque.experiment.translation import TranslationAssembly
+from calque.inspection.gradient_watching import watched_gradient_flow
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
@@ -23,7 +24,7 @@ from calque.training.tensorboard import refuse_without_tensorboard
 
 
 def assembly_of(experiment: Experiment) -> Assembly:
-    """The parts of an experiment for its task."""
+    """The assembly for an experiment's task, which prepares its data and builds, validates and saves its model."""
     match experiment.task:
         case TranslationConfig():
             return TranslationAssembly(experiment)
@@ -43,7 +44,7 @@ def initial_model(experiment: Experiment, prepared: Prepared, *, ranks: int) -> 
 
 
 def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, reporter: Reporter, ranks: Ranks) -> Job:
-    """All parts of a training run."""
+    """Builds the model, the task and the judge of a run, and returns the job for the training loop."""
     assembly, training = assembly_of(experiment), experiment.training
     model = initial_model(experiment, prepared, ranks=ranks.count)
     refuse_uncomputable(model, training)  # the run may have been started on another machine
@@ -66,11 +67,12 @@ def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, repor
         folder=folder,
         reporter=reporter,
         ranks=ranks,
+        gradient_flow=watched_gradient_flow(experiment.task, prepared.valid) if training.watch_gradients else None,
     )
 
 
 def refuse_unbuildable(experiment: Experiment) -> None:
-    """Raises an error if parts are missing or do not fit together, before a long corpus is read."""
+    """Raises an error if parts of an experiment are missing or do not fit together, before a long corpus is read."""
     choose_device(experiment.training.device)
     if experiment.training.tensorboard:
         refuse_without_tensorboard()

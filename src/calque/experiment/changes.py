@@ -25,7 +25,7 @@ FIXED = {
     "training.precision": _STATE,
     "training.warm_start": "the run has weights of its own by now",
 }
-"""The settings and whole sections that cannot change once a run has been started, and the reason."""
+"""The settings and sections that cannot change once a run has been started, with the reason why."""
 
 
 def change_settings(
@@ -33,7 +33,7 @@ def change_settings(
 ) -> None:
     """Changes settings of a run in its config.toml; all are checked before any is written.
 
-    A change that the state of the run does not allow is a ConfigError, which lists what may change.
+    A change that the state of the run does not allow raises a ConfigError, which lists the settings that may change.
     """
     with run_lock(folder):
         path = folder / CONFIG

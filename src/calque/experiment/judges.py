@@ -1,4 +1,4 @@
-"""The judge of translation, which measures a run's models on held-out data, and what judges share."""
+"""The judge that evaluates translation models on held-out data, and what all judges share."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -20,7 +20,7 @@ LOWER, HIGHER = Metric("lower"), Metric("higher")
 TRANSLATION_METRICS: Mapping[str, Metric] = {
     "loss": LOWER,
     "perplexity": LOWER,
-    "bleu": Metric("higher", chance=1.0),  # below, only a few words match
+    "bleu": Metric("higher", chance=1.0),  # below this BLEU, only a few words match
     "chrf": HIGHER,
     "exact_match": Metric("higher", tie_breaker="chrf"),  # small validation sets have many ties
     "ter": LOWER,
@@ -36,7 +36,7 @@ class HeldOutPairs(NamedTuple):
 
 
 class TranslationJudge:
-    """The loss with teacher forcing, and the quality of greedy translations."""
+    """Validates a translation model: measures the loss with teacher forcing, and the quality of greedy translations."""
 
     metrics = TRANSLATION_METRICS
     selects = "bleu"
@@ -112,7 +112,7 @@ class TranslationJudge:
 
 
 def _greedy(search: SearchConfig, *, parts: int) -> SearchConfig:
-    """Greedy search with the limits of `search`, in batches 1/`parts` as large."""
+    """The settings of greedy search, with the length limits of `search` and batches 1/`parts` as large."""
     keys = ("maximum_ratio", "maximum_extra", "maximum", "source_limit")
     limits: dict[str, Any] = {key: getattr(search, key) for key in keys}
     return SearchConfig(beam=1, length_penalty=0.0, batch_tokens=max(1, search.batch_tokens // parts), **limits)

@@ -37,7 +37,7 @@ METRICS: Mapping[str, Metric] = {"loss": LOWER, "perplexity": LOWER, "word_perpl
 
 
 class LanguageModelJudge:
-    """The loss of held-out text, per token and per word, and samples of generated text."""
+    """Measures the loss of held-out text, per token and per word, and generates samples."""
 
     metrics = METRICS
     reports = ("loss", "perplexity", "word_perplexity")
@@ -66,7 +66,7 @@ class LanguageModelJudge:
             batch = self.batch.model_copy(update={"tokens": tokens})
             loss = lines_loss(self.generator.model, self.store, batch=batch, stop=check_stop)
         else:
-            carries = self.generator.model.carries  # the loss then depends on where the text is cut, so rows stay
+            carries = self.generator.model.carries  # the loss then depends on where the text is cut: keep all rows
             loss = running_loss(
                 self.generator.model,
                 self.store[COLUMN].values,
@@ -93,7 +93,7 @@ class LanguageModelJudge:
 
 
 class LanguageModellingAssembly:
-    """Text, a language model, and a judge of its perplexity."""
+    """Assembles the data, task, model and judge of a language-modelling experiment."""
 
     metrics = METRICS
 

@@ -1,6 +1,6 @@
-"""Runs of a user's own task: any object that fulfils the contract, with its model, data and judge.
+"""Runs of a user's own task: any object that implements `Task`, with its model, data and judge.
 
-They have exact resume, checkpoints, model selection, metrics and plots, as all runs do.
+Like all runs, they have checkpoints, exact resumption, model selection, metrics and plots.
 """
 
 import hashlib
@@ -40,7 +40,7 @@ from calque.training.settings import TrainingConfig
 
 
 class OwnTask(NamedTuple):
-    """A task with all that a run of it needs.
+    """A task with everything that a run needs to train it.
 
     The model is trained in place, starting with its current weights; `train` may be in memory (`store_in_memory`) or
     on disk. Without `save_model`, only the weights of the best model are saved.
@@ -60,6 +60,7 @@ IDLE: Mapping[str, object] = {
     "objective": ObjectiveConfig(),
     "subwords": FixedConfig(),
     "warm_start": None,
+    "watch_gradients": 0,
 }
 """The training settings that have no effect on a user's own task, with the values that they may have."""
 
@@ -90,7 +91,7 @@ def resume_own(
 ) -> Run:
     """Continues a run of a user's own task, from its newest checkpoint or from the beginning.
 
-    The `settings`, as `KEY=VALUE`, are changed before.
+    The `settings`, as `KEY=VALUE`, are changed first.
     """
     with joined_ranks() as ranks:
         if settings:
@@ -99,7 +100,7 @@ def resume_own(
 
 
 def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
-    """A new run folder with its config."""
+    """Creates a run folder with its completed config, and returns its path."""
     experiment = check(OwnExperiment, config, origin="config")
     _refuse_idle(experiment.training, names=experiment.training.model_fields_set)
     _refuse_unfit(own, experiment.training)
@@ -112,7 +113,7 @@ def _new_run(own: OwnTask, *, config: Values, run: Path | str | None) -> str:
         tie_breaker = own.judge.metrics[metric].tie_breaker
     chosen = [f"training.device={device}", f"training.threads={threads}", f"training.metric={metric}"]
     chosen.append(f"training.tie_breaker={tie_breaker}")
-    chosen.append("training.label_smoothing=0.0")  # by default that of translation
+    chosen.append("training.label_smoothing=0.0")  # the default is for translation
     completed = check(OwnExperiment, override(config, chosen), origin="config")
     with run_lock(folder):
         write_atomically(folder / CONFIG, to_toml(completed))
@@ -147,7 +148,7 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool, observer
 
 
 def _read(own: OwnTask, folder: Path) -> OwnExperiment:
-    """The config of a run that the task fits."""
+    """The config of a run, checked against the task."""
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
     values = read_toml(folder / CONFIG)
@@ -172,7 +173,7 @@ def _change(own: OwnTask, folder: Path, settings: Sequence[str]) -> str:
 
 
 def _start(folder: Path, own: OwnTask, experiment: OwnExperiment, *, stack: ExitStack, ranks: int) -> str:
-    """Locks the run and records what it is trained with; a DataError if the data has changed since it was started."""
+    """Locks the run and records what it is trained with; raises a DataError if the data has changed since its start."""
     stack.enter_context(run_lock(folder))
     write_atomically(folder / LENGTHS, json.dumps(length_counts(own.train)) + "\n")
     facts = run_facts(experiment.training, data=_fingerprint(own.train), ranks=ranks, metrics=own.judge.metrics)
@@ -195,7 +196,7 @@ def _refuse_unfit(own: OwnTask, training: TrainingConfig) -> None:
         raise ConfigError(f"the store has no column {' and '.join(missing)}, which the task reads")
     refuse_unknown_metrics(training, metrics=own.judge.metrics)
     if training.batch.tokens == "auto":
-        raise ConfigError("training.batch.tokens = 'auto' is not for a task of your own; give a number")
+        raise ConfigError("training.batch.tokens = 'auto' is not supported for a task of your own; set a number")
     refuse_uncomputable(own.model, training)
 
 

@@ -1,5 +1,6 @@
 """Training an experiment: from a config to a finished run."""
 
+import difflib
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,6 +23,7 @@ from calque.experiment.settings import Experiment, OwnExperiment, absolute
 from calque.experiment.text_choice import choose_text
 from calque.folders import MANIFEST
 from calque.folders.upgrades import EARLIER_METRIC
+from calque.inspection.pictures_gradients import draw_recorded_gradients
 from calque.tasks.interfaces import Metric
 from calque.training.auto_settings import complete_settings
 from calque.training.batch_size import Fit, Trial, find_batch_size
@@ -52,7 +54,7 @@ class Run(NamedTuple):
 
 
 Preparing = Callable[[], AbstractContextManager[Callable[[str, int, int], None] | None]]
-"""Opens a progress display while data is prepared; it is called with a label, the amount done and the total."""
+"""Opens a progress display for data preparation: yields a function of a label, the amount done and the total."""
 
 
 def train(
@@ -68,7 +70,9 @@ def train(
 
     Settings the config leaves open (batch, steps, validation, early stopping, rates) are chosen to fit the corpus; so
     are the text settings if it has none.
-    `origin` names the source of the values in messages, if they do not come from a file.
+
+    `observer` is called with the gradients of each update. `origin` names the source of the values in messages, if they
+    do not come from a file.
     """
     match config:
         case Experiment():
@@ -100,9 +104,9 @@ def resume(
     preparing: Preparing = nullcontext,
     observer: TrainingObserver | None = None,
 ) -> Run:
-    """Continues a run from its newest checkpoint, or from where it was stopped before the first.
+    """Continues a run from its newest checkpoint, or from the beginning if it was stopped before the first.
 
-    The `settings`, as `KEY=VALUE`, are changed before.
+    The `settings`, as `KEY=VALUE`, are changed first.
     """
     with joined_ranks() as ranks:
         if settings:
@@ -119,7 +123,7 @@ def _start(config: object, values: Values, *, run: Path | str | None, origin: st
     notes += [message] if message else []
     experiment = check(Experiment, values, origin=str(config) if isinstance(config, Path | str) else origin)
     refuse_unbuildable(experiment)
-    written = values_to_toml(absolute(values, experiment))  # refused before a folder is made
+    written = values_to_toml(absolute(values, experiment))  # an error here must not leave a folder behind
     folder = new_run_folder(None if run is None else Path(run))
     with run_lock(folder):
         if (folder / CONFIG).exists():
@@ -152,24 +156,26 @@ def _continue(
             summary = run_job(job._replace(observer=observer))
         if ranks.leads and draw_curves(folder):
             assembly_of(experiment).draw(folder)
+            draw_recorded_gradients(folder)
         elif ranks.leads and not quiet:
             reporter.say("no plots: matplotlib is not installed (pip install matplotlib)")
     return Run(folder, experiment, summary)
 
 
 def run_job(job: Job) -> Summary:
-    """Runs the training loop; an interrupted run has its curves drawn too."""
+    """Runs the training loop; draws the curves of an interrupted run."""
     try:
         return run_loop(job)
     except Interrupted:
         if job.ranks.leads:
             with suppress(OSError):  # the checkpoint is saved, so the plots do not matter
                 draw_curves(job.folder)
+                draw_recorded_gradients(job.folder)
         raise
 
 
 def _is_deterministic(folder: Path) -> bool:
-    """Whether the run in a folder has training.deterministic; a FolderError if it is not a run folder."""
+    """Whether the run in a folder has training.deterministic; raises a FolderError if it is not a run folder."""
     _refuse_other_folder(folder)
     return bool(read_toml(folder / CONFIG).get("training", {}).get("deterministic"))
 
@@ -181,9 +187,14 @@ def _change(folder: Path, settings: Sequence[str]) -> str:
 
 
 def _refuse_other_folder(folder: Path) -> None:
-    """Raises a FolderError if it is not a run folder."""
+    """Raises a FolderError if a folder is not a run folder."""
     if not (folder / CONFIG).is_file() or (folder / MANIFEST).exists():
-        reason = "it is a part of one" if (folder / MANIFEST).exists() else f"it has no {CONFIG}"
+        if not folder.exists():
+            names = [path.name for path in folder.absolute().parent.glob("*") if (path / CONFIG).is_file()]
+            close = difflib.get_close_matches(folder.name, names, n=1, cutoff=0.6)
+            hint = f"; did you mean {shell_path(folder.with_name(close[0]))}?" if close else ""
+            raise FolderError(f"{folder}: no such folder{hint}")
+        reason = "it is a model, a checkpoint or a store" if (folder / MANIFEST).exists() else f"it has no {CONFIG}"
         raise FolderError(f"{folder}: not a run folder: {reason}")
 
 
@@ -193,13 +204,13 @@ def _lock(folder: Path, stack: ExitStack) -> str:
 
 
 def _open_run(folder: Path, prepared: Sequence[Prepared]) -> tuple[Experiment, Prepared]:
-    """The completed config of a run and its data: those `prepared` by the leading rank, which others open."""
+    """The completed config of a run, and its data: `prepared` on the leading rank, opened from disk on the others."""
     experiment = check(Experiment, read_toml(folder / CONFIG), origin=str(folder / CONFIG), written=True)
     return experiment, prepared[0] if prepared else open_prepared(_store(experiment, folder))
 
 
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: list[Prepared]) -> str:
-    """Prepares the data, which is appended to `prepared`, and completes the config; messages about both."""
+    """Prepares the data, which is appended to `prepared`, and completes the config; returns lines for the log."""
     values, begun = read_toml(folder / CONFIG), (folder / RECORD).exists()
     experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
     assembly = assembly_of(experiment)
@@ -243,7 +254,9 @@ def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: 
 def _selection(
     values: Values, training: TrainingConfig, *, assembly: Assembly, data: Prepared, begun: bool
 ) -> tuple[list[str], list[str]]:
-    """Assignments of the metric and tie-breaker that a config leaves open, and a message if they are unusual.
+    """The settings `KEY=VALUE` of metric and tie-breaker, and a message if the chosen metric is unusual for the task.
+
+    They are chosen where the config leaves them open.
 
     A run that an earlier version began keeps the metric and the tie-breaker of that version.
     """
@@ -272,7 +285,7 @@ def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Ma
 
 
 def _settings(experiment: Experiment) -> Values:
-    """The settings that run.json records: all but those of the data, which has a fingerprint, and workers."""
+    """The settings that run.json records: all but workers, data and text; prepared data has a fingerprint instead."""
     values = experiment.model_dump(mode="json", exclude={"data", "text"})
     del values["training"]["batch"]["workers"]
     return values
@@ -283,7 +296,7 @@ def _store(experiment: Experiment, folder: Path) -> Path:
 
 
 def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
-    """The largest batch of all ranks together that fits."""
+    """The largest batch that fits into memory, counted over all ranks."""
     assembly, training = assembly_of(experiment), experiment.training
     model = initial_model(experiment, prepared, ranks=ranks)
     trial = Trial(model, assembly.task(prepared), prepared.train, training.precision)
@@ -293,7 +306,7 @@ def _fit(experiment: Experiment, prepared: Prepared, *, ranks: int) -> Fit:
 
 @contextmanager
 def arithmetic(config: TrainingConfig) -> Iterator[None]:
-    """Sets the number of threads, and deterministic operations if configured."""
+    """A context that sets the number of threads, and makes operations deterministic if configured."""
     torch.set_num_threads(config.threads or torch.get_num_threads())
     if not config.deterministic:
         yield
@@ -323,9 +336,9 @@ def _discard(folder: Path, *, has_record: bool) -> bool:
     """Removes a run that ended with a user's mistake before its first step, so that its name is free again.
 
     With `has_record`, a run that has a record and a log is removed too. Prepared data stays for the corrected config;
-    whether there is any.
+    returns whether there is any.
     """
-    with suppress(FolderError), run_lock(folder, patience=0):  # another process may have it by now
+    with suppress(FolderError), run_lock(folder, patience=0):  # another process may have locked it by now
         names = {path.name for path in folder.iterdir()}
         if names <= {CONFIG, LOCK, STORE, *((LENGTHS, RECORD, LOG) if has_record else ())}:
             for name in names - {STORE}:

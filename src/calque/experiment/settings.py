@@ -29,7 +29,7 @@ TaskConfig = Annotated[TranslationConfig | LanguageModellingConfig | TaggingConf
 
 MODELS = {"translation": "encoder-decoder", "language-modelling": "language-model", "tagging": "tagger"}
 DEFAULT_SYSTEMS = {"translation": "tiny", "language-modelling": "language", "tagging": "huang2015"}
-"""The kind of model that each task trains, and the system that it trains by default."""
+"""For each task, the kind of model that it trains (MODELS), and the system that it trains by default."""
 
 
 class Experiment(Config):
@@ -52,9 +52,9 @@ class Experiment(Config):
     @model_validator(mode="before")
     @classmethod
     def _usual_kinds(cls, values: Any) -> Any:
-        """Sections without a kind have the default one, so that text.vocabulary_size=4000 is enough.
+        """Fills in the default kind of sections without one, so that text.vocabulary_size=4000 is enough.
 
-        The task follows from the kind of model, and the kind of model from the task.
+        The kind of task follows from the kind of model, and the other way round.
         """
         return with_kinds(values) if isinstance(values, dict) else values
 
@@ -93,7 +93,10 @@ class OwnExperiment(Config):
 
 
 def with_kinds(values: Values) -> Values:
-    """The values of an experiment, with the kinds of its text, model and task sections filled in."""
+    """The values of an experiment, with the kinds of its text, model and task sections filled in.
+
+    For taggers and language models, a missing model section and label smoothing (0) are filled in too.
+    """
     task, model, text = (values.get(name) for name in ("task", "model", "text"))
     kinds = {model: task for task, model in MODELS.items()}
     if isinstance(model, dict) and (task is None or (isinstance(task, dict) and "kind" not in task)):
@@ -118,7 +121,7 @@ def with_kinds(values: Values) -> Values:
 
 
 def output_misfits(experiment: Experiment, output: OutputConfig) -> list[str]:
-    """Why label smoothing and an output layer cannot be combined."""
+    """Why label smoothing and an output layer cannot be combined; empty if they can."""
     smoothing = experiment.training.label_smoothing
     if not smoothing or output.kind == "full":
         return []
@@ -226,7 +229,7 @@ def experiment_values(
 
 
 def differences(values: Values, *, run: Path) -> list[str]:
-    """Where the config of a run differs from `values`; keys that `values` does not have are ignored."""
+    """Messages on where the config of a run differs from `values`; keys that `values` does not have are ignored."""
     experiment = check(Experiment, values, origin="config")
     actual = dict(flat(read_toml(run / CONFIG)))
     expected = dict(flat(absolute(values, experiment)))

@@ -1,4 +1,4 @@
-"""Tagging as an experiment: the task, model and judge of a config."""
+"""Tagging as an experiment: from its config to a task, a model and a judge."""
 
 import json
 from collections import Counter

@@ -16,7 +16,7 @@ OVERRIDE = "text.kind=sentencepiece trains on subwords"
 
 
 class TextChoice(NamedTuple):
-    """The values of a config, and a message if their text section was chosen."""
+    """The values of a config, and a message if a text section was chosen for them."""
 
     values: Values
     message: str = ""
@@ -45,12 +45,12 @@ def suggested_text(experiment: Experiment) -> str:
 
 
 def _character_level(values: Values) -> CharacterLevel | None:
-    """How the pairs that a config trains on should be read, if they are character-level."""
+    """How source and target of the training pairs should be read; None if the pairs are not character-level."""
     task, training = with_kinds(values).get("task", {}), values.get("training", {})
     if not isinstance(task, dict) or task.get("kind", "translation") != "translation":
         return None
     if _lookup(training, "subwords", "kind", default="fixed") != "fixed":
-        return None  # other kinds sample subwords
+        return None  # the other kinds sample segmentations into subwords
     try:
         data = DataConfig.model_validate(values.get("data", {}))
     except ValidationError:
@@ -73,7 +73,10 @@ def _assignments(level: CharacterLevel) -> str:
 
 
 def _section(level: CharacterLevel, *, joint: bool) -> Values | None:
-    """The text section; None if a joint vocabulary is needed and the sides are read differently."""
+    """The config's text section for pairs that are read by character.
+
+    None if the model needs one vocabulary for both sides, but the two are split in different ways.
+    """
     if level.source == level.target:
         return {"kind": level.source, **({"joint": True} if joint else {})}
     if joint:

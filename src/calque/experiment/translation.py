@@ -33,7 +33,7 @@ from calque.training.update import stream_seed
 
 
 class TranslationAssembly:
-    """Sentence pairs, an encoder-decoder, and a judge of its translations."""
+    """Assembles the data, task, model and judge of a translation experiment."""
 
     metrics: Mapping[str, Metric] = TRANSLATION_METRICS
 
@@ -147,7 +147,7 @@ class TranslationAssembly:
         return Translator(model, tokenizers, config=self.model, search=self.experiment.search)
 
     def _has_dropout(self) -> bool:
-        """Whether two passes over a sentence differ."""
+        """Whether dropout or noise makes two training passes over the same sentence differ."""
         words = self.experiment.training.objective.word_dropout
         settings = flat(to_values(self.model))
         return any(
@@ -172,7 +172,7 @@ class TranslationAssembly:
 
 
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
-    """The lengths of held-out sources; of training sources only the ids are stored, so sentences cannot be counted."""
+    """The length profile of held-out sources; training sources are stored as ids, where sentences cannot be counted."""
     return LengthProfile.of(
         pieces=prepared.valid["source"].lengths.tolist(), sentences=[sentences_in(text) for text in sources]
     )
@@ -183,6 +183,6 @@ def _sizes(tokenizers: Tokenizers) -> Sizes:
 
 
 def _largest_sizes(text: TextConfig) -> Sizes:
-    """The largest vocabularies that a text section allows: above all cutoffs if it does not set a size."""
+    """The largest vocabularies that a text section allows; if it sets no size, larger than any adaptive cutoff."""
     pieces = getattr(text, "vocabulary_size", None) or 1 << 24  # weightless models take no memory
     return Sizes(pieces, pieces, joint=getattr(text, "joint", True))

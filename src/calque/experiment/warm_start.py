@@ -12,7 +12,7 @@ from calque.layers.adaptive import AdaptiveOutput
 from calque.models.model import Model, ModelConfig
 from calque.text import Tokenizer, Tokenizers
 
-KNOWN_SHARE = 0.5  # of the pieces, at least: with fewer, the old rows would help little
+KNOWN_SHARE = 0.5  # of the new pieces that the old vocabulary must have: with fewer, its weights would help little
 SHOWN = 5  # differing weights that are listed
 
 
@@ -27,10 +27,10 @@ def refuse_unfit_start(model: Model, tokenizers: Tokenizers | None, *, config: M
 
 
 def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, path: Path) -> list[str]:
-    """Copies the weights of a run or model folder into a model; messages about it.
+    """Copies the weights of a run or model folder into a model; returns lines for the log that say what was copied.
 
-    Rows of pieces that are in both vocabularies are copied; rows of new pieces keep their initial values. Any other
-    mismatch is a ConfigError.
+    Embedding rows of pieces that are in both vocabularies are copied; rows of new pieces keep their initial values. Any
+    other mismatch raises a ConfigError.
     """
     old = load_translator(path, device="cpu")
     rows = _all_rows(old.tokenizers, tokenizers)
@@ -50,7 +50,10 @@ def warm_start(model: Model, tokenizers: Tokenizers, *, config: ModelConfig, pat
 def _misfits(
     model: Model, old: Translator, *, rows: dict[str, Tensor] | None, config: ModelConfig, path: Path
 ) -> list[str]:
-    """Why an old model's weights do not fit; `rows` are the old rows of the new pieces, if these are known."""
+    """Why an old model's weights do not fit a new model.
+
+    `rows` are the rows that the new pieces have in the old embeddings; None if the new pieces are not known yet.
+    """
     if rows is None:
         return _differences(model, old, config=config, same={"source": False, "target": False})
     problems = []
@@ -58,7 +61,7 @@ def _misfits(
         known = int((old_rows >= 0).sum())
         if known < KNOWN_SHARE * len(old_rows):
             problems.append(
-                f"it knows only {known} of {len(old_rows)} {side} pieces; use its own pieces with "
+                f"its vocabulary has only {known} of {len(old_rows)} {side} pieces; use its vocabulary with "
                 f'text.kind = "given" and text.path = "{path}"'
             )
     same = _same(old.tokenizers, rows)
@@ -68,23 +71,23 @@ def _misfits(
 
 
 def _differences(model: Model, old: Translator, *, config: ModelConfig, same: dict[str, bool]) -> list[str]:
-    """Where the weights of an old model differ: the settings that cause it, and the first few weights."""
+    """How an old model differs from the new one: settings that differ, and the first few weights that do not match."""
     here, there = dict(model.named_parameters()), dict(old.model.named_parameters())
-    mismatches = [f"{name} is not in it" for name in here.keys() - there.keys()]
-    mismatches += [f"{name} is only in it" for name in there.keys() - here.keys()]
+    mismatches = [f"{name} is only in the new model" for name in here.keys() - there.keys()]
+    mismatches += [f"{name} is only in the old model" for name in there.keys() - here.keys()]
     for name in here.keys() & there.keys():
         first = 1 if _changed_side(name, same) else 0
         if here[name].shape[first:] != there[name].shape[first:]:
-            shapes = f"{tuple(there[name].shape)} there and {tuple(here[name].shape)} here"
+            shapes = f"{tuple(there[name].shape)} in the old model and {tuple(here[name].shape)} in the new"
             mismatches.append(f"{name} has the shape {shapes}")
     if not mismatches:
         return []
     new_settings, old_settings = (dict(flat(to_values(values), name="model")) for values in (config, old.config))
     settings = [
-        f"{key} is {old_settings.get(key)!r} there and {new_settings.get(key)!r} here"
+        f"{key} is {old_settings.get(key)!r} in the old model and {new_settings.get(key)!r} in the new"
         for key in dict.fromkeys([*new_settings, *old_settings])
         if new_settings.get(key) != old_settings.get(key)
-        and not isinstance(new_settings.get(key), float)  # rates change no shape
+        and not isinstance(new_settings.get(key), float)  # floats, such as dropout, change no shape
     ]
     return [*settings, *first_few(sorted(mismatches), shown=SHOWN)]
 
@@ -102,12 +105,12 @@ def _rows(old: Tokenizer, new: Tokenizer) -> Tensor:
 
 
 def _all_rows(old: Tokenizers, new: Tokenizers) -> dict[str, Tensor]:
-    """For each side, the old rows of its new pieces."""
+    """For source and target, the row of each new piece in the old vocabulary, or -1."""
     return {"source": _rows(old.source, new.source), "target": _rows(old.target, new.target)}
 
 
 def _same(old: Tokenizers, rows: dict[str, Tensor]) -> dict[str, bool]:
-    """For each side, whether its vocabulary has exactly the earlier pieces, in the same order."""
+    """For source and target, whether the new vocabulary has exactly the old pieces, in the same order."""
     sizes = {"source": len(old.source.vocabulary), "target": len(old.target.vocabulary)}
     return {
         side: len(old_rows) == sizes[side] and bool((old_rows == torch.arange(sizes[side])).all())
@@ -116,7 +119,7 @@ def _same(old: Tokenizers, rows: dict[str, Tensor]) -> dict[str, bool]:
 
 
 def _changed_side(name: str, same: dict[str, bool]) -> str | None:
-    """The side whose pieces are the rows of a parameter, if its vocabulary has changed; else None."""
+    """The side (source or target) whose pieces the rows of a parameter belong to, if its vocabulary has changed."""
     if name == "encoder.embedding.weight":
         side = "source"
     elif name == "decoder.embedding.weight" or name.startswith("output."):

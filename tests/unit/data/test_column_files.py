@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from calque.data import column_files
 from calque.data.column_files import ColumnFormat, ColumnSentence, file_sentences, read_sentences, with_column
+from calque.data.problems import RECODE
 from calque.errors import DataError
 
 CORPORA = os.environ.get("CALQUE_CORPORA")
@@ -222,6 +223,7 @@ def test_all_problems_are_told_together() -> None:
         "in: line 4, byte 1: 0xe4 is not UTF-8 here",
         "in: line 5, byte 5: 0xff is not UTF-8 here",
         "in: line 12: column 2 is empty",
+        RECODE,
     ]
     assert problems(b"1 The the\n2\ta\n", format="conllu") == [
         "in: line 1: 1 columns separated by tabs, expected at least 10",

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from calque.data import corpora
 from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, read_blocks, text_columns
 from calque.data.lines import Invalid
-from calque.data.problems import refuse
+from calque.data.problems import RECODE, refuse
 from calque.data.rows import Row, Tally, parse
 from calque.errors import DataError
 
@@ -137,6 +137,7 @@ def test_invalid_bytes_are_named_skipped_or_replaced(tmp_path):
     assert str(refused.value).splitlines() == [
         f"{tmp_path / 'a.en'}: line 2, byte 2: 0xc3 is not UTF-8 here",
         f"{tmp_path / 'a.de'}: line 3, byte 2: 0xff is not UTF-8 here",
+        RECODE,
     ]
     assert texts(corpus, invalid="skip") == [("a", "x")]
     assert texts(corpus, invalid="replace") == [("a", "x"), ("b\ufffd", "y"), ("c", "z\ufffd")]
@@ -204,7 +205,7 @@ def test_bad_json_is_named_by_file_and_line(tmp_path, line, message):
 def test_half_characters_in_json_are_invalid_text(tmp_path):
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"source": "a\\ud800", "target": "b"}\n')
-    with pytest.raises(DataError, match=r"line 1: U\+D800 is half a character"):
+    with pytest.raises(DataError, match=r"line 1: U\+D800 is a lone surrogate"):
         texts(JsonlConfig(path=path))
     assert texts(JsonlConfig(path=path), invalid="skip") == []
     assert texts(JsonlConfig(path=path), invalid="replace") == [("a\ufffd", "b")]

@@ -132,8 +132,8 @@ def test_lines_of_a_record_stand_for_themselves() -> None:
 
 def test_settings_that_contradict_each_other(tmp_path: Path) -> None:
     for values, message in (
-        ({"kind": "csv", "header": False, "source_column": "en"}, "'en' would be names in it; use numbers"),
-        ({"kind": "tsv", "header": False, "target_column": "de"}, "'de' would be names in it; use numbers"),
+        ({"kind": "csv", "header": False, "source_column": "en"}, "'en' can only be found in a header; use"),
+        ({"kind": "tsv", "header": False, "target_column": "de"}, "'de' can only be found in a header; use"),
         ({"kind": "tsv", "header": True, "alignments": "a"}, "alignments are for files without a header"),
         ({"kind": "csv", "delimiter": '"'}, "not a single ASCII character"),
         ({"kind": "csv", "delimiter": "::"}, "not a single ASCII character"),

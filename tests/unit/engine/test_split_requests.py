@@ -5,7 +5,7 @@ import pytest
 from calque import Candidate, Request, Translation
 from calque.engine import Detail
 from calque.engine.splitting import join, split_request
-from calque.text import Tokenizers
+from calque.text import EOS, Tokenizers
 from calque.text.words import WordsConfig, WordsTokenizer
 
 TEXT = "  a b. a c. a a d a b"
@@ -92,7 +92,7 @@ def test_the_details_of_parts_are_joined(tokenizer: WordsTokenizer, cut: bool) -
 
 
 def test_parts_without_attention_have_none_joined(tokenizer: WordsTokenizer) -> None:
-    detail = Detail(["a"], ["x"], [-1.0, -1.0], None, None)
+    detail = Detail(["a"], ["x"], [-1.0, -1.0], None, None, (7,))
     part = Translation([Candidate("x", -2.0, -2.0, False, 2, None, (), detail)])
     whole = join([part, part], tokenizers=Tokenizers(tokenizer, tokenizer)).candidates[0].detail
-    assert whole == Detail(["a", "</s>", "a"], ["x", "</s>", "x"], [-1.0] * 4, None, None)
+    assert whole == Detail(["a", "</s>", "a"], ["x", "</s>", "x"], [-1.0] * 4, None, None, (7, EOS, 7))

@@ -410,7 +410,7 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "extra file": (lambda folder: (folder / "extra.py").write_text("import os"), "extra.py: not listed"),
     "no safetensors": (_pickle, "weights.safetensors"),
     "format of the tokenizer": (_foreign_tokenizer, "tokenizer.json"),
-    "more words than weights": (_more_words, "disagree"),
+    "more words than weights": (_more_words, "do not belong together"),
     "another width": (lambda folder: _edit(folder, old="width = 32", new="width = 34"), "weights.safetensors"),
     "a huge width": (lambda folder: _edit(folder, old="width = 32", new="width = 60000"), "weights.safetensors"),
     "an absurd width": (lambda folder: _edit(folder, old="width = 32", new="width = 1000000"), "config.toml"),
@@ -422,8 +422,8 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
     "no usual length": (lambda folder: _profile(folder, '{"pieces": 0, "sentences": 1}'), "length_profile.json"),
     "a usual length of another kind": (lambda folder: _profile(folder, '{"pieces": "many"}'), "length_profile.json"),
-    "another number of pieces": (lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'), "disagree"),
-    "a column too few": (lambda folder: _edit(folder, old='"source" = 12, ', new=""), "disagree"),
+    "another number of pieces": (lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'), "do not belong together"),
+    "a column too few": (lambda folder: _edit(folder, old='"source" = 12, ', new=""), "do not belong together"),
     "another task": (lambda folder: _edit(folder, old='"translation"', new='"divination"'), "config.toml"),
 }
 

@@ -73,7 +73,7 @@ def test_what_the_state_depends_on_cannot_change(short: Path, change: str, comma
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ("training.step=9", "training.step: unknown key; did you mean 'steps'?"),
+        ("training.step=9", "training.step: unknown key; did you mean 'training.steps'?"),
         ("training.steps=none", "training.steps: input should be a valid integer"),
         ("training.metric=accuracy", "training.metric = 'accuracy' is not one of"),
         ("training.optimiser.momentum=0.5", "momentum = 0.5 is used only with kind = 'sgd'"),

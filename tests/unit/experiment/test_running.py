@@ -168,7 +168,7 @@ def test_systems_override_the_file_and_are_overridden_by_assignments(tmp_path: P
 
 def test_an_unknown_system_is_rejected_with_the_known_ones() -> None:
     with pytest.raises(
-        ConfigError, match=r"'tinny' is not known; did you mean 'tiny'\? There are: cho2014, sutskever2014"
+        ConfigError, match=r"unknown system 'tinny'; did you mean 'tiny'\? Available systems: cho2014, sutskever2014"
     ):
         experiment_values(config=None, system="tinny", corpora={}, assignments=[])
 
@@ -249,7 +249,7 @@ ADAPTIVE = ("model.output.kind=adaptive", "training.label_smoothing=0", "trainin
 def refuse_cutoffs(corpus: dict[str, Path], run: Path | None, *overrides: str) -> str:
     """The message about cutoffs that only the prepared data shows to be wrong."""
     values = toy_values(corpus, "plain", *ADAPTIVE, "model.output.cutoffs=[2, 5000]", *overrides)
-    with pytest.raises(ConfigError, match="less than the 12 pieces") as caught:
+    with pytest.raises(ConfigError, match="below the target vocabulary size of 12") as caught:
         train(values, run=run, quiet=True)
     return str(caught.value)
 
@@ -302,7 +302,7 @@ def test_a_folder_without_a_manifest_is_not_taken_for_a_store(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("message", "overrides"),
     [
-        (r"less than the 12 pieces", (*ADAPTIVE, "model.output.cutoffs=[2, 5000]")),
+        (r"below the target vocabulary size of 12", (*ADAPTIVE, "model.output.cutoffs=[2, 5000]")),
         (r"needs text\.kind = 'sentencepiece', not 'words'", ("training.subwords.kind=bpe-dropout",)),
     ],
 )
@@ -328,7 +328,7 @@ def test_cutoffs_beyond_the_largest_vocabulary_are_rejected_before_the_data_is_p
 ) -> None:
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     overrides = (*ADAPTIVE, "text.vocabulary_size=400", "model.output.cutoffs=[2, 400]")
-    with pytest.raises(ConfigError, match="less than the 400 pieces"):
+    with pytest.raises(ConfigError, match="below the target vocabulary size of 400"):
         train(toy_values(corpus, "plain", *overrides), run=tmp_path / "run", quiet=True)
 
 
@@ -556,7 +556,9 @@ def test_output_layers_that_do_not_fit_are_rejected_with_their_key(corpus: dict[
         r"model: tie = 'target' and output\.kind = 'adaptive'": ("model.tie=target",),
         r"model\.output: a width of 16 cannot shrink 2 times by 5": ("model.output.shrink=5",),
         r"model\.output\.cutoffs: .*strictly ascending": ("model.output.cutoffs=[5, 3]",),
-        r"model\.output: cutoffs \[2, 5000\] must all be less than the 12 pieces": ("model.output.cutoffs=[2, 5000]",),
+        r"model\.output: cutoffs \[2, 5000\] must all be below the target vocabulary size of 12": (
+            "model.output.cutoffs=[2, 5000]",
+        ),
     }
     for number, (message, overrides) in enumerate(refused.items()):
         values = toy_values(corpus, "plain", "model.output.kind=adaptive", "training.label_smoothing=0", *overrides)

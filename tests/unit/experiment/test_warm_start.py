@@ -112,22 +112,22 @@ def test_all_mismatches_are_reported(old: Run, tmp_path: Path) -> None:
         )
     message = str(caught.value)
     assert "does not fit this model" in message
-    assert "model.encoder.layers is 1 there and 2 here" in message
-    assert "model.decoder.embedding is 12 there and 20 here" in message
-    assert "is not in it" in message
+    assert "model.encoder.layers is 1 in the old model and 2 in the new" in message
+    assert "model.decoder.embedding is 12 in the old model and 20 in the new" in message
+    assert "is only in the new model" in message
     assert "more" in message.splitlines()[-1]
     assert len(message.splitlines()) < 12
     assert not (tmp_path / "run").exists()
 
 
 def test_a_model_with_additional_weights_does_not_fit(old: Run, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"\n  decoder\.\S+ is only in it"):
+    with pytest.raises(ConfigError, match=r"\n  decoder\.\S+ is only in the old model"):
         make(tmp_path, "plain", f"training.warm_start={old.folder}")
 
 
 def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: Path) -> None:
     settings = ("model.output.kind=adaptive", "training.label_smoothing=0")
-    with pytest.raises(ConfigError, match="is only in it") as caught:  # that of the other layer
+    with pytest.raises(ConfigError, match="is only in the old model") as caught:  # that of the other layer
         make(tmp_path / "full", "luong", *settings, f"training.warm_start={old.folder}")
     assert "the order of the vocabulary" not in str(caught.value)
     adaptive = make(tmp_path / "adaptive", "luong", *settings).folder
@@ -137,7 +137,7 @@ def test_an_adaptive_output_layer_needs_the_same_vocabulary(old: Run, tmp_path: 
 
 
 def test_a_vocabulary_that_is_mostly_unknown_is_rejected(old: Run, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"knows only 4 of 20 source pieces; use its own pieces with text\.kind"):
+    with pytest.raises(ConfigError, match=r"has only 4 of 20 source pieces; use its vocabulary with text\.kind"):
         make(tmp_path, "luong", f"training.warm_start={old.folder}", letters="ijklmnopqrstuvwx")
     assert not (tmp_path / "run" / "config.toml").exists(), "the name can be used again"
 
@@ -153,7 +153,7 @@ def test_a_given_vocabulary_that_is_mostly_unknown_is_rejected_before_the_data_i
     monkeypatch.setattr("calque.data.prepare._fill", unprepared)
     values = toy_values(toy_corpus(tmp_path / "corpus"), "luong", *SHORT, f"training.warm_start={old.folder}")
     values["text"] = {"kind": "given", "path": str(foreign.folder)}
-    with pytest.raises(ConfigError, match="knows only 4 of 20 source pieces"):
+    with pytest.raises(ConfigError, match="has only 4 of 20 source pieces"):
         train(values, run=tmp_path / "run", quiet=True)
     assert not (tmp_path / "run").exists()
 
