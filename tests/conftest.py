@@ -86,6 +86,7 @@ def without_plots() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in ("running", "own_task"):
             patch.setattr(f"calque.experiment.{module}.draw_curves", lambda _folder: True)
+        patch.setattr("calque.experiment.running.draw_recorded_gradients", lambda _folder: True)
         yield
 
 

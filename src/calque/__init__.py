@@ -66,7 +66,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The names that need torch are fetched when first used, so that `import calque` is quick."""
+    """Imports the names that need torch on first use, so that `import calque` is fast."""
     if name not in _HOMES:
         raise AttributeError(f"module 'calque' has no attribute {name!r}")
     return getattr(import_module(_HOMES[name]), name)

@@ -1,4 +1,4 @@
-"""`python -m calque` is `calque`."""
+"""`python -m calque` runs the command `calque`."""
 
 from calque.commands.main import run
 

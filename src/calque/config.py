@@ -22,7 +22,7 @@ class Config(BaseModel):
 
 
 EXPLAINED = 50
-"""Problems of one config that are explained; the rest are counted."""
+"""The number of problems per config that are described; the remaining ones are only counted."""
 
 _SHOWN = 200  # characters of a key or a value in a message
 
@@ -31,9 +31,9 @@ Values = dict[str, Any]
 
 
 def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: ValidationInfo) -> None:
-    """Raises a ValueError that names every key set to a value other than its default that nothing reads.
+    """Raises a ValueError that names every key that is set but has no effect, unless its value is the default.
 
-    `uses` maps a key to whether it is read and to the setting with which it would be. Defaults pass even when set
+    `uses` maps a key to whether it has an effect and to the setting that would give it one. Defaults pass even when set
     explicitly, because a config that was written out lists all of them.
     """
     if (info.context or {}).get("written"):
@@ -51,7 +51,7 @@ def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: Va
 def refuse_unused_by_kind(
     config: Config, readers: Mapping[str, tuple[str, ...]], *, kind: str, info: ValidationInfo
 ) -> None:
-    """`refuse_unused` for a config whose `kind` decides which keys are read; `readers` maps a key to those kinds."""
+    """`refuse_unused` for a config whose `kind` decides which keys are used; `readers` maps a key to those kinds."""
     requirements = {key: f"kind = {' or '.join(map(repr, kinds))}" for key, kinds in readers.items()}
     refuse_unused(config, {key: (kind in kinds, requirements[key]) for key, kinds in readers.items()}, info)
 
@@ -87,7 +87,7 @@ def override(values: Values, assignments: Sequence[str], *, of: type[Config] | N
     """`values` overridden by `section.key=value` assignments; assigned values are TOML or plain strings.
 
     When a `kind` is replaced, keys that mean the same in both kinds are kept and the other keys of the old kind are
-    dropped. `of` is the config class of the values, which knows the kinds.
+    dropped. `of` is the config class that declares the kinds; without it, no keys are dropped.
     """
     result, overrides = _copy(values), [_parse_assignment(assignment) for assignment in assignments]
     kinds = {tuple(sections): value for (*sections, last), value in overrides if last == "kind"}
@@ -106,7 +106,7 @@ def override(values: Values, assignments: Sequence[str], *, of: type[Config] | N
 
 
 def _table_at(values: Values, path: Sequence[str]) -> Values:
-    """The table at a path; an empty one where there is none."""
+    """The table at a path; an empty table if there is none."""
     table: Any = values
     for section in path:
         table = table.get(section) if isinstance(table, dict) else None
@@ -192,7 +192,7 @@ def _explicit(value: object) -> object:
 
 
 def _table(config: Config, *, name: str, comments: bool, kinds: Sequence[str] = ()) -> Iterator[str]:
-    """The lines of a table; `kinds` are the tags of the union this config belongs to, if any."""
+    """The lines of a config's TOML table; `kinds` are the alternative values of its `kind`, if any."""
     tables: list[tuple[str, Config, list[str]]] = []
     fields = sorted(
         type(config).model_fields.items(), key=lambda item: item[0] != "kind"
@@ -229,7 +229,7 @@ def _value(value: object) -> str:
         case bool():
             return "true" if value else "false"
         case int() if value.bit_length() > 64 * 16:
-            raise ConfigError(f"{_shown(value)}: no config needs so large a number")
+            raise ConfigError(f"{_shown(value)}: too large a number for a config")
         case int() | float():
             return repr(value)
         case str() | Path():
@@ -249,7 +249,7 @@ def _utf8(text: str) -> str:
     except UnicodeEncodeError:
         shown = text.encode(errors="backslashreplace").decode()
         raise ConfigError(
-            f"{shown}: its name is not UTF-8, which a config cannot hold; rename it, or link to it by another name"
+            f"{shown}: its name is not UTF-8, so a config cannot hold it; rename it, or link to it under another name"
         ) from None
     return text
 
@@ -283,6 +283,8 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
             if kinds := [tag for config in siblings if name in config.model_fields for tag in _tags(config)]:
                 return f"{key}: unknown key for this kind; it belongs to kind = {', '.join(map(repr, kinds))}"
             close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+            section = key.rpartition(".")[0]
+            close = [f"{section}.{match}" if section else match for match in close]
             paths = [] if close else _paths_ending(root).get(name, ())
             close = close or sorted(paths, key=lambda path: -_common_sections(path, key))[:1]
             hint = f"did you mean {close[0]!r}?" if close else f"known: {', '.join(sorted(names))}"
@@ -315,10 +317,10 @@ def _explain(root: type[BaseModel], problem: Any) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value in a message."""
+    """A value as messages show it: shortened if it is long."""
     try:
         return _shortened(repr(value))
-    except ValueError:  # Python writes no number with more than some thousand digits
+    except ValueError:  # Python does not convert integers of more than a few thousand digits to text
         return "a number with thousands of digits"
 
 
@@ -339,7 +341,7 @@ def _suggest(value: object, expected: str) -> str:
 
 
 def _kinds(owner: type[BaseModel] | None, location: Sequence[str | int]) -> dict[Any, type[BaseModel]]:
-    """The alternatives of the union at a key of `owner`, by tag."""
+    """The config classes, by their `kind`, that the value of a key of `owner` may have."""
     name = next((part for part in reversed(location) if isinstance(part, str)), "")
     field = owner.model_fields.get(name) if owner else None
     return {tag: config for config in _configs(field.annotation) for tag in _tags(config)} if field else {}
@@ -348,8 +350,10 @@ def _kinds(owner: type[BaseModel] | None, location: Sequence[str | int]) -> dict
 def _locate(
     root: type[BaseModel], location: Sequence[str | int]
 ) -> tuple[str, type[BaseModel] | None, list[type[BaseModel]]]:
-    """The dotted key of an error (without the union tags that pydantic inserts), the config that owns the key, and the
-    alternatives to that config if it belongs to a union."""
+    """The dotted key of an error's location, the config that owns the key, and the alternatives to that config.
+
+    The key omits the union tags that pydantic inserts; there are alternatives only if the config belongs to a union.
+    """
     key, owner = "", root
     alternatives: list[type[BaseModel]] = [root]
     union: list[type[BaseModel]] = []
@@ -371,7 +375,7 @@ def _locate(
 
 @lru_cache(maxsize=8)
 def _paths_ending(root: type[BaseModel]) -> dict[str, tuple[str, ...]]:
-    """The dotted keys within sections of a config, by their last part."""
+    """All dotted keys of a config that lie in sections, grouped by their last part."""
     paths: dict[str, tuple[str, ...]] = {}
     for path in _paths(root):
         sections, _, last = path.rpartition(".")
@@ -394,7 +398,7 @@ def _tags(config: type[BaseModel]) -> tuple[Any, ...]:
 
 
 def _configs(annotation: object) -> list[type[BaseModel]]:
-    """Every config class an annotation mentions."""
+    """Every config class that occurs in an annotation."""
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         return [annotation]
     return [config for part in get_args(annotation) for config in _configs(part)]

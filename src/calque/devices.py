@@ -38,7 +38,7 @@ def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtyp
 
 
 def machine(device: str) -> str:
-    """The kind of machine: what its arithmetic depends on."""
+    """The hardware that numerical results depend on: the GPU's name, or the CPU's architecture and instruction set."""
     if device == "cuda":
         return torch.cuda.get_device_name()
     return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"

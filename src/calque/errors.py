@@ -7,8 +7,8 @@ CalqueError
 │   ├── TextError        unusable text or an unusable tokenizer
 │   └── FolderError      a run or model folder that is damaged, hostile, locked or in an unsupported format
 ├── RequestError         one request cannot be answered, while others can (exit code 1)
-│   ├── DeadlineError    it was not answered in time
-│   └── OutOfMemory      it needs more memory than there is, even by itself
+│   ├── DeadlineError    the request was not answered in time
+│   └── OutOfMemory      the request alone needs more memory than there is
 ├── TrainingError        training cannot continue (exit code 1); the last good state is kept; raised on all ranks
 │   ├── RankError        only one rank cannot continue
 │   └── ReportedByPeer   another rank reports the cause; this one exits with that rank's code where it is known
@@ -58,7 +58,7 @@ class DeadlineError(RequestError):
 
 
 class OutOfMemory(RequestError):  # noqa: N818 - as torch and the field call it
-    """A request needs more memory than there is, even by itself."""
+    """A request needs more memory than there is, even in a batch of its own."""
 
 
 class TrainingError(CalqueError):
@@ -66,7 +66,7 @@ class TrainingError(CalqueError):
 
 
 class RankError(TrainingError):
-    """One rank of a distributed run cannot continue, and only that rank knows why."""
+    """One rank of a distributed run cannot continue, for a reason that the other ranks cannot detect."""
 
 
 class ReportedByPeer(TrainingError):  # noqa: N818 - not a failure of this rank
@@ -90,7 +90,7 @@ def first_few(lines: Sequence[str], *, shown: int = 8) -> list[str]:
 
 
 def shell_path(path: Path | str) -> str:
-    """A path as a shell reads it, for commands in messages: quoted if need be, and never taken for an option.
+    """A path as a shell command in a message needs it: quoted if necessary, and never mistaken for an option.
 
     >>> shell_path("my runs/1")
     "'my runs/1'"

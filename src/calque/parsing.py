@@ -1,6 +1,7 @@
-"""TOML and JSON from files that may be damaged or hostile: values nested beyond any use are a ValueError.
+"""Parsing TOML and JSON files that may be damaged or hostile: excessively nested values raise a ValueError.
 
-Python's parsers, and every function that walks through values, raise a RecursionError there, which no reader expects.
+Python's parsers, and functions that recurse through the values, would raise a RecursionError, which callers do not
+handle.
 """
 
 import json
@@ -8,7 +9,7 @@ import tomllib
 from typing import Any
 
 DEEPEST = 100
-"""Levels of tables and lists within each other; a config of Calque has seven."""
+"""The largest depth of nested tables and lists that is accepted; Calque's own configs have seven levels."""
 
 _TOO_DEEP = f"tables or lists are nested more than {DEEPEST} levels deep"
 
@@ -34,7 +35,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def refuse_deep(value: Any) -> None:
-    """Raises a ValueError for a value with more than DEEPEST levels of tables and lists; takes one level at a time."""
+    """Raises a ValueError for a value with more than DEEPEST levels of tables and lists, without recursion."""
     level, depth = [value] if isinstance(value, dict | list) else [], 0
     while level:
         depth += 1

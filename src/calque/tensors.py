@@ -1,4 +1,4 @@
-"""Padded rows, masks, and trees of tensors with selectable rows.
+"""Padded rows, masks, and trees of tensors (nested tuples) from which rows can be selected.
 
 Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), S source, T target, D width.
 """
@@ -72,10 +72,10 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
 
 
 def running_sum(values: Tensor, *, dim: int) -> Tensor:
-    """`cumsum`, deterministic when torch is told to use deterministic algorithms.
+    """`cumsum`, deterministic if torch is set to use deterministic algorithms.
 
-    On a GPU the order of additions in torch's own kernel varies between calls; the deterministic version doubles the
-    offset log₂ n times, in a fixed order.
+    On a GPU the order of additions in torch's own kernel varies between calls; the deterministic version adds
+    copies shifted by 1, 2, 4, … positions, in a fixed order.
     """
     if not torch.are_deterministic_algorithms_enabled():
         return values.cumsum(dim)
@@ -110,9 +110,10 @@ def weightless() -> Iterator[None]:
 
 
 class _MetaWeights(TorchFunctionMode):
-    """Creates tensors to be filled on the meta device, but computes everything else, unlike `torch.device("meta")`.
+    """Creates new tensors on the meta device and skips normal initialisation; other operations run as usual.
 
-    There, many operations (normal initialisation among them) would load torch's compiler, which takes seconds.
+    Under `torch.device("meta")`, many operations (normal initialisation among them) would load torch's compiler, which
+    takes seconds.
     """
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:

@@ -7,13 +7,13 @@ from calque_phrasebook.realisation.words import Part, Word
 from calque_phrasebook.surface import MARKS
 
 Link = tuple[int, int]
-"""A source word and a target word, separated by white space and counted from 0."""
+"""The indices of a source word and a target word; words are separated by white space and counted from 0."""
 
 
 def align(source: Sequence[Word], target: Sequence[Word]) -> tuple[Link, ...]:
     """Returns the links of two realisations of one meaning, in order.
 
-    align(a, b) is align(b, a) with its links reversed. Punctuation is attached to words and has no links of its own.
+    align(a, b) is align(b, a) with source and target exchanged. Punctuation is attached to words and has no links.
     """
     expressed: defaultdict[Part, list[int]] = defaultdict(list)
     for index, word in _indexed(target):
@@ -29,7 +29,7 @@ def align(source: Sequence[Word], target: Sequence[Word]) -> tuple[Link, ...]:
 
 
 def _indexed(words: Sequence[Word]) -> Iterator[tuple[int, Word]]:
-    """Returns the words without punctuation, numbered as white space separates them."""
+    """Returns the words that are not punctuation, numbered from 0."""
     return enumerate(word for word in words if word.text not in MARKS)
 
 

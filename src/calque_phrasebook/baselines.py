@@ -1,6 +1,6 @@
 """Two baselines without training: word-by-word translation, and the translation of the nearest training sentence.
 
-A model must beat both: the first knows every word but no grammar, the second grammatical sentences but no composition.
+A model must beat both: the first knows every word but no grammar, the second only whole training sentences.
 """
 
 import re
@@ -15,7 +15,7 @@ from calque_phrasebook.surface import Language, join
 
 LONGEST_ENTRY = 5  # words of a set phrase
 LONGEST_WORD = 8  # characters of a Chinese word
-COMMON_FEATURES = 700  # features of more sentences than this are uninformative and not looked up
+COMMON_FEATURES = 700  # features that more sentences than this have are uninformative and not looked up
 
 
 def baselines(book: Phrasebook, *, source: Language, target: Language) -> dict[str, list[str]]:
@@ -30,7 +30,7 @@ def baselines(book: Phrasebook, *, source: Language, target: Language) -> dict[s
 
 
 def word_by_word(sentence: str, *, source: Language, target: Language) -> str:
-    """Returns the dictionary's translations of a sentence's words, in source order; longest entries match first."""
+    """Returns the dictionary's translations of a sentence's words, in source order; the longest entry is preferred."""
     table = glossary(source, target)
     tokens: list[str] = []
     for piece in segments(sentence, table=table, language=source):
@@ -42,7 +42,7 @@ def word_by_word(sentence: str, *, source: Language, target: Language) -> str:
 
 
 def segments(sentence: str, *, table: dict[Words, Words], language: Language) -> Iterator[Words]:
-    """Returns the entries of a sentence from left to right, always the longest match."""
+    """Yields the dictionary entries that a sentence consists of, from left to right, always the longest match."""
     if language == "zh":
         yield from _characters(sentence, table)
     else:

@@ -35,11 +35,13 @@ def write_phrasebook(
 
 
 def check_options(languages: tuple[Language, Language], *, segment: bool, alignments: bool) -> None:
-    """Raises a ConfigError if words cannot be counted, or if no language has to be segmented."""
+    """Raises a ConfigError for alignments of unsegmented Chinese, and for segmentation without Chinese."""
     if alignments and "zh" in languages and not segment:
-        raise ConfigError("alignments count words between spaces, and Chinese text has none: add --segment")
+        raise ConfigError("alignments count words between spaces, and Chinese text has no spaces; add --segment")
     if segment and "zh" not in languages:
-        raise ConfigError(f"--segment puts spaces between Chinese words; {' and '.join(languages)} have theirs")
+        raise ConfigError(
+            f"--segment puts spaces between Chinese words; {' and '.join(languages)} are written with spaces"
+        )
 
 
 def _source(pair: Pair, *, segment: bool) -> str:

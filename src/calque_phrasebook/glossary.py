@@ -1,6 +1,6 @@
 """A bilingual dictionary of the lexicon: every form of a word in one language, and its translation in another.
 
-It contains words and set phrases, but no grammar: the basis of word-by-word translation.
+It contains words and set phrases, but no grammar; word-by-word translation uses it.
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ PUNCTUATION: dict[str, dict[Language, str]] = {
 
 @cache
 def glossary(source: Language, target: Language) -> dict[Words, Words]:
-    """Returns the translation of every form and set phrase of the source language, in its first sense."""
+    """Returns the translation of every word form and set phrase of the source language, in its first sense."""
     table: dict[Words, Words] = {}
     for entry in _entries():
         for form, counterpart in zip_longest(entry[source], entry[target]):

@@ -2,7 +2,7 @@
 
 The grammar draws a meaning, and one realiser per language expresses it. Two different meanings never have the same
 sentence in any language: number, tense and person are always expressed by a word. The names of the classes are part of
-the combinations that are held out for the test set (`split.py`), so renaming a class changes the split.
+the keys by which combinations are held out for the test set (`split.py`), so renaming a class changes the split.
 """
 
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ DeterminerKind = Literal["a", "the", "this", "count", "these", "many", "some", "
 
 @dataclass(frozen=True, slots=True)
 class Determiner:
-    """The determiner of a noun; `number` is used with count and these, `owner` with own."""
+    """The determiner of a noun; the kinds count and these have a `number`, the kind own has an `owner`."""
 
     kind: DeterminerKind
     number: Phrase | None = None
@@ -49,7 +49,7 @@ class Pronoun:
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Someone by name."""
+    """A person referred to by name."""
 
     name: Phrase
     female: bool
@@ -66,7 +66,7 @@ class Nominal:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """An amount of stuff: two cups of tea; `number` None is one."""
+    """An amount of stuff: two cups of tea; a `number` of None means one."""
 
     number: Phrase | None
     measure: Noun
@@ -114,7 +114,7 @@ class Spot:
 
 @dataclass(frozen=True, slots=True)
 class Duration:
-    """How long: three hours."""
+    """The duration of an action: three hours."""
 
     number: Phrase
     unit: Unit
@@ -139,7 +139,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Quality:
-    """The subject is (very, too) warm."""
+    """The predicate of a quality: the subject is (very, too) warm."""
 
     adjective: Adjective
     degree: Phrase | None = None
@@ -156,14 +156,14 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Occupation:
-    """The subject is a doctor."""
+    """The predicate of a profession: the subject is a doctor."""
 
     noun: Noun
 
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """The subject is somewhere."""
+    """The predicate of a location: the subject is in the park."""
 
     where: Place | Spot
 
@@ -177,7 +177,7 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Priced:
-    """The price of the subject; without a number in a question for it."""
+    """The price of the subject; a question about the price has no number."""
 
     number: Phrase | None = None
     currency: Phrase | None = None
@@ -185,7 +185,7 @@ class Priced:
 
 @dataclass(frozen=True, slots=True)
 class Aged:
-    """The age of the subject; without a number in a question for it."""
+    """The age of the subject; a question about the age has no number."""
 
     number: Phrase | None = None
 
@@ -206,7 +206,7 @@ class Aching:
 
 @dataclass(frozen=True, slots=True)
 class Falling:
-    """It rains, snows or hails in a city; without a subject."""
+    """It rains, snows or hails in a city; the clause has no subject."""
 
     what: Precipitation
     where: Place
@@ -214,7 +214,7 @@ class Falling:
 
 @dataclass(frozen=True, slots=True)
 class Climate:
-    """It is warm in a city; without a subject."""
+    """It is warm in a city; the clause has no subject."""
 
     adjective: Adjective
     where: Place
@@ -222,7 +222,7 @@ class Climate:
 
 @dataclass(frozen=True, slots=True)
 class Weather:
-    """The weather in a city is good; without a subject."""
+    """The weather in a city is good; the clause has no subject."""
 
     adjective: Adjective
     where: Place | None
@@ -282,7 +282,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Do it, or do not."""
+    """A command or a prohibition: open the door, do not open the door."""
 
     action: Action
     negative: bool
@@ -290,7 +290,7 @@ class Command:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """Let us do it."""
+    """A suggestion: let us go home."""
 
     action: Action
 
@@ -355,7 +355,7 @@ def agreement(phrase: NounPhrase) -> int:
 
 
 def questioned(phrase: NounPhrase) -> bool:
-    """Returns whether a noun phrase is the one in question, which English and German put first."""
+    """Returns whether a question asks for this noun phrase; English and German put such a phrase first."""
     return isinstance(phrase, Asked) or (
         isinstance(phrase, Nominal) and phrase.determiner.kind in ("which", "how many")
     )

@@ -2,8 +2,8 @@
 
 A meaning contains combinations: a verb with its object, place, goal, company or manner; an adjective with its noun; two
 clauses with their connective. A stable hash of each combination determines whether it is held out. Training and
-validation sentences contain no held-out combination; every test sentence contains at least one, and its words occur in
-training.
+validation sentences contain no held-out combination; every test sentence contains at least one. If the corpus is large
+enough, all words of the test sentences occur in training.
 """
 
 from collections.abc import Iterator
@@ -50,15 +50,15 @@ from calque_phrasebook.realisation.words import Word
 from calque_phrasebook.surface import Language, join, realise, segment
 
 HELD_OUT_PERCENT = 9
-COMMON = 5  # the least frequency in training of words in test sentences, if the corpus is large enough
+COMMON = 5  # a word of a test sentence occurs in training at least this often, if the corpus is large enough
 PATIENCE = 40  # draws per test sentence before rarer words are accepted
 
 
 class Pair(NamedTuple):
     """A sentence, its translation and their word alignment.
 
-    `source_words` and `target_words` are the words between white space, or, in Chinese, which is written without
-    spaces, those of the grammar; `links` count them from 0.
+    `source_words` and `target_words` are the words between white space or, in Chinese, which is written without spaces,
+    the words of the grammar; `links` count them from 0.
     """
 
     source: str
@@ -202,7 +202,7 @@ def _place(where: object) -> str:
 
 
 def _shape(clause: Clause) -> str:
-    """Returns the type of a clause: its kind of predicate, tense, modality and polarity."""
+    """Returns the type of a clause as text: kind of predicate, tense, modal verb, verb of a state, and polarity."""
     verb = clause.predicate.verb.key if isinstance(clause.predicate, Action) and clause.tense == "state" else ""
     modal = clause.modal.key if clause.modal else ""
     return " ".join((type(clause.predicate).__name__, clause.tense, modal, verb, "not" if clause.negative else ""))
@@ -233,7 +233,7 @@ _Counts = tuple[dict[str, int], dict[str, int]]  # of words and marks, in source
 
 
 class _Drawn(NamedTuple):
-    """The words of a meaning in both languages."""
+    """A randomly drawn meaning, as its words in both languages."""
 
     source: list[Word]
     target: list[Word]
@@ -241,7 +241,7 @@ class _Drawn(NamedTuple):
 
 
 def _drawn(random: Random, seen: set[str], *, source: Language, target: Language, tested: bool) -> Iterator[_Drawn]:
-    """Yields the words of new meanings in both languages, either all or none of which belong to the test set."""
+    """Yields new random meanings: only those with held-out combinations if `tested`, otherwise only others."""
     while True:
         meaning = draw(random)
         if is_test(meaning) is not tested:
@@ -256,7 +256,7 @@ def _drawn(random: Random, seen: set[str], *, source: Language, target: Language
 
 
 def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
-    """Yields, of every two sentences, the one whose rarest word was rarer so far; counts its words in `known`."""
+    """Yields, of every two sentences, the one whose rarest word is rarer so far; `known` counts the words yielded."""
     for first, second in zip(drawn, drawn, strict=False):
         chosen = first if _rarest(first, known) <= _rarest(second, known) else second
         for tokens, counts in zip(chosen.texts, known, strict=True):
@@ -266,7 +266,7 @@ def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
 
 
 def _rarest(drawn: _Drawn, known: _Counts) -> int:
-    """Returns the count of a sentence's rarest word in either language."""
+    """Returns how often the rarest word of a sentence pair, in either language, has occurred so far."""
     return min(
         min(map(known[0].get, drawn.texts[0], repeat(0))),
         min(map(known[1].get, drawn.texts[1], repeat(0))),

@@ -20,6 +20,7 @@ HERE = Path(__file__).parent
 PAIRS_ONLY = HERE / "pairs_only"
 MODELS = sorted(path for path in (PAIRS_ONLY / "models").iterdir() if path.name != "language-model")
 KILLED = sorted((PAIRS_ONLY / "killed").iterdir())
+LATER = {"clipped"}  # metrics that later versions record
 
 
 @pytest.mark.parametrize("beam", [1, 4])
@@ -49,9 +50,9 @@ def test_a_killed_run_resumes_to_the_same_weights(folder: Path, tmp_path: Path) 
     _assert_same_weights(run / "checkpoints" / "step-24" / "weights.safetensors", folder / "weights.safetensors")
     _assert_same_weights(run / "model" / "weights.safetensors", folder / "model.safetensors")
     lines, before = (read_journal(path / "metrics.jsonl") for path in (run, folder))
-    assert [line.keys() for line in lines] == [line.keys() for line in before]
+    assert {key for line in lines for key in line} - {key for line in before for key in line} == LATER
     for line, recorded in zip(lines, before, strict=True):
-        assert line == pytest.approx(recorded, abs=1e-9)
+        assert {key: value for key, value in line.items() if key not in LATER} == pytest.approx(recorded, abs=1e-9)
 
 
 @pytest.mark.parametrize("folder", KILLED, ids=lambda path: path.name)

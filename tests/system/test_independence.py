@@ -21,8 +21,8 @@ from tests.system.test_systems_learn import RECIPES
 
 pytestmark = pytest.mark.usefixtures("unplotted")
 
-STEPS, PAIRS = 100, 4000
-MOST, FEWER, IN_FLOAT64 = 200, 60, 30  # sentences
+STEPS, PAIRS = 60, 4000
+MOST, FEWER, IN_FLOAT64 = 200, 30, 15  # sentences
 LIMITS = {  # what has hardly learnt runs on, or says nothing
     "beam": 4,
     "minimum_ratio": 0.7,

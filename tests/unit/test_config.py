@@ -94,7 +94,7 @@ def test_all_problems_are_reported_at_once() -> None:
     ("values", "line"),
     [
         ({"widht": 3}, "widht: unknown key; did you mean 'width'?"),
-        ({"schedule": {"kind": "warmup", "stesp": 1}}, "schedule.stesp: unknown key; did you mean 'steps'?"),
+        ({"schedule": {"kind": "warmup", "stesp": 1}}, "schedule.stesp: unknown key; did you mean 'schedule.steps'?"),
         ({"schedule": {"kind": "constant", "qqq": 1}}, "schedule.qqq: unknown key; known: kind, rate"),
         (
             {"schedule": {"kind": "constant", "peak": {}}},

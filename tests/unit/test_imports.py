@@ -23,13 +23,13 @@ STOREYS: list[set[str]] = [
     {"evaluation", "objectives", "statistics"},
     {"models", "search", "data"},
     {"layers", "text"},
-    {"tensors", "config", "folders", "devices"},
+    {"tensors", "config", "folders", "devices", "web"},
     {"errors", "parsing"},
 ]
 BESIDE = {("data", "text")}
 NEVER = {("models", "text")}
-ONLY = {"calque_phrasebook": {"errors"}}  # rooms that know far less than their storey would allow
-NO_TORCH = {"text", "config", "folders", "errors", "parsing", "calque_phrasebook"}
+ONLY = {"calque_phrasebook": {"errors"}, "web": {"errors"}}  # rooms that know far less than their storey would allow
+NO_TORCH = {"text", "config", "folders", "errors", "parsing", "web", "calque_phrasebook"}
 OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}

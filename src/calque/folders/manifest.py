@@ -132,11 +132,11 @@ def _seal_of(body: dict[str, Any]) -> str:
 
 
 def _is_sealed(values: dict[str, Any]) -> bool:
-    """Whether the seal matches. A manifest without one passes: it is not ours, or its entries are checked instead."""
+    """Whether the seal matches. A manifest without a seal passes here and is rejected by the checks that follow."""
     body = {key: value for key, value in values.items() if key != "seal"}
     try:
         return "seal" not in values or _seal_of(body) == values["seal"]
-    except ValueError:  # a NaN, which no manifest of ours contains
+    except ValueError:  # a NaN, which Calque writes into no manifest
         return False
 
 
@@ -171,7 +171,7 @@ def _parse(values: dict[str, Any], *, path: Path, kind: str, formats: Collection
     if type(format) is not int or format not in formats:
         newer = type(format) is int and format > max(formats)
         reason = "written by a newer Calque; update Calque to read it" if newer else "which this Calque cannot read"
-        raise FolderError(f"{path} has format {format!r}, {reason} (it reads {', '.join(map(str, formats))})")
+        raise FolderError(f"{path} has format {format!r}, {reason} (this Calque reads {', '.join(map(str, formats))})")
     if not isinstance(files, dict) or not isinstance(details, dict):
         raise FolderError(f"{path} is damaged:\n  {MANIFEST}: `files` and `details` must be objects")
     _refuse(path, [f"{name!r}: {problem}" for name, entry in files.items() for problem in _entry_problems(name, entry)])

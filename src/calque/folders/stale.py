@@ -1,4 +1,4 @@
-"""Stale folders left by killed writers; a folder that is still being written is locked by its writer."""
+"""Removal of unfinished folders that killed processes left; a process locks the folder that it is writing."""
 
 import os
 import re
@@ -15,7 +15,10 @@ _UNFINISHED = re.compile(r"(?P<name>.+)\.(?P<stage>tmp|old)-(?P<pid>[0-9]{1,10})
 
 
 def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
-    """Removes what killed writers of folders named `names` left behind; a folder that was moved aside is restored."""
+    """Removes unfinished copies of folders, whose names match `names`, that killed processes left in `parent`.
+
+    Folders that were moved aside to be replaced are restored.
+    """
     with suppress(OSError):
         for entry in sorted(parent.iterdir()):  # "old" sorts before "tmp"
             match = _UNFINISHED.fullmatch(entry.name)
@@ -28,13 +31,16 @@ def remove_stale(parent: Path, *, names: re.Pattern[str]) -> None:
 
 
 def temporary_path(path: Path, *, stage: str) -> Path:
-    """The path next to `path` that this process writes to."""
+    """The path next to `path` under which this process keeps an unfinished folder; `stage` is part of its name."""
     return path.with_name(f"{path.name}.{stage}-{os.getpid()}")
 
 
 @contextmanager
 def held_lock(folder: Path) -> Iterator[bool | None]:
-    """Holds a folder's lock: True if acquired, False if another process holds it, None if folders cannot be locked."""
+    """Holds a folder's lock within the context.
+
+    Yields True if acquired, False if another process holds the lock, None if folders cannot be locked.
+    """
     if sys.platform == "win32":
         yield None
         return

@@ -1,9 +1,9 @@
-"""Formats of earlier versions, and how what they wrote is read today: one function or table per format that changed.
+"""Reading the formats of earlier versions: one function or table per format that changed.
 
 | what | format | changed |
 |---|---|---|
 | store | 2 → 3 | columns by name; `ids` became `values`; lengths no longer count the end mark |
-| model | 1 → 2 | the folder says its task; vocabularies by column |
+| model | 1 → 2 | the folder names its task; vocabularies by column |
 
 `tests/formats` holds a folder of each earlier format.
 """
@@ -16,7 +16,7 @@ Values = dict[str, Any]
 
 
 class StoreLayout(NamedTuple):
-    """How the files of a store's columns are laid out."""
+    """How a format of the store names its value files, and whether its row lengths count the end mark."""
 
     values: str  # the suffix of the file with the values
     counts_end: bool  # whether lengths count an end mark that is not stored
@@ -30,19 +30,19 @@ EARLIER_METRICS = {
     **dict.fromkeys(("chrf", "exact_match"), ("higher", 0.0)),
     "bleu": ("higher", 1.0),
 }
-"""What is better, and where chance ends, in runs whose run.json does not say so."""
+"""Whether higher or lower is better and the chance level, for the metrics of runs whose run.json lacks both."""
 
 EARLIER_METRIC = "bleu"
-"""The metric that selects models in runs whose config.toml does not say so."""
+"""The metric that selects models in runs whose config.toml does not name one."""
 
 
 def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
-    """What a store was made from, in today's terms: format 3 names the same settings as format 2."""
+    """A store's fingerprint in the current format; formats 2 and 3 list the same settings."""
     return {**fingerprint, "format": "3"} if fingerprint.get("format") == "2" else fingerprint
 
 
 def upgrade_model(values: Values, *, format: int, origin: str) -> Values:
-    """The config of a model folder of format 1 in today's form; language models of that day are refused."""
+    """The config of a model folder in the current format; language models of format 1 are rejected."""
     if format > 1:
         return values
     if values.get("model", {}).get("encoder", {}).get("kind") == "none":

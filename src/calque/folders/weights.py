@@ -1,4 +1,4 @@
-"""Weights in files and in models; every parameter once, by its first name."""
+"""Reading weights from files and loading them into models; a shared parameter is listed once, by its first name."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,14 +12,14 @@ from calque.errors import FolderError, first_few
 
 
 def weights_of(model: nn.Module) -> dict[str, Tensor]:
-    """Every parameter once, by its first name, on the CPU."""
+    """The parameters by name, on the CPU; a shared parameter is listed once, by its first name."""
     return {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors in a safetensors file; an OSError or a SafetensorError where they cannot be read.
+    """The tensors in a safetensors file; raises an OSError or a SafetensorError if they cannot be read.
 
-    The library opens only paths that are UTF-8; the bytes of other files are read here.
+    The library opens only paths that are UTF-8; a file with any other path is read here and passed to it as bytes.
     """
     try:
         str(path).encode()
@@ -29,7 +29,7 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def read_weights(path: Path) -> dict[str, Tensor]:
-    """The weights in a file; those that are not finite numbers are rejected."""
+    """The weights in a file; a FolderError names tensors with values that are not finite."""
     try:
         weights = read_tensors(path)
     except SafetensorError as error:
@@ -37,12 +37,12 @@ def read_weights(path: Path) -> dict[str, Tensor]:
     broken = [name for name, value in weights.items() if value.is_floating_point() and not value.isfinite().all()]
     if broken:
         listed = "\n  ".join(first_few(sorted(broken)))
-        raise FolderError(f"{path}: the training that made it went wrong; not all are finite numbers in\n  {listed}")
+        raise FolderError(f"{path}: training diverged: not all values are finite in\n  {listed}")
     return weights
 
 
 def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
-    """Puts weights into a model that has exactly these parameters; otherwise says what differs."""
+    """Copies weights into a model that has exactly these parameters; a FolderError lists any differences."""
     refuse_unfit(model, weights, origin=origin)
     with torch.no_grad():
         for name, value in model.named_parameters():
@@ -51,7 +51,7 @@ def load_weights_into(model: nn.Module, weights: Mapping[str, Tensor], *, origin
 
 
 def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
-    """The same for a model that was built without storage (see `weightless`): the weights become its parameters."""
+    """`load_weights_into` for a model built without storage (see `weightless`): the weights become its parameters."""
     refuse_unfit(model, weights, origin=origin)
     parameters = {
         id(parameter): nn.Parameter(weights[name].to(parameter.dtype, copy=True), parameter.requires_grad)
@@ -63,7 +63,7 @@ def give_weights_to(model: nn.Module, weights: Mapping[str, Tensor], *, origin: 
 
 
 def _refuse_faults(model: nn.Module, *, origin: str) -> None:
-    """Raises a FolderError if a module finds its weights impossible."""
+    """Raises a FolderError if a module's `fault` reports that its weights are invalid."""
     for name, module in model.named_modules():
         fault = module.fault() if hasattr(module, "fault") else None
         if fault:
@@ -71,7 +71,7 @@ def _refuse_faults(model: nn.Module, *, origin: str) -> None:
 
 
 def refuse_unfit(model: nn.Module, weights: Mapping[str, Tensor], *, origin: str) -> None:
-    """Raises a FolderError that says where a model's parameters and the weights differ."""
+    """Raises a FolderError that lists the differences between a model's parameters and the weights."""
     expected = dict(model.named_parameters())
     problems = [f"{name} is missing" for name in expected.keys() - weights.keys()]
     problems += [f"{name} is unknown" for name in weights.keys() - expected.keys()]

@@ -34,7 +34,7 @@ def write_folder(
 ) -> Manifest:
     """Writes a folder whose files `fill(folder)` creates and returns its manifest; on any failure nothing changes.
 
-    The manifest has the `details`, and those that `fill` returns.
+    The manifest contains `details` and the further details that `fill` returns.
 
     With `replace`, an existing folder of the same kind is exchanged for the new one atomically.
     """
@@ -82,7 +82,7 @@ def remove_folder(path: Path) -> None:
 
 
 def sync(path: Path) -> None:
-    """Returns once a file or folder has reached the disk."""
+    """Writes a file or folder through to the disk and returns when it is safe from a crash."""
     if sys.platform == "win32" and path.is_dir():
         return
     handle = os.open(path, os.O_RDONLY)
@@ -93,7 +93,7 @@ def sync(path: Path) -> None:
 
 
 def failure(number: int | None) -> str:
-    """The meaning of an error number for a write; a full disk is named as such."""
+    """A description of the error number of a failed write; a full disk is named as such."""
     meaning = os.strerror(number or errno.EIO)
     return f"the disk is full ({meaning}); free some space and start again" if number in _FULL else meaning
 
@@ -116,9 +116,9 @@ def _seal(folder: Path, *, kind: str, format: int, details: dict[str, Any]) -> M
 
 
 def _share_modes(folder: Path, *, names: Iterable[str]) -> None:
-    """Gives all files the mode of a new file under the umask; some libraries create theirs for the owner alone.
+    """Gives all files the permissions of a new file under the umask; some libraries let only the owner read theirs.
 
-    The folder's own mode tells the umask, which cannot be read without changing it for other threads.
+    The mode is derived from the folder's own, as the umask cannot be read without changing it for other threads.
     """
     mode = stat.S_IMODE(folder.stat().st_mode) & 0o666
     for name in names:

@@ -27,7 +27,7 @@ class TokenLoss(NamedTuple):
 def loss_of(model: Model, output: Output, batch: PairBatch, *, smoothing: float) -> TokenLoss:
     """The cross-entropy of all target tokens of a batch, and the additional losses of the decoder.
 
-    `output` is the decoder's output for the batch's target inputs, or for others in their place.
+    `output` is the decoder's output for the batch's target inputs, or for inputs that replace some of them.
     """
     counts = batch.target_output != PAD
     extra = sum((losses * counts for losses in output.losses.values()), torch.zeros((), device=counts.device))
@@ -49,14 +49,14 @@ def _cross_entropy(model: Model, output: Output, batch: PairBatch, *, smoothing:
 def _hard_attention_loss(
     model: Model, output: Output, batch: PairBatch, *, extra: Tensor, smoothing: float
 ) -> TokenLoss:
-    """The loss of hard attention: that of the sampled positions, and the REINFORCE term that trains the sampling."""
+    """The loss under hard attention: that of the batch, and a REINFORCE term that trains the choice of positions."""
     draws = model.decoder.draws
     assert model.baseline is not None and draws is not None and output.chosen is not None
     counts = batch.target_output != PAD
     losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
     costs = losses + extra
     policy_loss = reinforced(output.chosen, losses=costs, counts=counts, baseline=model.baseline.value, draws=draws)
-    sampled = counts & (output.chosen.detach() != 0)  # sentences that use the mean sample nothing
+    sampled = counts & (output.chosen.detach() != 0)  # sentences with soft attention sample nothing
     rewards = torch.stack([-(costs.detach() * sampled).sum(), sampled.sum().to(costs.dtype)])
     return TokenLoss(costs.sum() + policy_loss, losses.sum(), rewards)
 
@@ -65,10 +65,10 @@ def _hard_attention_loss(
 def mean_loss(model: Model, store: Store, *, batch: BatchConfig, poll: Callable[[], None] | None = None) -> float:
     """The cross-entropy of a store's target tokens, in nats per token, without smoothing or dropout.
 
-    `poll` is called before every batch; what it raises ends the computation.
+    `poll` is called before every batch; an exception that it raises ends the computation.
     """
     device = next(model.parameters()).device
-    total, tokens = exact(torch.zeros((), device=device)), 0  # independent of how they are batched
+    total, tokens = exact(torch.zeros((), device=device)), 0  # precise enough not to depend on the batching
     order = Bucketed(pair_widths(store), spans=store.spans, config=batch.model_copy(update={"shapes": "exact"}), seed=0)
     with model.evaluating():
         for planned in order.batches(0):
@@ -82,9 +82,10 @@ def mean_loss(model: Model, store: Store, *, batch: BatchConfig, poll: Callable[
 
 
 def without_padding(hidden: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-    """[M,D] and [M], without padding, which need not pass through the vocabulary layer.
+    """The hidden vectors [M,D] and targets [M] at positions that are not padding, for the output layer.
 
-    That saves a quarter of a small model's work on a CPU; on a GPU the host would have to wait for M.
+    This saves a quarter of a small model's computation on a CPU. Training on a GPU does without it, as the host would
+    have to wait for the number M.
     """
     positions = (targets.flatten() != PAD).nonzero().squeeze(1)
     return hidden.flatten(0, 1).index_select(0, positions), targets.flatten().index_select(0, positions)

@@ -17,7 +17,10 @@ MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 
 
 def decoding_step(model: Model, *, attention: bool = False) -> Step:
-    """The step of a model: one token in, the log-probabilities of the next out, with attention weights if requested."""
+    """The step function of a translation model, for search: reads one token and predicts the next one.
+
+    It returns the log-probabilities of the next token, and attention weights if requested.
+    """
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
         output, state = model.read(tokens[:, None], state, context, attention=attention)
@@ -28,7 +31,7 @@ def decoding_step(model: Model, *, attention: bool = False) -> Step:
 
 
 def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
-    """The step of a language model, which reads `start` in place of the begin mark."""
+    """The step function of a language model, for search; the model reads `start` in place of the begin mark."""
 
     def step(tokens: Tensor, state: Any, _context: Any) -> tuple[StepOutput, Any]:
         read, state = model.read(tokens.masked_fill(tokens == BOS, start)[:, None], state)
@@ -38,7 +41,7 @@ def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
 
 
 def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
-    """Source rows with their end marks, padded to the longest."""
+    """A batch of source sentences, given as ids without end marks: end marks are added, and rows are padded."""
     lengths = torch.tensor([len(row) + 1 for row in ids])
     values = torch.full((len(ids), int(lengths.max())), PAD)
     for row, sentence in enumerate(ids):

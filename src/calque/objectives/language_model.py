@@ -1,4 +1,4 @@
-"""The loss of a language model: of a batch in training, of a whole text in evaluation.
+"""The loss of a language model, on a batch in training and on a whole text in evaluation.
 
 Letters: B rows, T tokens, E width.
 """
@@ -34,9 +34,9 @@ class TextLoss(NamedTuple):
 
 
 def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0) -> Tensor:
-    """The sum over all targets [B,T] that are not padding, given hidden [B,T,E].
+    """The cross-entropy of targets [B,T] given hidden [B,T,E], summed over all targets that are not padding.
 
-    On a CPU, padding does not pass through the vocabulary layer; on a GPU the host would have to wait for its amount.
+    On a CPU, padding does not pass through the output layer, see `without_padding`.
     """
     if targets.device.type == "cpu":
         flat, words = without_padding(hidden, targets)
@@ -49,9 +49,12 @@ def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothi
 def lines_loss(
     model: LanguageModel, store: Store, *, batch: BatchConfig, stop: Callable[[], None] | None = None
 ) -> TextLoss:
-    """The loss of every line by itself, with its end; the model is in evaluation mode. `stop` is called per batch."""
+    """The loss of all lines of a store, each read on its own, end marks included; the model must be in evaluation mode.
+
+    `stop` is called before every batch; an exception that it raises ends the computation.
+    """
     device = next(model.parameters()).device
-    total, tokens = exact(torch.zeros((), device=device)), 0  # independent of how lines are batched
+    total, tokens = exact(torch.zeros((), device=device)), 0  # precise enough not to depend on the batching
     config = batch.model_copy(update={"shapes": "exact"})
     order = Bucketed([store.widths(COLUMN, marks=1)], spans=store.spans, config=config, seed=0)
     for planned in order.batches(0):
@@ -76,13 +79,47 @@ def running_loss(
     stride: int = 128,
     stop: Callable[[], None] | None = None,
 ) -> TextLoss:
-    """The loss of a running text [tokens], which starts after an end of line; the model is in evaluation mode.
+    """The loss of a running text [tokens], preceded by an end of line; the model must be in evaluation mode.
 
-    A recurrent model carries its state through the whole text, or through each of `rows` equal parts, which is faster.
-    A Transformer sees windows of `context` tokens, of which it predicts the last `stride`.
+    A recurrent model reads chunks of `steps` tokens and carries its state through the whole text or, which is faster,
+    through each of `rows` equal parts. A Transformer reads overlapping windows of `context` tokens, `rows` at a time,
+    and predicts all tokens of the first window and at most the last `stride` of every other.
     """
     device = next(model.parameters()).device
     total, tokens = exact(torch.zeros((), device=device)), 0
+    for hidden, outputs in _read_running(
+        model, text, rows=rows, steps=steps, context=context, stride=stride, stop=stop
+    ):
+        total += token_loss(model, hidden, torch.from_numpy(outputs).to(device))
+        tokens += int((outputs != PAD).sum())
+    return TextLoss(float(total), tokens)
+
+
+@torch.inference_mode()
+def running_token_losses(model: LanguageModel, text: Array, *, context: int = 256, stride: int = 128) -> list[float]:
+    """The loss of each token of a running text [tokens], in order; their sum is the `running_loss`."""
+    losses: list[float] = []
+    for hidden, outputs in _read_running(model, text, context=context, stride=stride):
+        predicted = torch.from_numpy(outputs).to(hidden.device)
+        losses += model.losses(*without_padding(hidden, predicted)).tolist()
+    return losses
+
+
+def _read_running(
+    model: LanguageModel,
+    text: Array,
+    *,
+    rows: int = 1,
+    steps: int = 512,
+    context: int,
+    stride: int,
+    stop: Callable[[], None] | None = None,
+) -> Iterator[tuple[Tensor, Array]]:
+    """Yields, chunk by chunk of a running text, hidden vectors [B,T,E] and the tokens [B,T] to predict from them.
+
+    Tokens that serve only as context are replaced by padding among the tokens to predict.
+    """
+    device = next(model.parameters()).device
     chunks = _streams(text, rows=rows, steps=steps) if model.carries else _windows(text, context, stride, rows=rows)
     state: Any = None
     for inputs, outputs in chunks:
@@ -91,13 +128,14 @@ def running_loss(
         if state is None or not model.carries or len(inputs) != rows:
             state = model.start(len(inputs))
         read, state = model.read(torch.from_numpy(inputs).to(device), state)
-        total += token_loss(model, read.hidden, torch.from_numpy(outputs).to(device))
-        tokens += int((outputs != PAD).sum())
-    return TextLoss(float(total), tokens)
+        yield read.hidden, outputs
 
 
 def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Array]]:
-    """(inputs, outputs) [B,T]: the text in equal parts, read side by side; the remainder comes last, alone."""
+    """Yields inputs and outputs [B,T]: the text, cut into `rows` equal parts, in chunks of `steps` tokens.
+
+    The last chunk is the remainder of the text that does not fill the rows.
+    """
     length = len(text) // rows
     if length == 0:
         rows, length = 1, len(text)
@@ -112,7 +150,10 @@ def _streams(text: Array, *, rows: int, steps: int) -> Iterator[tuple[Array, Arr
 
 
 def _windows(text: Array, context: int, stride: int, *, rows: int) -> Iterator[tuple[Array, Array]]:
-    """(inputs, outputs) [B,T]: windows of `context` tokens; only the last `stride` of each are predicted."""
+    """Yields inputs and outputs [B,T]: overlapping windows of `context` tokens, `rows` windows at a time.
+
+    Each window ends at most `stride` tokens after the previous one, and only these tokens are predicted.
+    """
     stride = min(stride, context)
     whole = np.concatenate([[EOS], text.astype(np.int64)])
     ends = list(range(min(context, len(text)), len(text) + 1, stride)) if len(text) else []

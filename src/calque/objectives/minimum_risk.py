@@ -55,16 +55,17 @@ class Candidates(NamedTuple):
 
 
 Risk = Callable[[Sentence, Sentence], float]
-"""(candidate, reference) → risk."""
+"""A function (candidate, reference) → risk, both given as token ids."""
 
 
 def minimum_risk_loss(
     model: Model, batch: PairBatch, *, config: MinimumRiskConfig, risk: Risk, smoothing: float, attention: bool = False
 ) -> tuple[TokenLoss, Tensor | None]:
-    """(1 − λ)·cross-entropy + λ·Σ T·R, T the length of a reference and R its expected risk; and attention.
+    """The loss of minimum risk training, and the attention over the references if requested.
 
-    The paper weights all sentences equally; here they are weighted by their tokens, as in cross-entropy, so that λ
-    means the same for every length.
+    It is (1 − λ)·cross-entropy + λ·Σ T·R over the sentences, where R is the expected risk of a sentence's candidates
+    and T the length of its reference. The paper weights all sentences equally; here they are weighted by
+    their tokens, as in cross-entropy, so that λ means the same for every length.
     """
     candidates = draw_candidates(model, batch, config=config, risk=risk)
     context = model.prepare(batch.source)
@@ -78,7 +79,7 @@ def minimum_risk_loss(
 
 
 def expected_risk(log_probs: Tensor, risks: Tensor, mask: Tensor, *, sharpness: float) -> Tensor:
-    """[B], Σ Q(y)·risk(y) over candidates [B,K] with Q(y) = P(y)^α / Σ P(y′)^α (§3)."""
+    """The expected risk [B] of each sentence, Σ Q(y)·risk(y) over its K candidates, Q(y) = P(y)^α / Σ P(y′)^α (§3)."""
     weights = (sharpness * log_probs).masked_fill(~mask, -torch.inf).softmax(dim=1)
     return (weights * risks).sum(dim=1)
 
@@ -112,7 +113,7 @@ def draw_candidates(model: Model, batch: PairBatch, *, config: MinimumRiskConfig
             sampling=Sampling(),
             draws=config.samples,
             streams=torch.randint(1 << 62, (len(references),)).to(device),
-            limits=Limits(maximum + 1, torch.zeros_like(maximum)),  # with the end
+            limits=Limits(maximum + 1, torch.zeros_like(maximum)),  # including the end mark
             marks=MARKS,
         )
     candidates = [
@@ -145,12 +146,12 @@ def pad_candidates(
 
 
 def text_risk(config: MinimumRiskConfig, *, tokenizer: Tokenizer) -> Risk:
-    """1 − the metric of the texts that the ids decode to."""
+    """The risk function 1 − metric; it decodes candidate and reference from ids to text and compares the texts."""
     metric = CHRF() if config.metric == "chrf" else BLEU(effective_order=True, force=True, tokenize=config.splitting)
     size = len(tokenizer.vocabulary)
 
     def decode(ids: Sentence) -> str:
-        # The words behind ids beyond the vocabulary are not stored; their numbers distinguish them.
+        # Out-of-vocabulary words are not stored: a placeholder with its number represents each of them.
         unknown = max((id - size + 1 for id in ids), default=0)
         return tokenizer.decode(ids, unknown=[f"<{number}>" for number in range(unknown)])
 

@@ -1,4 +1,4 @@
-"""The objective of translation: cross-entropy, and what the literature adds to it or replaces it by.
+"""The training objective of translation models: cross-entropy, and published alternatives and additions to it.
 
 All random numbers come from torch's own generator, and no state is kept between steps.
 """
@@ -52,7 +52,7 @@ def misfits(
     sharded: bool = False,
     compiled: bool = False,
 ) -> list[str]:
-    """Why an objective cannot be combined with a model, its data or subwords, one sentence each; empty if it can."""
+    """Error messages, one per conflict of an objective with the model, its data or its training; empty if none."""
     method, kind = config.method.kind, model.decoder.kind
     attention = getattr(model.decoder, "attention", None)
     is_hard = getattr(attention, "choice", "soft") == "hard"
@@ -62,7 +62,7 @@ def misfits(
         problems.append(f"training.objective.{setting} and {conflict} cannot be combined, as {reason}")
 
     if method in ("r-drop", "minimum-risk") and is_hard:
-        reason = "the sampled positions would also change the probabilities"
+        reason = "the probabilities would also depend on the sampled positions"
         refuse(f"method.kind = {method!r}", "model.decoder.attention.choice = 'hard'", reason)
     if method in ("r-drop", "minimum-risk") and model.output.kind == "sampled":
         reason = "it needs the probabilities of all words"
@@ -88,15 +88,15 @@ def misfits(
                 "[[data.train]], to a file in Pharaoh format"
             )
         if subwords is not None and subwords.kind != "fixed":
-            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments belong to the pieces of the store")
+            refuse(name, f"training.subwords.kind = {subwords.kind!r}", "alignments refer to the stored pieces")
     return problems
 
 
 class Objective:
-    """Computes the loss of a batch at a step, summed over its target tokens."""
+    """A training objective: computes the loss of a batch at a training step, summed over its target tokens."""
 
     def __init__(self, config: ObjectiveConfig, *, smoothing: float, tokenizer: Tokenizer | None = None) -> None:
-        """`tokenizer` is that of the target; minimum risk decodes with it."""
+        """`smoothing` is the label smoothing; `tokenizer`, that of the target, is needed for minimum risk only."""
         self.config = config
         self.smoothing = smoothing
         self.risk = None
@@ -106,7 +106,7 @@ class Objective:
             self.risk = text_risk(config.method, tokenizer=tokenizer)
 
     def __call__(self, model: Model, batch: PairBatch, *, step: int) -> TokenLoss:
-        """What to minimise, and the cross-entropy to report."""
+        """The loss of a batch at a training step: the objective to minimise, and the cross-entropy to report."""
         batch = drop_words(batch, self.config.word_dropout)
         weight = guidance_weight(self.config.guidance, step=step) if batch.guide is not None else 0.0
         loss, attention = self._loss(model, batch, step=step, attention=weight > 0)
@@ -118,7 +118,7 @@ class Objective:
         return loss._replace(objective=loss.objective + weight * guided)
 
     def _loss(self, model: Model, batch: PairBatch, *, step: int, attention: bool) -> tuple[TokenLoss, Tensor | None]:
-        """The loss without guidance, and attention if requested: [B,T,S], or [2B,T,S] for two passes."""
+        """The loss without guided alignment, and attention if requested: [B,T,S] or, with R-Drop, [2B,T,S]."""
         method, smoothing = self.config.method, self.smoothing
         match method:
             case CrossEntropyConfig():

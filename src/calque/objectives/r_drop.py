@@ -64,7 +64,7 @@ def r_drop_loss(model: Model, output: Output, batch: PairBatch, *, smoothing: fl
 
 
 def _from_logits(model: Model, output: Output, batch: PairBatch, *, smoothing: float, alpha: float) -> TokenLoss:
-    """The same for a full softmax, in fewer passes over the vocabulary."""
+    """`r_drop_loss` for a full softmax, computed in fewer passes over the vocabulary."""
     if batch.target_output.device.type == "cpu":
         hidden, targets = without_padding(output.hidden, batch.target_output)
     else:
@@ -77,14 +77,17 @@ def _from_logits(model: Model, output: Output, batch: PairBatch, *, smoothing: f
 
 
 def divergence(first: Tensor, second: Tensor) -> Tensor:
-    """[…], ½ (KL(P₁‖P₂) + KL(P₂‖P₁)) = ½ Σ (P₁ − P₂)(log P₁ − log P₂) of log-probabilities […,V]."""
+    """The symmetric divergence […] of two distributions, given their log-probabilities […,V].
+
+    ½ (KL(P₁‖P₂) + KL(P₂‖P₁)) = ½ Σ (P₁ − P₂)(log P₁ − log P₂)
+    """
     is_possible = (first > -torch.inf) & (second > -torch.inf)
     ratio = (first - second).masked_fill(~is_possible, 0)
     return 0.5 * ((first.exp() - second.exp()) * ratio).sum(dim=-1)
 
 
 def _log_probs(model: Model, output: Output, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """Log-probabilities […,V] and targets […]; on a CPU, without padding."""
+    """The log-probabilities […,V] of all target positions, and the targets […]; on a CPU, without padding."""
     targets = batch.target_output
     if model.copies or targets.device.type != "cpu":
         return model.log_probs(output, Context(None, batch.source.values if model.copies else None)), targets
@@ -93,7 +96,7 @@ def _log_probs(model: Model, output: Output, batch: PairBatch) -> tuple[Tensor, 
 
 
 def _extra(output: Output, batch: PairBatch) -> Tensor:
-    """The additional losses of the decoder, without padding."""
+    """The sum of the decoder's auxiliary losses over all target tokens that are not padding."""
     counts = batch.target_output != PAD
     return sum(((losses * counts).sum() for losses in output.losses.values()), torch.zeros((), device=counts.device))
 
@@ -106,12 +109,14 @@ class Agreement(NamedTuple):
 
 
 def agreement(logits: Tensor, targets: Tensor, *, counts: Tensor, smoothing: float) -> Agreement:
-    """The terms of two passes, concatenated in logits [2M,V], with targets [M]; `counts` [M] masks padding.
+    """The terms of R-Drop, given the logits [2M,V] of both passes, one after the other, and the targets [M].
+
+    `counts` [M] is 0 for padding. The gradients of the terms are computed in closed form:
 
     cross-entropy of a pass with logits z, p = softmax z and y = (1 − ε)·one-hot + ε/V:    −Σ y log p
-        its gradient by z                                                                   p − y
+        gradient with respect to z                                                          p − y
     divergence   ½ Σ (p − q)(log p − log q)
-        its gradient by the logits of the first pass           ½ (p (log p − log q − KL(P‖Q)) + p − q)
+        gradient with respect to the logits of the first pass  ½ (p (log p − log q − KL(P‖Q)) + p − q)
     """
     return Agreement(*_Agreement.apply(logits, targets, counts.to(logits.dtype), smoothing))  # type: ignore[no-untyped-call]
 

@@ -20,7 +20,7 @@ Choice = Literal["sample", "best"]
 
 
 class InverseSigmoidConfig(Config):
-    """k / (k + exp(i / k)): near 1 at first, ½ at step k·ln k."""
+    """k / (k + exp(i / k)) at step i: near 1 at first, ½ at step k·ln k."""
 
     kind: Literal["inverse-sigmoid"] = "inverse-sigmoid"
     k: float = Field(default=2000.0, ge=1)
@@ -28,7 +28,7 @@ class InverseSigmoidConfig(Config):
 
 
 class ExponentialConfig(Config):
-    """kⁱ."""
+    """kⁱ at step i."""
 
     kind: Literal["exponential"] = "exponential"
     k: float = Field(default=0.9999, gt=0, lt=1)
@@ -36,7 +36,7 @@ class ExponentialConfig(Config):
 
 
 class LinearConfig(Config):
-    """k − c·i."""
+    """k − c·i at step i."""
 
     kind: Literal["linear"] = "linear"
     k: float = Field(default=1.0, gt=0, le=1)
@@ -67,7 +67,7 @@ class ScheduledSamplingConfig(Config):
 
 
 def gold_probability(config: ScheduledSamplingConfig, *, step: int) -> float:
-    """εᵢ, the probability that a reference word is read at a step."""
+    """εᵢ, the probability of reading the reference word at training step i."""
     decay = config.decay
     match decay:
         case InverseSigmoidConfig():
@@ -82,7 +82,10 @@ def gold_probability(config: ScheduledSamplingConfig, *, step: int) -> float:
 
 
 def draw_gold(batch: PairBatch, *, probability: float) -> Tensor:
-    """[B,T], on the host: which target inputs are kept; begin marks and padding always are."""
+    """Randomly chooses the target inputs [B,T] that remain reference tokens, as a boolean mask on the CPU.
+
+    Each input is kept with the given probability; begin marks and padding are always kept.
+    """
     gold = torch.rand(batch.target_input.shape) < probability
     gold[:, 0] = True
     return gold | ~length_mask(batch.target_lengths, size=gold.shape[1])
@@ -132,7 +135,7 @@ def _in_two_passes(model: Model, batch: PairBatch, gold: Tensor, choice: Choice,
 
 @torch.no_grad()
 def _predict(model: Model, output: Output, context: Context, *, rows: Tensor, choice: Choice) -> Tensor:
-    """[M], the next word for each of the rows of an output [N,1,…]."""
+    """The words [M] that the model predicts (sampled or most likely) for the given rows [M] of an output [N,1,…]."""
     selected = Output(*(None if part is None else part.index_select(0, rows) for part in output[:4]))  # type: ignore[arg-type]
     tokens = None if context.tokens is None else context.tokens.index_select(0, rows)
     log_probs = model.log_probs(selected, Context(None, tokens))[:, -1]
@@ -154,11 +157,11 @@ def _cat(parts: Sequence[Tensor | None]) -> Tensor | None:
 
 
 def _flat(output: Output) -> Output:
-    """[N,T,…] as [N·T,1,…]."""
+    """A decoder's output [N,T,…] as an output [N·T,1,…] with one row per position."""
     parts = (None if part is None else part.flatten(0, 1).unsqueeze(1) for part in output[:4])
     return Output(*parts)  # type: ignore[arg-type]
 
 
 def _flat_context(context: Context, size: int) -> Context:
-    """A context with one row per position of its sentences."""
+    """A context with one row per target position: each sentence's row, repeated `size` times."""
     return Context(None, None if context.tokens is None else context.tokens.repeat_interleave(size, dim=0))

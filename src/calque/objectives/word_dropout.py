@@ -13,9 +13,9 @@ class WordDropoutConfig(Config):
     """How often a word is replaced by the unknown piece (Bowman et al. 2016, §3.1, for target words)."""
 
     source: float = Field(default=0.0, ge=0, lt=1)
-    """The share of source words; end marks are kept."""
+    """The fraction of source words that are replaced; end marks are kept."""
     target: float = Field(default=0.0, ge=0, lt=1)
-    """The share of target words that the decoder reads; begin marks are kept."""
+    """The fraction of the decoder's input words that are replaced; begin marks are kept."""
 
 
 def drop_words(batch: PairBatch, config: WordDropoutConfig) -> PairBatch:

@@ -1,6 +1,6 @@
-"""The contracts between training and a task, and between training and the judge of a run.
+"""The interfaces that training uses: a task, which forms batches and computes the loss, and a judge, which validates.
 
-Training knows nothing else: neither sources and targets nor metrics of translations.
+Training knows a task only through these: it depends neither on sources and targets nor on translation metrics.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -19,7 +19,7 @@ Carry = tuple[Tensor, ...]
 
 
 class Loss(NamedTuple):
-    """The loss of a batch, summed over its `weight`."""
+    """The loss of a batch, summed over the `weight` terms of the batch, such as target tokens."""
 
     objective: Tensor  # what training minimises
     parts: Mapping[str, Tensor]  # detached sums under the task's fixed names: logged, and summed over ranks
@@ -28,10 +28,10 @@ class Loss(NamedTuple):
 
 
 class Task(Protocol):
-    """What a model is trained to do.
+    """What a model is trained to do: which columns it reads, how batches are formed, and the loss.
 
-    A task may also have `order_settings`, a mapping of its own settings that the order of batches depends on: a run
-    that is resumed with others starts a new epoch.
+    A task may also have `order_settings`, a mapping of those of its settings that affect the order of batches. A run
+    that is resumed with different values starts a new epoch.
     """
 
     @property
@@ -41,7 +41,7 @@ class Task(Protocol):
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """The names of the parts of the loss; the progress bar shows the first, `loss`."""
+        """The names of the logged components of the loss; the progress bar shows the first, `loss`."""
         ...
 
     @property
@@ -50,11 +50,11 @@ class Task(Protocol):
         ...
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Order:
-        """The batches of every epoch."""
+        """The order of rows in training: plans the batches of every epoch."""
         ...
 
     def collate(self, store: Store, planned: Planned, *, epoch: int, shard: Shard) -> Batch:
-        """A batch, or one rank's rows of it. Pure and thread-safe."""
+        """The padded batch of a plan, or one rank's rows of it; without side effects and thread-safe."""
         ...
 
     def loss(self, model: nn.Module, batch: Any, *, step: int, carry: Carry | None = None) -> Loss:
@@ -62,14 +62,14 @@ class Task(Protocol):
         ...
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """Updates the model's running statistics with those of a step, summed over its batches and ranks."""
+        """Updates the model's running statistics with those of one update, summed over its batches and ranks."""
         ...
 
 
 class Judgement(NamedTuple):
-    """The result of a validation."""
+    """The result of validating a model: values of the metrics, sample outputs and files."""
 
-    values: Mapping[str, float]  # under the judge's names; `loss` is always among them
+    values: Mapping[str, float]  # by the names in `Judge.reports`; `loss` is always among them
     samples: Sequence[str] = ()  # blocks of lines for samples.txt
     artefacts: Mapping[str, bytes] = {}  # files for the model folder
     summary: str = ""  # one line for the log
@@ -84,30 +84,30 @@ class StoppedError(Exception):
 
 
 class Judge(Protocol):
-    """Measures a model on held-out data."""
+    """Validates models: measures them on held-out data."""
 
     @property
     def reports(self) -> tuple[str, ...]:
-        """The names of all values of a judgement, in order."""
+        """The names of all values that a validation measures, in the order of reports."""
         ...
 
     @property
     def metrics(self) -> Mapping[str, Metric]:
-        """The values that models can be selected by."""
+        """The metrics that models can be selected by, by name."""
         ...
 
     @property
     def selects(self) -> str:
-        """The metric that selects models unless the config names another."""
+        """The name of the metric that selects models unless the config names another."""
         ...
 
     @property
     def positions(self) -> int:
-        """The largest number of positions of its batches."""
+        """The largest number of positions, padding included, in a validation batch."""
         ...
 
     def __call__(self, model: nn.Module, *, parts: int, stop: Callable[[], bool]) -> Judgement:
-        """The judgement of a model in evaluation mode, with batches 1/`parts` as large as usual.
+        """Validates a model, which is in evaluation mode, with batches 1/`parts` of their usual size.
 
         It calls `stop` between batches and raises StoppedError if that returns True.
         """

@@ -1,4 +1,4 @@
-"""Language modelling of single lines, or of running text with the state carried over.
+"""Language modelling of separate lines, or of running text with the state carried from batch to batch.
 
 Letters: B rows, T tokens, E width.
 """
@@ -29,15 +29,15 @@ class LanguageModellingConfig(Config):
     bptt: int = Field(default=35, ge=2, le=1 << 16)
     """running: tokens per row of a batch, through which gradients are back-propagated."""
     jitter: bool = False
-    """running: the number of tokens per row varies from batch to batch around `bptt` (Merity 2018, §4.1)."""
+    """running: the number of tokens per row varies from batch to batch around `bptt` (Merity et al. 2018, §4.1)."""
     context: int = Field(default=256, ge=1, le=1 << 16)
-    """running: the number of tokens that a Transformer sees in evaluation; a recurrent model sees all."""
+    """running: the number of tokens that a Transformer sees in evaluation; a recurrent model sees all tokens so far."""
     stride: int = Field(default=128, ge=1, le=1 << 16)
     """running: the number of tokens predicted per window in evaluation; the others are context."""
 
 
 class LanguageModelling:
-    """The cross-entropy of every token, and the regularisation of recurrent networks."""
+    """The task of a language model: cross-entropy per token, plus activation regularisation if it is recurrent."""
 
     reads: Mapping[str, ColumnKind] = {COLUMN: ColumnKind()}
     parts = ("loss",)
@@ -73,7 +73,7 @@ class LanguageModelling:
         objective = total
         if read.penalties is not None:
             objective = total + (read.penalties * (batch.outputs != PAD)).sum()
-        if self.config.jitter:  # shorter batches have a lower learning rate (Merity 2018, §4.1)
+        if self.config.jitter:  # shorter batches have a lower learning rate (Merity et al. 2018, §4.1)
             objective = objective * (batch.inputs.shape[1] / self.config.bptt)
         carried = None
         if self.config.reading == "running" and isinstance(state, RecurrentLanguageState):
@@ -81,4 +81,4 @@ class LanguageModelling:
         return Loss(objective, {"loss": total.detach()}, carry=carried)
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """Language models have no statistics."""
+        """Does nothing: language models have no running statistics to update."""

@@ -1,4 +1,4 @@
-"""Metrics that models are selected by. It does not import torch, so that `calque runs` starts fast."""
+"""Metrics that models are selected by. This module does not import torch, so that `calque runs` starts fast."""
 
 import math
 from collections.abc import Mapping
@@ -8,29 +8,29 @@ Direction = Literal["higher", "lower"]
 
 
 class Metric(NamedTuple):
-    """Whether higher or lower is better, from which value on differences are meaningful, and what breaks ties."""
+    """A metric's direction, the chance level below which differences mean nothing, and the metric that breaks ties."""
 
     better: Direction
-    chance: float = 0.0  # lower values are chance and count as 0, so that the loss decides
+    chance: float = 0.0  # lower values are due to chance and count as 0, so that the loss decides
     tie_breaker: str = "loss"  # decides between equal values, unless the config names another metric
 
     def worth(self, value: float) -> float:
-        """The value with a sign such that higher is better."""
+        """The value as a number of which higher is better: negated if lower is better, at most 0 below chance level."""
         if self.better == "lower":
             return -value
         return value if value >= self.chance else min(value, 0.0)
 
     def value(self, worth: float) -> float:
-        """The value that has this worth."""
+        """The metric's value with this worth: the inverse of `worth` above chance level."""
         return -worth if self.better == "lower" else worth
 
     def is_chance(self, value: float) -> bool:
-        """Whether the value is at chance level."""
+        """Whether the value is below the chance level."""
         return self.better == "higher" and value < self.chance
 
 
 class Selection(NamedTuple):
-    """The rule that selects models: a metric; where it is equal, another; where both are, the lower loss."""
+    """The rule that selects models: by a metric, then by a tie-breaking metric, then by the lower loss."""
 
     metric: str
     tie_breaker: str  # `loss` if no other metric decides
@@ -41,15 +41,15 @@ class Selection(NamedTuple):
         return self.metrics.get(self.metric, Metric("higher"))
 
     def worth(self, values: Mapping[str, Any]) -> float:
-        """The worth of a validation by the metric; NaN if that was not measured."""
+        """How good the values of a validation are by the metric, higher being better; NaN if it was not measured."""
         return self.kind.worth(float(values.get(self.metric, math.nan)))
 
     def is_chance(self, values: Mapping[str, Any]) -> bool:
-        """Whether a validation is at chance level by the metric."""
+        """Whether the values of a validation are below the chance level of the metric."""
         return self.kind.is_chance(float(values.get(self.metric, math.nan)))
 
     def tie(self, values: Mapping[str, Any]) -> float:
-        """The worth of a validation by the tie-breaker; 0 for every validation if only the loss breaks ties."""
+        """How good a validation is by the tie-breaker, higher being better; always 0 if only the loss breaks ties."""
         if self.tie_breaker == "loss":
             return 0.0
         kind = self.metrics.get(self.tie_breaker, Metric("higher"))

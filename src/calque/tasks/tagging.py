@@ -30,7 +30,7 @@ class TaggingConfig(Config):
     """The names of further input columns, such as parts of speech."""
     score: Literal["auto", "accuracy", "spans"] = "auto"
     """The measure that is reported and selects models. accuracy: the share of words with the correct label. spans: the
-    F1 of spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels are so."""
+    F1 of spans that labels such as B-NP, I-NP and O describe (BIO, IOBES). auto: spans if all labels have this form."""
 
     @field_validator("inputs", mode="before")
     @classmethod
@@ -47,13 +47,14 @@ class TaggingConfig(Config):
             raise ValueError(f"inputs: {', '.join(reserved)} cannot be the name of an input column; choose another")
         if unsafe := [name for name in self.inputs if not re.fullmatch(r"[\w.-]+", name) or name.startswith(".")]:
             raise ValueError(
-                f"inputs: {', '.join(map(repr, unsafe))}: column names may contain only letters, digits, - and _"
+                f"inputs: {', '.join(map(repr, unsafe))}: column names may contain only letters, digits, _, - and dots "
+                "and must not begin with a dot"
             )
         return self
 
 
 class Tagging:
-    """The negative log-probability of every sentence's labels, per word."""
+    """The task of a tagger: minimises the negative log-probability of the labels of every sentence, per word."""
 
     parts = ("loss",)
     divisible = True
@@ -77,7 +78,7 @@ class Tagging:
         return Loss(total, {"loss": total.detach()})
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """Does nothing: tagging has no statistics."""
+        """Does nothing: taggers have no running statistics to update."""
 
 
 def source_of(batch: TagBatch) -> Words:

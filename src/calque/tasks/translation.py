@@ -23,7 +23,7 @@ class TranslationConfig(Config):
 
 
 class Translation:
-    """The task of an encoder-decoder: an objective over batches of sentence pairs."""
+    """The task of an encoder-decoder: minimises a training objective over batches of sentence pairs."""
 
     reads: Mapping[str, ColumnKind] = {"source": ColumnKind(), "target": ColumnKind()}
     parts = ("loss",)
@@ -38,7 +38,7 @@ class Translation:
         self._sampler: SubwordSampler | None = None
 
     def order(self, store: Store, *, config: BatchConfig, seed: int) -> Bucketed:
-        """Batches of similar length; with subword sampling, which makes rows longer, they have fewer pairs."""
+        """Batches of pairs of similar length; subword sampling makes pairs longer, so batches have fewer of them."""
         self._sampler = SubwordSampler.of(self.subwords, store=store, tokenizers=self.tokenizers, seed=seed)
         if self._sampler is not None:
             tokens = max(2, int(config.budget / self._sampler.growth()))
@@ -56,6 +56,6 @@ class Translation:
         return Loss(loss.objective, {"loss": loss.cross_entropy.detach()}, statistics=loss.rewards)
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """Updates the baseline of hard attention with the rewards of the samples."""
+        """Updates the reward baseline of hard attention with the rewards of the sampled alignments."""
         assert isinstance(model, Model) and model.baseline is not None
         model.baseline.follow(*statistics)

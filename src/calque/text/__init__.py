@@ -1,6 +1,6 @@
 """Text to pieces and back: vocabularies, tokenizers, cleaning.
 
-No torch, nothing of ours but config and errors.
+Does not import torch; of Calque, it may use config, errors and parsing only.
 """
 
 from calque.text.bytes import BytesConfig, BytesTokenizer

@@ -17,7 +17,7 @@ class BytesConfig(Config):
 
 
 class BytesTokenizer(Tokenizer):
-    """The special pieces and the 256 bytes, shared by both sides."""
+    """Splits text into UTF-8 bytes; its vocabulary, the special pieces and the 256 bytes, serves source and target."""
 
     kind = "bytes"
     is_closed = True

@@ -23,7 +23,7 @@ class CharactersConfig(Config):
 
 
 class CharactersTokenizer(Tokenizer):
-    """Lossless in pieces; in ids, lossless if the vocabulary contains all characters of the text."""
+    """Splits text into characters: lossless in ids if the vocabulary contains all of them, and always in pieces."""
 
     kind = "characters"
 

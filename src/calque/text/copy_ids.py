@@ -1,4 +1,4 @@
-"""Ids for out-of-vocabulary words, so that a model can copy them from the source (See 2017, §2.2).
+"""Ids for out-of-vocabulary words, so that a model can copy them from the source (See et al. 2017, §2.2).
 
 With V pieces in the vocabulary, the first unknown piece of a source has id V, the next distinct one V + 1, and so on; a
 target uses the ids of its source, and UNK for pieces that its source does not contain.
@@ -11,21 +11,21 @@ from calque.text.tokenizer import Tokenizer
 
 
 class NumberedText(NamedTuple):
-    """A text in ids, and the unknown pieces that ids from V upwards stand for."""
+    """A text as ids, and the unknown pieces that the ids V, V + 1, … stand for."""
 
     ids: list[int]
     unknown: tuple[str, ...]
     text: str = ""
 
     def shortened(self, limit: int, *, size: int) -> "NumberedText":
-        """The first `limit` ids, without unknown pieces that occur only behind them; `size` is V."""
+        """The first `limit` ids, without unknown pieces that occur only after them; `size` is V."""
         ids = self.ids[:limit]
         count = max((id - size + 1 for id in ids), default=0)
         return NumberedText(ids, self.unknown[: max(0, count)], self.text)
 
 
 def number_source(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NumberedText]:
-    """Each source in ids, with its unknown pieces numbered from V."""
+    """Each source as ids, with its unknown pieces numbered from V."""
     if tokenizer.is_closed:
         return [NumberedText(ids, (), text) for ids, text in zip(tokenizer.encode_many(texts), texts, strict=True)]
     size, numbered = len(tokenizer.vocabulary), []
@@ -37,7 +37,7 @@ def number_source(tokenizer: Tokenizer, texts: Sequence[str]) -> list[NumberedTe
 
 
 def number_target(tokenizer: Tokenizer, texts: Sequence[str], *, sources: Sequence[NumberedText]) -> list[list[int]]:
-    """Each target in ids, with the ids of its source's unknown pieces."""
+    """Each target as ids; an unknown piece that occurs in the target's source gets the same id as in the source."""
     if tokenizer.is_closed:
         return tokenizer.encode_many(texts)
     size = len(tokenizer.vocabulary)

@@ -1,8 +1,9 @@
 """Tokenizers on disk, as plain files.
 
-`tokenizer.json` says for each column of text the kind of its tokenizer and its file, and the SHA-256 of each file:
-`source.model` and `target.model` for sentencepiece, or `joint.model` where they share one; for all other kinds the
-same names with `.vocabulary`, which holds one JSON string per line. Format 1 knew source and target of one kind.
+`tokenizer.json` lists the kind and the file of each column's tokenizer, and the SHA-256 of each file. For sentencepiece
+the files are `source.model` and `target.model`, or `joint.model` if both sides share a tokenizer; for all other kinds
+the suffix is `.vocabulary`, and the file has one JSON string per line. In format 1, the only columns were source and
+target, and both had the same kind of tokenizer.
 """
 
 import hashlib
@@ -52,7 +53,7 @@ class _EarlierDescription(Config):
     files: dict[str, str]
 
     def upgraded(self) -> _Description:
-        """What format 1 says, in today's form."""
+        """The same description in the current format."""
         suffix = _KINDS[self.kind].suffix
         names = {side: f"{'joint' if self.joint else side}.{suffix}" for side in ("source", "target")}
         columns = {side: _Column(kind=self.kind, file=name) for side, name in names.items()}
@@ -60,7 +61,7 @@ class _EarlierDescription(Config):
 
 
 def save_columns(tokenizers: Mapping[str, Tokenizer], folder: Path) -> None:
-    """Writes the tokenizer of each column into the folder, which is made where it is missing; a shared one once."""
+    """Writes the tokenizer of each column into the folder, creating it if necessary; a shared one is written once."""
     folder.mkdir(parents=True, exist_ok=True)
     names: dict[int, str] = {}
     columns, files = {}, {}
@@ -77,11 +78,11 @@ def save_columns(tokenizers: Mapping[str, Tokenizer], folder: Path) -> None:
 
 
 def load_columns(folder: Path) -> dict[str, Tokenizer]:
-    """The tokenizer of each column; a TextError names the file that is missing, damaged or of another format."""
+    """The tokenizer of each column; a TextError names a file that is missing, damaged or in an unsupported format."""
     description = _describe(folder / DESCRIPTION)
     named = {column.file for column in description.columns.values()}
     if named != set(description.files) or any(Path(name).name != name for name in named):
-        raise TextError(f"{folder / DESCRIPTION}: damaged: it should list {' and '.join(sorted(named))}")
+        raise TextError(f"{folder / DESCRIPTION}: damaged: expected the files {' and '.join(sorted(named))}")
     loaded: dict[str, Tokenizer] = {}
     for column in description.columns.values():
         if column.file not in loaded:
@@ -104,7 +105,7 @@ def load_tokenizers(folder: Path) -> Tokenizers:
 
 
 def load_tokenizer(folder: Path, *, column: str) -> Tokenizer:
-    """The tokenizer of one column; text that stands alone may take a translation's target."""
+    """The tokenizer of one column; if there is none for the column `text`, that of the target."""
     columns = load_columns(folder)
     for name in (column, "target") if column == "text" else (column,):
         if name in columns:
@@ -129,7 +130,7 @@ def _describe(path: Path) -> _Description:
 def _load(kind: type[Tokenizer], *, path: Path, expected: str) -> Tokenizer:
     content = _read(path)
     if _hash(content) != expected:
-        raise TextError(f"{path}: damaged: it is not the file that {DESCRIPTION} describes")
+        raise TextError(f"{path}: damaged: its SHA-256 differs from that in {DESCRIPTION}")
     try:
         return kind.from_bytes(content)
     except TextError as error:

@@ -1,4 +1,4 @@
-"""Words of a treebank as ids: of the words, of their characters and of further columns; and the label set.
+"""The vocabularies of a tagger (words, their characters, further input columns) and its label set.
 
 `save_columns` writes one vocabulary per column; the label set is written next to them as labels.json.
 """
@@ -28,7 +28,7 @@ LABEL_SET = "labels.json"
 
 
 class FormsConfig(Config):
-    """Words that a file lists one per row, so that no tokenizer is needed."""
+    """How words are read from files that list one word per row, so that no tokenizer is needed."""
 
     kind: Literal["forms"] = "forms"
     lowercase: bool = False
@@ -40,7 +40,7 @@ class FormsConfig(Config):
     vocabulary_size: int | None = Field(default=None, gt=len(PIECES))
     """The number of most frequent words to keep, including the four special pieces; by default all words."""
     scheme: Literal["corpus", "iobes"] = "corpus"
-    """How spans are labelled inside the model. corpus: as in the files. iobes: BIO labels are converted to IOBES for
+    """How the model labels spans. corpus: as in the files. iobes: BIO labels are converted to IOBES for
     the model, which marks the last word of a span, and predictions are converted back to BIO."""
     maximum_characters: int = Field(default=40, ge=2, le=1 << 12)
     """Of a longer word, only this many characters are read: half from its beginning, half from its end."""
@@ -50,7 +50,7 @@ class FormsConfig(Config):
         return False
 
     def word(self, form: str) -> str:
-        """The form of a word under which its vector is looked up."""
+        """The form of a word to look up in the vocabulary: lowercased, and with 0 for digits, if configured so."""
         form = normalise(form)
         if self.lowercase:
             form = form.lower()
@@ -59,13 +59,13 @@ class FormsConfig(Config):
         return escaped(form)
 
     def spelling(self, form: str) -> str:
-        """The characters of a word that the model reads."""
+        """The characters of a word that the model reads: the first and last ones if the word is too long."""
         form, half = normalise(form), self.maximum_characters // 2
         return form if len(form) <= self.maximum_characters else form[: self.maximum_characters - half] + form[-half:]
 
 
 class EncodedWords(NamedTuple):
-    """A sentence as ids."""
+    """The ids of a sentence's words, of the words' characters, and of the values in further columns."""
 
     words: list[int]
     characters: list[list[int]]  # per word; empty if the model reads no characters
@@ -80,7 +80,7 @@ class TaggerVocabularies(NamedTuple):
     characters: Vocabulary | None
     columns: dict[str, Vocabulary]
     labels: tuple[str, ...]
-    """The labels inside the model; see `predicted_labels` for those of its predictions."""
+    """The labels in the model's scheme; `predicted_labels` has them in the scheme of the corpus."""
 
     def encode(self, forms: Sequence[str], columns: Mapping[str, Sequence[str]]) -> EncodedWords:
         """The ids of a sentence's words; `columns` has one value per word for each further column."""
@@ -95,7 +95,7 @@ class TaggerVocabularies(NamedTuple):
 
     @property
     def predicted_labels(self) -> tuple[str, ...]:
-        """The labels that can be predicted, in the scheme of the corpus."""
+        """The labels that can be predicted, in the label scheme of the corpus (such as BIO)."""
         if self.config.scheme == "corpus":
             return self.labels
         return tuple(dict.fromkeys(map(bio_name, self.labels)))
@@ -106,12 +106,12 @@ class TaggerVocabularies(NamedTuple):
         return [ids.get(label, len(ids)) for label in _in_scheme(labels, config=self.config)]
 
     def label_names(self, ids: Sequence[int]) -> list[str]:
-        """The labels of a sentence in the scheme of the corpus."""
+        """The labels with these ids, one per word, converted to the label scheme of the corpus (such as BIO)."""
         names = [self.labels[id] for id in ids]
         return names if self.config.scheme == "corpus" else to_bio(names)
 
     def label_shares(self, shares: Sequence[float]) -> dict[str, float]:
-        """The probability of each label that can be predicted, given those of the labels inside the model."""
+        """The probability of each of `predicted_labels`, given the probabilities of the model's `labels`."""
         if self.config.scheme == "corpus":
             return dict(zip(self.labels, shares, strict=True))
         totals = dict.fromkeys(self.predicted_labels, 0.0)

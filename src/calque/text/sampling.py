@@ -21,10 +21,10 @@ class Segmenter(Protocol):
 
 
 class MergeDropout:
-    """BPE-dropout (Provilkov et al. 2020, Algorithm 1): in every round each possible merge is dropped with
-    probability p, and of the remaining merges the one learnt first is applied, until none remains.
+    """Segments words by BPE-dropout (Provilkov et al. 2020, Algorithm 1).
 
-    Law: p = 0 gives byte-pair encoding, p = 1 gives single characters.
+    In every round each possible merge is dropped with probability p, and of the remaining merges the one learnt first
+    is applied, until none remains.   Law: p = 0 gives byte-pair encoding, p = 1 gives single characters.
     """
 
     def __init__(self, scores: Mapping[str, float], *, dropout: float) -> None:
@@ -94,7 +94,7 @@ class UnigramSampling:
 class NBestSampling:
     """Samples among the n best segmentations of a whole text, each with probability ∝ P^α (Kudo 2018, §3.3).
 
-    `segment` lists them with log P, as `SentencePieceTokenizer.nbest` does.
+    `segment` returns these segmentations as ids with their log P, as `SentencePieceTokenizer.nbest` does.
     """
 
     def __init__(self, segment: Callable[[str], Sequence[tuple[list[int], float]]], *, alpha: float) -> None:

@@ -12,12 +12,12 @@ def as_bytes(text: str | bytes) -> bytes:
 
 
 def starts_outside_word(surface: bytes) -> bool:
-    """Whether a continuation (UTF-8) ends the word before it: it starts with neither a letter nor a digit."""
+    """Whether the text that continues a sentence (UTF-8) ends the word before it: it starts with no letter or digit."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
 
 
 def ends_outside_word(surface: bytes) -> bool:
-    """Whether whatever follows this text (UTF-8) starts a new word: it ends in neither a letter nor a digit."""
+    """Whether any continuation of a text (UTF-8) starts a new word, because the text ends in no letter or digit."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.endswith(text[-1].encode()) and not text[-1].isalnum()

@@ -33,7 +33,8 @@ class SentencePieceConfig(Config):
     """Byte-pair encoding (Sennrich et al. 2016) or a unigram language model (Kudo 2018)."""
 
     vocabulary_size: int = Field(default=8000, gt=len(_BASE))
-    """Maximum number of pieces: 260 special pieces and bytes, all characters, and one per 200 characters of text."""
+    """Maximum number of pieces. A small corpus gets fewer: 260 special pieces and bytes, its characters, and one
+    further piece per 200 characters of text."""
 
     joint: bool = True
     """One vocabulary for both sides."""
@@ -64,7 +65,7 @@ class SentencePieceTokenizer(Tokenizer):
 
     @classmethod
     def train(cls, config: SentencePieceConfig, *, lines: Iterable[str], share: float = 1.0) -> Self:
-        """The tokenizer trained on the lines, which are `share` of a corpus; the same lines give the same bytes."""
+        """The tokenizer trained on lines, a fraction `share` of a corpus; equal lines give equal model files."""
         model = io.BytesIO()
         prepared = list(_prepared(lines))
         size = min(config.vocabulary_size, supported_size(prepared, share=share))
@@ -109,7 +110,7 @@ class SentencePieceTokenizer(Tokenizer):
         return ids
 
     def scores(self) -> dict[str, float]:
-        """The score of each learnt piece: the rank of its merge, or its log-probability."""
+        """The score of each learnt piece: the negated rank of its merge (BPE), or its log-probability (unigram)."""
         ids = range(len(_BASE), len(self.vocabulary))
         return dict(zip(self.vocabulary.pieces[len(_BASE) :], map(self._processor.get_score, ids), strict=True))
 
@@ -127,7 +128,7 @@ class SentencePieceTokenizer(Tokenizer):
         return [0.0] * len(_BASE) + list(self.scores().values())
 
     def encode_with(self, text: str, *, segment: Callable[[str], Sequence[str]]) -> list[int]:
-        """The ids of the text where `segment` splits each word, with its leading space, into pieces and characters.
+        """The ids of the text, with each word and its leading space split into pieces and characters by `segment`.
 
         No learnt piece crosses a space, so words can be segmented independently.
         """
@@ -157,9 +158,9 @@ class SentencePieceTokenizer(Tokenizer):
 
 
 def supported_size(lines: Sequence[str], *, share: float) -> int:
-    """The largest vocabulary that a corpus supports, of which the lines are `share`.
+    """The largest vocabulary size that a corpus supports, given lines that are a fraction `share` of the corpus.
 
-    Further pieces would hardly ever occur: embedding rows that learn nothing.
+    Further pieces would occur so rarely that their embeddings could not be learnt.
     """
     characters = sum(map(len, lines)) / share
     return len(_BASE) + len(set().union(*lines)) + int(characters / _CHARACTERS_PER_PIECE) + 1

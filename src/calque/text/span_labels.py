@@ -1,7 +1,7 @@
 """Labels that describe spans of words: IOB1, IOB2 (BIO) and IOBES.
 
-B begins a span, I continues it, E ends it, S is a span of one word, and O is outside. Sequences need not be well
-formed; a span is read wherever conlleval reads one.
+B begins a span, I continues it, E ends it, S is a span of one word, and O is outside all spans. Sequences need
+not be well formed; spans are read as conlleval reads them.
 """
 
 from collections.abc import Iterable, Sequence
@@ -21,7 +21,7 @@ class Span(NamedTuple):
     start: int
     """The first word, from 0."""
     stop: int
-    """The word behind the last one."""
+    """The word after the last one."""
 
 
 def has_spans(labels: Iterable[str]) -> bool:
@@ -32,10 +32,10 @@ def has_spans(labels: Iterable[str]) -> bool:
 
 
 def spans(labels: Sequence[str]) -> list[Span]:
-    """The spans of a sentence's labels, in their order; labels without a prefix of the scheme are outside.
+    """The spans that a sentence's labels describe, from left to right; labels without a prefix such as B- are outside.
 
-    A span ends behind E and S, before B, S and O, and where the type changes. One begins with B and S, with I and E
-    that continue none, and where the type changes.
+    A span ends after E and S, before B, S and O, and where the type changes. A span begins at B and S, at an I or E
+    that does not continue a span, and where the type changes.
     """
     result: list[Span] = []
     start, (prefix, kind) = 0, _OUTSIDE
@@ -51,12 +51,12 @@ def spans(labels: Sequence[str]) -> list[Span]:
 
 
 def to_iobes(labels: Sequence[str]) -> list[str]:
-    """The same spans with their ends marked: B-NP I-NP I-NP O B-VP becomes B-NP I-NP E-NP O S-VP."""
+    """Labels of the same spans in IOBES, which also marks ends: B-NP I-NP I-NP O B-VP becomes B-NP I-NP E-NP O S-VP."""
     return _relabelled(labels, single="S", last="E")
 
 
 def to_bio(labels: Sequence[str]) -> list[str]:
-    """The same spans in BIO: B-NP E-NP S-VP becomes B-NP I-NP B-VP."""
+    """Labels of the same spans in BIO: B-NP E-NP S-VP becomes B-NP I-NP B-VP."""
     return _relabelled(labels, single="B", last="I")
 
 
@@ -77,7 +77,7 @@ def _relabelled(labels: Sequence[str], *, single: str, last: str) -> list[str]:
 
 
 def _parts(label: str) -> tuple[str, str]:
-    """The prefix and the type of a label: B-X is ("B", "X"); what is no label of a span is outside."""
+    """The prefix and the type of a label: B-X is ("B", "X"); any other label counts as outside."""
     prefix, hyphen, kind = label[:1], label[1:2], label[2:]
     is_of_span = prefix in _PREFIXES and hyphen in ("", "-")
     return (prefix, kind or UNTYPED) if is_of_span else _OUTSIDE

@@ -44,7 +44,7 @@ def split_long(text: str, *, fits: Callable[[str], bool], joins: Callable[[str],
 
 
 def _units(text: str, *, fits: Callable[[str], bool]) -> Iterator[str]:
-    """The largest units that fit: sentences with the spaces behind them, else words, else characters."""
+    """The largest units that fit: sentences with the spaces after them, else words, else characters."""
     for sentence in _split_after(text, _ENDS):
         if fits(sentence):
             yield sentence
@@ -65,5 +65,5 @@ def _split_after(text: str, ends: re.Pattern[str]) -> Iterator[str]:
 
 
 def _percentile_99(counts: Sequence[int]) -> int:
-    """The smallest number that 99 of 100 counts do not exceed, and at least 1."""
+    """The smallest number that at least 99 % of the counts do not exceed, and at least 1."""
     return max(1, sorted(counts)[-(-99 * len(counts) // 100) - 1]) if counts else 1

@@ -15,7 +15,7 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def normalise(text: str) -> str:
-    """The text in Unicode's NFC; text with a lone surrogate is refused."""
+    """The text in Unicode's NFC; a lone surrogate raises a TextError."""
     return text if text.isascii() else normalize("NFC", refuse_surrogates(text))
 
 
@@ -25,31 +25,31 @@ def refuse_surrogates(text: str) -> str:
         return text
     if found := _SURROGATE.search(text):
         raise TextError(
-            f"character {found.start() + 1} is half a character (the lone surrogate U+{ord(found[0]):04X}), "
-            "which is not Unicode text; read the text as UTF-8 and choose what to do with its errors"
+            f"character {found.start() + 1} is a lone surrogate (U+{ord(found[0]):04X}), which is not valid Unicode; "
+            "decode the text as UTF-8 with an error handler such as errors='replace'"
         )
     return text
 
 
 class Tokenizer(ABC):
-    """Cuts text into the pieces of a vocabulary.   Law: detokenise(tokenise(s)) == normalised(s).
+    """Splits text into pieces with ids.   Law: detokenise(tokenise(s)) == normalised(s).
 
-    Words and tokens keep single spaces.
+    The words and tokens tokenizers also reduce runs of spaces to one and drop spaces at the ends.
     """
 
     kind: ClassVar[str]
     suffix: ClassVar[str] = "vocabulary"
     is_closed: ClassVar[bool] = False
-    """Whether every text has only pieces of the vocabulary."""
+    """Whether every piece of every text is in the vocabulary, so that none is unknown."""
     vocabulary: Vocabulary
 
     def normalised(self, text: str) -> str:
-        """The text as it is read, in NFC unless said otherwise; text with a lone surrogate is refused."""
+        """The text as `tokenise` reads it, by default in NFC; a lone surrogate raises a TextError."""
         return normalise(text)
 
     @abstractmethod
     def tokenise(self, text: str) -> list[str]:
-        """The pieces of the text as it is read."""
+        """The pieces of the normalised text."""
 
     @abstractmethod
     def detokenise(self, pieces: Sequence[str]) -> str:
@@ -57,29 +57,29 @@ class Tokenizer(ABC):
 
     @abstractmethod
     def represents(self, character: str) -> bool:
-        """Whether the vocabulary has a piece with this character in it."""
+        """Whether any piece of the vocabulary contains this character."""
 
     def surface(self, piece: str) -> str | bytes:
-        """What a piece adds to a text that goes on, where that does not depend on its neighbours."""
+        """The text that a piece adds after other pieces, including its leading space, whatever its neighbours are."""
         return piece
 
     def starts_word(self, piece: str) -> bool:
-        """Whether a piece begins a word: where there are spaces, one that has one before it; elsewhere, every piece."""
+        """Whether a piece begins a word: it starts with a space, or with a character of a script without spaces."""
         surface = self.surface(piece)
         text = surface.decode(errors="ignore") if isinstance(surface, bytes) else surface
         return text[:1] == " " or any(map(is_unspaced, text[:1]))
 
     def surfaces(self) -> list[bytes]:
-        """What each id adds to a text, in UTF-8: an unknown piece `<unk>`; padding, begin and end add nothing."""
+        """For each id, the text that its piece adds, in UTF-8; padding, begin and end of sentence add none."""
         surfaces = [as_bytes(self.surface(piece)) for piece in self.vocabulary.pieces]
         return [b"" if id in (PAD, BOS, EOS) else surface for id, surface in enumerate(surfaces)]
 
     def spelled(self, text: str) -> str:
-        """The text as the surfaces of its pieces spell it, without the space at its beginning."""
+        """The concatenated `surfaces` of the text's pieces, without the leading space."""
         return self.normalised(text)
 
     def encode(self, text: str) -> list[int]:
-        """The ids of the text's pieces, without begin and end."""
+        """The ids of the text's pieces, without those of begin and end of sentence."""
         return self.vocabulary.ids(self.tokenise(text))
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
@@ -89,30 +89,30 @@ class Tokenizer(ABC):
     def decode(self, ids: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
         """The text that the ids spell: padding, begin and end are dropped, the unknown piece reads `<unk>`.
 
-        Ids behind the vocabulary stand for the pieces in `unknown` (calque/text/copy_ids.py).
+        Ids beyond the vocabulary stand for the pieces in `unknown` (calque/text/copy_ids.py).
         """
         size = len(self.vocabulary)
         kept = (id for id in ids if id not in (PAD, BOS, EOS))
         return self.detokenise([self.vocabulary.piece(id) if id < size else unknown[id - size] for id in kept])
 
     def unknown_characters(self, text: str) -> Counter[str]:
-        """How often each character occurs that no piece has: lost, or spelled in bytes where there is byte fallback."""
+        """The counts of characters that no piece contains: they are lost or, with byte fallback, spelled in bytes."""
         characters = self.normalised(text)
         unknown = {character for character in set(characters) if not self.represents(character)}
         return Counter(character for character in characters if character in unknown) if unknown else Counter()
 
     def to_bytes(self) -> bytes:
-        """What the tokenizer's file holds."""
+        """The contents of the tokenizer's file."""
         return self.vocabulary.to_bytes()
 
     @classmethod
     @abstractmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """The tokenizer whose `to_bytes` gave the data; otherwise a TextError."""
+        """The tokenizer whose `to_bytes` returned the data; invalid data raises a TextError."""
 
 
 class Tokenizers(NamedTuple):
-    """A tokenizer for each side; one and the same object when they share a vocabulary."""
+    """A tokenizer for each side; the same object for both if they share a vocabulary."""
 
     source: Tokenizer
     target: Tokenizer

@@ -1,9 +1,10 @@
-"""Tokens: what stands between white space, for corpora that are tokenised already.
+"""Tokens: the text is split at white space only, for corpora that are already tokenised.
 
     the <unk> of N <s> 's   ->   the <unk> of N ␛<s> 's
 
-Nothing is normalised and nothing split off. A literal `<unk>` is the unknown piece itself. The other special pieces
-have no such meaning in a text: as tokens they are written with an ␛ before them, and so are tokens that look like that.
+There is no normalisation and no further splitting. A literal `<unk>` is the unknown piece itself. The other special
+pieces have no special meaning in a text: a literal `<s>` is escaped with a leading ␛, and so is a token that already
+looks like an escaped special piece.
 """
 
 from collections import Counter
@@ -26,17 +27,20 @@ class TokensConfig(Config):
     kind: Literal["tokens"] = "tokens"
 
     vocabulary_size: int | None = Field(default=None, gt=len(PIECES))
-    """At most this many pieces, the four special ones included: the most frequent tokens; all of them unless set."""
+    """Maximum number of pieces, including the four special ones: the most frequent tokens; by default all tokens."""
 
     joint: bool = False
     """One vocabulary for both sides."""
 
     minimum_count: int = Field(default=1, ge=1)
-    """Tokens seen fewer times than this are left out."""
+    """Tokens that occur less often than this are left out of the vocabulary."""
 
 
 class TokensTokenizer(Tokenizer):
-    """Law: detokenise(tokenise(s)) is s with every run of white space made one space, and none at its ends."""
+    """Splits text at white space only.
+
+    Law: detokenise(tokenise(s)) is s with every run of white space reduced to one space, and none at the ends.
+    """
 
     kind = "tokens"
 
@@ -72,7 +76,7 @@ class TokensTokenizer(Tokenizer):
         return character in self._characters or character.isspace()
 
     def unknown_characters(self, text: str) -> Counter[str]:
-        """Those of `<unk>` are not lost with it: it says itself that something is."""
+        """The counts of characters that no piece contains, without those of a literal `<unk>`, the unknown token."""
         return super().unknown_characters(" ".join(token for token in text.split() if token != UNKNOWN))
 
     @classmethod
@@ -90,5 +94,5 @@ def _undo(piece: str) -> str:
 
 
 def _is_reserved(token: str) -> bool:
-    """Whether it is a special piece, or one behind any number of ␛."""
+    """Whether a token is a special piece other than `<unk>`, with any number of ␛ before it."""
     return token.lstrip(ESCAPE) in _RESERVED

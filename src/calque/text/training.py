@@ -1,4 +1,4 @@
-"""Learning the tokenizers of a corpus, column by column or several columns together."""
+"""Training the tokenizers of a corpus: one per column, or one that source and target share."""
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import chain
@@ -20,26 +20,26 @@ from calque.text.words import WordsConfig, WordsTokenizer
 
 
 class GivenConfig(Config):
-    """The pieces of a run that is there."""
+    """The tokenizers of an existing run."""
 
     kind: Literal["given"] = "given"
     path: Path
-    """A run, model, store or tokenizer folder, whose tokenizers are taken as they are."""
+    """A run, model, store or tokenizer folder, whose tokenizers are used unchanged."""
 
     @property
     def folder(self) -> Path:
-        """Where its tokenizers lie."""
+        """The folder that contains the tokenizers themselves."""
         for place in (self.path / "model" / "tokenizer", self.path / "tokenizer", self.path):
             if (place / DESCRIPTION).is_file():
                 return place
-        raise TextError(f"text.path: {self.path}: no tokenizer here; give a run, model, store or tokenizer folder")
+        raise TextError(f"text.path: {self.path}: no tokenizer found; expected a run, model, store or tokenizer folder")
 
     @property
     def joint(self) -> bool:
         return self.load().joint
 
     def load(self) -> Tokenizers:
-        """The tokenizers."""
+        """The tokenizers of source and target."""
         return load_tokenizers(self.folder)
 
 
@@ -50,7 +50,7 @@ ColumnTextConfig = Annotated[
 
 
 class ColumnsConfig(Config):
-    """Source and target with settings of their own, such as characters to words."""
+    """Separate settings for source and target, such as characters for one and words for the other."""
 
     kind: Literal["columns"] = "columns"
     source: ColumnTextConfig
@@ -72,13 +72,13 @@ TextConfig = Annotated[
     | FormsConfig,
     Field(discriminator="kind"),
 ]
-_FORMS = 'text.kind = "forms" is for words that a file lists one by one, which taggers read'
+_FORMS = 'text.kind = "forms" is for tagging, whose corpora have one word per line; choose another kind'
 
 Lines = Callable[[], Iterator[str]]
 
 
 def train_tokenizers(config: TextConfig, *, source: Lines, target: Lines, pairs: int) -> Tokenizers:
-    """The tokenizers learnt from a corpus of `pairs` lines per side; calling `source` or `target` reads it afresh."""
+    """The tokenizers of source and target, learnt from `pairs` lines each; `source()` and `target()` read the lines."""
     match config:
         case ColumnsConfig():
             return Tokenizers(
@@ -120,13 +120,15 @@ def train_tokenizer(config: TextConfig, *, lines: Lines, count: int, column: str
         case FormsConfig():
             raise TextError(_FORMS)
         case ColumnsConfig():
-            raise TextError('text.kind = "columns" is for source and target; text that stands alone has one setting')
+            raise TextError(
+                'text.kind = "columns" is for source and target; this task has a single text: choose another kind'
+            )
         case _:
             assert_never(config)
 
 
 def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
-    """`take` lines out of `of`, at even distances and the first among them; all where there are no more."""
+    """`take` of the `of` lines, evenly spaced and including the first; all lines if there are at most `take`."""
     return (line for at, line in enumerate(lines) if at * take % max(of, 1) < take)
 
 

@@ -20,14 +20,16 @@ class Vocabulary:
         self._pieces = tuple(pieces)
         self._ids = {piece: id for id, piece in enumerate(self._pieces)}
         if self._pieces[: len(PIECES)] != PIECES:
-            raise TextError(f"a vocabulary starts with {PIECES}; this one starts with {self._pieces[: len(PIECES)]}")
+            raise TextError(
+                f"a vocabulary must start with {PIECES}; this one starts with {self._pieces[: len(PIECES)]}"
+            )
         if len(self._ids) < len(self._pieces):
             duplicate = next(piece for id, piece in enumerate(self._pieces) if self._ids[piece] != id)
             raise TextError(f"the piece {duplicate!r} occurs more than once in the vocabulary")
 
     @classmethod
     def from_counts(cls, counts: Mapping[str, int], *, size: int, minimum_count: int = 1) -> "Vocabulary":
-        """The special pieces and the most frequent pieces, at most `size` in total; ties are sorted alphabetically."""
+        """The special pieces and the most frequent pieces, at most `size` in total; ties are broken by code point."""
         frequent = (piece for piece, count in counts.items() if count >= minimum_count)
         ranked = sorted(frequent, key=lambda piece: (-counts[piece], piece))
         return cls([*PIECES, *ranked[: size - len(PIECES)]])

@@ -21,7 +21,7 @@ def words_of_pieces(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _by_prefixes(tokenizer: Tokenizer, pieces: Sequence[str], *, words: int) -> list[int]:
-    """The same for any text, more slowly: the number of complete words in the prefix that ends with each piece."""
+    """The word index of each piece of any text, found slowly: the number of complete words in the prefix it ends."""
     indices = []
     for end in range(1, len(pieces) + 1):
         prefix = tokenizer.detokenise(pieces[:end])

@@ -1,9 +1,9 @@
-"""Words: runs of letters, marks and digits; punctuation stands alone and remembers what it was joined to.
+"""Words: runs of letters, marks and digits; a punctuation character is a piece of its own, with joiners.
 
     Don't (panic)!   ->   Don ￭'￭ t (￭ panic ￭) ￭!
 
-The joiner ￭ marks the side on which no space stood, so that pieces spell the text exactly, up to runs of spaces (which
-become one; none at the ends) and, in ids, up to words that the vocabulary does not have.
+The joiner ￭ marks a side without a space, so that the pieces restore the text exactly, except that runs of spaces are
+reduced to one and spaces at the ends are dropped. As ids, words outside the vocabulary are lost as well.
 """
 
 from collections import Counter
@@ -30,17 +30,20 @@ class WordsConfig(Config):
     kind: Literal["words"] = "words"
 
     vocabulary_size: int = Field(default=30_000, gt=len(PIECES))
-    """At most this many pieces, the four special ones included: the most frequent words of the corpus."""
+    """Maximum number of pieces, including the four special ones: the most frequent words of the corpus."""
 
     joint: bool = False
     """One vocabulary for both sides."""
 
     minimum_count: int = Field(default=1, ge=1)
-    """Words seen fewer times than this are left out."""
+    """Words that occur less often than this are left out of the vocabulary."""
 
 
 class WordsTokenizer(Tokenizer):
-    """Law: detokenise(tokenise(s)) is NFC(s) with runs of spaces made one and none at its ends."""
+    """Splits text into words and punctuation marks with joiners.
+
+    Law: detokenise(tokenise(s)) is NFC(s) with every run of spaces reduced to one space, and none at the ends.
+    """
 
     kind = "words"
 
@@ -71,7 +74,7 @@ class WordsTokenizer(Tokenizer):
         return space + _ESCAPE.undo(piece.replace(JOINER, ""))
 
     def surfaces(self) -> list[bytes]:
-        """A joiner on the right is kept: the space that the next piece adds is not in the text."""
+        """The text that each piece adds, in UTF-8; a joiner on the right is kept: it cancels the next leading space."""
         joined = (JOINER.encode() if piece.endswith(JOINER) else b"" for piece in self.vocabulary.pieces)
         return [surface + joiner for surface, joiner in zip(super().surfaces(), joined, strict=True)]
 
@@ -94,7 +97,7 @@ def _tokenise(text: str) -> Iterator[str]:
 
 
 def _split(chunk: str) -> tuple[str, ...]:
-    """The pieces of a text without spaces. Punctuation joins to what is before it, and to a word that follows it."""
+    """The pieces of a text without spaces. Punctuation has a joiner to a neighbour before it and to a word after it."""
     parts = [part for alone, run in groupby(chunk, key=_stands_alone) for part in (run if alone else ["".join(run)])]
     words = [not _stands_alone(part[0]) for part in parts]
     left = [JOINER if at and not word else "" for at, word in enumerate(words)]

@@ -1,1 +1,1 @@
-"""The rules that draw a meaning, from noun phrases up to whole sentences. May use the lexicon and meanings."""
+"""The grammar rules that draw random meanings, from noun phrases to sentences. May use the lexicon and meanings."""

@@ -1,4 +1,4 @@
-"""The rules of what people do: actions, by the shape of their sentences."""
+"""The grammar rules that draw actions (a verb with its objects and circumstances), grouped by sentence pattern."""
 
 from collections.abc import Callable, Sequence
 from functools import partial

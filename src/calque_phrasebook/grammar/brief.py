@@ -1,4 +1,4 @@
-"""The rules of short clauses, for questions and for sentences of two clauses."""
+"""The grammar rules that draw short clauses, for questions and for sentences of two clauses."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""The rules of what people do, in its tenses."""
+"""The grammar rules that draw clauses about actions, in all tenses."""
 
 from functools import partial
 

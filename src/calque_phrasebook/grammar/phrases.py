@@ -1,4 +1,4 @@
-"""The rules of noun phrases: who, and which things."""
+"""The grammar rules that draw noun phrases: people and things."""
 
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -17,7 +17,7 @@ WHICH, HOW_MANY = Determiner("which"), Determiner("how many")
 
 
 def only(value: Determiner) -> Rule[Determiner]:
-    """Returns the rule of a single determiner."""
+    """Returns a rule that always draws this determiner."""
     return word(value.kind, (value,))
 
 
@@ -60,7 +60,7 @@ _topical = choose("topical determiner", (50, only(THIS)), (20, owned), (22, only
 
 @cache
 def thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the things of a class as objects of an affirmed verb: an apple, these three books, a red car."""
+    """Returns the rule of things of a class as objects of an affirmed verb: an apple, these three books, a red car."""
     members = word(kind, nouns.CLASSES[kind])
     plain = build("thing", Nominal, members, _affirmed)
     if not adjectives.DESCRIPTIONS.get(kind):
@@ -71,61 +71,61 @@ def thing(kind: str) -> Rule[NounPhrase]:
 
 @cache
 def brief_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the things of a class in few words: a book, two apples, this car."""
+    """Returns the rule of things of a class without adjectives: a book, two apples, this car."""
     return build("brief thing", Nominal, word(kind, nouns.CLASSES[kind]), _brief)
 
 
 @cache
 def denied_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the things of a class as objects of a denied verb: no apples, not this book."""
+    """Returns the rule of things of a class as objects of a negated verb: no apples, not this book."""
     return build("denied thing", Nominal, word(kind, nouns.CLASSES[kind]), _denied)
 
 
 @cache
 def habitual_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the things of a class as objects of a habit: apples, two books."""
+    """Returns the rule of things of a class as objects of a habitual action: apples, two books."""
     return build("habitual thing", Nominal, word(kind, nouns.CLASSES[kind]), _habitual)
 
 
 @cache
 def bare_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns a class in general: apples, German."""
+    """Returns the rule of nouns of a class without a determiner, meant in general: apples, German."""
     return build("things in general", Nominal, word(kind, nouns.CLASSES[kind]), only(BARE))
 
 
 @cache
 def certain_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the one thing known from the situation: the door."""
+    """Returns the rule of things of a class with the definite article, known from the situation: the door."""
     return build("certain thing", Nominal, word(kind, nouns.CLASSES[kind]), only(THE))
 
 
 @cache
 def topical_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns the things of a class as what a sentence is about: this apple, these books, my car."""
+    """Returns the rule of things of a class as the topic of a sentence: this apple, these books, my car."""
     return build("topical thing", Nominal, word(kind, nouns.CLASSES[kind]), _topical)
 
 
 @cache
 def which_things(kind: str) -> Rule[NounPhrase]:
-    """Returns the noun phrase of a question with which."""
+    """Returns the rule of things of a class in a question with *which*: which apple."""
     return build("which of the things", Nominal, word(kind, nouns.CLASSES[kind]), only(WHICH))
 
 
 @cache
 def how_many_things(kind: str) -> Rule[NounPhrase]:
-    """Returns the noun phrase of a question with how many."""
+    """Returns the rule of things of a class in a question with *how many*: how many apples."""
     return build("how many of the things", Nominal, word(kind, nouns.CLASSES[kind]), only(HOW_MANY))
 
 
 @cache
 def single_thing(kind: str) -> Rule[NounPhrase]:
-    """Returns one thing of a class that can be pointed at: this apple, my car."""
+    """Returns the rule of single things of a class that can be pointed at: this apple, my car."""
     pointed = choose("pointed", (60, only(THIS)), (40, owned))
     return build("single thing", Nominal, word(kind, nouns.CLASSES[kind]), pointed)
 
 
 def of_classes(verb: Verb, rule_of: Callable[[str], Rule[NounPhrase]]) -> Rule[NounPhrase]:
-    """Returns the objects a verb selects, every noun of its classes equally likely."""
+    """Returns the rule of the objects that a verb selects; every noun of the classes it takes is equally likely."""
     return choose("selected object", *((len(nouns.CLASSES[kind]), rule_of(kind)) for kind in verb.objects))
 
 
@@ -135,7 +135,7 @@ def of_classes(verb: Verb, rule_of: Callable[[str], Rule[NounPhrase]]) -> Rule[N
 def _amount(measure: Noun, stuff: Sequence[Noun]) -> Rule[NounPhrase]:
     amount: Rule[Phrase | None] = word("amount", (None, None, *times.FEW))
     made = build("amount of " + measure.english, Measured, amount, word("measure", (measure,)), word("stuff", stuff))
-    # one is listed twice to be drawn more often; it is a single meaning
+    # None (one) is listed twice so that it is drawn more often, but it is a single meaning
     return Rule(made.name, made.count * 5 // 6, made.draw, made.parts)
 
 
@@ -157,7 +157,7 @@ groceries = choose(
 
 
 def stuff_in_general(stuff: Sequence[Noun]) -> Rule[NounPhrase]:
-    """Returns stuff without an amount: tea, shoes."""
+    """Returns the rule of nouns for stuff without an amount: tea, shoes."""
     return build("stuff in general", Nominal, word("stuff", stuff), only(BARE))
 
 
@@ -165,7 +165,7 @@ def stuff_in_general(stuff: Sequence[Noun]) -> Rule[NounPhrase]:
 
 
 def pronouns(*persons: Person) -> Rule[NounPhrase]:
-    """Returns the grammar rule that generates the pronouns of the given persons."""
+    """Returns the rule that draws the pronouns of the given persons."""
     return build("pronoun", Pronoun, word("person", persons))
 
 

@@ -1,7 +1,7 @@
-"""A small engine of weighted rules: what a grammar derives, and the number of its derivations.
+"""A small engine for weighted rules: it draws derivations of a grammar and counts them.
 
-A rule has a name, the number of values it derives, and a function that draws one. A value is drawn by choosing among
-alternatives and by building a node from independent parts, so counts multiply and add exactly.
+A rule has a name, the number of different values it can derive, and a function that draws one at random. Choosing among
+alternatives adds their counts, and building a node from independent parts multiplies theirs, so counts are exact.
 """
 
 from bisect import bisect
@@ -23,18 +23,18 @@ class Rule(Generic[T_co]):
     count: int
     draw: Callable[[Random], T_co]
     parts: "tuple[Rule[Any], ...]" = ()
-    leaves: "tuple[tuple[float, Rule[Any]], ...]" = ()  # of a choice: the rules it ends in, by weight
+    leaves: "tuple[tuple[float, Rule[Any]], ...]" = ()  # for a choice: the rules it leads to, by weight
 
 
 def word(name: str, values: Sequence[T]) -> Rule[T]:
-    """Returns a rule of equally likely values: the words of a class."""
+    """Returns a rule that draws one of the values, such as the words of a class; all are equally likely."""
     size = len(values)
     assert size, name
     return Rule(name, size, lambda random: values[int(random.random() * size)])
 
 
 def build(name: str, make: Callable[..., T], *parts: Rule[Any]) -> Rule[T]:
-    """Returns a rule that builds a node from independently drawn parts."""
+    """Returns a rule that draws a value for each part independently and builds a node with `make(*values)`."""
     count = 1
     for part in parts:
         count *= part.count
@@ -43,7 +43,7 @@ def build(name: str, make: Callable[..., T], *parts: Rule[Any]) -> Rule[T]:
 
 
 def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
-    """Returns a rule that chooses among rules by weight; nested choices are drawn in one step."""
+    """Returns a rule that draws from one of several rules, chosen by weight; nested choices are flattened into one."""
     leaves = tuple(leaf for weight, rule in options for leaf in _leaves(weight, rule))
     totals = list(accumulate(weight for weight, _ in leaves))
     whole, draws = totals[-1], tuple(rule.draw for _, rule in leaves)
@@ -56,7 +56,7 @@ def choose(name: str, *options: tuple[float, Rule[T]]) -> Rule[T]:
 
 
 def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
-    """Returns the rules a choice ends in, with their shares of its weight; any other rule is its own leaf."""
+    """Yields the alternatives of a choice with their shares of its weight; a rule that is no choice yields itself."""
     if not rule.leaves:
         yield weight, rule
     whole = sum(share for share, _ in rule.leaves)
@@ -65,7 +65,7 @@ def _leaves(weight: float, rule: Rule[T]) -> Iterator[tuple[float, Rule[T]]]:
 
 
 def productions(rule: Rule[Any]) -> dict[str, int]:
-    """Returns the names of this rule and those below it that have parts, with the numbers of their variants."""
+    """Returns the names of all rules with parts, from this one down, and the number of variants of each."""
     return {name: len(rules) for name, rules in _by_name(rule).items()}
 
 

@@ -1,4 +1,4 @@
-"""The rules of whole sentences: the root of the grammar."""
+"""The grammar rules that draw whole sentences: the root of the grammar."""
 
 from functools import partial
 from random import Random
@@ -354,7 +354,7 @@ root: Rule[Sentence] = choose(
 
 
 def draw(random: Random) -> Sentence:
-    """Returns one meaning."""
+    """Returns the meaning of a random sentence of the grammar."""
     return root.draw(random)
 
 

@@ -1,4 +1,4 @@
-"""The rules of what people and things are, have, like and cost."""
+"""The grammar rules that draw clauses about states: what people and things are, have, like and cost."""
 
 from functools import partial
 
@@ -36,7 +36,7 @@ def _degrees(values: tuple[Phrase, ...]) -> Rule[Phrase | None]:
 
 
 def _graded(adjective_names: tuple[Adjective, ...]) -> Rule[Quality]:
-    """Returns qualities with the degrees that suit them."""
+    """Returns a rule of adjectives with degrees; adjectives of praise take only some degrees."""
     praise = [adjective for adjective in adjective_names if adjective in adjectives.PRAISE]
     others = [adjective for adjective in adjective_names if adjective not in adjectives.PRAISE]
     options = [

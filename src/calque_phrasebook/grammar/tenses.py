@@ -1,4 +1,4 @@
-"""The rules of tense, modality and negation: from a subject and a predicate to a clause."""
+"""The grammar rules of tense, modality and negation, which make clauses of subjects and predicates."""
 
 from functools import partial
 
@@ -29,12 +29,12 @@ def timed(
     tense: Tense,
     negative: bool,
 ) -> Clause:
-    """Returns a clause at a time."""
+    """Returns a clause with a tense and, if given, a time phrase; `fronted` puts the time first."""
     return Clause(subject, predicate, tense, negative=negative, time=time, fronted=fronted)
 
 
 def frequent(subject: NounPhrase, predicate: Predicate, frequency: Phrase) -> Clause:
-    """Returns a habit of some frequency."""
+    """Returns a clause about a habit, with a phrase of frequency such as *often*."""
     return Clause(subject, predicate, "habit", frequency=frequency)
 
 
@@ -62,12 +62,12 @@ ActionRule = Rule[Action]
 def past(
     subject: SubjectRule, action: ActionRule, *, fronting: Rule[bool] = perhaps_fronted, time: Rule[Phrase] = past_time
 ) -> Rule[Clause]:
-    """Returns what was done: she bought a car yesterday."""
+    """Returns the rule of clauses about past actions: she bought a car yesterday."""
     return build("past", partial(timed, tense="past", negative=False), subject, action, time, fronting)
 
 
 def past_denied(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = past_time) -> Rule[Clause]:
-    """Returns what was not done: she did not buy this car yesterday."""
+    """Returns the rule of negated clauses about past actions: she did not buy this car yesterday."""
     return build("past denied", partial(timed, tense="past", negative=True), subject, action, time, in_place)
 
 
@@ -78,17 +78,17 @@ def future(
     fronting: Rule[bool] = perhaps_fronted,
     time: Rule[Phrase] = future_time,
 ) -> Rule[Clause]:
-    """Returns what will be done."""
+    """Returns the rule of clauses about future actions."""
     return build("future", partial(timed, tense="future", negative=False), subject, action, time, fronting)
 
 
 def future_denied(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns what will not be done."""
+    """Returns the rule of negated clauses about future actions."""
     return build("future denied", partial(timed, tense="future", negative=True), subject, action, future_time, in_place)
 
 
 def habit(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = regular_time) -> Rule[Clause]:
-    """Returns what is done regularly: every day, often."""
+    """Returns the rule of clauses about regular actions: every day, often."""
     regular = partial(timed, tense="habit", negative=False)
     return choose(
         "habit",
@@ -98,17 +98,17 @@ def habit(subject: SubjectRule, action: ActionRule, *, time: Rule[Phrase] = regu
 
 
 def never(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns what is not done in general: she does not eat apples."""
+    """Returns the rule of clauses about actions that someone does not do in general: she does not eat apples."""
     return build("general denial", _general, subject, action)
 
 
 def ongoing(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns what is being done."""
+    """Returns the rule of clauses about ongoing actions."""
     return build("ongoing", _ongoing, subject, action)
 
 
 def modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns what can, must, may, should be done or is wanted, perhaps at a time to come."""
+    """Returns the rule of clauses with a modal verb (can, must, want to), perhaps with a future time."""
     plain = build("modal", partial(modally, negative=False), subject, action, any_modal)
     return choose(
         "modality", (65, plain), (35, build("timed modal", _modally_timed, subject, action, any_modal, future_time))
@@ -116,15 +116,15 @@ def modal(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
 
 
 def modal_denied(subject: SubjectRule, action: ActionRule) -> Rule[Clause]:
-    """Returns what cannot, may not or should not be done or is not wanted."""
+    """Returns the rule of negated clauses with a modal verb (cannot, may not, does not want to)."""
     return build("modal denied", partial(modally, negative=True), subject, action, _deniable)
 
 
 def state(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
-    """Returns what holds at present."""
+    """Returns the rule of clauses about a present state."""
     return build("state", Clause, subject, predicate)
 
 
 def state_denied(subject: SubjectRule, predicate: Rule[Predicate] | ActionRule) -> Rule[Clause]:
-    """Returns what does not hold at present."""
+    """Returns the rule of negated clauses about a present state."""
     return build("state denied", partial(Clause, negative=True), subject, predicate)

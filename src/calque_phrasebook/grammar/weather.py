@@ -1,4 +1,4 @@
-"""The rules of weather."""
+"""The grammar rules that draw clauses about the weather."""
 
 from functools import partial
 

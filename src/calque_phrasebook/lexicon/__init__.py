@@ -1,1 +1,1 @@
-"""The words: their kinds, and the tables of each part of speech. Uses no other package."""
+"""The lexicon: the classes of words, and a table of words per part of speech. May use `calque.errors` only."""

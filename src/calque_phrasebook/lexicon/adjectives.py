@@ -7,7 +7,7 @@ from calque_phrasebook.lexicon.tables import Entry, among, read_table
 
 
 def _named(entry: Entry) -> tuple[str, Adjective]:
-    """Returns an adjective with its name: `sense` where the English word has two."""
+    """Returns an adjective with its name in the lists: `sense` if there is one, otherwise the English word."""
     made = adjective(entry)
     return entry.text("sense", default="") or made.english, made
 
@@ -22,7 +22,7 @@ def _lists(section: str) -> dict[str, tuple[Adjective, ...]]:
 
 
 DESCRIPTIONS = _lists("describes")
-"""By class of noun."""
+"""The adjectives that describe the nouns of each class."""
 among("describes", DESCRIPTIONS, known=CLASSES)
 _KINDS = _lists("kinds")
 MOODS, CHARACTER = _KINDS["mood"], _KINDS["character"]
@@ -31,10 +31,10 @@ PRAISE, COMPARED = _KINDS["praise"], _KINDS["compared"]
 
 
 def attributes(kind: str) -> tuple[Adjective, ...]:
-    """Returns the adjectives that stand before the nouns of a class."""
+    """Returns the adjectives that can precede the nouns of a class."""
     return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["attribute"])
 
 
 def core_attributes(kind: str) -> tuple[Adjective, ...]:
-    """Returns the commonest of them, which also stand before a nominative."""
+    """Returns the most common of the adjectives that can precede a noun of a class, also in the nominative."""
     return tuple(adjective for adjective in DESCRIPTIONS[kind] if adjective in _KINDS["core_attribute"])

@@ -1,7 +1,7 @@
 """From the entries of the tables to lexemes: which fields each kind of word has, and what they hold.
 
-All have `en`, `de` and `zh`. Irregular forms follow the first one after commas, as in a dictionary; regular ones are
-left out. Other fields are explained at their lexeme, which has the same names spelled out.
+Every entry has `en`, `de` and `zh`. Irregular forms follow the base form, separated by commas, as in a dictionary;
+regular forms are left out. The classes in `lexemes.py` explain the other fields, under the same names spelled out.
 """
 
 from collections.abc import Collection
@@ -24,13 +24,13 @@ from calque_phrasebook.lexicon.tables import Entry, among
 
 GENDERS: dict[str, Gender] = {"der": "m", "die": "f", "das": "n"}
 CASES: dict[str, Case] = {"accusative": "accusative", "dative": "dative"}
-CORRESPONDING = "·"  # between the parts of a phrase that correspond: yesterday·evening, gestern·Abend
+CORRESPONDING = "·"  # separates the parts of a phrase that correspond: yesterday·evening, gestern·Abend
 
 
 def noun(entry: Entry) -> Noun:
     """Returns the noun of `{ en = "child, children", de = "das Kind, Kinder", zh = "孩子", classifier = "个" }`.
 
-    `number = "mass"` has no plural; `number = "plural"` has no singular in English (shoes, der Schuh, Schuhe).
+    A noun with `number = "mass"` has no plural, one with `number = "plural"` no English singular (shoes, der Schuh).
     """
     number = _one_of("number", entry.text("number", default="both"), known=("both", "mass", "plural"))
     singular, *plural = entry.forms("en", least=1, most=2 if number == "both" else 1)
@@ -61,8 +61,8 @@ def verb(
 ) -> Verb:
     """Returns the verb of `{ en = "see, saw", de = "an|sehen, sieht, angesehen", zh = "看", objects = "show" }`.
 
-    English: base, irregular past, irregular -ing form. German: infinitive with a bar behind a separable prefix, third
-    person without it, participle. `objects`, `places` and `manners` are what a verb may select.
+    English: base, irregular past, irregular -ing form. German: infinitive with a bar after a separable prefix, third
+    person without the prefix, participle. `objects`, `places` and `manners` are the names that a verb may select.
     """
     base, *irregular = entry.forms("en", least=1, most=3)
     infinitive, third, participle = entry.forms("de", least=3, most=3)
@@ -151,11 +151,11 @@ def town(entry: Entry) -> Place:
 def phrase(entry: Entry) -> Phrase:
     """Returns the phrase of `{ en = "yesterday·evening", de = "gestern·Abend", zh = "昨天·晚上" }`.
 
-    A dot separates what corresponds in the three languages; a language without dots says all of it in one.
+    Dots separate the parts that correspond in the three languages; a text without dots corresponds to all parts.
     """
     english, german, chinese = (tuple(entry.text(language).split(CORRESPONDING)) for language in ("en", "de", "zh"))
     if len({len(english), len(german), len(chinese)} - {1}) > 1:
-        raise ValueError("en, de and zh have different numbers of parts, which dots separate")
+        raise ValueError("en, de and zh must have equally many parts, which dots separate")
     return Phrase(english, german, chinese, entry.words("kinds"))
 
 

@@ -1,6 +1,6 @@
-"""The kinds of words. A lexeme holds its three languages, with all forms that do not follow from the sentence.
+"""The kinds of words. A lexeme holds its words in all three languages, with every form that is not derived by a rule.
 
-`key` names a lexeme in the combinations that are held out for the test set (`split.py`): renaming it changes the split.
+`key` identifies a lexeme in the combinations held out for the test set (`split.py`): changing it changes the split.
 """
 
 from dataclasses import dataclass
@@ -21,15 +21,15 @@ class Noun:
     german_plural: str
     german_oblique: str  # the singular outside the nominative: den Jungen
     german_feminine: str  # a profession held by a woman: Ärztin
-    german_attribute: str  # likewise, a stem: der *älter*e Bruder
+    german_attribute: str  # the same in German, as a stem: der *älter*e Bruder
     gender: Gender
     chinese: str
     classifier: str
     mass: bool
     plural_only: bool
-    stands: bool  # it stands (steht) on a table; other things lie (liegen)
+    stands: bool  # German says that it stands (steht) on a table; other things lie (liegen)
     female: bool  # a relative whose profession takes its feminine form in German
-    also: tuple[str, ...]  # further classes
+    also: tuple[str, ...]  # further classes of the noun
 
     @property
     def key(self) -> str:
@@ -38,7 +38,7 @@ class Noun:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Verb:
-    """What one does: finished English forms, German stem forms, Chinese; a complement is part of the verb's meaning."""
+    """A verb: its English forms, German principal parts and Chinese word; a complement belongs to its meaning."""
 
     english: str
     english_third: str
@@ -90,7 +90,7 @@ class Adjective:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Place:
-    """Where one is and where one goes: in the park, to the park. Towns and home have no article."""
+    """A place where one is or goes to: in the park, to the park. Towns and home have no article."""
 
     english: tuple[str, ...]
     english_at: str
@@ -100,7 +100,7 @@ class Place:
     german_to: str
     gender: Gender | None
     chinese: str
-    chinese_at: str  # behind the name: 公园*里*; empty where the name suffices
+    chinese_at: str  # after the name: 公园*里*; empty if the name alone suffices
     kinds: tuple[str, ...]
 
     @property
@@ -110,7 +110,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Relation:
-    """Where one thing is, seen from another: under, behind."""
+    """A spatial relation of one thing to another: under, behind."""
 
     english: tuple[str, ...]
     german: str
@@ -125,7 +125,7 @@ class Relation:
 class Phrase:
     """An uninflected word or fixed phrase (a time, a name, an adverb, a number), the same wherever it stands.
 
-    A language has it as a whole, or in as many parts as the other languages: *yesterday·evening*, *gestern·Abend*.
+    In each language it is one whole, or has as many parts as in the others: *yesterday·evening*, *gestern·Abend*.
     """
 
     english: tuple[str, ...]
@@ -144,12 +144,12 @@ class Phrase:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Unit:
-    """A unit of time, of which there are several: three hours, 三个小时."""
+    """A unit of time, in the plural: three hours, 三个小时."""
 
     english: str
     german: str
     chinese: str
-    classifier: str  # empty where Chinese takes none
+    classifier: str  # empty if Chinese takes none
 
     @property
     def key(self) -> str:
@@ -168,7 +168,7 @@ class ClockHour:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Precipitation:
-    """What falls from the sky: a verb without a subject."""
+    """A weather verb without a subject of its own: it rains, es schneit, 下雨."""
 
     english: str
     english_third: str
@@ -186,7 +186,7 @@ class Precipitation:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Modal:
-    """A verb that takes an infinitive; `english` ending in *to* is a full verb with do-support."""
+    """A modal verb, which takes an infinitive; if `english` ends in *to* (want to), it takes do-support."""
 
     english: tuple[str, ...]
     german: tuple[str, str, str, str]  # ich, du, er, wir
@@ -199,7 +199,7 @@ class Modal:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Person:
-    """A grammatical person with its pronouns; a listener is always one (du), so English *you* is not ambiguous."""
+    """A grammatical person with its pronouns; the listener is always one person (du), so *you* is not ambiguous."""
 
     english: tuple[str, str, str]  # subject, object, possessive
     german: tuple[str, str, str]  # nominative, accusative, dative

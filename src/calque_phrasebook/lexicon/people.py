@@ -14,7 +14,7 @@ SHE = Person(("she", "her", "her"), ("sie", "sie", "ihr"), "ihr", "sich", "她",
 WE = Person(("we", "us", "our"), ("wir", "uns", "uns"), "unser", "uns", "我们", 3)
 THEY = Person(("they", "them", "their"), ("sie", "sie", "ihnen"), "ihr", "sich", "他们", 3)
 PERSONS = (I, YOU, HE, SHE, WE, THEY)
-# German `sie` and `ihr` stand for her and them: only her is ever an object, and only her an owner.
+# THEY is never an object or an owner, because German `sie` and `ihr` would be the same for SHE and THEY.
 OBJECTS = (I, YOU, HE, SHE, WE)
 OWNERS = (I, YOU, HE, SHE, WE)
 

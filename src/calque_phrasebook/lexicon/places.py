@@ -1,4 +1,4 @@
-"""The places, cities and countries (places.toml), and where one thing is seen from another.
+"""The places, cities and countries (places.toml), and the spatial relations of things.
 
 Home and the relations are defined here instead of in a table: home has its own phrases, and rules refer to individual
 relations.

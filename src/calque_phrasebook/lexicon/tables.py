@@ -20,9 +20,9 @@ T = TypeVar("T")
 
 
 class Entry:
-    """One line of a table. Fields are read by name; a field that nothing reads is reported as unknown.
+    """One line of a table. Fields are read by name; `refuse_unread` reports fields that were not read as unknown.
 
-    A reader raises a ValueError that names the field and says what is wrong with it.
+    The methods raise a ValueError that names the field and describes the problem.
     """
 
     def __init__(self, fields: Mapping[str, object]) -> None:
@@ -30,7 +30,7 @@ class Entry:
         self._read: set[str] = set()
 
     def text(self, name: str, *, default: str | None = None) -> str:
-        """Returns a field unchanged; without a default it is required."""
+        """Returns the text of a field; the field is required unless there is a default."""
         self._read.add(name)
         value = self._fields.get(name, default)
         if value is None:
@@ -48,18 +48,18 @@ class Entry:
         return forms
 
     def words(self, name: str) -> tuple[str, ...]:
-        """Returns the words of a field that may be left out."""
+        """Returns the words of an optional field, which are separated by spaces; none if the field is left out."""
         return tuple(self.text(name, default="").split())
 
     def among(self, name: str, *, known: Collection[str]) -> tuple[str, ...]:
-        """Returns the words of a field that may be left out, each of which must be one of the known ones."""
+        """Returns the words of an optional field, each of which must be one of the `known` words."""
         return among(name, self.words(name), known=known)
 
     def flag(self, name: str) -> bool:
-        """Returns whether a field is set; a field that is not true is omitted."""
+        """Returns whether a field is set; it must be true or left out."""
         self._read.add(name)
         if self._fields.get(name, True) is not True:
-            raise ValueError(f"{name} = {self._fields[name]!r}: expected true, or no such field")
+            raise ValueError(f"{name} = {self._fields[name]!r}: expected true, or leave the field out")
         return name in self._fields
 
     def refuse_unread(self) -> None:
@@ -88,7 +88,7 @@ class Table:
         for number, fields in enumerate(lines, start=1):
             try:
                 if fields in lines[: number - 1]:
-                    raise ValueError("stands here twice")
+                    raise ValueError("repeats an earlier entry")
                 entry = Entry(fields)
                 made.append(make(entry))
                 entry.refuse_unread()
@@ -113,13 +113,13 @@ class Table:
 
 
 def read_table(name: str) -> Table:
-    """Returns a table of this folder by the name of its file."""
+    """Returns the table in a file of this folder."""
     file = resources.files(__package__).joinpath(name)
     return Table(file.read_text(encoding="utf-8"), origin=name)
 
 
 def among(name: str, words: Collection[str], *, known: Collection[str]) -> tuple[str, ...]:
-    """Returns the words of a field; a ValueError names those that are not known."""
+    """Returns the words of the field `name`; a ValueError names those that are not in `known`."""
     if unknown := [word for word in words if word not in known]:
         raise ValueError(f"{name}: unknown {', '.join(unknown)}; expected some of {', '.join(known)}")
     return tuple(words)

@@ -45,7 +45,7 @@ from calque_phrasebook.realisation.words import SENTENCE, Part, Word, spell, ten
 
 
 def sentence(meaning: Sentence) -> list[Word]:
-    """Returns the words and marks of a meaning in Chinese."""
+    """Returns the words and punctuation marks of a meaning in Chinese."""
     at = SENTENCE
     match meaning:
         case Statement(clause):
@@ -77,7 +77,7 @@ def sentence(meaning: Sentence) -> list[Word]:
             return [*opening, *zh.clock_time(hour, at=at / "hour"), *spell("。")]
 
 
-# before the first clause, behind it, before the second clause, before its predicate
+# words before the first clause, after it, before the second clause, and before the second predicate
 CONNECTIVES: dict[Connective, tuple[str, str, str, str]] = {
     "because": ("因为", "", "所以", ""),
     "if": ("如果", "", "", "就"),
@@ -100,13 +100,13 @@ def _linked(linked: Linked, *, at: Part) -> list[Word]:
 
 
 class Asking(NamedTuple):
-    """The question words of a sentence, at the position of the answer."""
+    """The kind of a question and the part of the meaning it asks for; question words stand where the answer would."""
 
     kind: QuestionKind
     at: Part
 
     def words(self, kind: QuestionKind, text: str) -> list[Word]:
-        """Returns the question words, if this is the part in question."""
+        """Returns the question words `text` if the question is of this kind, otherwise no words."""
         return spell(text, self.at) if self.kind == kind else []
 
 
@@ -114,7 +114,7 @@ NOTHING_ASKED = Asking("whether", SENTENCE)
 
 
 def _clause(clause: Clause, *, at: Part, asking: Asking = NOTHING_ASKED, inserted: Sequence[Word] = ()) -> list[Word]:
-    """Returns subject, time and predicate; `inserted` stands before the predicate (就, 是不是)."""
+    """Returns the words of a clause; `inserted` stands before the predicate (就, 是不是)."""
     hour = zh.clock_time(clause.hour, at=at / "hour") if clause.hour else []
     time = [*zh.fixed(clause.time, at=at / "time"), *hour, *asking.words("time", "什么时候")]
     adverbs = [*zh.fixed(clause.frequency, at=at / "frequency"), *asking.words("reason", "为什么")]
@@ -250,7 +250,7 @@ def _says(verb: Verb, *, at: Part) -> tuple[Part, ...]:
 
 
 def _core(action: Action, *, at: Part, perfective: Sequence[Word] = (), asking: Asking = NOTHING_ASKED) -> list[Word]:
-    """Returns circumstances, verb and object; the perfective 了 follows the verb, or the last of two verbs."""
+    """Returns the words of an action; the perfective 了 follows the verb, or the last of two verbs."""
     verb = action.verb
     head = spell(verb.chinese, *_says(verb, at=at / "verb"))
     if action.purpose:
@@ -273,7 +273,7 @@ def _core(action: Action, *, at: Part, perfective: Sequence[Word] = (), asking: 
 
 
 def _objects(action: Action, *, at: Part) -> tuple[list[Word], list[Word]]:
-    """Returns what stands before the verb (给 someone, 把 something) and what stands after it."""
+    """Returns the objects that stand before the verb (给 someone, 把 something), and those that stand after it."""
     before: list[Word] = []
     after: list[Word] = []
     if action.recipient:

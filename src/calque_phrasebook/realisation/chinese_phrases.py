@@ -19,7 +19,7 @@ from calque_phrasebook.realisation.words import Part, Word, spell, spell_pieces
 
 
 def noun_phrase(phrase: NounPhrase, *, at: Part) -> list[Word]:
-    """Returns the words of a noun phrase; a described noun is given by the clause realiser."""
+    """Returns the words of a noun phrase; `Described` nouns are realised in `chinese.py`."""
     match phrase:
         case Pronoun(person):
             return spell(person.chinese, at / "person")

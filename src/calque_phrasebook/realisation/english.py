@@ -1,4 +1,4 @@
-"""Expresses a meaning in English: do-support, third person, articles, times last."""
+"""Expresses a meaning in English: do-support, third-person forms, articles, and times at the end."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -53,7 +53,7 @@ BE = {"past": ("was", "were", "was", "were"), "present": ("am", "are", "is", "ar
 
 
 class Frame(NamedTuple):
-    """A clause taken apart: `finite` stands alone where no auxiliary is called for, `verb` follows the auxiliary."""
+    """The parts of a clause: `finite` is the verb's form without an auxiliary, `verb` its form after the auxiliary."""
 
     front: list[Word]
     subject: list[Word]
@@ -66,7 +66,7 @@ class Frame(NamedTuple):
 
 
 def sentence(meaning: Sentence) -> list[Word]:
-    """Returns the words and marks of a meaning in English."""
+    """Returns the words and punctuation marks of a meaning in English."""
     at = SENTENCE
     match meaning:
         case Statement(clause):
@@ -121,7 +121,7 @@ def _question(question: Question, *, at: Part) -> list[Word]:
 
 
 def _opening(question: Question, *, at: Part) -> list[Word]:
-    """Returns what a question asks for, which stands first."""
+    """Returns the words for what a question asks, which stand first: which book, how old, where."""
     match question.asked:
         case "object":
             action = question.clause.predicate
@@ -192,7 +192,7 @@ def _subject(clause: Clause, *, at: Part) -> list[Word]:
 
 
 class VerbGroup(NamedTuple):
-    """The verb of a clause, alone (`finite`) or behind an auxiliary, and what follows it."""
+    """The verb of a clause, alone (`finite`) or after an auxiliary (`verb`), and what follows it."""
 
     auxiliary: list[Word]
     finite: list[Word] | None
@@ -230,7 +230,7 @@ def _verb_group(clause: Clause, *, at: Part) -> VerbGroup:
 
 
 def _present(verb: str, *parts: Part, person: int, rest: list[Word], infinitive: Sequence[Word] = ()) -> VerbGroup:
-    """Returns a verb in the present, perhaps with an infinitive: wants to go."""
+    """Returns a verb in the present tense, perhaps followed by an infinitive: wants to go."""
     third = person == 2
     finite = english_third(verb) if third else verb
     return VerbGroup(
@@ -256,7 +256,7 @@ def _falling(what: Precipitation, *, clause: Clause, at: Part, rest: list[Word])
 
 
 def _complement(predicate: Predicate, *, at: Part) -> list[Word]:
-    """Returns what follows the copula."""
+    """Returns the words that follow the copula (*is*): very warm, a doctor, in the park."""
     match predicate:
         case Quality(adjective, degree):
             return [*en.fixed(degree, at=at / "degree"), *spell(adjective.english, at / "adjective")]

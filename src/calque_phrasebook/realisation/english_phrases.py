@@ -18,9 +18,9 @@ from calque_phrasebook.realisation.words import Part, Word, spell, spell_pieces
 
 
 def noun_phrase(phrase: NounPhrase, *, at: Part, position: int = 0) -> list[Word]:
-    """Returns the words of a noun phrase; position 0 is a subject's, 1 an object's.
+    """Returns the words of a noun phrase; position 0 is that of a subject, 1 that of an object.
 
-    A described noun is given by the clause realiser.
+    `Described` nouns are realised in `english.py`.
     """
     match phrase:
         case Pronoun(person):
@@ -73,7 +73,7 @@ def _nominal(phrase: Nominal, *, at: Part) -> list[Word]:
 
 
 def with_article(words: list[Word], *parts: Part) -> list[Word]:
-    """Returns the words after a or an, by the sound that follows; the article expresses the parts."""
+    """Returns the words preceded by *a* or *an*; the article expresses the parts."""
     return [*spell("an" if words[0].text[0] in "aeiouAEIOU" else "a", *parts), *words]
 
 

@@ -1,4 +1,4 @@
-"""Expresses a meaning in German: the verb second, last or first, and the order of what stands between."""
+"""Expresses a meaning in German: the verb second, last or first, and the order of the other words."""
 
 from typing import NamedTuple
 
@@ -48,7 +48,10 @@ SUBORDINATORS = {"because": "weil", "if": "wenn", "although": "obwohl", "while":
 
 
 class Frame(NamedTuple):
-    """A clause taken apart: the finite verb moves, `middle` and `closing` stay; a prefix joins a final verb."""
+    """The parts of a clause: the position of `finite` varies, `middle` and `closing` stay in place.
+
+    A separable prefix is joined to the finite verb if that comes last.
+    """
 
     front: list[Word]
     subject: list[Word]
@@ -56,11 +59,11 @@ class Frame(NamedTuple):
     prefix: Word | None
     middle: list[Word]
     closing: list[Word]
-    extra: list[Word]  # an infinitive clause behind everything
+    extra: list[Word]  # an infinitive clause at the end
 
 
 def sentence(meaning: Sentence) -> list[Word]:
-    """Returns the words and marks of a meaning in German."""
+    """Returns the words and punctuation marks of a meaning in German."""
     at = SENTENCE
     match meaning:
         case Statement(clause):
@@ -95,18 +98,18 @@ def sentence(meaning: Sentence) -> list[Word]:
 
 
 def statement(clause: Clause, *, at: Part) -> list[Word]:
-    """Returns a main clause, its verb second."""
+    """Returns a main clause, with its verb in second position."""
     frame = _frame(clause, at=at)
     return inverted(frame, front=frame.front) if frame.front else [*frame.subject, frame.finite, *_after(frame)]
 
 
 def inverted(frame: Frame, *, front: list[Word]) -> list[Word]:
-    """Returns a main clause that opens with something other than its subject; with nothing, a question."""
+    """Returns a main clause with the verb before the subject, after the words in `front`, which may be none."""
     return [*front, frame.finite, *frame.subject, *_after(frame)]
 
 
 def final(frame: Frame) -> list[Word]:
-    """Returns a subordinate clause, its verb last."""
+    """Returns a subordinate clause, with its verb in final position."""
     prefix, finite = frame.prefix, frame.finite
     verb = fuse(prefix.text + finite.text, prefix, finite) if prefix else finite
     return [*frame.subject, *frame.middle, *frame.closing, verb, *frame.extra]
@@ -123,7 +126,7 @@ def _question(question: Question, *, at: Part) -> list[Word]:
 
 
 def _opening(question: Question, *, at: Part) -> list[Word]:
-    """Returns what a question asks for, which stands first."""
+    """Returns the words for what a question asks, which stand first: welches Buch, wie alt, wo."""
     match question.asked:
         case "object":
             action = question.clause.predicate
@@ -219,7 +222,7 @@ def _subject(clause: Clause, *, at: Part) -> list[Word]:
 
 
 def _finite(clause: Clause, *, at: Part) -> tuple[Word, list[Word]]:
-    """Returns the finite verb of a state and what closes the clause: wird … sein, ist … geboren."""
+    """Returns the finite verb of a clause about a state, and the words that close it: wird … sein, ist … geboren."""
     person = 2 if clause.subject is None else agreement(clause.subject)
     verb, copula = (at / "predicate" / "verb",), (at / "predicate" / "copula",)
     match clause.predicate:
@@ -249,7 +252,7 @@ def _falling_frame(clause: Clause, falling: Falling, *, at: Part, time: list[Wor
 
 
 def _aching_frame(clause: Clause, aching: Aching, *, at: Part, time: list[Word]) -> Frame:
-    """Returns the frame of *mir tut heute der Kopf weh*: the sufferer in front, the part late."""
+    """Returns the frame of *mir tut heute der Kopf weh*: the person in pain first, the part of the body late."""
     assert isinstance(clause.subject, Pronoun)
     front = spell(clause.subject.person.german[2], at / "subject" / "person")
     part, verb = at / "predicate" / "part", at / "predicate" / "verb"
@@ -261,7 +264,7 @@ def _aching_frame(clause: Clause, aching: Aching, *, at: Part, time: list[Word])
 
 
 def _complement(clause: Clause, *, at: Part) -> list[Word]:
-    """Returns what a state says of its subject."""
+    """Returns the complement of the verb in a clause about a state: nicht sehr warm, aus Berlin."""
     says, negative = at / "predicate", at / "negative" if clause.negative else None
     denial = actions.nicht(negative)
     match clause.predicate:

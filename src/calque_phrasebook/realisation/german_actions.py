@@ -1,4 +1,4 @@
-"""What surrounds a German verb: objects, circumstances and goal, in their order."""
+"""The words around a German verb: objects, circumstances and goal, in German word order."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -10,11 +10,11 @@ from calque_phrasebook.realisation.words import Part, Word, fuse, spell, verb_pa
 
 
 class Fields(NamedTuple):
-    """What surrounds the verbs of a clause."""
+    """The words around the verbs of a clause, by position."""
 
     middle: list[Word]  # between the finite verb and the last one
     closing: list[Word]  # just before the last verb
-    extra: list[Word]  # behind the last verb
+    extra: list[Word]  # after the last verb
 
 
 def fields(
@@ -25,7 +25,7 @@ def fields(
     adverbs: Sequence[Word] = (),
     negative: Part | None = None,
 ) -> Fields:
-    """Returns what surrounds the verb of an action; `negative` is the part that a denial expresses.
+    """Returns the words around the verb of an action; `negative` is the part that the negation expresses.
 
     The order of the middle: pronouns, adverbs, known things, nicht, gern, circumstances, new things, manner, goal.
     """
@@ -48,7 +48,7 @@ def fields(
 
 
 class _Objects(NamedTuple):
-    """The objects of a verb by where they stand, and nicht unless an object is denied with kein."""
+    """The objects of a verb by position, and *nicht* unless an object is negated with *kein*."""
 
     pronouns: list[Word]
     known: list[Word]
@@ -105,10 +105,10 @@ def _purpose(action: Action, *, at: Part) -> list[Word]:
 
 
 def says(verb: Verb, *, at: Part) -> tuple[Part, ...]:
-    """Returns what the verb's own words express."""
+    """Returns the parts of the meaning that the verb's own words express."""
     return verb_parts(at, complement=bool(verb.german_complement), preposition=bool(verb.german_preposition))
 
 
 def nicht(negative: Part | None) -> list[Word]:
-    """Returns nicht where something is denied."""
+    """Returns *nicht* if there is a negation."""
     return spell("nicht", negative) if negative else []

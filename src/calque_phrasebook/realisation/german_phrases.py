@@ -43,7 +43,7 @@ _DEFINITE = ("the", "this", "these", "own", "which")
 
 
 def noun_phrase(phrase: NounPhrase, *, case: Case, at: Part) -> list[Word]:
-    """Returns the words of a noun phrase in a case; a described noun is given by the clause realiser."""
+    """Returns the words of a noun phrase in a case; `Described` nouns are realised in `german.py`."""
     match phrase:
         case Pronoun(person):
             return spell(person.german[CASES[case]], at / "person")
@@ -75,14 +75,14 @@ def fixed(phrase: Phrase | None, *, at: Part) -> list[Word]:
 
 
 def definite(phrase: NounPhrase) -> bool:
-    """Returns whether a noun phrase is known, so that it stands early and is denied with nicht."""
+    """Returns whether a noun phrase is definite, so that it comes early and is negated with *nicht*."""
     return not isinstance(phrase, Nominal | Measured) or (
         isinstance(phrase, Nominal) and phrase.determiner.kind in _DEFINITE
     )
 
 
 def denied(phrase: NounPhrase, *, at: Part, negative: Part) -> list[Word]:
-    """Returns the accusative of things in general with kein, which expresses the denial."""
+    """Returns a noun without a determiner, negated with *kein* in the accusative: keine Äpfel."""
     assert isinstance(phrase, Nominal) and phrase.determiner.kind == "bare", phrase
     noun = phrase.noun
     article = "kein" + _EIN[noun.gender if noun.mass else "p"][1]
@@ -136,7 +136,7 @@ def occupation(noun: Noun, *, female: bool, at: Part, negative: Part | None) -> 
 
 
 def with_the(noun: Noun, *, case: Case, at: Part, article: Part) -> list[Word]:
-    """Returns a noun, which expresses `at`, with its definite article."""
+    """Returns a noun with its definite article; the noun expresses the part `at`, the article the part `article`."""
     return [*spell(_THE[noun.gender][CASES[case]], article), *spell(noun_form(noun, plural=False, case=case), at)]
 
 
@@ -170,7 +170,7 @@ def _place(place: Place, preposition: str, *, case: Case, at: Part) -> list[Word
 
 
 def _spot(spot: Spot, *, case: Case, at: Part) -> list[Word]:
-    """Returns a spot; of the prepositions of relations only in is contracted: im Korb, but an dem Tisch."""
+    """Returns a spot; only *in* is contracted with the article: im Korb, but unter dem Tisch."""
     relation = Word(spot.relation.german, (at / "relation",))
     article, noun = with_the(spot.noun, case=case, at=at / "noun", article=at / "article")
     words = _contracted(relation, article) if relation.text == "in" else [relation, article]
@@ -213,7 +213,7 @@ def infinitive(verb: Verb) -> str:
 
 
 def imperative(verb: Verb) -> str:
-    """Returns the command to one listener: mach, wirf, öffne, schalte."""
+    """Returns the imperative singular: mach, wirf, öffne, schalte."""
     third = verb.german_third
     if third.endswith("et") or verb.german.endswith("ieren"):
         return verb.german[:-1]

@@ -42,11 +42,11 @@ Marker = Literal[
     "weather",  # the *weather* is good
     "years",  # twenty *years* old, zwanzig *Jahre* alt
 ]
-"""What a construction adds to its fields, with words in at least two languages."""
+"""What a construction expresses beyond the fields of its meaning, with words in at least two languages."""
 
 
 class Part:
-    """A part of a meaning, by the fields that lead to it from the sentence: `clause.predicate.object.noun`.
+    """A part of a meaning, as a path of fields from the sentence: `clause.predicate.object.noun`.
 
     The last name may be a marker, as in `clause.predicate.copula`, or the number of a piece of a phrase. There is one
     object per path, created on first use.
@@ -62,7 +62,7 @@ class Part:
         return self._parts.get(name) or self._part(name)
 
     def piece(self, number: int) -> "Part":
-        """Returns a piece of a phrase whose words correspond piece by piece."""
+        """Returns the part for one piece of a phrase whose words correspond piece by piece across languages."""
         return self._parts.get(str(number)) or self._part(str(number))
 
     def _part(self, name: str) -> "Part":
@@ -76,7 +76,7 @@ SENTENCE = Part(())
 
 
 class Word(NamedTuple):
-    """A word or mark of a sentence, and the parts of the meaning that it expresses."""
+    """A word or punctuation mark of a sentence, and the parts of the meaning that it expresses."""
 
     text: str
     parts: tuple[Part, ...] = ()
@@ -99,19 +99,19 @@ def spell_pieces(texts: tuple[str, ...], *, at: Part, pieces: int) -> list[Word]
 
 
 def fuse(text: str, *words: Word) -> Word:
-    """Returns one word in place of several, expressing what they do: cannot, fernsieht."""
+    """Returns one word in place of several, expressing all of their parts: cannot, fernsieht."""
     return Word(text, tuple(part for word in words for part in word.parts))
 
 
 def verb_parts(verb: Part, *, complement: bool, preposition: bool) -> tuple[Part, ...]:
-    """Returns what a verb's own words express: also the complement and preposition that have no words of their own.
+    """Returns the parts that a verb's words express, including a complement or preposition without words of its own.
 
-    *Frühstücken* says both *have* and *breakfast*; *suchen* says both *look* and *for*.
+    *Frühstücken* expresses both *have* and *breakfast*, *suchen* both *look* and *for*.
     """
     alone = (verb,) if complement else (verb, verb / "complement")
     return alone if preposition else (*alone, verb / "preposition")
 
 
 def tense_part(clause: Clause, *, at: Part) -> tuple[Part, ...]:
-    """Returns the part that words of tense express; the present has none."""
+    """Returns the part of the meaning that tense words express; clauses about states and habits have none."""
     return () if clause.tense in ("state", "habit") else (at / "tense",)

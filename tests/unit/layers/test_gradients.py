@@ -24,7 +24,7 @@ from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
 from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import build_norm
-from calque.layers.observers import AttentionLayer
+from calque.layers.observers import AttentionLayer, StateLayer
 from calque.layers.output import FullOutput, OutputLayer
 from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoids
 from calque.layers.recurrent import Recurrence, state_parts
@@ -41,10 +41,11 @@ MASK = torch.arange(SIZE) < LENGTHS[:, None]
 CELLS = ["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 CONNECTIONS = ["none", "residual", "dense", "highway"]
 WITHOUT = {
-    RecurrentMixer,  # abstract, as are the next three
+    RecurrentMixer,  # abstract, as are the next four
     OutputLayer,
     Score,
     AttentionLayer,
+    StateLayer,
     MovingBaseline,  # updated from rewards, not by gradients
     Sinusoids,  # no weights, and integer inputs
 }

@@ -147,7 +147,10 @@ def test_corpus_statistics_are_saved_and_not_trained(kind: str) -> None:
 # --- Invalid settings ---
 
 INVALID = {
-    "more cutoffs than pieces": (AdaptiveOutputConfig(cutoffs=(2, 7)), r"cutoffs \[2, 7\].*less than the 7 pieces"),
+    "more cutoffs than pieces": (
+        AdaptiveOutputConfig(cutoffs=(2, 7)),
+        r"cutoffs \[2, 7\].*vocabulary size of 7",
+    ),
     "too narrow": (AdaptiveOutputConfig(cutoffs=(2, 4), shrink=3.0), "width of 5 cannot shrink 2 times by 3"),
 }
 

@@ -37,7 +37,8 @@ def test_the_encoders_gradient_is_divided_by_the_number_of_attentions_except_in_
     layers: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     network = model(layers=layers)
-    outputs, scaled = gradients(network)
+    _, true = gradients(network.eval())
+    outputs, scaled = gradients(network.train())
     monkeypatch.setattr(convolutional, "scale_gradient", lambda values, *, scale: values)  # noqa: ARG005
     unscaled_outputs, whole = gradients(network)
     monkeypatch.setattr(convolutional, "scale_gradient", lambda values, *, scale: values.detach())  # noqa: ARG005
@@ -47,6 +48,7 @@ def test_the_encoders_gradient_is_divided_by_the_number_of_attentions_except_in_
         bypassing = without_z[name]  # the gradient that does not pass through z, only through e
         assert (bypassing is not None) == name.startswith("embedding.")
         bypassing = torch.zeros_like(gradient) if bypassing is None else bypassing
+        assert torch.equal(true[name], gradient), "only training scales it"
         torch.testing.assert_close(scaled[name], bypassing + (gradient - bypassing) / layers, rtol=1e-9, atol=1e-9)
 
 

@@ -47,8 +47,8 @@ def test_calque_reads_the_alignments(source: Language, target: Language, tmp_pat
 
 def test_unsegmented_chinese_has_no_alignments_and_other_languages_nothing_to_segment(tmp_path: Path) -> None:
     book = phrasebook(source="en", target="zh", pairs=1)
-    with pytest.raises(ConfigError, match="Chinese text has none: add --segment"):
+    with pytest.raises(ConfigError, match="Chinese text has no spaces; add --segment"):
         write_phrasebook(book, tmp_path / "book", languages=("en", "zh"), alignments=True)
-    with pytest.raises(ConfigError, match="en and de have theirs"):
+    with pytest.raises(ConfigError, match="en and de are written with spaces"):
         write_phrasebook(book, tmp_path / "book", languages=("en", "de"), segment=True)
     assert not (tmp_path / "book").exists()

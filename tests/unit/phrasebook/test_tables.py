@@ -49,7 +49,7 @@ PLANTED = {
     "an unknown class": (entries.verb, {**VERB, "objects": "fruit"}, "objects: unknown fruit; expected some of"),
     "an unknown case": (entries.verb, {**VERB, "de_case": "genitive"}, "unknown genitive; expected some of accusative"),
     "a place without the": (entries.place, {**PLACE, "en": "in park"}, "expected a preposition, the, and a name"),
-    "parts that do not match": (entries.phrase, {**TIME, "zh": "上·个·月"}, "different numbers of parts"),
+    "parts that do not match": (entries.phrase, {**TIME, "zh": "上·个·月"}, "equally many parts"),
 }
 
 
@@ -79,7 +79,7 @@ def test_all_mistakes_of_a_group_are_reported_together() -> None:
 
 def test_repeated_entries_missing_groups_and_unknown_words_are_rejected() -> None:
     twice = GOOD.replace('  { en = "tea"', GOOD.splitlines()[2] + '\n  { en = "tea"')
-    with pytest.raises(DataError, match=r"fruit, entry 2 .*stands here twice"):
+    with pytest.raises(DataError, match=r"fruit, entry 2 .*repeats an earlier entry"):
         Table(twice, origin="bad.toml").entries("fruit", entries.noun)
     with pytest.raises(DataError, match="vegetable: expected a group of entries, found none"):
         Table(GOOD, origin="bad.toml").entries("vegetable", entries.noun)

@@ -23,7 +23,7 @@ def test_they_are_found_in_runs_models_and_stores(inside: str, tmp_path: Path) -
 
 
 def test_a_folder_without_tokenizers_is_rejected(tmp_path: Path) -> None:
-    with pytest.raises(TextError, match=r"text\.path: .*no tokenizer here"):
+    with pytest.raises(TextError, match=r"text\.path: .*no tokenizer found"):
         GivenConfig(path=tmp_path).load()
 
 

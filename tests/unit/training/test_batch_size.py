@@ -137,7 +137,7 @@ def test_ranks_of_other_machines_have_their_own_memory_and_those_of_one_share_it
 
 def test_no_budget_is_larger_than_the_largest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batch_size, "MOST", 1024)
-    assert fitted(make_trial("plain", tmp_path, pairs=2000)) == (1024, "the largest budget ever chosen")
+    assert fitted(make_trial("plain", tmp_path, pairs=2000)) == (1024, "the upper limit of automatic batch sizes")
 
 
 def test_saved_tensors_are_counted_once_and_without_the_weights(tmp_path: Path) -> None:

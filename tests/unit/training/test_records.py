@@ -11,7 +11,7 @@ def test_samples_follow_their_step_with_empty_lines_between(tmp_path: Path) -> N
         records.add_samples(7, ["source       今天\ntranslation  to day\n", "source       b\ntranslation  d\n"])
         records.add_samples(9, [])
         records.add_samples(14, ["one\n"])
-        _, size = records.sync()
+        size = records.sync().samples
     text = (tmp_path / "samples.txt").read_bytes()
     assert text.decode() == (
         "step 7\n\nsource       今天\ntranslation  to day\n\nsource       b\ntranslation  d\n\nstep 14\n\none\n\n"

@@ -484,7 +484,7 @@ def test_memory_that_runs_out_after_the_gradient_ends_the_run_with_its_checkpoin
 
     with monkeypatch.context() as patch:
         patch.setattr(owner, name, starved)
-        with pytest.raises(TrainingError, match=r"memory in step 6 after its gradient.* the last checkpoint is"):
+        with pytest.raises(TrainingError, match=r"memory in step 6 after the gradient.* the last checkpoint is"):
             train(values, run=tmp_path / "run", quiet=True)
     saved = newest_checkpoint(tmp_path / "run" / "checkpoints")
     assert saved is not None
@@ -517,19 +517,20 @@ def test_a_checkpoint_without_the_sum_of_objectives_is_read(make_trainer: Callab
     trainer = make_trainer()
     trainer._step([batch_of(trainer.job.store, 0, 1)])
     snapshot = trainer.learner.snapshot()
-    del snapshot.tensors["sums"]["objective"]
+    del snapshot.tensors["sums"]["objective"], snapshot.tensors["sums"]["clipped"]
     resumed = make_trainer()
     resumed.learner.restore(snapshot, origin="test")
     sums = resumed.learner.updater.sums
     saved = trainer.learner.updater.sums
     assert float(sums.objective) == float(sums.parts["loss"]) == float(saved.parts["loss"]) > 0
     assert float(sums.weight) == float(saved.weight) > 0
+    assert float(sums.clipped) == 0
 
 
 def test_sums_are_restored_by_their_names_in_a_checkpoint() -> None:
     """The weight is called tokens there, as before there were other tasks than translation."""
     sums = Sums(("loss", "links"), device=torch.device("cpu"), dtype=torch.float64)
-    names = ["in_a_row", "links", "loss", "norm", "objective", "skipped", "steps", "tokens"]
+    names = ["clipped", "in_a_row", "links", "loss", "norm", "objective", "skipped", "steps", "tokens"]
     assert sorted(sums.tensors()) == names
     for number, value in enumerate(sums.tensors().values(), start=1):
         value.fill_(number)
