@@ -71,6 +71,61 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
             return map_rows(lambda tensor: tensor.index_select(0, rows), tree)
 
 
+class Slots(NamedTuple):
+    """Where the rows of a batch stand if some of the K hypotheses of a sentence have been dropped, so that N < B·K."""
+
+    places: Tensor  # [N], increasing: row n is hypothesis places[n] % width of sentence places[n] // width
+    width: int  # K
+
+    @property
+    def sentences(self) -> Tensor:
+        """[N], the sentence of each row."""
+        return self.places // self.width
+
+
+def with_slots(context: Tree, slots: Slots | None) -> Tree:
+    """The context of a decoder, with these slots in every named tuple that has a field `slots`."""
+    if not isinstance(context, tuple) or isinstance(context, Slots):
+        return context
+    parts = [with_slots(part, slots) for part in context]
+    placed: Any = type(context)(*parts) if hasattr(context, "_fields") else tuple(parts)
+    return placed._replace(slots=slots) if "slots" in getattr(context, "_fields", ()) else placed  # type: ignore[no-any-return]
+
+
+def fold(rows: Tensor, *, sentences: int, slots: Slots | None = None) -> Tensor:
+    """[N,T,D] as [B,K·T,D]: all queries of a sentence in one row, so that they share its memory without tiling.
+
+    Queries of dropped hypotheses are 0.
+    """
+    if slots is not None:
+        full = rows.new_zeros(sentences * slots.width, *rows.shape[1:])
+        rows = full.index_copy_(0, slots.places, rows)
+    return rows.reshape(sentences, -1, rows.shape[-1])
+
+
+def unfold(queries: Tensor, *, rows: int, slots: Slots | None = None) -> Tensor:
+    """[B,K·T,X] back to [N,T,X], the inverse of `fold`: one row per hypothesis instead of one per sentence."""
+    if slots is None:
+        return queries.reshape(rows, -1, queries.shape[-1])
+    full = queries.reshape(queries.shape[0] * slots.width, -1, queries.shape[-1])
+    return full.index_select(0, slots.places)
+
+
+def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` best values of [B,C] and their indices, best first; ties go to the lower index."""
+    count = min(count, scores.shape[1])
+    values, indices = scores.topk(min(count + 1, scores.shape[1]))
+    ties = (values[:, count - 1 : count] == values[:, count:]) & values[:, count:].isfinite()
+    indices, order = indices[:, :count].sort(dim=1)
+    ordered = values[:, :count].gather(1, order).sort(dim=1, descending=True, stable=True)
+    values, indices = ordered.values, indices.gather(1, ordered.indices)
+    tied_rows = ties.any(dim=1).nonzero().squeeze(1)
+    if len(tied_rows):  # topk does not specify which of several equal values it returns
+        exact = scores[tied_rows].sort(dim=1, descending=True, stable=True)
+        values[tied_rows], indices[tied_rows] = exact.values[:, :count], exact.indices[:, :count]
+    return values, indices
+
+
 def running_sum(values: Tensor, *, dim: int) -> Tensor:
     """`cumsum`, deterministic if torch is set to use deterministic algorithms.
 

@@ -25,13 +25,13 @@ from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
 from calque.parsing import parse_json
-from calque.search.settings import SearchConfig
+from calque.search.settings import LARGEST, SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.tensors import weightless
 from calque.text import FormsConfig, TaggerVocabularies, load_tokenizer, load_tokenizers, save_columns, save_tokenizers
-from calque.text.splitting import LengthProfile
+from calque.text.length_profile import LengthProfile, TargetLimit
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
@@ -378,9 +378,13 @@ def _read_profile(path: Path) -> LengthProfile | None:
     if not path.exists():
         return None
     try:
-        profile = LengthProfile(**parse_json(path.read_text(encoding="ascii")))
-        if all(type(value) is int and value > 0 for value in profile):
+        values = parse_json(path.read_text(encoding="ascii"))
+        targets = tuple(TargetLimit(*limit) for limit in values.pop("targets", ()))
+        profile = LengthProfile(**values, targets=targets)
+        numbers = [profile.pieces, profile.sentences, *(number for limit in targets for number in limit)]
+        sources = [limit.source for limit in targets]
+        if all(type(number) is int and 0 < number <= LARGEST for number in numbers) and sources == sorted(set(sources)):
             return profile
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         pass
     raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences")

@@ -275,7 +275,8 @@ def test_a_saved_translator_is_loaded_unchanged(translator: Translator, tmp_path
     save_model(tmp_path / "model", translator, card="# a card\n")
     loaded = load(tmp_path / "model", device="cpu")
     assert (loaded.config, loaded.search) == (translator.config, translator.search)
-    assert loaded.length_profile == translator.length_profile == (6, 1)
+    assert loaded.length_profile == translator.length_profile
+    assert loaded.length_profile[:2] == (6, 1)
     assert loaded.confidence == translator.confidence is not None
     before = weights_of(translator.model)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(loaded.model).items())

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.search.beam import best_candidates
 from calque.search.step import Limits, Marks, forbid
+from calque.tensors import best_candidates
 
 scores = st.sampled_from([0.0, -0.5, -1.0, -float("inf")]) | st.floats(-9, 0)
 
