@@ -13,7 +13,7 @@ from calque.search.beam import BestK, Goal, beam_search
 from calque.search.fast_beam import fast_beam_search
 from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.scoring import Scoring
-from calque.search.step import Best, BestStep, Limits
+from calque.search.step import Best, BestStep
 from calque.tensors import Slots, best_candidates, with_slots
 from tests.laws import laws
 from tests.laws.models import BEAMS, MODELS, SENTENCES, build, source, target
