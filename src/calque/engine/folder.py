@@ -21,6 +21,7 @@ from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
 from calque.folders.weights import give_weights_to, read_weights, weights_of
+from calque.layers.int8 import quantise
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
@@ -165,7 +166,8 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
     Returns a translator, a text generator or a tagger, depending on the task. Weights are stored and multiplied in
-    `precision`; probabilities are computed in at least float32.
+    `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are computed in
+    8 bits: about twice as fast, with slightly different translations.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -294,6 +296,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
     loaded.model.to(device=chosen_device, dtype=dtype).eval()
+    if precision == "int8":
+        quantise(loaded.model)
     return loaded
 
 

@@ -72,10 +72,13 @@ class FullOutput(OutputLayer):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.product: nn.Module | None = None  # computes the logits with a rounded copy of the weight, see `int8`
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The unnormalised scores [...,V] of all words, given hidden vectors [...,D]."""
+        if self.product is not None:
+            return self.product(hidden)  # type: ignore[no-any-return]
         return F.linear(hidden, self.weight, self.bias)
 
     def log_probs(self, hidden: Tensor) -> Tensor:
