@@ -133,7 +133,7 @@ def _top(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     rows, blocks = len(scores), scores.shape[1] // _BLOCK
     if scores.device.type != "cpu" or scores.shape[1] < _LONG or count > blocks:
         return scores.topk(count)
-    body = scores[:, : blocks * _BLOCK].unflatten(1, (blocks, _BLOCK))
+    body = scores[:, : blocks * _BLOCK].view(rows, blocks, _BLOCK)
     best_blocks = body.amax(dim=2).topk(count).indices  # the best values lie in as many blocks at most
     candidates = body.gather(1, best_blocks[..., None].expand(-1, -1, _BLOCK)).flatten(1)
     places = (best_blocks[..., None] * _BLOCK + torch.arange(_BLOCK)).flatten(1)

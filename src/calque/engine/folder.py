@@ -22,6 +22,7 @@ from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
 from calque.folders.weights import give_weights_to, read_weights, weights_of
 from calque.layers.int8 import quantise
+from calque.layers.packed import pack
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
@@ -298,6 +299,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     loaded.model.to(device=chosen_device, dtype=dtype).eval()
     if precision == "int8":
         quantise(loaded.model)
+    elif precision == "float32" and chosen_device.type == "cpu":
+        pack(loaded.model)
     return loaded
 
 

@@ -6,9 +6,6 @@ its neighbours in the batch.
 Letters: M rows, I and O widths in and out.
 """
 
-from collections.abc import Callable
-from typing import Self
-
 import torch
 from torch import Tensor, nn
 
@@ -16,6 +13,7 @@ from calque.layers.output import FullOutput
 from calque.tensors import weightless
 
 SMALLEST = 64  # narrower products are not worth it
+STEP = 64
 WEIGHT_LEVELS = 127  # on either side of 0
 _ZERO = 128  # the unsigned level that stands for 0
 
@@ -47,10 +45,6 @@ class Int8Linear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(outputs), requires_grad=False)
         self._packed: Tensor | None = None  # the weight in the layout of the processor's kernel
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        self._packed = None
-        return super()._apply(fn, recurse)
-
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> "Int8Linear":
         """The layer that stands for a product with this weight [O,I], rounded to 8 bits."""
@@ -68,7 +62,7 @@ class Int8Linear(nn.Module):
         """The outputs [...,O] for inputs [...,I], in float32."""
         rows = inputs.reshape(-1, self.inputs)
         levels, scales = quantise_rows(rows)
-        products = self._product(levels)
+        products = self._product(levels)[: len(rows)]
         outputs = torch.addcmul(self.bias, products, scales, out=products)
         return outputs.view(*inputs.shape[:-1], self.outputs)
 
@@ -99,10 +93,16 @@ class Int8Linear(nn.Module):
 
 
 def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Levels [M,I], unsigned with 128 for 0, and scales [M,1] of rows [M,I]: rows ≈ scales · (levels − 128)."""
+    """Levels [M',I], unsigned with 128 for 0, and scales [M,1] of rows [M,I]: rows ≈ scales · (levels − 128).
+
+    M' is M rounded up to a multiple of `STEP`, since oneDNN keeps a kernel for every number of rows that it meets; the
+    levels of the rows beyond M are arbitrary.
+    """
     most = torch.maximum(rows.amax(dim=1, keepdim=True), -rows.amin(dim=1, keepdim=True))
     scales = most.clamp_(min=torch.finfo(torch.float32).tiny) / input_levels()
-    levels = (rows * scales.reciprocal()).round_().to(torch.int8)  # to int8 first: torch converts to uint8 slowly
+    count = len(rows)
+    levels = torch.empty(count + -count % STEP, rows.shape[1], dtype=torch.int8)
+    levels[:count].copy_((rows * scales.reciprocal()).round_())  # int8 first: torch converts to uint8 slowly
     return levels.view(torch.uint8).bitwise_xor_(_ZERO), scales
 
 

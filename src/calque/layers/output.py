@@ -72,7 +72,7 @@ class FullOutput(OutputLayer):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
-        self.product: nn.Module | None = None  # computes the logits with a rounded copy of the weight, see `int8`
+        self.product: nn.Module | None = None  # computes the logits in its place, see `packed` and `int8`
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def logits(self, hidden: Tensor) -> Tensor:

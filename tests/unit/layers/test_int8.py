@@ -18,7 +18,7 @@ def test_the_product_is_that_of_its_integers(inputs: int, outputs: int, bias: bo
     rows = torch.randn(3, 5, inputs)
     levels, scales = quantise_rows(rows.view(15, -1))
     weight = layer.weight.double() * layer.scales.double()[:, None]
-    expected = (levels.double() - 128) * scales.double() @ weight.t() + layer.bias.double()
+    expected = (levels[:15].double() - 128) * scales.double() @ weight.t() + layer.bias.double()
     torch.testing.assert_close(layer(rows).double(), expected.view(3, 5, -1), rtol=1e-5, atol=1e-5)
 
 
