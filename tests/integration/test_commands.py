@@ -359,7 +359,7 @@ def test_resume_takes_no_other_option_and_a_used_folder_is_refused(command: Comm
         refused(command("train", "--resume", trained, *extra), "takes no other option", "KEY=VALUE")
     refused(command("train", "--resume", trained, "seed=4"), "seed: the order of the data depends on it")
     source = toy_corpus(trained / ".." / "corpus")
-    refused(command("train", *sides(source), "--run", trained), "there is a run already", "--resume")
+    refused(command("train", *sides(source), "--run", trained), "already holds a run", "--resume")
     refused(command("train", "--resume", trained / "model"), "not a run folder")
     refused(command("train", "--resume", trained / "config.toml"), "not a run folder")
 

@@ -137,8 +137,8 @@ def piece_limits(pieces: int, *, search: SearchConfig) -> tuple[int, int]:
     minimum = max(math.ceil(Fraction(str(search.minimum_ratio)) * pieces), search.minimum)
     if search.maximum is not None and minimum > search.maximum:
         raise TextError(
-            f"the translation of {pieces} pieces must have at least {minimum} pieces (search.minimum_ratio = "
-            f"{search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one of them"
+            f"the translation of a source of {pieces} pieces must have at least {minimum} pieces "
+            f"(search.minimum_ratio = {search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one of them"
         )
     maximum = min(math.floor(Fraction(str(search.maximum_ratio)) * pieces) + search.maximum_extra, search.most)
     return minimum, max(minimum, maximum)

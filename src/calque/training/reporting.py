@@ -69,7 +69,7 @@ def terminal() -> Console:
 
 
 SILENCE = 60.0
-"""Seconds after which piped output has a line about the pace, so that a long run shows that it lives."""
+"""Seconds after which piped output has a line about the pace, so that a long run is seen to be alive."""
 
 
 class Reporter:

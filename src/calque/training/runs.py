@@ -33,8 +33,7 @@ def new_run_folder(folder: Path | None) -> Path:
         return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
         raise FolderError(
-            f"{folder}: there is a run already; continue it with --resume {shell_path(folder)}, or choose another "
-            "folder"
+            f"{folder}: already holds a run; continue it with --resume {shell_path(folder)}, or choose another folder"
         )
     allowed = {f"{CONFIG}.tmp"}  # left by a process that was killed while writing the config
     if (folder / STORE / MANIFEST).exists():
