@@ -273,7 +273,7 @@ def test_mistakes_in_the_options_of_train(command: Command, corpus: dict[str, Pa
     refused(command("train", *sides(corpus), "--steps", "5"), "no such option: --steps; use training.steps=5")
     refused(command("train", *sides(corpus), "--run", source / "below"), str(source))
     refused(command("train", "--resume", nowhere), f"{nowhere}: no such folder")
-    refused(command("trian"), "No such command")
+    refused(command("trian"), "no such command: trian; did you mean train?")
 
 
 def test_unknown_keys_get_a_suggestion_and_all_problems_come_at_once(
@@ -450,7 +450,7 @@ def test_mistakes_in_the_options_of_translate(command: Command, trained: Path, t
     )
     evaluated = ("evaluate", trained, "--source", file, "--reference", file, "--output", nowhere / "below")
     refused(command(*evaluated), f"{nowhere / 'below'}: cannot be written: {nowhere}: no such folder")
-    refused(command("translate"), "Missing argument")
+    refused(command("translate"), "MODEL is missing: a run or model folder")
     broken = tmp_path / "broken.gz"
     broken.write_bytes(gzip.compress(b"a b\n" * 9999)[:-20])
     answer = command("translate", trained, "--input", broken)

@@ -138,7 +138,7 @@ def piece_limits(pieces: int, *, search: SearchConfig) -> tuple[int, int]:
     if search.maximum is not None and minimum > search.maximum:
         raise TextError(
             f"the translation of a source of {pieces} pieces must have at least {minimum} pieces "
-            f"(search.minimum_ratio = {search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one of them"
+            f"(search.minimum_ratio = {search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one"
         )
     maximum = min(math.floor(Fraction(str(search.maximum_ratio)) * pieces) + search.maximum_extra, search.most)
     return minimum, max(minimum, maximum)
