@@ -61,6 +61,11 @@ def read_inline(line: str) -> Inline:
     return Inline(text + line[place:], tuple(terms))
 
 
+def has_mark(text: str) -> bool:
+    """Whether a text contains what `read_inline` would read as the beginning of a mark."""
+    return _OPENING.search(text) is not None
+
+
 def escape(text: str) -> str:
     """The text with a backslash before everything that would be read as a mark."""
     return _MARK.sub(lambda match: 2 * match[1] + "\\" + match[2], text)
