@@ -572,7 +572,7 @@ def test_in_a_model_of_characters_a_longer_word_comes_only_after_the_phrase() ->
             None,
             expansion=expansion,
             goal=Goal(Scoring(), 1),
-            limits=Limits(torch.tensor([1]), torch.tensor([8])),
+            limits=Limits(maximum=torch.tensor([8]), minimum=torch.tensor([1])),
             marks=MARKS,
             source_lengths=torch.tensor([3]),
         )
