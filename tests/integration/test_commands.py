@@ -149,7 +149,7 @@ def test_init_writes_a_config_that_reads_back_and_trains(
     experiment = check(Experiment, read_toml(file), origin="test")
     assert check(Experiment, tomllib.loads(to_toml(experiment)), origin="test") == experiment
     assert to_values(experiment)["data"]["train"][0]["source"] == str(corpus["source"])
-    refused(command("init", file), "exists already")
+    refused(command("init", file), "already exists")
     monkeypatch.chdir(tmp_path)
     done = command("train", "--config", file, *SHORT)
     assert done.code == 0, done.err
@@ -521,7 +521,7 @@ def test_evaluate_says_when_references_are_too_short_for_bleu(command: Command, 
         options = (trained, "--source", tmp_path / "lines", "--reference", tmp_path / "lines")
         answer = command("evaluate", *options)
         assert "exact match" in answer.out
-        assert ("BLEU means nothing here" in answer.err) == is_short
+        assert ("BLEU is meaningless here" in answer.err) == is_short
         assert ("the median reference has 3 words; read exact match and chrF" in answer.err) == is_short
     assert json.loads(command("evaluate", *options, "--json").out)["median_reference_words"] == 4
 

@@ -44,7 +44,7 @@ def average(
 
     selection = choice(of, SELECTIONS, option="--of")
     if output is not None and output.exists():
-        raise FolderError(f"{output}: exists already; choose another folder for --output")
+        raise FolderError(f"{output}: already exists; choose another folder for --output")
     folder = output or run / "averaged"
     steps = average_run(run, of=selection, count=count, output=folder)
     if len(steps) == 1:

@@ -157,7 +157,7 @@ def _print_scores(
     if is_short_for_bleu(words):
         unit = "word" if words == 1 else "words"
         typer.echo(
-            f"BLEU means nothing here: it counts sequences of up to 4 words, and the median reference has {words:g} "
+            f"BLEU is meaningless here: it counts sequences of up to 4 words, and the median reference has {words:g} "
             f"{unit}; read exact match and chrF instead",
             err=True,
         )

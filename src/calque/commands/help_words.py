@@ -4,7 +4,7 @@ from typing import Any
 
 
 class PlainHelp:
-    """A command or group whose help shows no types of Python; to be listed before the class from Typer.
+    """A mixin for commands and groups whose help shows no types of Python; its place is before Typer's class.
 
     The name of a value is the option's `metavar`. If all options are in panels, --help is too.
     """

@@ -62,7 +62,7 @@ def init(
     if "=" in path.name:
         raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
     if path.exists():
-        raise FolderError(f"{path}: exists already; choose another name")
+        raise FolderError(f"{path}: already exists; choose another name")
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
     values, message = choose_text(values)
     if message:

@@ -73,7 +73,7 @@ def inspect(
         list[str] | None,
         typer.Option(
             metavar="TARGET:SOURCE",
-            help="What if target piece 3 attended to source piece 5 alone? 3:5; translation goes on from there.",
+            help="What if target piece 3 attended to source piece 5 alone? Write 3:5; decoding continues from there.",
         ),
     ] = None,
     saliency: Annotated[
@@ -98,7 +98,7 @@ def inspect(
     device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
-    """Look inside a model: attention, the beam, what else could have come, nearest states, and what if.
+    """Look inside a model: attention, beam search, alternatives, saliency, nearest states, gradients, what-if changes.
 
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
     Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
@@ -209,12 +209,12 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
 
 
 def _refuse_other_options(options: dict[str, Any], *, shown: "Shown", continuation: int | None) -> None:
-    """Raises a ConfigError for options that only models of another task have."""
+    """Raises a ConfigError for options that apply only to models of another task."""
     given = [name for name, value in options.items() if value]
     if shown.task != "translation" and given:
-        raise ConfigError(f"{', '.join(given)}: only translation models have it; this one is for {shown.task}")
+        raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
     if shown.task != "language-modelling" and continuation is not None:
-        raise ConfigError(f"--continuation: only language models have it; this model is for {shown.task}")
+        raise ConfigError(f"--continuation: for language models only; this model is for {shown.task}")
 
 
 def _build_index(translator: "Translator", run: Path, *, states: int) -> None:

@@ -37,7 +37,8 @@ SourceColumn = Annotated[
     ),
 ]
 TargetColumn = Annotated[
-    str | None, typer.Option(metavar="COLUMN", rich_help_panel=DATA, help="The target column, in the same way.")
+    str | None,
+    typer.Option(metavar="COLUMN", rich_help_panel=DATA, help="The target column, given like the source column."),
 ]
 Header = Annotated[
     bool | None,

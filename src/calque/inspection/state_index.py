@@ -168,7 +168,7 @@ def build_index(
     same model, data and seed give the same bytes on the same machine.
     """
     if states < 2:
-        raise ConfigError(f"{states} states: expected at least 2, of a piece and an end mark")
+        raise ConfigError(f"{states} states: expected at least 2, for a piece and an end mark")
     show, tell = progress or _quiet, report or _silent
     drawn = draw_pairs(data, seed=seed, most=max(states // 2, 1), progress=show)
     chosen = _choose(translator, drawn, states=states, longest=data.maximum_length)

@@ -24,7 +24,7 @@ class InverseSigmoidConfig(Config):
 
     kind: Literal["inverse-sigmoid"] = "inverse-sigmoid"
     k: float = Field(default=2000.0, ge=1)
-    """Larger values decay more slowly."""
+    """k: with larger values, the probability decays more slowly."""
 
 
 class ExponentialConfig(Config):
@@ -55,7 +55,7 @@ class ScheduledSamplingConfig(Config):
     decay: DecayConfig = InverseSigmoidConfig()
     """How the probability of reading the reference word falls with the step i (§2.4)."""
     minimum: float = Field(default=0.5, ge=0, le=1)
-    """ε: the lower bound of this probability."""
+    """ε: the lower bound of the probability of reading the reference word."""
     choice: Choice = "sample"
     """The model's word: sample, sampled from its distribution; best, the most likely one."""
 
