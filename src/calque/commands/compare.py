@@ -65,7 +65,9 @@ def compare(
     ] = None,
     train_target: Annotated[list[Path] | None, file_option(help="The target side of the training data.")] = None,
     train_text: Annotated[list[Path] | None, file_option(help="With --text: training data.")] = None,
-    training_data: Annotated[bool, typer.Option(help="Compare with the training data.")] = True,
+    training_data: Annotated[
+        bool, typer.Option(help="Also compare by frequency in, and overlap with, the training data.")
+    ] = True,
     tagger: Annotated[Path | None, model_option(help="A tagging run: word accuracy by its labels.")] = None,
     sentence_labels: Annotated[
         Path | None, file_option(help="A label per line, such as a domain: scores by label.")

@@ -109,7 +109,9 @@ def _input_format(
         is_columns = columns or append or (path is not None and tagger.columns)
         format = by_name or ("columns" if is_columns else "text")
     if format != "columns" and columns:
-        raise ConfigError(f"--columns is for column files; {input_name(path)} is read as {format} (--format columns)")
+        raise ConfigError(
+            f"--columns is for column files; {input_name(path)} is read as {format}: add --format columns"
+        )
     if format != "columns" and append:
         raise ConfigError(f"--append is for column files; {input_name(path)} is read as {format}")
     return format

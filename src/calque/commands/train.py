@@ -69,7 +69,7 @@ def train(
         bool,
         typer.Option(
             "--watch-gradients",
-            help="Record gradient flow at each validation; as training.watch_gradients=1 (N: at every N-th).",
+            help="Record gradient flow at each validation; short for training.watch_gradients=1.",
             rich_help_panel=RUN,
         ),
     ] = False,
