@@ -147,7 +147,7 @@ class Quality:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The subject is warmer than, or as warm as, the standard."""
+    """The predicate of a comparison: the subject is warmer than the standard, or as warm as it."""
 
     adjective: Adjective
     standard: NounPhrase

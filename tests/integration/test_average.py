@@ -101,7 +101,7 @@ def test_mistakes_are_reported(run: Path, tmp_path: Path, command: Callable[...,
         ([run, "--of", "best", "-n", 5], "4 validated checkpoints"),
         ([tmp_path / "nothing"], "not a run folder"),
         ([run / "model"], "not a run folder"),
-        ([run, "--output", tmp_path / "there"], "exists already"),
+        ([run, "--output", tmp_path / "there"], "already exists"),
     ):
         answer = command("average", *arguments)
         assert answer.code == 2

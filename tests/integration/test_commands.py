@@ -149,7 +149,7 @@ def test_init_writes_a_config_that_reads_back_and_trains(
     experiment = check(Experiment, read_toml(file), origin="test")
     assert check(Experiment, tomllib.loads(to_toml(experiment)), origin="test") == experiment
     assert to_values(experiment)["data"]["train"][0]["source"] == str(corpus["source"])
-    refused(command("init", file), "exists already")
+    refused(command("init", file), "already exists")
     monkeypatch.chdir(tmp_path)
     done = command("train", "--config", file, *SHORT)
     assert done.code == 0, done.err
@@ -273,7 +273,7 @@ def test_mistakes_in_the_options_of_train(command: Command, corpus: dict[str, Pa
     refused(command("train", *sides(corpus), "--steps", "5"), "no such option: --steps; use training.steps=5")
     refused(command("train", *sides(corpus), "--run", source / "below"), str(source))
     refused(command("train", "--resume", nowhere), f"{nowhere}: no such folder")
-    refused(command("trian"), "No such command")
+    refused(command("trian"), "no such command: trian; did you mean train?")
 
 
 def test_unknown_keys_get_a_suggestion_and_all_problems_come_at_once(
@@ -359,7 +359,7 @@ def test_resume_takes_no_other_option_and_a_used_folder_is_refused(command: Comm
         refused(command("train", "--resume", trained, *extra), "takes no other option", "KEY=VALUE")
     refused(command("train", "--resume", trained, "seed=4"), "seed: the order of the data depends on it")
     source = toy_corpus(trained / ".." / "corpus")
-    refused(command("train", *sides(source), "--run", trained), "there is a run already", "--resume")
+    refused(command("train", *sides(source), "--run", trained), "already holds a run", "--resume")
     refused(command("train", "--resume", trained / "model"), "not a run folder")
     refused(command("train", "--resume", trained / "config.toml"), "not a run folder")
 
@@ -450,7 +450,7 @@ def test_mistakes_in_the_options_of_translate(command: Command, trained: Path, t
     )
     evaluated = ("evaluate", trained, "--source", file, "--reference", file, "--output", nowhere / "below")
     refused(command(*evaluated), f"{nowhere / 'below'}: cannot be written: {nowhere}: no such folder")
-    refused(command("translate"), "Missing argument")
+    refused(command("translate"), "MODEL is missing: a run or model folder")
     broken = tmp_path / "broken.gz"
     broken.write_bytes(gzip.compress(b"a b\n" * 9999)[:-20])
     answer = command("translate", trained, "--input", broken)
@@ -521,7 +521,7 @@ def test_evaluate_says_when_references_are_too_short_for_bleu(command: Command, 
         options = (trained, "--source", tmp_path / "lines", "--reference", tmp_path / "lines")
         answer = command("evaluate", *options)
         assert "exact match" in answer.out
-        assert ("BLEU means nothing here" in answer.err) == is_short
+        assert ("BLEU is meaningless here" in answer.err) == is_short
         assert ("the median reference has 3 words; read exact match and chrF" in answer.err) == is_short
     assert json.loads(command("evaluate", *options, "--json").out)["median_reference_words"] == 4
 

@@ -126,7 +126,7 @@ def test_other_tasks(command, tmp_path: Path, task: str, text: str) -> None:
         assert command("inspect", run, text, "--output", tmp_path / name).code == 0
     refused = command("inspect", run, text, "--attend", "1:1")
     assert refused.code == 2
-    assert "only translation models have it" in refused.err
+    assert "for translation models only" in refused.err
     if task == "language":
         assert "beam" in command("inspect", run, text, "--continuation", "3").out
 
@@ -188,7 +188,7 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
         ([TEXT, "--gradients"], "--gradients measures a corpus and cannot be combined with a sentence"),
         (["--gradients", "--saliency", "--picture", "beam"], "cannot be combined with --picture, --saliency"),
         (["--gradients", "--output", "look.svg"], "--gradients writes tables"),
-        ([TEXT, "--continuation", "3"], "--continuation: only language models have it"),
+        ([TEXT, "--continuation", "3"], "--continuation: for language models only"),
     ],
 )
 def test_mistakes(command, trained: Path, arguments: list[str], message: str) -> None:

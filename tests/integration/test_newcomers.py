@@ -59,4 +59,4 @@ def test_piped_training_shows_that_it_lives(monkeypatch: pytest.MonkeyPatch) -> 
             now[0] += 35
             reporter.pace(Pace(step, 0, 2.5, 0.001, 1000))
     lines = stream.getvalue().splitlines()
-    assert lines == ["step 30 of 100 · loss 2.500 · 1,000 tok/s · padding 0% · about 4 min left"]
+    assert lines == ["step 30 of 100 · loss 2.500 · 1,000 tokens/s · padding 0% · about 4 min left"]

@@ -5,10 +5,14 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from calque.commands.main import app
 from calque_phrasebook import phrasebook
 from tests.tagged import write_conllu
 
@@ -42,7 +46,17 @@ def test_every_task_and_every_command_is_shown() -> None:
     assert all(f"calque {name} runs/" in README for name in ("translate", "generate", "tag"))
     pages = [README, (ROOT / "README.zh.md").read_text(encoding="utf-8")]
     listed = [set(re.findall(r"^\| `(calque [a-z ]+)` \|", page, flags=re.MULTILINE)) for page in pages]
-    assert listed[0] == listed[1] != set()
+    assert (
+        listed[0]
+        == listed[1]
+        == {f"calque {name}" for name in _commands(typer.main.get_command(app)) if name != "data"}
+    )
+
+
+def _commands(group: Any, *before: str) -> Iterator[str]:
+    for name, child in group.commands.items():
+        yield " ".join([*before, name])
+        yield from _commands(child, *before, name) if hasattr(child, "commands") else ()
 
 
 def test_chinese_readme_has_the_same_commands() -> None:

@@ -418,3 +418,30 @@ def test_a_killed_translation_is_resumed_to_the_same_bytes(trained: Path, tmp_pa
     assert kills > 0
     assert output.read_bytes() == whole.read_bytes()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["input", "output", "whole"]
+
+
+def test_marks_that_are_not_read_are_mentioned_once(command: Command, trained: Path) -> None:
+    line = 'a <term target="b">c</term>\n'
+    answer = command("translate", trained, stdin=f"a\n{line}b\n{line}".encode())
+    warning = "standard input: line 2: <term ...> is translated as text; use --inline if it marks a required phrase"
+    assert answer.code == 0
+    assert answer.err.splitlines().count(warning) == answer.err.count("--inline") == 1
+    for quiet in (command("translate", trained, "--inline", stdin=line.encode()), command("translate", trained)):
+        assert "--inline" not in quiet.err
+    for text in ("a <terms> b", "a < term", "</term>", "<term>b</term>"):
+        assert "--inline" not in command("translate", trained, stdin=f"{text}\n".encode()).err
+
+
+def test_an_output_file_is_reported_on_a_terminal_only(
+    command: Command, trained: Path, sentences: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "output"
+    message = f"wrote {output}: translations of 5 lines\n"
+    arguments = ("translate", trained, "--input", sentences)
+    assert message not in command(*arguments, "--output", output).err
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    assert message in command(*arguments, "--output", output).err
+    assert command(*arguments, "--output", output, "--nbest", 2).err.endswith(message)
+    assert "wrote" not in command(*arguments).err
+    sentences.write_text("a b\n", encoding="utf-8")
+    assert command(*arguments, "--output", output).err.endswith(f"wrote {output}: translations of 1 line\n")

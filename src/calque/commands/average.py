@@ -5,13 +5,17 @@ from typing import Annotated
 
 import typer
 
-from calque.commands.options import choice_option
+from calque.commands.options import (
+    choice_option,
+    count_option,
+    folder_option,
+)
 
 SELECTIONS = ("last", "best")
 
 
 def average(
-    run: Annotated[Path, typer.Argument(help="A run folder whose training has finished or stopped.")],
+    run: Annotated[Path, typer.Argument(metavar="RUN", help="A run folder whose training has finished or stopped.")],
     of: Annotated[
         str,
         choice_option(
@@ -19,9 +23,9 @@ def average(
         ),
     ] = "last",
     count: Annotated[
-        int | None, typer.Option("--count", "-n", min=1, help="The number of checkpoints; all by default.")
+        int | None, count_option("--count", "-n", help="The number of checkpoints; all by default.")
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="The new model folder; RUN/averaged by default.")] = None,
+    output: Annotated[Path | None, folder_option(help="The new model folder; RUN/averaged by default.")] = None,
 ) -> None:
     """Average the weights of a run's checkpoints into a new model, which is often slightly better than any of them.
 
@@ -40,7 +44,7 @@ def average(
 
     selection = choice(of, SELECTIONS, option="--of")
     if output is not None and output.exists():
-        raise FolderError(f"{output}: exists already; choose another folder for --output")
+        raise FolderError(f"{output}: already exists; choose another folder for --output")
     folder = output or run / "averaged"
     steps = average_run(run, of=selection, count=count, output=folder)
     if len(steps) == 1:

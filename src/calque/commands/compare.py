@@ -10,7 +10,14 @@ from calque.commands import compared_systems
 from calque.commands.compare_tables import table_lines
 from calque.commands.compared_systems import Argument, Options, corpus_texts, read_arguments, read_lines, translate
 from calque.commands.inputs import choice, device_and_precision, refuse_unreadable
-from calque.commands.options import Device, Precision, choice_option
+from calque.commands.options import (
+    Device,
+    Precision,
+    choice_option,
+    count_option,
+    file_option,
+    model_option,
+)
 from calque.commands.rendering import finite, json_line
 from calque.errors import ConfigError
 
@@ -33,36 +40,44 @@ def compare(
         ),
     ] = None,
     *,
-    source: Annotated[Path | None, typer.Option(help="The sentences of the test set, one per line.")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
-    text: Annotated[Path | None, typer.Option(help="Text, to compare language models.")] = None,
-    conll: Annotated[Path | None, typer.Option(help="Labelled words, to compare taggers: CoNLL-U or columns.")] = None,
-    columns: Annotated[str | None, typer.Option(help="With --conll: the names of its columns.")] = None,
+    source: Annotated[Path | None, file_option(help="The sentences of the test set, one per line.")] = None,
+    reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
+    text: Annotated[Path | None, file_option(help="Text, to compare language models.")] = None,
+    conll: Annotated[Path | None, file_option(help="Labelled words, to compare taggers: CoNLL-U or columns.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="With --conll: the names of the file's columns.")
+    ] = None,
     group: Annotated[
         list[str] | None,
         typer.Option(metavar="NAME=PATH,PATH", help="Systems that differ only in their seed; repeat for each group."),
     ] = None,
-    metric: Annotated[str, typer.Option(help=f"Metrics, separated by commas: {', '.join(METRICS)}.")] = ",".join(
-        METRICS
-    ),
-    bootstrap: Annotated[int, typer.Option(min=0, help="Resamples of the paired bootstrap; 0: no such test.")] = 1000,
-    randomisation: Annotated[int, typer.Option(min=0, help="Trials of approximate randomisation; 0: none.")] = 10_000,
+    metric: Annotated[
+        str, typer.Option(metavar="NAMES", help=f"Metrics, separated by commas: {', '.join(METRICS)}.")
+    ] = ",".join(METRICS),
+    bootstrap: Annotated[
+        int, count_option(at_least=0, help="Resamples of the paired bootstrap; 0: no such test.")
+    ] = 1000,
+    randomisation: Annotated[
+        int, count_option(at_least=0, help="Trials of approximate randomisation; 0: none.")
+    ] = 10_000,
     train_source: Annotated[
-        list[Path] | None, typer.Option(help="Training data; by default that of the first run.")
+        list[Path] | None, file_option(help="The source side of the training data; by default that of the first run.")
     ] = None,
-    train_target: Annotated[list[Path] | None, typer.Option(help="Its target side.")] = None,
-    train_text: Annotated[list[Path] | None, typer.Option(help="With --text: training data.")] = None,
-    training_data: Annotated[bool, typer.Option(help="Compare with the training data.")] = True,
-    tagger: Annotated[Path | None, typer.Option(help="A tagging run: word accuracy by its labels.")] = None,
+    train_target: Annotated[list[Path] | None, file_option(help="The target side of the training data.")] = None,
+    train_text: Annotated[list[Path] | None, file_option(help="With --text: training data.")] = None,
+    training_data: Annotated[
+        bool, typer.Option(help="Also compare by frequency in, and overlap with, the training data.")
+    ] = True,
+    tagger: Annotated[Path | None, model_option(help="A tagging run: word accuracy by its labels.")] = None,
     sentence_labels: Annotated[
-        Path | None, typer.Option(help="A label per line, such as a domain: scores by label.")
+        Path | None, file_option(help="A label per line, such as a domain: scores by label.")
     ] = None,
-    sentences: Annotated[int, typer.Option(min=1, help="Sentences in the report, in either direction.")] = 1000,
-    beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
+    sentences: Annotated[int, count_option(help="Sentences in the report, in either direction.")] = 1000,
+    beam: Annotated[int | None, count_option(help="Beam size.")] = None,
     format: Annotated[str, choice_option(choices=FORMATS, help="What is written to standard output.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Annotated[
-        Path | None, typer.Option(help="A report: FILE.html (one page for a browser) or FILE.json.")
+        Path | None, file_option(help="A report: FILE.html (one page for a browser) or FILE.json.")
     ] = None,
     device: Device = "auto",
     precision: Precision = "float32",

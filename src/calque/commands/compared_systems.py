@@ -192,7 +192,7 @@ def run_facts(run: Path) -> dict[str, Any]:
         metrics = read_journal(run / "metrics.jsonl", counts=("step",))
         timing = read_journal(run / "timing.jsonl", counts=("step",))
     except UserError as error:
-        typer.echo(f"{error}; the training of this run is left out", err=True)
+        typer.echo(f"{error}; how this run was trained is left out of the comparison", err=True)
         return {}
     train = [line for line in metrics if line.get("kind") == "train"]
     valid = [line for line in metrics if line.get("kind") == "valid" and "averaged" not in line]

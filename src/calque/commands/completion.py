@@ -21,7 +21,7 @@ SECTIONS = {
 
 
 def system_names(incomplete: str = "") -> list[str]:
-    """The names of all systems that begin with `incomplete`."""
+    """The names of systems that begin with the text `incomplete`."""
     names = re.findall(r'^    "([\w-]+)": System\(', _source("models/systems.py"), re.MULTILINE)
     return [name for name in names if name.startswith(incomplete)]
 

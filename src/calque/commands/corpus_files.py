@@ -11,6 +11,9 @@ import typer
 
 from calque.commands.column_options import column_names, is_conllu, refuse_idle_columns, refuse_unnamed_columns
 from calque.commands.inputs import refuse_unreadable
+from calque.commands.options import (
+    DATA,
+)
 from calque.commands.table_options import (
     Csv,
     Delimiter,
@@ -155,7 +158,7 @@ def _named_files(
         Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat it for several files.")
     ] = None,
     target: Annotated[
-        Paths, files_option(help="Their translations, line by line: as many files, in the same order.")
+        Paths, files_option(help="The translations, line by line: as many files as --source, in the same order.")
     ] = None,
     tsv: Tsv = None,
     csv: Csv = None,
@@ -167,10 +170,18 @@ def _named_files(
     text: Annotated[Paths, files_option(help="Text, for a language model. Repeat it for several files.")] = None,
     conll: Annotated[Paths, files_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     columns: Annotated[
-        str | None, typer.Option(help="With --conll: names of its columns, e.g. form,pos,chunk.")
+        str | None,
+        typer.Option(
+            metavar="NAMES",
+            rich_help_panel=DATA,
+            help="With --conll: the names of the file's columns, e.g. form,pos,chunk.",
+        ),
     ] = None,
     label: Annotated[
-        str | None, typer.Option(help="The column to predict; by default upos, or the last column.")
+        str | None,
+        typer.Option(
+            metavar="NAME", rich_help_panel=DATA, help="The column to predict; by default upos, or the last column."
+        ),
     ] = None,
 ) -> CorpusFiles:
     return CorpusFiles(

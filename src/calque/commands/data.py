@@ -7,16 +7,26 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.column_options import is_conllu
+from calque.commands.command_group import CommandGroup
 from calque.commands.corpus_files import CorpusFiles, corpus_options, pair_corpora
 from calque.commands.option_hints import HintingCommand
-from calque.commands.options import LANGUAGES, choice_option, settings_argument, system_option
+from calque.commands.options import (
+    LANGUAGES,
+    TEST,
+    choice_option,
+    count_option,
+    file_option,
+    folder_option,
+    settings_argument,
+    system_option,
+)
 from calque.commands.table_options import Paths, Tables, files_option
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
     from calque.experiment import Experiment
 
-app = typer.Typer(help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
+app = typer.Typer(cls=CommandGroup, help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
 
 REJECTED = "training would reject these corpora; see the report on standard output"
 
@@ -28,14 +38,16 @@ Overrides = Annotated[list[str] | None, settings_argument(help="Settings, e.g. t
 def check(
     files: CorpusFiles,
     overrides: Overrides = None,
-    config: Annotated[Path | None, typer.Option(help="A config whose corpora are checked.")] = None,
-    test_source: Annotated[Paths, files_option(help="Test sources, to look for in the training data.")] = None,
-    test_target: Annotated[Paths, files_option(help="Test targets.")] = None,
-    test_tsv: Annotated[Paths, files_option(help="Test pairs, with columns as in --tsv.")] = None,
-    test_csv: Annotated[Paths, files_option(help="Test pairs, with columns as in --csv.")] = None,
-    test_jsonl: Annotated[Paths, files_option(help="Test pairs, with keys as in --jsonl.")] = None,
-    test_text: Annotated[Paths, files_option(help="Test text, with --text.")] = None,
-    test_conll: Annotated[Paths, files_option(help="Test sentences, with --conll.")] = None,
+    config: Annotated[Path | None, file_option(help="A config whose corpora are checked.")] = None,
+    test_source: Annotated[
+        Paths, files_option(help="Test sources, to look for in the training data.", panel=TEST)
+    ] = None,
+    test_target: Annotated[Paths, files_option(help="Test targets.", panel=TEST)] = None,
+    test_tsv: Annotated[Paths, files_option(help="Test pairs, with columns as in --tsv.", panel=TEST)] = None,
+    test_csv: Annotated[Paths, files_option(help="Test pairs, with columns as in --csv.", panel=TEST)] = None,
+    test_jsonl: Annotated[Paths, files_option(help="Test pairs, with keys as in --jsonl.", panel=TEST)] = None,
+    test_text: Annotated[Paths, files_option(help="Test text, with --text.", panel=TEST)] = None,
+    test_conll: Annotated[Paths, files_option(help="Test sentences, with --conll.", panel=TEST)] = None,
 ) -> None:
     """Report the contents and the problems of corpora before training.
 
@@ -119,9 +131,9 @@ def check(
 @corpus_options
 def prepare(
     files: CorpusFiles,
-    out: Annotated[Path, typer.Option(help="The store's folder; configs use it as data.store.")],
+    out: Annotated[Path, folder_option(help="The store's folder; configs use it as data.store.")],
     overrides: Overrides = None,
-    config: Annotated[Path | None, typer.Option(help="A config whose corpora are prepared.")] = None,
+    config: Annotated[Path | None, file_option(help="A config whose corpora are prepared.")] = None,
     system: Annotated[
         str | None, system_option(help="The system the store is for; taggers that read characters store them too.")
     ] = None,
@@ -154,11 +166,11 @@ def prepare(
 
 @app.command(cls=HintingCommand)
 def phrasebook(
-    out: Annotated[Path, typer.Option(help="The folder for train, valid and test files.")],
+    out: Annotated[Path, folder_option(help="The folder for train, valid and test files.")],
     source: Annotated[str, choice_option("--from", choices=LANGUAGES, help="The source language.")] = "zh",
     target: Annotated[str, choice_option("--to", choices=LANGUAGES, help="The target language.")] = "en",
-    pairs: Annotated[int, typer.Option(min=50, help="Training pairs; valid and test pairs are added.")] = 20_000,
-    seed: Annotated[int, typer.Option(min=0, help="Another seed generates another corpus.")] = 0,
+    pairs: Annotated[int, count_option(at_least=50, help="Training pairs; valid and test pairs are added.")] = 20_000,
+    seed: Annotated[int, count_option(at_least=0, help="Another seed generates another corpus.")] = 0,
     segment: Annotated[bool, typer.Option("--segment", help="Put spaces between the words of Chinese text.")] = False,
     alignments: Annotated[
         bool, typer.Option("--alignments", help="Also write word alignments (Pharaoh): train.align, …")

@@ -7,7 +7,14 @@ from typing import TYPE_CHECKING, Annotated, NamedTuple
 import typer
 
 from calque.commands.inputs import device_and_precision, input_lines, refuse_unreadable
-from calque.commands.options import Device, Precision, search_argument
+from calque.commands.options import (
+    Device,
+    Precision,
+    count_option,
+    file_option,
+    model_argument,
+    search_argument,
+)
 from calque.commands.rendering import one_line
 from calque.commands.tagger_scores import evaluate_tagger
 from calque.errors import ConfigError, DataError
@@ -18,17 +25,19 @@ if TYPE_CHECKING:
 
 
 def evaluate(
-    model: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    model: Annotated[Path, model_argument(help="A run or model folder.")],
     settings: Annotated[list[str] | None, search_argument(help="Search settings, e.g. length_penalty=1")] = None,
     *,
-    source: Annotated[Path | None, typer.Option(help="Sentences, one per line (plain or compressed).")] = None,
-    reference: Annotated[Path | None, typer.Option(help="Their reference translations, line by line.")] = None,
-    text: Annotated[Path | None, typer.Option(help="Text, for a language model.")] = None,
-    conll: Annotated[Path | None, typer.Option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
-    columns: Annotated[str | None, typer.Option(help="With --conll: the names of its columns.")] = None,
-    confusion: Annotated[Path | None, typer.Option(help="With --conll: plot the confusion matrix (PNG).")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Beam size.")] = None,
-    output: Annotated[Path | None, typer.Option(help="Write the translations to this file.")] = None,
+    source: Annotated[Path | None, file_option(help="Sentences, one per line (plain or compressed).")] = None,
+    reference: Annotated[Path | None, file_option(help="The reference translations, line by line.")] = None,
+    text: Annotated[Path | None, file_option(help="Text, for a language model.")] = None,
+    conll: Annotated[Path | None, file_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
+    columns: Annotated[
+        str | None, typer.Option(metavar="NAMES", help="With --conll: the names of the file's columns.")
+    ] = None,
+    confusion: Annotated[Path | None, file_option(help="With --conll: plot the confusion matrix (PNG).")] = None,
+    beam: Annotated[int | None, count_option(help="Beam size.")] = None,
+    output: Annotated[Path | None, file_option(help="Write the translations to this file.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
     device: Device = "auto",
     precision: Precision = "float32",
@@ -148,7 +157,7 @@ def _print_scores(
     if is_short_for_bleu(words):
         unit = "word" if words == 1 else "words"
         typer.echo(
-            f"BLEU means nothing here: it counts sequences of up to 4 words, and the median reference has {words:g} "
+            f"BLEU is meaningless here: it counts sequences of up to 4 words, and the median reference has {words:g} "
             f"{unit}; read exact match and chrF instead",
             err=True,
         )

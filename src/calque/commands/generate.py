@@ -8,7 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.inputs import choice, device_and_precision, input_lines, refuse_unreadable
-from calque.commands.options import Device, Precision, choice_option, search_argument
+from calque.commands.options import (
+    Device,
+    Precision,
+    choice_option,
+    count_option,
+    file_option,
+    model_argument,
+    search_argument,
+)
 from calque.commands.rendering import json_line, one_line
 from calque.errors import ConfigError, DataError
 
@@ -27,22 +35,22 @@ _TRANSLATION = frozenset(
 
 
 def generate(
-    model: Annotated[Path, typer.Argument(help="A run or model folder of a language model.")],
+    model: Annotated[Path, model_argument(help="A run or model folder of a language model.")],
     settings: Annotated[
         list[str] | None,
         search_argument(help="Search settings, e.g. temperature=0.7 top_p=0.9 seed=3"),
     ] = None,
     prompt: Annotated[
-        str | None, typer.Option(help="The beginning of the text; each line of standard input by default.")
+        str | None,
+        typer.Option(metavar="TEXT", help="The beginning of the text; each line of standard input by default."),
     ] = None,
-    input: Annotated[Path | None, typer.Option(help="Prompts, one per line (plain or compressed).")] = None,
-    maximum: Annotated[int, typer.Option(min=1, help="The maximum number of pieces after the prompt.")] = 100,
-    nbest: Annotated[int, typer.Option(min=1, help="Generate N texts per prompt.")] = 1,
-    beam: Annotated[
-        int | None, typer.Option(min=1, help="Use beam search with this beam size instead of sampling.")
-    ] = None,
+    input: Annotated[Path | None, file_option(help="Prompts, one per line (plain or compressed).")] = None,
+    maximum: Annotated[int, count_option(help="The maximum number of pieces after the prompt.")] = 100,
+    nbest: Annotated[int, count_option(help="Generate N texts per prompt.")] = 1,
+    beam: Annotated[int | None, count_option(help="Use beam search with this beam size instead of sampling.")] = None,
     stop: Annotated[
-        list[str] | None, typer.Option(help="End the text before this string; may be given several times.")
+        list[str] | None,
+        typer.Option(metavar="STRING", help="End the text before this string; may be given several times."),
     ] = None,
     format: Annotated[str, choice_option(choices=FORMATS, help="jsonl includes scores.")] = "text",
     device: Device = "auto",

@@ -8,7 +8,11 @@ from typing import Annotated, Any
 import typer
 
 from calque.commands.corpus_files import PLACEHOLDERS, Corpora, CorpusFiles, corpus_options, task_kind
-from calque.commands.options import settings_argument, system_option
+from calque.commands.options import (
+    factor_option,
+    settings_argument,
+    system_option,
+)
 from calque.errors import ConfigError, FolderError, shell_path
 
 HEADER = """\
@@ -21,12 +25,12 @@ HEADER = """\
 @corpus_options
 def init(
     files: CorpusFiles,
-    path: Annotated[Path, typer.Argument(help="The file to write.")] = Path("calque.toml"),
+    path: Annotated[Path, typer.Argument(metavar="FILE", help="The file to write.")] = Path("calque.toml"),
     overrides: Annotated[list[str] | None, settings_argument(help="Initial settings of the config.")] = None,
     system: Annotated[
         str | None, system_option(help="The model to begin with; `calque systems` lists them. By default tiny.")
     ] = None,
-    scale: Annotated[float, typer.Option(help="Scale the system's widths, heads and layers.")] = 1.0,
+    scale: Annotated[float, factor_option(help="Scale the system's widths, heads and layers.")] = 1.0,
     schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema for editors instead.")] = False,
 ) -> None:
     """Write a complete config with every setting explained.
@@ -58,7 +62,7 @@ def init(
     if "=" in path.name:
         raise ConfigError(f"{path}: name the file to write first, e.g. calque init my.toml {path}")
     if path.exists():
-        raise FolderError(f"{path}: exists already; choose another name")
+        raise FolderError(f"{path}: already exists; choose another name")
     values = _values(files, overrides or [], system=system or files.default_system, scale=scale)
     values, message = choose_text(values)
     if message:

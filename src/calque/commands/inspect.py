@@ -10,7 +10,15 @@ from calque.commands.inputs import choice, device_and_precision
 from calque.commands.inspect_gradients import write_gradient_flow
 from calque.commands.inspect_output import FORMATS, View, output_format, write_views
 from calque.commands.inspect_questions import Question, labelled_words, questions_of, split_settings
-from calque.commands.options import Device, Precision, choice_option
+from calque.commands.options import (
+    Device,
+    Precision,
+    choice_option,
+    count_option,
+    file_option,
+    model_argument,
+    model_option,
+)
 from calque.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,28 +31,29 @@ LIMIT = 20
 
 
 def inspect(
-    model: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    model: Annotated[Path, model_argument(help="A run or model folder.")],
     texts: Annotated[
         list[str] | None,
         typer.Argument(
             metavar="[SENTENCE]... [KEY=VALUE]...",
-            help="Sentences to look into, side by side if there are two; search settings, e.g. beam=10.",
+            help="Sentences to inspect, side by side if there are two; search settings, e.g. beam=10.",
         ),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option(help="A file of sentences, one per line; for taggers also CoNLL-U or columns.")
+        Path | None, file_option(help="A file of sentences, one per line; for taggers also CoNLL-U or columns.")
     ] = None,
     target: Annotated[
-        str | None, typer.Option(help="A translation to look into instead of the model's own; with --source, a file.")
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="A translation to inspect instead of the model's own; with --source, a file."
+        ),
     ] = None,
-    limit: Annotated[
-        int, typer.Option(min=1, help="With --source: the number of sentences from its beginning.")
-    ] = LIMIT,
+    limit: Annotated[int, count_option(help="With --source: inspect the first N sentences.")] = LIMIT,
     others: Annotated[
-        list[Path] | None, typer.Option("--with", help="Another model, shown side by side with the first.")
+        list[Path] | None, model_option("--with", help="Another model, shown side by side with the first.")
     ] = None,
     output: Annotated[
-        Path | None, typer.Option(help="A file: .html, .json, .svg or .png, unless --format is given.")
+        Path | None, file_option(help="A file: .html, .json, .svg or .png, unless --format is given.")
     ] = None,
     format: Annotated[
         str | None, choice_option(choices=FORMATS, help="By default the suffix of --output, or text.")
@@ -53,16 +62,18 @@ def inspect(
         str | None,
         choice_option(choices=PICTURES, help="What an .svg or .png shows; by default the first that the model has."),
     ] = None,
-    prefix: Annotated[str, typer.Option(help="What if the translation began like this?")] = "",
+    prefix: Annotated[str, typer.Option(metavar="TEXT", help="What if the translation began like this?")] = "",
     forbid: Annotated[
         list[str] | None,
-        typer.Option("--forbid-word", help="What if this word were not allowed? Repeat it for several."),
+        typer.Option(
+            "--forbid-word", metavar="WORD", help="What if this word were not allowed? Repeat it for several."
+        ),
     ] = None,
     attend: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="<target:source>",
-            help="What if target piece 3 attended to source piece 5 alone? 3:5; translation goes on from there.",
+            metavar="TARGET:SOURCE",
+            help="What if target piece 3 attended to source piece 5 alone? Write 3:5; decoding continues from there.",
         ),
     ] = None,
     saliency: Annotated[
@@ -75,19 +86,19 @@ def inspect(
         bool, typer.Option("--index", help="Build the index of training states that --states searches.")
     ] = False,
     index_states: Annotated[
-        int, typer.Option(min=1, help="With --index: the number of encoder and of decoder states.")
+        int, count_option(help="With --index: the number of encoder and of decoder states.")
     ] = 100_000,
     gradients: Annotated[
         bool,
         typer.Option("--gradients", help="Gradient flow instead, on --source and --target or the validation data."),
     ] = False,
     continuation: Annotated[
-        int | None, typer.Option(min=1, help="Language models: also continue the text by up to N pieces.")
+        int | None, count_option(help="Language models: also continue the text by up to N pieces.")
     ] = None,
     device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:
-    """Look inside a model: attention, the beam, what else could have come, nearest states, and what if.
+    """Look inside a model: attention, beam search, alternatives, saliency, nearest states, gradients, what-if changes.
 
     Prints tables; --output writes a page that works offline (.html), all numbers (.json), or a picture (.svg, .png).
     Pieces are counted from 1, end marks included. Language models show what could come next, taggers the probabilities
@@ -198,12 +209,12 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
 
 
 def _refuse_other_options(options: dict[str, Any], *, shown: "Shown", continuation: int | None) -> None:
-    """Raises a ConfigError for options that only models of another task have."""
+    """Raises a ConfigError for options that apply only to models of another task."""
     given = [name for name, value in options.items() if value]
     if shown.task != "translation" and given:
-        raise ConfigError(f"{', '.join(given)}: only translation models have it; this one is for {shown.task}")
+        raise ConfigError(f"{', '.join(given)}: for translation models only; this model is for {shown.task}")
     if shown.task != "language-modelling" and continuation is not None:
-        raise ConfigError(f"--continuation: only language models have it; this model is for {shown.task}")
+        raise ConfigError(f"--continuation: for language models only; this model is for {shown.task}")
 
 
 def _build_index(translator: "Translator", run: Path, *, states: int) -> None:

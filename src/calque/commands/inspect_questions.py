@@ -54,7 +54,7 @@ def questions_of(sentences: list[str], *, source: Path | None, target: str | Non
     pairs = zip(*columns, strict=True) if len(columns) == 2 else ((text, None) for text in columns[0])
     questions = [Question(text, translation) for text, translation in pairs if text.strip()]
     if not questions:
-        raise DataError(f"{source}: has no sentence to look into")
+        raise DataError(f"{source}: has no sentence to inspect")
     return questions
 
 

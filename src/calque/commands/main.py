@@ -30,6 +30,7 @@ from calque.commands import (
     train,
     translate,
 )
+from calque.commands.command_group import CommandGroup
 from calque.commands.option_hints import HintingCommand
 from calque.commands.standard_streams import prepare_streams
 from calque.errors import CalqueError, ReportedByPeer, exit_code
@@ -45,6 +46,7 @@ PRINTING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that w
 
 app = typer.Typer(
     name="calque",
+    cls=CommandGroup,
     help="Sequence-to-sequence models: train, look inside, evaluate, translate.",
     epilog="Start with: calque quickstart",
     no_args_is_help=True,

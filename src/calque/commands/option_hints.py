@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from calque.commands.repeated_options import SingleValueCommand
+from calque.commands.usage_errors import UsageError, refuse_usage
 from calque.errors import ConfigError
 
 
@@ -17,6 +18,7 @@ class Hint(NamedTuple):
     options: tuple[str, ...] = ()  # in order of preference
     config: tuple[str, ...] = ()  # keys, for commands that take settings of a config
     search: tuple[str, ...] = ()  # keys, for commands that take search settings
+    generate: tuple[str, ...] | None = None  # keys for `calque generate`, where they differ from `search`
     note: str = ""  # shown if the value means something else in Calque
 
 
@@ -25,7 +27,7 @@ _EPOCHS = Hint(
     config=("training.steps",), note="counts updates, not epochs; training prints how many steps an epoch has"
 )
 _RATE = Hint(config=("training.optimiser.learning_rate",))
-_BATCH = Hint(("--batch-tokens",), ("training.batch.tokens",), ("batch_tokens",), note="counts positions, not rows")
+_BATCH = Hint(("--batch-tokens",), ("training.batch.tokens",), ("batch_tokens",), (), note="counts positions, not rows")
 _TOKENS = _BATCH._replace(note="")
 _VALIDATE = Hint(config=("training.validate_every",))
 _SAVE = Hint(config=("training.checkpoint_every",))
@@ -35,6 +37,9 @@ _CLIP = Hint(config=("training.clip",))
 _ACCUMULATE = Hint(config=("training.accumulate",))
 _START = Hint(config=("training.warm_start",))
 _GPU = Hint(("--device cuda",), ("training.device=cuda",))
+_MPS = Hint(("--device mps",), ("training.device=mps",))
+_FLOAT16 = Hint(("--precision bfloat16",), ("training.precision=float16",))
+_BFLOAT16 = Hint(("--precision bfloat16",), ("training.precision=bfloat16",))
 _OUTPUT = Hint(("--output", "--out", "--run"))
 _SOURCE = Hint(("--source", "--input"))
 _TARGET = Hint(("--target", "--reference"))
@@ -57,7 +62,9 @@ HINTS: dict[str, Hint] = {
     **dict.fromkeys(("--clip", "--grad-clip", "--clip-norm", "--max-grad-norm"), _CLIP),
     **dict.fromkeys(("--accumulate", "--gradient-accumulation-steps", "--update-freq"), _ACCUMULATE),
     **dict.fromkeys(("--warm-start", "--init-from", "--pretrained", "--finetune", "--finetune-from"), _START),
-    "--patience": Hint((), ("training.patience",), ("patience",)),
+    "--patience": Hint(
+        (), ("training.patience",), ("stopping=patience", "patience"), ("method=beam", "stopping=patience", "patience")
+    ),
     "--early-stopping": Hint(config=("training.patience",)),
     **dict.fromkeys(("--optimizer", "--optimiser", "--optim"), Hint(config=("training.optimiser.kind",))),
     **dict.fromkeys(("--schedule", "--scheduler", "--lr-scheduler"), Hint(config=("training.schedule.kind",))),
@@ -73,12 +80,12 @@ HINTS: dict[str, Hint] = {
     "--deterministic": Hint(config=("training.deterministic=true",)),
     "--tensorboard": Hint(config=("training.tensorboard=true",)),
     "--precision": Hint(config=("training.precision",)),
-    **dict.fromkeys(("--bf16", "--bfloat16"), Hint(("--precision bfloat16",), ("training.precision=bfloat16",))),
-    **dict.fromkeys(("--fp16", "--half"), Hint(("--precision bfloat16",), ("training.precision=float16",))),
+    **dict.fromkeys(("--bf16", "--bfloat16"), _BFLOAT16),
+    **dict.fromkeys(("--fp16", "--half"), _FLOAT16),
     "--device": Hint(config=("training.device",)),
     **dict.fromkeys(("--gpu", "--gpus", "--cuda", "--use-gpu"), _GPU),
     **dict.fromkeys(("--cpu", "--no-cuda"), Hint(("--device cpu",), ("training.device=cpu",))),
-    "--seed": Hint((), ("seed",), ("seed",)),
+    "--seed": Hint((), ("seed",), ("method=sample", "seed"), ("seed",)),
     **dict.fromkeys(("--vocab-size", "--vocabulary-size", "--vocab"), Hint(config=("text.vocabulary_size",))),
     **dict.fromkeys(("--tokenizer", "--tokeniser", "--tokenization"), Hint(config=("text.kind",))),
     "--dropout": Hint(config=("model.encoder.dropout", "model.decoder.dropout")),
@@ -99,13 +106,13 @@ HINTS: dict[str, Hint] = {
     **dict.fromkeys(("--temperature", "--temp"), _TEMPERATURE),
     **dict.fromkeys(("--sample", "--sampling", "--do-sample"), _SAMPLE),
     "--method": Hint((), ("search.method",), ("method",)),
-    "--mbr": Hint((), ("search.method=risk",), ("method=risk",)),
-    "--samples": Hint((), ("training.samples",), ("method=risk", "samples")),
+    "--mbr": Hint((), ("search.method=risk",), ("method=risk",), ()),
+    "--samples": Hint((), ("training.samples",), ("method=risk", "samples"), ()),
     "--top-k": Hint((), ("search.method=sample", "search.top_k"), ("method=sample", "top_k")),
     "--top-p": Hint((), ("search.method=sample", "search.top_p"), ("method=sample", "top_p")),
     "--min-p": Hint((), ("search.method=sample", "search.min_p"), ("method=sample", "min_p")),
-    "--length-penalty": Hint((), ("search.length_penalty",), ("length_penalty",)),
-    **dict.fromkeys(("--coverage", "--coverage-penalty"), Hint((), ("search.coverage",), ("coverage",))),
+    "--length-penalty": Hint((), ("search.length_penalty",), ("length_penalty",), ("method=beam", "length_penalty")),
+    **dict.fromkeys(("--coverage", "--coverage-penalty"), Hint((), ("search.coverage",), ("coverage",), ())),
     **dict.fromkeys(("--no-repeat", "--no-repeat-ngram-size"), Hint((), ("search.no_repeat",), ("no_repeat",))),
     **dict.fromkeys(("--max-length", "--max-len"), _MAXIMUM),
     **dict.fromkeys(("--max-tokens", "--max-new-tokens"), _MAXIMUM._replace(config=("training.batch.tokens",))),
@@ -126,18 +133,18 @@ class HintingCommand(SingleValueCommand):
     """A command whose errors name the right setting for common but wrong options; repeated options are rejected."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parses the command line; raises a ConfigError for a wrong option that has a hint."""
+        """Parses the command line; a ConfigError states what is wrong with it."""
         given = list(args)
         try:
             return list(super().parse_args(ctx, args))
-        except Exception as error:
+        except UsageError as error:
             known = {name for parameter in self.params for name in (*parameter.opts, *parameter.secondary_opts)}
-            if getattr(error, "option_name", None) in known | {None}:
-                raise  # not about an option that does not exist
-            problems = [line for line in self._problems(given, known=known) if line]
-            if not problems:
-                raise
-            raise ConfigError("\n".join(problems)) from None
+            if getattr(error, "option_name", None) not in known | {None}:  # an option that does not exist
+                problems = list(self._problems(given, known=known))
+                if problems:
+                    raise ConfigError("\n".join(problems)) from None
+            refuse_usage(error, ctx=ctx)
+            raise
 
     def _problems(self, arguments: Sequence[str], *, known: set[str]) -> Iterator[str]:
         """A line for every option that the command does not have and that has a hint."""
@@ -149,9 +156,29 @@ class HintingCommand(SingleValueCommand):
             following = arguments[position + 1] if position + 1 < len(arguments) else "-"
             if not has_value and not following.startswith("-") and "=" not in following:
                 has_value, value = "=", following
-            suggestion = _suggestion(HINTS[name], known=known, takes=takes, value=value if has_value else None)
+            hint = _possible_here(name, value=value if has_value else None)
+            if hint is None:
+                yield f"no such option: {name}; this machine has no GPU that torch can use, so leave the option out"
+                continue
+            suggestion = _suggestion(hint, known=known, takes=takes, value=value if has_value else None)
             if suggestion:
                 yield f"no such option: {name}; use {suggestion}"
+
+
+def _possible_here(name: str, *, value: str | None) -> Hint | None:
+    """The hint for an option, adapted to this machine; None if the option asks for a GPU and there is none."""
+    hint = HINTS[name]
+    if name == "--device" and (value or "").startswith(("cuda", "gpu")):
+        hint = _GPU
+    if hint not in (_GPU, _FLOAT16):
+        return hint
+    import torch  # loaded only here, as it takes seconds
+
+    if torch.cuda.is_available():
+        return hint
+    if hint is _FLOAT16:
+        return _BFLOAT16
+    return _MPS if torch.backends.mps.is_available() else None
 
 
 def _suggestion(hint: Hint, *, known: set[str], takes: set[str], value: str | None) -> str:
@@ -161,5 +188,6 @@ def _suggestion(hint: Hint, *, known: set[str], takes: set[str], value: str | No
     for option in hint.options:
         if option.partition(" ")[0] in known:
             return f"{option}{note}" if " " in option else f"{option} {shown}{note}"
-    keys = hint.config if "overrides" in takes else hint.search if "settings" in takes else ()
+    search = hint.search if hint.generate is None or "prompt" not in takes else hint.generate
+    keys = hint.config if "overrides" in takes else search if "settings" in takes else ()
     return " ".join(key if "=" in key else f"{key}={shown}" for key in keys) + (note if keys else "")

@@ -1,6 +1,6 @@
 """Options and arguments that several commands share; help lists their choices, and shells complete them."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -12,8 +12,14 @@ PRECISIONS = ("float32", "bfloat16", "float64", "int8")
 """As in calque.devices, which imports torch."""
 LANGUAGES = ("zh", "en", "de")
 
+DATA, VALIDATION, TEST = "Training data", "Validation data", "Test data"
+MODEL, RUN = "Model and settings", "Run"
+INPUT_OUTPUT, SEARCH, CONSTRAINTS, UNKNOWN = "Input and output", "Search", "Constraints", "Unknown words"
+MODELS, COMPUTATION = "Further models", "Computation"
+"""The panels in which help groups the options of a command."""
 
-def choice_option(*names: str, choices: Sequence[str], help: str) -> Any:
+
+def choice_option(*names: str, choices: Sequence[str], help: str, panel: str | None = None) -> Any:
     """An option with fixed choices; `names` are given if they differ from the parameter's name.
 
     The value is checked by `inputs.choice`, whose message names all choices.
@@ -22,7 +28,38 @@ def choice_option(*names: str, choices: Sequence[str], help: str) -> Any:
     def complete(incomplete: str) -> list[str]:
         return [choice for choice in choices if choice.startswith(incomplete)]
 
-    return typer.Option(*names, help=help, metavar=f"[{'|'.join(choices)}]", autocompletion=complete)
+    metavar = f"[{'|'.join(choices)}]"
+    return typer.Option(*names, help=help, metavar=metavar, autocompletion=complete, rich_help_panel=panel)
+
+
+def file_option(*names: str, help: str, panel: str | None = None) -> Any:
+    """An option that names a file."""
+    return typer.Option(*names, help=help, metavar="FILE", rich_help_panel=panel)
+
+
+def folder_option(*names: str, help: str, panel: str | None = None) -> Any:
+    """An option that names a folder."""
+    return typer.Option(*names, help=help, metavar="FOLDER", rich_help_panel=panel)
+
+
+def model_option(*names: str, help: str, panel: str | None = None) -> Any:
+    """An option that names a run or model folder."""
+    return typer.Option(*names, help=help, metavar="MODEL", rich_help_panel=panel)
+
+
+def count_option(*names: str, help: str, at_least: int = 1, panel: str | None = None) -> Any:
+    """An option whose value is a whole number."""
+    return typer.Option(*names, help=help, metavar="N", parser=_whole_number(at_least=at_least), rich_help_panel=panel)
+
+
+def factor_option(*names: str, help: str, panel: str | None = None) -> Any:
+    """An option whose value is a factor, such as 0.25."""
+    return typer.Option(*names, help=help, metavar="FACTOR", parser=_factor, rich_help_panel=panel)
+
+
+def model_argument(*, help: str) -> Any:
+    """The run or model folder that a command uses."""
+    return typer.Argument(metavar="MODEL", help=help)
 
 
 def settings_argument(*, help: str) -> Any:
@@ -35,12 +72,39 @@ def search_argument(*, help: str) -> Any:
     return typer.Argument(metavar="[KEY=VALUE]...", help=help, autocompletion=search_keys)
 
 
-def system_option(*, help: str) -> Any:
+def system_option(*, help: str, panel: str | None = None) -> Any:
     """The name of a system."""
-    return typer.Option(help=help, autocompletion=system_names)
+    return typer.Option(help=help, metavar="NAME", autocompletion=system_names, rich_help_panel=panel)
 
 
-Device = Annotated[str, choice_option(choices=DEVICES, help="auto: the fastest available.")]
+def _whole_number(*, at_least: int) -> Callable[[str], int]:
+    """A function that parses a whole number, with an error message that says what is expected."""
+
+    def parse(text: str) -> int:
+        try:
+            number = int(text)
+        except ValueError:
+            number = at_least - 1
+        if number < at_least:
+            raise typer.BadParameter(f"expected a whole number of at least {at_least:,}, found {text!r}")
+        return number
+
+    return parse
+
+
+def _factor(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise typer.BadParameter(f"expected a number such as 0.25, found {text!r}") from None
+
+
+Device = Annotated[str, choice_option(choices=DEVICES, help="auto: the fastest available.", panel=COMPUTATION)]
 Precision = Annotated[
-    str, choice_option(choices=PRECISIONS, help="bfloat16: half the memory, for GPUs; int8: twice as fast, for CPUs.")
+    str,
+    choice_option(
+        choices=PRECISIONS,
+        help="bfloat16: half the memory, for GPUs; int8: twice as fast, for CPUs.",
+        panel=COMPUTATION,
+    ),
 ]

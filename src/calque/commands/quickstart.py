@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from calque.commands.options import LANGUAGES, choice_option, settings_argument
+from calque.commands.options import (
+    LANGUAGES,
+    choice_option,
+    count_option,
+    folder_option,
+    settings_argument,
+)
 from calque.commands.rendering import one_line
 from calque.errors import ConfigError, Interrupted, shell_path
 
@@ -34,10 +40,10 @@ NAMES = {"model": "this model", "dictionary": "word by word", "nearest": "neares
 
 
 def quickstart(
-    out: Annotated[Path, typer.Option(help="The folder for all outputs.")] = Path("quickstart"),
+    out: Annotated[Path, folder_option(help="The folder for all outputs.")] = Path("quickstart"),
     source: Annotated[str, choice_option("--from", choices=LANGUAGES, help="The source language.")] = "zh",
     target: Annotated[str, choice_option("--to", choices=LANGUAGES, help="The target language.")] = "en",
-    pairs: Annotated[int, typer.Option(min=500, help="Training pairs.")] = 20_000,
+    pairs: Annotated[int, count_option(at_least=500, help="Training pairs.")] = 20_000,
     overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500")] = None,
 ) -> None:
     """Train a small translator on the built-in phrasebook, try it and score it: a few minutes on two cores, offline.

@@ -5,10 +5,11 @@ from typing import Any
 
 from typer.core import TyperCommand
 
+from calque.commands.help_words import PlainHelp
 from calque.errors import ConfigError
 
 
-class SingleValueCommand(TyperCommand):
+class SingleValueCommand(PlainHelp, TyperCommand):
     """A command that rejects a repeated option unless the option takes several values or is a flag."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:

@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from calque.commands.inputs import choice, device_and_precision, input_lines, is_pipe, refuse_unreadable
-from calque.commands.options import Device, Precision, choice_option
+from calque.commands.options import (
+    Device,
+    Precision,
+    choice_option,
+    file_option,
+    model_argument,
+)
 from calque.commands.rendering import json_line
 from calque.errors import DataError, shell_path
 
@@ -22,15 +28,17 @@ FORMATS = ("tsv", "jsonl")
 
 
 def score(
-    model: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    model: Annotated[Path, model_argument(help="A run or model folder.")],
     target: Annotated[
-        Path, typer.Option(help="Translations, one per line (plain or compressed); text for a language model.")
+        Path, file_option(help="Translations, one per line (plain or compressed); text for a language model.")
     ],
-    source: Annotated[Path | None, typer.Option(help="Their sources; not for a language model.")] = None,
+    source: Annotated[
+        Path | None, file_option(help="The sources of the translations; not for a language model.")
+    ] = None,
     format: Annotated[
         str, choice_option(choices=FORMATS, help="tsv: log-probability, in total and per piece; jsonl: of every piece.")
     ] = "tsv",
-    output: Annotated[Path | None, typer.Option(help="The file for the scores; stdout by default.")] = None,
+    output: Annotated[Path | None, file_option(help="The file for the scores; stdout by default.")] = None,
     device: Device = "auto",
     precision: Precision = "float32",
 ) -> None:

@@ -22,7 +22,7 @@ def prepare_streams() -> None:
     Reading input or writing output that is closed raises a UserError; messages are discarded. Python sets such a stream
     to None, and the next file that the process opens gets its descriptor: a library that writes to standard error would
     then write into a checkpoint. So each descriptor is taken by a folder, which can be neither read nor written
-    (`--input /dev/stdin` is refused as well), or, for messages, by the null device.
+    (`--input /dev/stdin` is rejected as well), or, for messages, by the null device.
     """
     if sys.stdin is None:
         _take(0, os.sep, os.O_RDONLY)

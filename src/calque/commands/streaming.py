@@ -18,6 +18,7 @@ from calque.data.lines import LINE_LIMIT, Line
 from calque.engine import Engine, Request
 from calque.engine.constraint_files import RequestBuilder
 from calque.engine.engine import WINDOW
+from calque.engine.inline import has_mark
 from calque.errors import CalqueError, DataError, RequestError, TextError, UserError
 
 INVITATION = "Type a sentence and press Enter; Ctrl-D ends."
@@ -29,6 +30,7 @@ NO_TRANSLATION = (
     "no translation: the constraints allow no next word for any hypothesis, or the model's probabilities are not "
     "numbers (try --precision float32)"
 )
+MARKED = "<term ...> is translated as text; use --inline if it marks a required phrase"
 ODD = {
     "loop": "the translation repeats itself",
     "short": "the translation is far shorter than its source",
@@ -71,6 +73,7 @@ class LineWarnings:
     def __init__(self, name: str, *, shown: float = SHOWN) -> None:
         self.name, self.shown = name, shown
         self.counts: Counter[str] = Counter()
+        self.has_mentioned_marks = False
         self.errors = 0
         """The number of lines that have an error instead of a translation."""
         self.code = UserError.code
@@ -81,6 +84,13 @@ class LineWarnings:
         self.counts[kind] += 1
         if self.counts[kind] <= self.shown:
             typer.echo(f"{self.name}: line {line}: {message}", err=True)
+
+    def mention_marks(self, lines: Sequence[Line]) -> None:
+        """Warns about the first line with an inline mark, for input whose marks are not read."""
+        marked = () if self.has_mentioned_marks else (line.number for line in lines if has_mark(line.text))
+        for number in islice(marked, 1):
+            self.has_mentioned_marks = True
+            self.warn(MARKED, line=number)
 
     def summarise(self) -> None:
         """Reports the number of lines of each kind that was not reported in full."""
@@ -118,6 +128,8 @@ def stream(
         warnings = LineWarnings(translator.requests.name)
         warnings.errors = sink.errors
         for window in windows(lines, live=live, skip=done):
+            if not translator.requests.inline:
+                warnings.mention_marks(window)
             for translated in translator.translate(window):
                 _report(translated, warnings, limit=translator.source_limit)
                 sink.write(render(translated, rendering=rendering))
@@ -127,6 +139,9 @@ def stream(
             sink.checkpoint(done, errors=warnings.errors)
         warnings.summarise()
         translator.requests.check_line_count(done)
+    if sink.path is not None and sys.stderr.isatty():
+        path = sink.requested if isinstance(sink, ResumableFile) else sink.path
+        typer.echo(f"wrote {path}: translations of {done:,} {'line' if done == 1 else 'lines'}", err=True)
     warnings.refuse_errors()
 
 
@@ -150,7 +165,10 @@ def converse(translator: LineTranslator, *, rendering: Rendering | None) -> None
         try:
             text = input(prompt)
             text.encode()  # invalid bytes of a terminal come as lone surrogates
-            (translated,) = translator.translate([Line(text, number, cut=False, invalid=None)])
+            line = Line(text, number, cut=False, invalid=None)
+            if not translator.requests.inline:
+                warnings.mention_marks([line])
+            (translated,) = translator.translate([line])
         except EOFError:
             return
         except UnicodeError:

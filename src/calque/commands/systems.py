@@ -5,15 +5,22 @@ from typing import Annotated
 import typer
 
 from calque.commands.completion import system_names
+from calque.commands.options import (
+    factor_option,
+)
 from calque.errors import ConfigError
 
 
 def systems(
     name: Annotated[
         str | None,
-        typer.Argument(help="Print this system's model as the model section of a config.", autocompletion=system_names),
+        typer.Argument(
+            metavar="NAME",
+            help="Print this system's model as the model section of a config.",
+            autocompletion=system_names,
+        ),
     ] = None,
-    scale: Annotated[float, typer.Option(help="Multiply its widths, heads and layers, e.g. by 0.25.")] = 1.0,
+    scale: Annotated[float, factor_option(help="Multiply the system's widths, heads and layers, e.g. by 0.25.")] = 1.0,
 ) -> None:
     """List the named systems with their papers, or print one as the model section of a config.
 

@@ -7,15 +7,19 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from calque.commands.options import (
+    DATA,
+    file_option,
+)
 from calque.errors import ConfigError
 from calque.parsing import parse_json
 
 Paths = list[Path] | None
 
 
-def files_option(*, help: str) -> Any:
+def files_option(*, help: str, panel: str = DATA) -> Any:
     """A command-line option that names a file and may be repeated."""
-    return typer.Option(help=help, metavar="<path>")
+    return file_option(help=help, panel=panel)
 
 
 Tsv = Annotated[
@@ -26,18 +30,33 @@ Csv = Annotated[Paths, files_option(help="Pairs, as comma-separated values; line
 Jsonl = Annotated[Paths, files_option(help="Pairs, as a JSON object per line, under the keys source and target.")]
 SourceColumn = Annotated[
     str | None,
-    typer.Option(help="The source column of --tsv and --csv: a number from 1, or a name; of --jsonl: a key."),
+    typer.Option(
+        metavar="COLUMN",
+        rich_help_panel=DATA,
+        help="The source column of --tsv and --csv: a number from 1, or a name; of --jsonl: a key.",
+    ),
 ]
-TargetColumn = Annotated[str | None, typer.Option(help="The target column, in the same way.")]
+TargetColumn = Annotated[
+    str | None,
+    typer.Option(metavar="COLUMN", rich_help_panel=DATA, help="The target column, given like the source column."),
+]
 Header = Annotated[
     bool | None,
     typer.Option(
         "--header/--no-header",
         help="Whether line 1 of --tsv and --csv names the columns; by default only in --csv.",
         show_default=False,
+        rich_help_panel=DATA,
     ),
 ]
-Delimiter = Annotated[str | None, typer.Option(help="The character between the columns of --csv; a comma by default.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER",
+        rich_help_panel=DATA,
+        help="The character between the columns of --csv; a comma by default.",
+    ),
+]
 
 Corpus = dict[str, Any]
 

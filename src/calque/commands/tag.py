@@ -17,7 +17,13 @@ from calque.commands.inputs import (
     raw_input_lines,
     refuse_unreadable,
 )
-from calque.commands.options import Device, Precision, choice_option
+from calque.commands.options import (
+    Device,
+    Precision,
+    choice_option,
+    file_option,
+    model_argument,
+)
 from calque.commands.rendering import json_line, one_field
 from calque.errors import ConfigError, DataError
 
@@ -31,15 +37,16 @@ _SUSPICIOUS = 10  # lines with equally many words, which suggest a column file t
 
 
 def tag(
-    model: Annotated[Path, typer.Argument(help="A run or model folder of a tagger.")],
+    model: Annotated[Path, model_argument(help="A run or model folder of a tagger.")],
     *,
-    input: Annotated[Path | None, typer.Option(help="The file to tag (plain or compressed); stdin by default.")] = None,
-    output: Annotated[Path | None, typer.Option(help="The file for the labels; stdout by default.")] = None,
+    input: Annotated[Path | None, file_option(help="The file to tag (plain or compressed); stdin by default.")] = None,
+    output: Annotated[Path | None, file_option(help="The file for the labels; stdout by default.")] = None,
     format: Annotated[
         str, choice_option(choices=FORMATS, help="text has words separated by spaces; auto: by the file's name.")
     ] = "auto",
     columns: Annotated[
-        str | None, typer.Option(help="Names of the columns, e.g. form,pos,chunk; those of training by default.")
+        str | None,
+        typer.Option(metavar="NAMES", help="Names of the columns, e.g. form,pos,chunk; those of training by default."),
     ] = None,
     append: Annotated[bool, typer.Option("--append", help="Write the labels to a new last column.")] = False,
     marginals: Annotated[bool, typer.Option("--marginals", help="Also write the probabilities of labels.")] = False,
@@ -102,7 +109,9 @@ def _input_format(
         is_columns = columns or append or (path is not None and tagger.columns)
         format = by_name or ("columns" if is_columns else "text")
     if format != "columns" and columns:
-        raise ConfigError(f"--columns is for column files; {input_name(path)} is read as {format} (--format columns)")
+        raise ConfigError(
+            f"--columns is for column files; {input_name(path)} is read as {format}: add --format columns"
+        )
     if format != "columns" and append:
         raise ConfigError(f"--append is for column files; {input_name(path)} is read as {format}")
     return format

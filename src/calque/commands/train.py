@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from calque.commands.corpus_files import Corpora, CorpusFiles, corpus_options
-from calque.commands.options import settings_argument, system_option
+from calque.commands.options import (
+    MODEL,
+    RUN,
+    VALIDATION,
+    factor_option,
+    file_option,
+    folder_option,
+    settings_argument,
+    system_option,
+)
 from calque.commands.table_options import Paths, Tables, files_option
 from calque.errors import ConfigError, shell_path
 
@@ -27,31 +36,50 @@ NEXT = {
 def train(
     files: CorpusFiles,
     overrides: Annotated[list[str] | None, settings_argument(help="Settings, e.g. training.steps=500 seed=7")] = None,
-    config: Annotated[Path | None, typer.Option(help="A TOML config; `calque init` writes one.")] = None,
     alignments: Annotated[
         Paths, files_option(help="Word alignments of the pairs (Pharaoh), for guided alignment.")
     ] = None,
     valid_source: Annotated[
-        Paths, files_option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).")
+        Paths,
+        files_option(help="Validation sources; by default 1 % is held out (50 to 2,000 pairs).", panel=VALIDATION),
     ] = None,
-    valid_target: Annotated[Paths, files_option(help="Validation targets.")] = None,
-    valid_tsv: Annotated[Paths, files_option(help="Validation pairs, with columns as in --tsv.")] = None,
-    valid_csv: Annotated[Paths, files_option(help="Validation pairs, with columns as in --csv.")] = None,
-    valid_jsonl: Annotated[Paths, files_option(help="Validation pairs, with keys as in --jsonl.")] = None,
-    valid_text: Annotated[Paths, files_option(help="Validation text, with --text.")] = None,
-    valid_conll: Annotated[Paths, files_option(help="Validation sentences, with --conll.")] = None,
-    system: Annotated[str | None, system_option(help="A named system; `calque systems` lists them.")] = None,
-    scale: Annotated[float | None, typer.Option(help="Scale the system's widths, heads and layers.")] = None,
-    run: Annotated[Path | None, typer.Option(help="The run folder; by default the next number in runs/.")] = None,
+    valid_target: Annotated[Paths, files_option(help="Validation targets.", panel=VALIDATION)] = None,
+    valid_tsv: Annotated[
+        Paths, files_option(help="Validation pairs, with columns as in --tsv.", panel=VALIDATION)
+    ] = None,
+    valid_csv: Annotated[
+        Paths, files_option(help="Validation pairs, with columns as in --csv.", panel=VALIDATION)
+    ] = None,
+    valid_jsonl: Annotated[
+        Paths, files_option(help="Validation pairs, with keys as in --jsonl.", panel=VALIDATION)
+    ] = None,
+    valid_text: Annotated[Paths, files_option(help="Validation text, with --text.", panel=VALIDATION)] = None,
+    valid_conll: Annotated[Paths, files_option(help="Validation sentences, with --conll.", panel=VALIDATION)] = None,
+    config: Annotated[Path | None, file_option(help="A TOML config; `calque init` writes one.", panel=MODEL)] = None,
+    system: Annotated[
+        str | None, system_option(help="A named system; `calque systems` lists them.", panel=MODEL)
+    ] = None,
+    scale: Annotated[
+        float | None, factor_option(help="Scale the system's widths, heads and layers.", panel=MODEL)
+    ] = None,
+    run: Annotated[
+        Path | None, folder_option(help="The run folder; by default the next number in runs/.", panel=RUN)
+    ] = None,
     watch_gradients: Annotated[
         bool,
         typer.Option(
             "--watch-gradients",
-            help="Record gradient flow at each validation; as training.watch_gradients=1 (N: at every N-th).",
+            help="Record gradient flow at each validation; short for training.watch_gradients=1.",
+            rich_help_panel=RUN,
         ),
     ] = False,
     resume: Annotated[
-        Path | None, typer.Option(help="Resume this run; KEY=VALUE changes its settings, e.g. training.steps=20000.")
+        Path | None,
+        typer.Option(
+            metavar="RUN",
+            rich_help_panel=RUN,
+            help="Resume this run; KEY=VALUE changes its settings, e.g. training.steps=20000.",
+        ),
     ] = None,
 ) -> None:
     """Train a model from aligned text files, from tables of pairs, from text, from labelled words, or from a config.

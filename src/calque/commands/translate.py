@@ -7,7 +7,22 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from calque.commands.inputs import choice, input_lines, input_name, is_pipe, refuse_unreadable
-from calque.commands.options import Device, Precision, choice_option, search_argument
+from calque.commands.options import (
+    COMPUTATION,
+    CONSTRAINTS,
+    INPUT_OUTPUT,
+    MODELS,
+    SEARCH,
+    UNKNOWN,
+    Device,
+    Precision,
+    choice_option,
+    count_option,
+    file_option,
+    model_argument,
+    model_option,
+    search_argument,
+)
 from calque.commands.rendering import FORMATS
 from calque.errors import DataError
 
@@ -17,54 +32,87 @@ if TYPE_CHECKING:
 
 
 def translate(
-    model: Annotated[Path, typer.Argument(help="A run or model folder.")],
+    model: Annotated[Path, model_argument(help="A run or model folder.")],
     settings: Annotated[
         list[str] | None,
         search_argument(help="Search settings, e.g. coverage=0.2 method=sample"),
     ] = None,
     input: Annotated[
-        Path | None, typer.Option(help="Sentences, one per line (plain or compressed); stdin by default.")
+        Path | None,
+        file_option(help="Sentences, one per line (plain or compressed); stdin by default.", panel=INPUT_OUTPUT),
     ] = None,
-    output: Annotated[Path | None, typer.Option(help="The file for translations; stdout by default.")] = None,
-    beam: Annotated[int | None, typer.Option(min=1, help="Beam size; smaller is faster.")] = None,
-    nbest: Annotated[int, typer.Option(min=1, help="Write the N best translations of each line.")] = 1,
+    output: Annotated[
+        Path | None, file_option(help="The file for translations; stdout by default.", panel=INPUT_OUTPUT)
+    ] = None,
+    beam: Annotated[int | None, count_option(help="Beam size; smaller is faster.", panel=SEARCH)] = None,
+    nbest: Annotated[int, count_option(help="Write the N best translations of each line.", panel=SEARCH)] = 1,
     format: Annotated[
-        str | None, choice_option(choices=FORMATS, help="tsv has line, score and text, jsonl all details.")
+        str | None,
+        choice_option(choices=FORMATS, help="tsv has line, score and text, jsonl all details.", panel=INPUT_OUTPUT),
     ] = None,
-    attention: Annotated[bool, typer.Option("--attention", help="With jsonl: also write attention weights.")] = False,
+    attention: Annotated[
+        bool,
+        typer.Option("--attention", rich_help_panel=INPUT_OUTPUT, help="With jsonl: also write attention weights."),
+    ] = False,
     ensemble: Annotated[
-        list[Path] | None, typer.Option(help="Another run whose probabilities are averaged with those of the first.")
+        list[Path] | None,
+        model_option(help="Another run whose probabilities are averaged with those of the first.", panel=MODELS),
     ] = None,
     language: Annotated[
-        Path | None, typer.Option(help="A language model for shallow fusion; see language_weight.")
+        Path | None, model_option(help="A language model for shallow fusion; see language_weight.", panel=MODELS)
     ] = None,
     reverse: Annotated[
-        Path | None, typer.Option(help="A model of the reverse direction that reranks the beam (noisy channel).")
+        Path | None,
+        model_option(help="A model of the reverse direction that reranks the beam (noisy channel).", panel=MODELS),
     ] = None,
-    prefixes: Annotated[Path | None, typer.Option(help="The beginning of each translation, line by line.")] = None,
+    prefixes: Annotated[
+        Path | None, file_option(help="The beginning of each translation, line by line.", panel=CONSTRAINTS)
+    ] = None,
     terms: Annotated[
-        Path | None, typer.Option(help="Lines of a source term, a tab, and the phrase required if the term occurs.")
+        Path | None,
+        file_option(
+            help="Lines of a source term, a tab, and the phrase required if the term occurs.", panel=CONSTRAINTS
+        ),
     ] = None,
     inline: Annotated[
-        bool, typer.Option("--inline", help='Lines have marks: <term target="required phrase">words</term>.')
+        bool,
+        typer.Option(
+            "--inline",
+            rich_help_panel=CONSTRAINTS,
+            help='Lines have marks: <term target="required phrase">words</term>.',
+        ),
     ] = False,
-    forbid: Annotated[Path | None, typer.Option(help="Words that must not occur, one per line.")] = None,
+    forbid: Annotated[
+        Path | None, file_option(help="Words that must not occur, one per line.", panel=CONSTRAINTS)
+    ] = None,
     replace_unknown: Annotated[
-        bool, typer.Option("--replace-unknown", help="Replace unknown words by the source words they attend to.")
+        bool,
+        typer.Option(
+            "--replace-unknown",
+            rich_help_panel=UNKNOWN,
+            help="Replace unknown words by the source words they attend to.",
+        ),
     ] = False,
     dictionary: Annotated[
-        Path | None, typer.Option(help="Lines of a source word, a tab, and what replaces its unknown translation.")
+        Path | None,
+        file_option(help="Lines of a source word, a tab, and what replaces its unknown translation.", panel=UNKNOWN),
     ] = None,
     long: Annotated[
         str,
         choice_option(
-            choices=("cut", "split"), help="Long lines: cut at the model's limit, or split into parts of usual length."
+            choices=("cut", "split"),
+            help="Long lines: cut at the model's limit, or split into parts of usual length.",
+            panel=INPUT_OUTPUT,
         ),
     ] = "cut",
-    batch_tokens: Annotated[int | None, typer.Option(min=1, help="Source positions per batch.")] = None,
+    batch_tokens: Annotated[int | None, count_option(help="Source positions per batch.", panel=COMPUTATION)] = None,
     invalid: Annotated[
         str,
-        choice_option(choices=("fail", "skip", "replace"), help="Lines that are not UTF-8; skip leaves them empty."),
+        choice_option(
+            choices=("fail", "skip", "replace"),
+            help="Lines that are not UTF-8; skip leaves them empty.",
+            panel=INPUT_OUTPUT,
+        ),
     ] = "fail",
     device: Device = "auto",
     precision: Precision = "float32",

@@ -191,7 +191,7 @@ class Streams:
             at += steps
 
     def _draw(self, generator: np.random.Generator) -> int:
-        """A random number of tokens near `steps`, or sometimes `steps` / 2: batches begin elsewhere in each epoch."""
+        """A random number of tokens near `steps`, or sometimes `steps` / 2, so that epochs differ in their batches."""
         middle = self.steps if generator.random() < 0.95 else self.steps / 2
         return max(5, min(round(generator.normal(middle, 5)), self.steps + 20))
 

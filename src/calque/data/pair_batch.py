@@ -82,7 +82,7 @@ class PairBatch(NamedTuple):
 
 
 def pair_widths(store: Store) -> tuple[Widths, Widths]:
-    """The positions that source and target take in a batch, BOS or EOS included."""
+    """The numbers of positions that source and target take in a batch, BOS or EOS included."""
     return store.widths("source", marks=1), store.widths("target", marks=1)
 
 

@@ -183,7 +183,7 @@ def _columns(lines: _Decoded, corpus: TableCorpus, block: Block) -> _Texts:
 
 
 def _refuse_width(cells: Sequence[str], *, format: TableFormat, layout: Layout) -> None:
-    """Raises a ValueError for a record with too few cells, or not as many as the first line has."""
+    """Raises a ValueError for a record with too few cells, or with another number of cells than the first line."""
     count = f"{len(cells)} column{'s' * (len(cells) != 1)} separated by {format.separator}"
     required = max(layout.indices) + 1
     if layout.width is not None and len(cells) != layout.width:

@@ -133,7 +133,7 @@ class CsvConfig(Config):
     @classmethod
     def _is_one_character(cls, delimiter: str) -> str:
         if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
-            raise ValueError(f"{delimiter!r} is not a single ASCII character other than a quote or a line break")
+            raise ValueError(f"{delimiter!r} is not a single ASCII character, or is a quote or a line break")
         return delimiter
 
     @model_validator(mode="after")

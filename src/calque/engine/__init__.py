@@ -1,6 +1,6 @@
 """Text, model and search joined: raw text in, raw text or labels out. `calque.load` returns these classes.
 
-May import every room below: models, search, text, the losses of tasks, the utilities of evaluation.
+May import every package below it: models, search, text, the losses of tasks, the utilities of evaluation.
 """
 
 from calque.devices import DEVICES, PRECISIONS, DeviceName, PrecisionName, choose_device

@@ -56,7 +56,7 @@ class RequestBuilder:
             return ""
         if line.number > len(self.prefixes):
             raise DataError(
-                f"{self.prefix_file}: ends at line {len(self.prefixes)}, but the input goes on; they must line up"
+                f"{self.prefix_file}: ends at line {len(self.prefixes)}, but the input is longer; they must line up"
             )
         return self.prefixes[line.number - 1]
 

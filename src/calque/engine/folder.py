@@ -378,7 +378,7 @@ def _read_confidence(path: Path) -> Confidence | None:
             return Confidence(knots)
     except (ValueError, TypeError, KeyError, OverflowError):
         pass
-    raise FolderError(f"{path}: damaged: expected knots of increasing numbers")
+    raise FolderError(f"{path}: damaged: expected pairs of log-probability and chrF in increasing order")
 
 
 def _read_profile(path: Path) -> LengthProfile | None:

@@ -53,12 +53,17 @@ def read_inline(line: str) -> Inline:
             raise _mark_error(line, match.start(2), 'expected <term target="...">')
         phrase = _ESCAPED.sub(r"\1", opening[1]).strip()
         if not phrase:
-            raise _mark_error(line, match.start(2), "its target is empty")
+            raise _mark_error(line, match.start(2), "the target of the mark is empty")
         opened, place = (phrase, match.start(2)), opening.end()
         terms.append(Term(phrase, len(text)))
     if opened is not None:
         raise _mark_error(line, opened[1], "no </term> follows")
     return Inline(text + line[place:], tuple(terms))
+
+
+def has_mark(text: str) -> bool:
+    """Whether a text contains what `read_inline` would read as the beginning of a mark."""
+    return _OPENING.search(text) is not None
 
 
 def escape(text: str) -> str:

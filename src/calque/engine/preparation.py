@@ -151,7 +151,7 @@ def _refuse_types(request: Request) -> None:
         if not isinstance(text, str):
             raise TextError(f"{name} must be a string; found {text!r:.{_SHOWN}}")
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
-            raise TextError(f"{name} contains half of a surrogate pair, which is no character: {text!r:.{_SHOWN}}")
+            raise TextError(f"{name} contains a lone surrogate, which is not valid Unicode: {text!r:.{_SHOWN}}")
     if request.places and len(request.places) != len(request.required):
         raise TextError(f"{len(request.places)} places for {len(request.required)} required phrases; give one for each")
     if request.search is not None and not isinstance(request.search, SearchConfig):

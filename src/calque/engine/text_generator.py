@@ -9,6 +9,7 @@ from torch import Tensor
 
 from calque.data.batching import BatchConfig
 from calque.data.store import pack, store_in_memory
+from calque.engine.argument_names import check_argument_names
 from calque.engine.prompt import (
     HistoryState,
     PromptState,
@@ -175,6 +176,7 @@ class TextGenerator:
     def generate(
         self, prompt: list[str], *, maximum: int = MAXIMUM, search: SearchConfig | None = None
     ) -> list[str]: ...
+    @check_argument_names
     def generate(
         self, prompt: str | list[str] = "", *, maximum: int = MAXIMUM, search: SearchConfig | None = None
     ) -> str | list[str]:
@@ -190,6 +192,7 @@ class TextGenerator:
         texts = [best.text for best, *_ in candidates]
         return texts[0] if isinstance(prompt, str) else texts
 
+    @check_argument_names
     @torch.inference_mode()
     def candidates(
         self,

@@ -7,6 +7,7 @@ import torch
 
 from calque.data.batching import BatchConfig
 from calque.data.store import store_of_pairs
+from calque.engine.argument_names import check_argument_names
 from calque.engine.engine import Engine, lock_of
 from calque.engine.ensemble import Ensemble, refuse_other_vocabularies
 from calque.engine.forced_decoding import TargetTokens
@@ -111,6 +112,7 @@ class Translator:
     def translate(self, text: str, *, beam: int | None = None, nbest: int) -> list[str]: ...
     @overload
     def translate(self, text: list[str], *, beam: int | None = None, nbest: int) -> list[list[str]]: ...
+    @check_argument_names
     def translate(
         self, text: str | list[str], *, beam: int | None = None, nbest: int | None = None
     ) -> str | list[str] | list[list[str]]:
@@ -132,6 +134,7 @@ class Translator:
         ]
         return results[0] if isinstance(text, str) else results
 
+    @check_argument_names
     def stream(
         self,
         requests: Iterable[str | Request],

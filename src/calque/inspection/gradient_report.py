@@ -155,7 +155,7 @@ def _file_batches(
         case TextGenerator():
             raise DataError(f"--source: {run} is a language model and reads no source; give its text as --target")
         case Tagger():
-            raise DataError(f"{run} is a tagger: its gradient flow is measured on the run's validation data")
+            raise DataError(f"{run} is a tagger, measured on its validation data: leave --source and --target out")
 
 
 def _lines(path: Path, limit: int) -> list[str]:

@@ -4,7 +4,7 @@
                columns/           a memory-mapped store: `encoder` and `decoder` states, `sentences` as JSON
                projections.json   the two principal components of either side
 
-The folder is written atomically, and refused if it is damaged or belongs to another model.
+The folder is written atomically, and rejected if it is damaged or belongs to another model.
 """
 
 import hashlib
@@ -168,7 +168,7 @@ def build_index(
     same model, data and seed give the same bytes on the same machine.
     """
     if states < 2:
-        raise ConfigError(f"{states} states: expected at least 2, of a piece and an end mark")
+        raise ConfigError(f"{states} states: expected at least 2, for a piece and an end mark")
     show, tell = progress or _quiet, report or _silent
     drawn = draw_pairs(data, seed=seed, most=max(states // 2, 1), progress=show)
     chosen = _choose(translator, drawn, states=states, longest=data.maximum_length)
@@ -310,7 +310,7 @@ def _rows(window: Sequence[PairStates], side: Side, *, precision: Precision) -> 
     parts: list[NDArray[Any]] = [getattr(states, side).numpy() for states in window]
     values = np.concatenate(parts)
     if not np.isfinite(values).all():
-        raise DataError(f"the {side}'s states are not all finite numbers; the training that made the model went wrong")
+        raise DataError(f"the {side}'s states are not all finite numbers: the training of this model has diverged")
     if precision == "float16" and np.abs(values).max() > np.finfo(np.float16).max:
         raise ConfigError(f"the {side}'s states are too large for float16; choose float32")
     return Rows(values, np.array([len(part) for part in parts], dtype=np.uint32))

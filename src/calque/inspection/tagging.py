@@ -93,7 +93,7 @@ def inspect_tagging(
     """
     sentence = as_sentence(text)
     if not sentence.words:
-        raise TextError("the sentence has no words: there is nothing to look into")
+        raise TextError("the sentence has no words: there is nothing to inspect")
     with lock_of(tagger.model):
         scores = _read(tagger, sentence)
         wants_saliency = not scores.maps if saliency is None else saliency

@@ -117,7 +117,7 @@ def inspect_translation(
     (encoded,) = models.encode_sources([request.text], limit=search.source_limit)
     source = encoded.numbered
     if not source.ids:
-        raise TextError("the text is empty: there is nothing to look into")
+        raise TextError("the text is empty: there is nothing to inspect")
     moved = MovedAttention(moves, model=models.model, source_pieces=len(source.ids) + 1)
     with lock_of(models.model):
         if target is not None:
@@ -146,7 +146,7 @@ def _search(
     assert best.detail is not None
     ids = [*best.detail.ids, *([] if best.cut else [EOS])]
     if not ids:
-        raise TextError("the constraints allow no translation: there is nothing to look into")
+        raise TextError("the constraints allow no translation: there is nothing to inspect")
     if observer is None:
         return _Found(ids, best.text, best.cut, best, None)
     tree = recorder.tree

@@ -20,7 +20,7 @@ class AdaptiveOutputConfig(Config):
 
     kind: Literal["adaptive"] = "adaptive"
     cutoffs: Annotated[tuple[int, ...], Field(max_length=8)] = ()
-    """Frequency ranks at which clusters of rarer words begin; empty: a tenth and a half of the vocabulary."""
+    """Frequency ranks at which clusters of rarer words begin; empty: after a tenth and after half of the vocabulary."""
     shrink: float = Field(default=4.0, ge=1, le=100)
     """Factor by which each cluster is narrower than the previous one."""
 

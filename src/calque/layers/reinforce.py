@@ -25,7 +25,7 @@ class MovingBaseline(nn.Module):
 
     @torch.no_grad()
     def follow(self, rewards: Tensor, counts: Tensor) -> None:
-        """Updates the average with a batch's rewards, given their sum and number; not if their mean is not finite."""
+        """Updates the average with a batch's rewards, given their sum and number; ignores means that are not finite."""
         mean = (rewards / counts).to(self.value.dtype)
         self.value.lerp_(mean.where(mean.isfinite(), self.value), 0.1)
 

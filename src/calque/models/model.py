@@ -95,7 +95,7 @@ class ModelConfig(Config):
         return self
 
     def tie_with(self, *, joint: bool) -> str:
-        """Which word matrices are shared: `tie`, with "auto" resolved; `joint`: both sides share one vocabulary."""
+        """Which word matrices are shared: `tie`, or what "auto" means; `joint`: the sides share one vocabulary."""
         if self.tie != "auto":
             return self.tie
         if isinstance(self.output, AdaptiveOutputConfig):  # its weights cannot be shared

@@ -1,4 +1,4 @@
-"""The step function that search calls, from a model. Letters: B sentences, S source, N hypotheses."""
+"""Builds the step function that search calls, given a model. Letters: B sentences, S source, N hypotheses."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -20,29 +20,29 @@ Choice = Literal["sample", "best"]
 
 
 class InverseSigmoidConfig(Config):
-    """k / (k + exp(i / k)) at step i: near 1 at first, ½ at step k·ln k."""
+    """A probability of k / (k + exp(i / k)) at step i: near 1 at first, ½ at step k·ln k."""
 
     kind: Literal["inverse-sigmoid"] = "inverse-sigmoid"
     k: float = Field(default=2000.0, ge=1)
-    """Larger values decay more slowly."""
+    """The larger k is, the more slowly the probability decays."""
 
 
 class ExponentialConfig(Config):
-    """kⁱ at step i."""
+    """A probability of kⁱ at step i."""
 
     kind: Literal["exponential"] = "exponential"
     k: float = Field(default=0.9999, gt=0, lt=1)
-    """The decay factor per step."""
+    """The factor by which the probability decays per step."""
 
 
 class LinearConfig(Config):
-    """k − c·i at step i."""
+    """A probability of k − c·i at step i."""
 
     kind: Literal["linear"] = "linear"
     k: float = Field(default=1.0, gt=0, le=1)
-    """The initial value."""
+    """The initial probability."""
     c: float = Field(default=1e-5, gt=0)
-    """The decrease per step."""
+    """The decrease of the probability per step."""
 
 
 DecayConfig = Annotated[InverseSigmoidConfig | ExponentialConfig | LinearConfig, Field(discriminator="kind")]
@@ -55,9 +55,9 @@ class ScheduledSamplingConfig(Config):
     decay: DecayConfig = InverseSigmoidConfig()
     """How the probability of reading the reference word falls with the step i (§2.4)."""
     minimum: float = Field(default=0.5, ge=0, le=1)
-    """ε: the lower bound of this probability."""
+    """ε: the lower bound of the probability of reading the reference word."""
     choice: Choice = "sample"
-    """The model's word: sample, sampled from its distribution; best, the most likely one."""
+    """How the model predicts a word: sample, by sampling from its distribution; best, the most likely word."""
 
     @field_validator("decay", mode="before")
     @classmethod

@@ -154,8 +154,8 @@ def piece_limits(pieces: int, *, search: SearchConfig, longest: int | None = Non
     minimum = max(math.ceil(Fraction(str(search.minimum_ratio)) * pieces), search.minimum)
     if search.maximum is not None and minimum > search.maximum:
         raise TextError(
-            f"the translation of {pieces} pieces must have at least {minimum} pieces (search.minimum_ratio = "
-            f"{search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one of them"
+            f"the translation of a source of {pieces} pieces must have at least {minimum} pieces "
+            f"(search.minimum_ratio = {search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one"
         )
     maximum = min(math.floor(Fraction(str(search.maximum_ratio)) * pieces) + search.maximum_extra, search.most)
     if longest is not None and search.learnt_maximum:

@@ -12,12 +12,12 @@ def as_bytes(text: str | bytes) -> bytes:
 
 
 def starts_outside_word(surface: bytes) -> bool:
-    """Whether the text that continues a sentence (UTF-8) ends the word before it: it starts with no letter or digit."""
+    """Whether a continuation (UTF-8) ends the word before it, because it does not start with a letter or digit."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.startswith(text[0].encode()) and not text[0].isalnum()
 
 
 def ends_outside_word(surface: bytes) -> bool:
-    """Whether any continuation of a text (UTF-8) starts a new word, because the text ends in no letter or digit."""
+    """Whether whatever follows a text (UTF-8) starts a new word, as the text does not end with a letter or digit."""
     text = surface.decode(errors="ignore")
     return bool(text) and surface.endswith(text[-1].encode()) and not text[-1].isalnum()

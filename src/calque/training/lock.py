@@ -106,4 +106,4 @@ def _refusal(folder: Path, *, owner: int | None) -> str:
         return f"{folder} is locked: another process is training in this folder; wait for it or stop it"
     if is_running(owner):
         return f"{folder} is locked: pid {owner} is training in this folder; wait for it or stop it"
-    return f"{folder} is locked: pid {owner}, which trained here, is dead, but a child process of it still runs"
+    return f"{folder} is locked: pid {owner}, which trained here, has ended, but its child processes still run"

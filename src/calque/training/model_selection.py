@@ -60,7 +60,7 @@ class ModelSelection:
         except (RuntimeError, MemoryError) as error:
             if not is_out_of_memory(error):
                 raise
-            self._say("out of memory while gradients were watched, so this step is missing in gradients.jsonl")
+            self._say("out of memory while gradient flow was measured: this step is missing from gradients.jsonl")
         else:
             self.records.add_gradients({"step": step, **line})
         finally:

@@ -69,7 +69,7 @@ def terminal() -> Console:
 
 
 SILENCE = 60.0
-"""Seconds after which piped output has a line about the pace, so that a long run shows that it lives."""
+"""Seconds after which piped output has a line about the pace, so that a long run is seen to be alive."""
 
 
 class Reporter:
@@ -131,9 +131,9 @@ class Reporter:
     def pace(self, pace: Pace) -> None:
         """Shows the loss and speed of the last steps in the progress bar, and logs them."""
         skipped = f" · {pace.skipped} skipped" if pace.skipped else ""
-        text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tok/s · padding {pace.padding:.0%}{skipped}"
+        text = f"loss {pace.loss:.3f} · {pace.tokens_per_second:,.0f} tokens/s · padding {pace.padding:.0%}{skipped}"
         self._bar.update(self._task, completed=pace.step, pace=f" · {text}")
-        self.note(f"step {pace.step} · epoch {pace.epoch + 1} · {text} · rate {pace.learning_rate:.2e}")
+        self.note(f"step {pace.step} · epoch {pace.epoch + 1} · {text} · learning rate {pace.learning_rate:.2e}")
         is_silent = time.monotonic() - self._spoken >= SILENCE
         if is_silent and not self._quiet and not self._console.is_terminal:
             self._spoken = time.monotonic()

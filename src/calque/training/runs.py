@@ -22,6 +22,7 @@ from calque.tasks.metric import Metric, Selection
 CONFIG, RECORD, STORE = "config.toml", "run.json", "store"
 FORMAT = 1
 INTERVAL = "checkpoint_every"
+NOTES = "notes"
 
 
 def new_run_folder(folder: Path | None) -> Path:
@@ -33,8 +34,7 @@ def new_run_folder(folder: Path | None) -> Path:
         return _next_run(Path("runs"))
     if (folder / CONFIG).exists():
         raise FolderError(
-            f"{folder}: there is a run already; continue it with --resume {shell_path(folder)}, or choose another "
-            "folder"
+            f"{folder}: already holds a run; continue it with --resume {shell_path(folder)}, or choose another folder"
         )
     allowed = {f"{CONFIG}.tmp"}  # left by a process that was killed while writing the config
     if (folder / STORE / MANIFEST).exists():
@@ -65,6 +65,7 @@ def _next_run(runs: Path) -> Path:
 def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) -> list[str]:
     """Writes run.json when a run starts; when it is resumed, returns a note for each value that has changed since.
 
+    A note that was returned when the run was last resumed is not repeated.
     Raises a DataError if the data has changed; its message names the corpora by their paths in `files`.
     """
     now = {
@@ -84,11 +85,16 @@ def record(folder: Path, facts: dict[str, Any], *, files: Mapping[str, Path]) ->
         listed = "\n".join(f"  {change}" for change in changes)
         raise DataError(f"{folder}: the data has changed since this run was started:\n{listed}")
     then, today = dict(_flat(before)), dict(_flat({key: now[key] for key in now if key in before}))
-    return [
+    notes = [
         f"note: {key} was {value!r} when the run was started and is {today.get(key)!r} now; results may differ"
         for key, value in then.items()  # settings that are newer than the run have their defaults
-        if value != today.get(key) and key != INTERVAL
+        if value != today.get(key) and key not in (INTERVAL, NOTES)
     ]
+    reported = before.get(NOTES)
+    reported = reported if isinstance(reported, list) else []
+    if notes != reported:
+        write_atomically(folder / RECORD, json.dumps({**before, NOTES: notes}, indent=1) + "\n")
+    return [note for note in notes if note not in reported]
 
 
 def section(config: dict[str, Any], name: str, *, origin: Path | str = CONFIG) -> dict[str, Any]:

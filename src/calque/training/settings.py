@@ -23,7 +23,7 @@ class TrainingConfig(Config):
     accumulate: int = Field(default=1, ge=1)
     """Batches whose gradients are summed for one update."""
     accumulate_tokens: int = Field(default=0, ge=0)
-    """Target tokens per update, at least, from as many batches as needed; 0: `accumulate` counts batches instead."""
+    """The least number of target tokens per update, from as many batches as needed; 0: `accumulate` batches."""
     label_smoothing: float = Field(default=0.1, ge=0, lt=1)
     """The probability mass spread over the whole vocabulary (Szegedy 2016, §7)."""
     clip: float = Field(default=1.0, ge=0)

@@ -1,4 +1,4 @@
-"""The grammar rules of tense, modality and negation, which make clauses of subjects and predicates."""
+"""The grammar rules of tense, modality and negation, which form clauses from subjects and predicates."""
 
 from functools import partial
 

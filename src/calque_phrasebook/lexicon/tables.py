@@ -100,7 +100,7 @@ class Table:
         return tuple(made)
 
     def word_lists(self, section: str, *, known: Collection[str]) -> dict[str, tuple[str, ...]]:
-        """Returns the lists of a section, `fruit = "fresh sweet"`; each word must be one of the known ones."""
+        """Returns the word lists of a section, such as `fruit = "fresh sweet"`, by key; all words must be `known`."""
         lists: dict[str, tuple[str, ...]] = {}
         problems: list[str] = []
         for name, words in self._groups[section].items():

@@ -29,10 +29,10 @@ from tests.laws.test_oracle import allowed as may_come
 from tests.unit.search.test_constraints import Rule, Ruled, Words
 
 from calque.search import phrase_matching
-from calque.search.beam import Goal, beam_search
+from calque.search.beam import BestK, Goal, beam_search
 from calque.search.required_phrases import NONE, Phrases, Progress, Required, _deduplicate, advance
 from calque.search.scoring import Scoring
-from calque.search.step import Hypothesis
+from calque.search.step import Hypothesis, Limits, StepOutput
 
 EVERYTHING = 500
 EVERY = torch.ones(VOCABULARY, dtype=torch.bool)
@@ -553,3 +553,33 @@ def test_duplicate_candidates_count_once() -> None:
     assert order[0, :3].tolist() == [3, 0, 2]
     assert deduplicated[0, :3].tolist() == pytest.approx([0.9, 0.5, 0.5])
     assert deduplicated[0, 3:].tolist() == [-torch.inf] * 3
+
+
+def test_in_a_model_of_characters_a_longer_word_comes_only_after_the_phrase() -> None:
+    """As docs/search.md says: the model prefers "ab a", but with "a" required the first "a" is the phrase."""
+    a, b, space = WORDS
+    preferred = [a, b, space, a, MARKS.end]
+
+    def step(_last: torch.Tensor, length: torch.Tensor, _context: None) -> tuple[StepOutput, torch.Tensor]:
+        tokens = torch.tensor([*preferred, MARKS.end])[length.clamp(max=len(preferred))]
+        probs = torch.full((len(length), VOCABULARY), 0.02).scatter_(1, tokens[:, None], 0.92)
+        return StepOutput(probs.log()), length + 1
+
+    def best(expansion: BestK | Required) -> list[int]:
+        ((first, *_),) = beam_search(
+            step,
+            torch.zeros(1, dtype=torch.long),
+            None,
+            expansion=expansion,
+            goal=Goal(Scoring(), 1),
+            limits=Limits(maximum=torch.tensor([8]), minimum=torch.tensor([1])),
+            marks=MARKS,
+            source_lengths=torch.tensor([3]),
+        )
+        return list(first.tokens)
+
+    assert best(BestK(8)) == preferred[:-1]
+    ends = torch.tensor([token in (space, MARKS.end) for token in range(VOCABULARY)])
+    found = best(Required(8, [[(a,)]], follows=ends, opens=ends))
+    assert holds(tuple(found), [(a,)], Edges({space, MARKS.end}, {space}))
+    assert found[:2] != [a, b]

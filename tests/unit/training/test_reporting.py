@@ -26,7 +26,10 @@ def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
     assert captured.err == "one [bold]\ntwo é\n"  # no markup, and no bar without a terminal
     log = (tmp_path / "log.txt").read_text(encoding="utf-8").splitlines()
     assert [line.split(" ", 1)[1] for line in log[:2]] == ["one [bold]", "two é"]
-    assert log[2].split(" ", 1)[1] == "step 1 · epoch 1 · loss 2.500 · 1,234 tok/s · padding 4% · rate 1.00e-03"
+    assert (
+        log[2].split(" ", 1)[1]
+        == "step 1 · epoch 1 · loss 2.500 · 1,234 tokens/s · padding 4% · learning rate 1.00e-03"
+    )
 
 
 def test_the_bar_shows_loss_speed_padding_and_remaining_time(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,7 +49,7 @@ def test_the_bar_shows_loss_speed_padding_and_remaining_time(monkeypatch: pytest
             reporter.pace(Pace(4, 0, 2.5, 1e-3, 1234.5, padding=0.04, skipped=2))
     output = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", os.read(ours, 1 << 16).decode())
     os.close(ours)
-    assert "step 4/100 · loss 2.500 · 1,234 tok/s · padding 4% · 2 skipped · 04:48 left" in output
+    assert "step 4/100 · loss 2.500 · 1,234 tokens/s · padding 4% · 2 skipped · 04:48 left" in output
 
 
 def test_a_long_line_is_not_wrapped(capsys: pytest.CaptureFixture[str]) -> None:

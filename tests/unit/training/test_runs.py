@@ -10,7 +10,7 @@ import pytest
 from calque.config import values_to_toml
 from calque.errors import ConfigError
 from calque.tasks.metric import Metric
-from calque.training.runs import section, selection_of
+from calque.training.runs import record, section, selection_of
 
 
 def run_with(folder: Path, config: dict[str, object], *, metrics: object = None) -> Path:
@@ -74,3 +74,22 @@ def test_a_metric_that_is_no_name_is_rejected(tmp_path: Path) -> None:
 def test_it_does_not_import_torch() -> None:
     code = "import sys, calque.training.runs, calque.training.journal; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def test_a_note_about_a_change_is_returned_once_per_change(tmp_path: Path) -> None:
+    def notes(threads: int, torch: str = "1") -> list[str]:
+        return record(tmp_path, {"threads": threads, "torch": torch, "data": {}}, files={})
+
+    assert notes(2) == []
+    changed = "note: threads was 2 when the run was started and is 4 now; results may differ"
+    assert notes(4) == [changed]
+    assert notes(4) == [], "it was reported before"
+    assert notes(4, torch="2") == ["note: torch was '1' when the run was started and is '2' now; results may differ"]
+    assert notes(8, torch="2") == [changed.replace("is 4", "is 8")]
+    assert notes(2, torch="2") == []
+    assert notes(8, torch="2") == [changed.replace("is 4", "is 8")], "it had changed back meanwhile"
+    assert notes(2) == notes(2) == []
+    (tmp_path / "run.json").write_text(
+        json.dumps({**json.loads((tmp_path / "run.json").read_text()), "notes": 3}), encoding="utf-8"
+    )
+    assert notes(4) == [changed]
