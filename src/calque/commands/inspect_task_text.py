@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from calque.commands.inspect_text import alternatives, beam_lines, number, share, strongest, table
+from calque.commands.inspect_text import Brief, alternatives, beam_lines, number, share, strongest
 from calque.commands.rendering import one_field
+from calque.commands.tables import table
 
 if TYPE_CHECKING:
     from calque.inspection.attention_maps import AttentionMap
@@ -42,6 +43,11 @@ def text_lines(view: "TextView", *, name: str | None = None) -> Iterator[str]:
     if view.continuation is not None:
         yield ""
         yield from _continuation_lines(view.continuation)
+
+
+def text_brief(view: "TextView") -> Brief:
+    """A text in one line."""
+    return Brief(view.log_prob, len(view.steps), view.text)
 
 
 def _continuation_lines(continuation: "Continuation") -> Iterator[str]:
@@ -85,6 +91,11 @@ def tagging_lines(view: "TaggingView", *, name: str | None = None) -> Iterator[s
     if view.transitions is not None:
         yield ""
         yield from _transition_lines(view)
+
+
+def tagging_brief(view: "TaggingView") -> Brief:
+    """A tagged sentence in one line."""
+    return Brief(view.best.log_prob, len(view.words), " ".join(view.words), " ".join(view.predicted))
 
 
 def _word_row(view: "TaggingView", place: int) -> list[str]:

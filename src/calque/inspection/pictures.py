@@ -9,7 +9,8 @@ from torch import Tensor
 
 from calque.errors import DataError
 from calque.inspection.attention_maps import MEAN, AttentionMap
-from calque.inspection.translation import BeamView, SentenceView
+from calque.inspection.beam_view import BeamView
+from calque.inspection.translation import SentenceView
 
 ACCENT = "#1f5a8a"
 FONTS = (
