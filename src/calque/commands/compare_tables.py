@@ -164,6 +164,7 @@ def _size_and_speed(systems: Sequence[Document], names: Sequence[str], *, unit: 
         return
     rows: list[Row] = [["", *names]]
     rows.append(["architecture", *((system["model"] or {}).get("architecture", "") for system in systems)])
+    rows.append(["search settings", *(", ".join(system.get("settings") or ()) for system in systems)])
     rows.append(["parameters", *(_count(system["model"], "parameters") for system in systems)])
     rows.append(["weights, MB", *(_scaled(system["model"], "bytes", 1e6) for system in systems)])
     rows.append(

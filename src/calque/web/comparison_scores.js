@@ -151,6 +151,7 @@ function sizeTable(systems) {
   const properties = {
     path: (system) => system.path ?? "",
     architecture: ({model}) => model?.architecture ?? "",
+    settings: ({settings}) => (settings ?? []).join(", "),
     parameters: ({model}) => (model ? count(model.parameters) : ""),
     weights: ({model}) => (model ? fixed(model.bytes / 1e6, 1) : ""),
     sentences: ({speed}) => (speed ? fixed(speed.sentences_per_second, 1) : ""),
