@@ -121,7 +121,7 @@ function bucketBlock({section, systems, values, counts, countLabel, measure, dig
       ? lineChart({
           label: `${title}: ${measure}`,
           series,
-          x: {label: t("section.bucket"), format, from: section.buckets.length - 0.6}, // room for the last label
+          x: {label: t("section.bucket"), format, names: section.buckets, from: section.buckets.length - 0.6}, // room for the last label
           y: {label: measure, format: (value) => fixed(value, digits && 1)},
           height: 230,
         })

@@ -58,7 +58,7 @@ function overview(sentences, choose) {
   const hasAnswers = briefs.some(({answer}) => answer !== null);
   const number = (value) => ({content: fixed(value), sort: isNumber(value) ? value : -Infinity});
   return table({
-    caption: t("inspection.all"),
+    caption: t("inspection.sort"),
     columns: [
       {label: t("inspection.number"), numeric: true},
       {label: t("inspection.log-prob"), numeric: true},
