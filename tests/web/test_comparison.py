@@ -195,7 +195,7 @@ def test_every_tick_of_a_bucket_chart_has_a_name_and_undefined_measures_are_not_
         labels = page.locator(f".panel-{tab} .axis text[text-anchor=middle]").all_text_contents()
         assert labels and all(label.strip() for label in labels)
     block = page.locator(".panel-words section").first
-    markers = block.locator(".marker")
+    markers = block.locator(".chart-plane .marker")
     page.wait_for_selector(".panel-words .marker")
     before = markers.count()
     assert before == sum(len(system) for system in frequency["systems"])
