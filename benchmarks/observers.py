@@ -104,8 +104,30 @@ def main() -> None:
         f"observable ÷ plain: median {statistics.median(ratios):.4f}, middle half {ratios[quarter]:.4f} to "
         f"{ratios[-1 - quarter]:.4f}, all {ratios[0]:.4f} to {ratios[-1]:.4f}"
     )
-    fastest = min(times["observable"]) / min(times["plain"])
-    print(f"fastest ÷ fastest: {fastest:.4f}")
+    steps_alone()
+
+
+def steps_alone(*, rounds: int = 100, calls: int = 100, width: int = 256) -> None:
+    """Prints the ratio of the steps alone, on the rows of one beam, where a call weighs most."""
+    torch.manual_seed(1)
+    layer = Recurrence("lstm", input_width=width, width=width)
+    state = layer.zero_state(BEAM, like=torch.zeros(1))
+    projected = torch.randn(BEAM, 4 * width)
+    ratios = []
+    with torch.inference_mode():
+        for number in range(rounds):
+            times = {}
+            for step in (Recurrence.step, plain_step) if number % 2 else (plain_step, Recurrence.step):
+                started = time.process_time()
+                for _ in range(calls):
+                    step(layer, projected, state)
+                times[step] = time.process_time() - started
+            ratios.append(times[Recurrence.step] / times[plain_step])
+    ratios.sort()
+    print(
+        f"steps alone, {rounds} rounds of {calls} calls: median {statistics.median(ratios):.4f}, middle half "
+        f"{ratios[rounds // 4]:.4f} to {ratios[-1 - rounds // 4]:.4f}"
+    )
 
 
 if __name__ == "__main__":
