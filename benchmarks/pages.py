@@ -2,9 +2,9 @@
 
     python -m benchmarks.pages --pieces 60 --layers 8 --heads 8
 
-The sentence is made up: random attention of the encoder, of the decoder and to the source, and a beam tree. The browser is
-Debian's chromium (or CALQUE_CHROMIUM), headless, driven by Playwright. A tab is drawn when it is first opened; its time ends
-with the frame after the click.
+The sentence is made up: random attention of the encoder, of the decoder and to the source, and a beam tree. The browser
+is Debian's chromium (or CALQUE_CHROMIUM), headless, driven by Playwright. A tab is drawn when it is first opened; its
+time ends with the frame after the click.
 """
 
 import argparse
@@ -15,9 +15,9 @@ import tempfile
 from pathlib import Path
 
 from playwright.sync_api import Browser, sync_playwright
+from tests.web.documents import inspection, translation
 
 from calque import web
-from tests.web.documents import inspection, translation
 
 TABS = ("attention", "steps", "beam")
 OPEN = """name => new Promise(done => {
