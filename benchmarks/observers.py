@@ -4,8 +4,8 @@
 
 One process translates the same lines in turns, A B, B A, …: with `Recurrence.step` as it is, which calls the cell's
 equations in a function of their own and then looks for an observer, and with a step that has the equations of an LSTM
-in place and no observer. Every translation has the same number of pieces, so that the work does not depend on the weights.
-Times are CPU-seconds of one thread; a ratio is taken within each round.
+in place and no observer. Every translation has the same number of pieces, so that the work does not depend on the
+weights. Times are CPU-seconds of one thread; a ratio is taken within each round.
 """
 
 import argparse

@@ -157,7 +157,8 @@ def base64_integers(weights: list[list[list[float]]]) -> str:
 def beam_tree(target: Sequence[str], *, width: int, generator: random.Random) -> Document:
     """A small beam search over made-up probabilities in which `target` wins."""
     live: list[tuple[int, float, bool]] = [(0, 0.0, True)]  # id, log-probability, whether on the answer's path
-    steps, answer, ids = [], [], 0
+    steps: list[Document] = []
+    answer, ids = [], 0
     for place, wanted in enumerate(target):
         pool = []
         for parent, log_prob, on_path in live:

@@ -113,9 +113,10 @@ def _word_row(view: "TaggingView", place: int) -> list[str]:
 
 def _looks(maps: "Sequence[AttentionMap]", saliency: "Sequence[Saliency]") -> tuple[str, list[list[float]]] | None:
     """A column header, and the weights of the inputs for each prediction: mean attention of all heads, or saliency."""
+    from calque.inspection.attention_maps import mean_weights
+
     if maps:
-        totals = sum((item.weights.mean(dim=0) for item in maps[1:]), start=maps[0].weights.mean(dim=0))
-        return "attends to", (totals / len(maps)).tolist()
+        return "attends to", mean_weights(maps).tolist()
     return (saliency[-1].method, saliency[-1].weights.tolist()) if saliency else None
 
 

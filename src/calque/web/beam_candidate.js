@@ -6,7 +6,8 @@ import {fixed, isNumber, probability} from "calque/numbers";
 import {direction, isolated, piece} from "calque/text";
 
 const GLYPHS = {kept: "●", ended: "■", dropped: "×"};
-const TERMS = ["length", "coverage", "end", "reward", "total"];
+/** The terms of a score, the sum last. */
+export const TERMS = ["length", "coverage", "end", "reward", "total"];
 
 /** A sign for what became of a candidate, so that colour is not needed. */
 export function fateGlyph({fate}) {

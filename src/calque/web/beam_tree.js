@@ -7,11 +7,10 @@ import {candidateDetails, fateGlyph, fateLabel, spokenCandidate} from "calque/be
 import {t} from "calque/i18n";
 import {fixed} from "calque/numbers";
 import {direction, piece} from "calque/text";
-import {isPrinting} from "calque/theme";
+import {PRINT_WIDTH, isPrinting} from "calque/theme";
 import {hideTooltip, showTooltip} from "calque/tooltip";
 
 const NODE = {width: 112, height: 24, across: 34, down: 6, head: 30};
-const PRINT_WIDTH = 660;
 
 /** The panel of the beam; choices: {kept}: only kept and ended candidates are shown. */
 export function beamPanel(sentence, choices) {

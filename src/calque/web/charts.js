@@ -7,10 +7,9 @@ import {t} from "calque/i18n";
 import {fixed, isNumber, short} from "calque/numbers";
 import {extent, horizontalAxis, logTicks, scale, ticks, verticalAxis} from "calque/svg";
 import {isUpright, piece, visible} from "calque/text";
-import {isPrinting} from "calque/theme";
+import {PRINT_WIDTH, isPrinting} from "calque/theme";
 import {hideTooltip, showTooltip} from "calque/tooltip";
 
-const PRINT_WIDTH = 660;
 const SMALL_PRINT_WIDTH = 210; // three beside each other
 
 /**

@@ -7,11 +7,10 @@ import {t} from "calque/i18n";
 import {fixed} from "calque/numbers";
 import {lazyDetails, matrixTable} from "calque/table";
 import {direction, isUpright, isolated, piece} from "calque/text";
-import {isPrinting} from "calque/theme";
+import {PRINT_WIDTH, isPrinting} from "calque/theme";
 import {hideTooltip, showTooltip} from "calque/tooltip";
 
 const CELL = {least: 9, most: 30, gapFrom: 13};
-const PRINT_WIDTH = 660;
 
 /**
  * A heatmap of values (row-major Float32Array) for pieces of text as rows and columns.

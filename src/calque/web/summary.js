@@ -1,6 +1,7 @@
 /** The first panel of a translation: both sentences, the probability of each piece, and the score term by term. */
 
 import {announce} from "calque/announce";
+import {TERMS} from "calque/beam_candidate";
 import {lostPlace, outcomeTable} from "calque/beam_outcomes";
 import {h} from "calque/dom";
 import {t} from "calque/i18n";
@@ -8,8 +9,6 @@ import {count, fixed, isNumber, probability} from "calque/numbers";
 import {table} from "calque/table";
 import {direction, isolated, piece, sentence as sentenceText} from "calque/text";
 import {hideTooltip, showTooltip} from "calque/tooltip";
-
-const TERMS = ["length", "coverage", "end", "reward", "total"];
 
 export function summaryPanel(sentence) {
   const notes = [
