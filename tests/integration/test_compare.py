@@ -58,6 +58,35 @@ def test_a_run_is_compared_with_a_file(
     assert all(len(line) < 200 for line in shown.out.splitlines())
 
 
+def test_search_settings_of_one_system(
+    trained: Path, test_set: dict[str, Path], tmp_path: Path, command: Command
+) -> None:
+    """The same run with several settings; each gives what `calque translate` gives with them."""
+    files = ["--source", test_set["source"], "--reference", test_set["target"], "--bootstrap", "0"]
+    systems = [f"{trained}:beam=1:length_penalty=0", f"wide={trained}:beam=4", trained]
+    answer = command("compare", *systems, *files, "--beam", "2", "--format", "json")
+    assert answer.code == 0, answer.err
+    document = json.loads(answer.out)
+    name = trained.name
+    assert [system["name"] for system in document["systems"]] == [f"{name}:beam=1:length_penalty=0", "wide", name]
+    assert [system["settings"] for system in document["systems"]] == [["beam=1", "length_penalty=0"], ["beam=4"], []]
+    expected = [["beam=1", "length_penalty=0"], ["beam=4"], ["beam=2"]]
+    translations = [
+        command("translate", trained, *settings, "--input", test_set["source"]).out for settings in expected
+    ]
+    for place, text in enumerate(translations):
+        output = tmp_path / f"{place}.txt"
+        output.write_text(text, encoding="utf-8")
+    plain = command("compare", *(tmp_path / f"{place}.txt" for place in range(3)), *files, "--json")
+    assert [system["scores"] for system in json.loads(plain.out)["systems"]] == [
+        system["scores"] for system in document["systems"]
+    ]
+    shown = command("compare", *systems, *files).out
+    assert "search settings" in shown and "beam=1, length_penalty=0" in shown
+    grouped = command("compare", "--group", f"a={trained}:beam=1,{trained}:beam=2", trained, *files, "--json")
+    assert [system["group"] for system in json.loads(grouped.out)["systems"]] == [None, "a", "a"]
+
+
 def test_groups_of_files_are_compared(test_set: dict[str, Path], tmp_path: Path, command: Command) -> None:
     lines = test_set["target"].read_text(encoding="utf-8").splitlines()
     for name, every in (("a1", 2), ("a2", 3), ("b1", 9), ("b2", 10)):
@@ -170,6 +199,10 @@ def test_mistakes(trained: Path, test_set: dict[str, Path], tmp_path: Path, comm
         ([*both, *with_reference, "--train-source", good], "--train-source and --train-target: give both"),
         ([*both, *with_reference, "--columns", "a,b"], "--columns: not for this task"),
         ([*both, *with_reference, "--group", "a"], "write NAME=PATH,PATH"),
+        ([good, f"other={good}:beam=1", *with_reference], "nothing is searched; leave out beam=1"),
+        ([good, f"{trained}:baem=1", *with_reference, "--source", good], "did you mean 'beam'?"),
+        ([good, f"{trained}:beam=0", *with_reference, "--source", good], "beam"),
+        ([trained, f"{trained}:beam=1", "--text", good], "only translation models search"),
     ):
         answer = command("compare", *arguments)
         assert answer.code == 2 and message in answer.err, (arguments, answer)

@@ -26,7 +26,12 @@ def test_tables_show_pieces_attention_and_narrower_beams(command, trained: Path)
     assert lines[0] == f"source       {TEXT}"
     header = next(line for line in lines if line.startswith("#"))
     assert header.split()[:2] == ["#", "piece"]
+    assert header.split()[2:5] == ["P", "rank", "entropy"]
     assert "runners-up" in header
+    ended = next(place for place, line in enumerate(lines) if line.startswith("hypotheses that ended: "))
+    assert lines[ended + 1].split() == ["score", "log", "P", "text"]
+    best = next(line for line in lines if line.startswith("score  ")).split()[1]
+    assert lines[ended + 2].split()[0] == best
     assert "attends to" in header
     assert any(line.startswith("beam 3: ") for line in lines)
     narrower = [line.split(":")[0].strip() for line in lines if line.startswith("  beam")]
@@ -152,7 +157,16 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
     given = command("inspect", trained, "--source", source, "--target", target, "--format", "json")
     sentences = json.loads(given.out)["sentences"]
     assert [sentence["target"]["text"] for sentence in sentences] == ["b a", "d c", "f e"]
-    assert all(sentence["target"]["given"] and sentence["beam"] is None for sentence in sentences)
+    assert all(sentence["target"]["given"] for sentence in sentences)
+    own = command("translate", trained, stdin=b"a b\n\nc d\n").out.splitlines()
+    assert [sentence["own"]["text"] for sentence in sentences][:2] == [own[0], own[2]]
+    shown = command("inspect", trained, "--source", source, "--target", target, "beam=2").out
+    assert shown.count("the given translation in beam search:\n  beam 1") == 3
+    assert shown.count("own output   ") == 3
+    summary = shown[shown.index("3 texts by log P, the least probable first") :].splitlines()
+    assert summary[1].split("  ")[0] == "#"
+    values = [float(line.split()[1].replace("−", "-")) for line in summary[2:]]
+    assert values == sorted(values) == pytest.approx(sorted(item["log_prob"] for item in sentences), abs=1e-3)
     target.write_text("b a\n\nd c\n", encoding="utf-8")
     uneven = command("inspect", trained, "--source", source, "--target", target, "--limit", "2")
     assert uneven.code == 2
@@ -184,6 +198,7 @@ def test_files_of_sentences_and_of_pairs(command, trained: Path, tmp_path: Path)
         ([TEXT, "--output", "look.svg", "--picture", "states"], "--picture states needs --states"),
         ([TEXT, "--output", "look.svg", "--picture", "marginals"], "--picture: 'marginals' is not one of attention"),
         ([TEXT, "--states"], "calque inspect"),
+        ([TEXT, "--states", "--attend", "1:1"], "--states shows states under the model's own attention"),
         ([TEXT, "--index"], "--index builds an index and shows nothing"),
         ([TEXT, "--gradients"], "--gradients measures a corpus and cannot be combined with a sentence"),
         (["--gradients", "--saliency", "--picture", "beam"], "cannot be combined with --picture, --saliency"),

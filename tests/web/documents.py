@@ -47,7 +47,7 @@ def translation(
     generator = random.Random(seed)
     pieces = {"source": split(source), "target": split(target)}
     words = {side: [[index, index] for index in range(len(parts) - 1)] for side, parts in pieces.items()}
-    tree = None if given else beam_tree(pieces["target"], width=beam, generator=generator)
+    tree = beam_tree(pieces["target"], width=beam, generator=generator)
     sizes = {"source": ("target", "source"), "encoder": ("source", "source"), "decoder": ("target", "target")}
     maps = [
         attention_map(
@@ -67,6 +67,7 @@ def translation(
     return {
         "source": {"text": source, "pieces": pieces["source"], "words": words["source"]},
         "target": {"text": target, "pieces": pieces["target"], "words": words["target"], "given": given},
+        "log_prob": round(sum(step["log_prob"] for step in steps), 5),
         "score": None if ended is None else {**ended["score"], "log_prob": ended["log_prob"]},
         "confidence": None if given else 0.71,
         "cut": False,
@@ -76,7 +77,24 @@ def translation(
         "alignment": [[min(row, len(words["source"]) - 1), row] for row in range(len(words["target"]))],
         "coverage": [round(generator.uniform(0.3, 1.6), 4) for _ in pieces["source"]] if attends else None,
         "beam": tree,
+        "own": own_translation(beam, pieces=len(pieces["target"])) if given else None,
     }
+
+
+def own_translation(width: int, *, pieces: int) -> Document:
+    """A model's own translation beside a given one, which beams of up to `width` lose, the widest at its end."""
+    beams = [
+        {
+            "beam": beam,
+            "finds": False,
+            "lost_at": pieces if beam == width else 2,
+            "is_stopped": beam == width,
+            "text": f"Home with a beam of {beam}",
+            "score": -1.0,
+        }
+        for beam in range(1, width + 1)
+    ]
+    return {"text": f"Home with a beam of {width}", "cut": False, "log_prob": -3.5, "score": -1.0, "beams": beams}
 
 
 def split(text: str) -> list[str]:
@@ -139,7 +157,8 @@ def base64_integers(weights: list[list[list[float]]]) -> str:
 def beam_tree(target: Sequence[str], *, width: int, generator: random.Random) -> Document:
     """A small beam search over made-up probabilities in which `target` wins."""
     live: list[tuple[int, float, bool]] = [(0, 0.0, True)]  # id, log-probability, whether on the answer's path
-    steps, answer, ids = [], [], 0
+    steps: list[Document] = []
+    answer, ids = [], 0
     for place, wanted in enumerate(target):
         pool = []
         for parent, log_prob, on_path in live:
@@ -170,12 +189,25 @@ def beam_tree(target: Sequence[str], *, width: int, generator: random.Random) ->
             candidates.append({**shown, "fate": fate, "reason": reason, "score": score})
         steps.append({"length": place + 1, "candidates": candidates})
     narrower = [
-        {"beam": beam, "finds": beam > 2, "lost_at": None if beam > 2 else 2, "text": "The old man went home."}
+        {
+            "beam": beam,
+            "finds": beam > 2,
+            "lost_at": None if beam > 2 else 2,
+            "is_stopped": False,
+            "text": "The old man went home.",
+        }
         for beam in range(1, width)
     ]
+    ended = [
+        {"text": f"{item['piece']} {item['id']}", "log_prob": item["log_prob"], "score": item["score"]}
+        for step in steps
+        for item in step["candidates"]
+        if item["fate"] == "ended"
+    ]
+    ended.sort(key=lambda item: -item["score"]["total"])
     scoring = {"alpha": 1.0, "beta": 0.2, "gamma": 0.0, "reward": 0.0, "normalisation": "gnmt"}
     tree = {"width": width, "nbest": 1, "scoring": scoring, "steps": steps, "answer": answer}
-    return {**tree, "stop": "bound", "narrower": narrower}
+    return {**tree, "stop": "bound", "ended": ended, "narrower": narrower}
 
 
 def terms(log_prob: float, *, length: int) -> Document:

@@ -165,3 +165,39 @@ def test_hostile_text_stays_text(open_page: Open) -> None:
         show(page, tab)
         assert page.locator("main img, main script").count() == 0
     assert page.title() == "calque inspect"
+
+
+@pytest.mark.parametrize("task", DOCUMENTS)
+def test_captions_are_whole_on_a_phone(open_page: Open, task: str) -> None:
+    page = open_page(DOCUMENTS[task](), view=VIEW, width=360).page
+    for tab in TABS[task]:
+        show(page, tab)
+        for item in page.locator(f".panel-{tab} .table-caption").all():
+            box = item.bounding_box()
+            assert box is not None and box["x"] >= 0 and box["x"] + box["width"] <= 360
+            assert item.evaluate("item => item.scrollWidth <= item.clientWidth")
+    show(page, "scores")
+    if task != "translation":
+        return
+    first = page.locator(".panel-scores table").first
+    assert first.evaluate("item => item.offsetWidth <= item.parentElement.clientWidth")
+
+
+def test_every_tick_of_a_bucket_chart_has_a_name_and_undefined_measures_are_not_drawn(open_page: Open) -> None:
+    document = translations()
+    frequency = next(section for section in document["words"] if section["id"] == "word-frequency")
+    for system in frequency["systems"]:
+        system[0] |= {"reference": 0, "recall": 0.0}
+    page = open_page(document, view=VIEW).page
+    for tab in ("buckets", "words"):
+        show(page, tab)
+        page.wait_for_selector(f".panel-{tab} svg.chart")
+        labels = page.locator(f".panel-{tab} .axis text[text-anchor=middle]").all_text_contents()
+        assert labels and all(label.strip() for label in labels)
+    block = page.locator(".panel-words section").first
+    markers = block.locator(".chart-plane .marker")
+    page.wait_for_selector(".panel-words .marker")
+    before = markers.count()
+    assert before == sum(len(system) for system in frequency["systems"])
+    page.locator(".panel-words").get_by_label("Measure").select_option("recall")
+    expect(markers).to_have_count(before - len(frequency["systems"]))

@@ -116,6 +116,24 @@ def test_the_keyboard_reads_norms(open_page: Open, documents: Callable[[str], Do
     expect(page.locator("#live")).to_contain_text(f"{float(f'{median:.2g}')} [{float(f'{low:.2g}')}, ")
 
 
+def test_distances_zeros_and_clipping_are_explained(open_page: Open, documents: Callable[[str], Document]) -> None:
+    document = documents("lstm")
+    page = open_page(document, view=VIEW).page
+    for tab in ("flow-summary", "norms"):
+        show(page, tab)
+        panel = page.locator(f".panel-{tab}")
+        expect(panel).to_contain_text("the recurrent steps from reading source piece j to predicting target token i")
+        expect(panel).to_contain_text("The state at i is the one after token i − 1 was read.")
+        expect(panel).not_to_contain_text("Zero at distance 0")
+    for flow in document["flows"]:
+        if flow["side"] == "decoder" and flow["layer"] == 1:
+            flow["mean"][0] = 0.0
+    document["clipping"] = None
+    page = open_page(document, view=VIEW).page
+    expect(page.locator(".panel-flow-summary")).to_contain_text("this decoder predicts token i from the state before")
+    expect(page.locator(".model")).to_contain_text("clipping not recorded")
+
+
 def test_norms_stand_on_a_logarithmic_scale(open_page: Open, documents: Callable[[str], Document]) -> None:
     """Ratios of medians are distances on the page, in a straight line through all points of a curve."""
     document = documents("rnn")

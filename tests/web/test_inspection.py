@@ -71,8 +71,7 @@ def test_every_view_is_drawn_in_both_languages(open_page: Open, name: str) -> No
     if name == "without attention":
         expected = expected - {"attention"} | {"saliency"}
         assert "no attention" in texts["saliency", "en"]
-    if name == "given target":
-        expected -= {"beam"}
+        assert "The methods may disagree." in texts["saliency", "en"]
     assert {tab for tab, _ in texts} == expected
 
 
@@ -258,6 +257,35 @@ def test_cells_have_the_colour_of_their_weight(open_page: Open) -> None:
         expect(page.locator(".tooltip")).to_contain_text(f"{weights[3 * columns + 2]:.3f}")
 
 
+@pytest.mark.parametrize(("theme", "least"), [("light", 1.2), ("dark", 1.5)])
+def test_weak_weights_can_be_told_from_none(open_page: Open, theme: str, least: float) -> None:
+    """The contrast (WCAG's formula) between a tenth of the largest weight and none; dark colours need more of it."""
+    sentence = translation(*GERMAN, layers=1, heads=1, lists=True, kinds=["source"])
+    (shown,) = sentence["attention"]["maps"]
+    rows, columns = len(sentence["target"]["pieces"]), len(sentence["source"]["pieces"])
+    shown["weights"] = [[[0.0] * columns for _ in range(rows)]]
+    shown["weights"][0][0][0], shown["weights"][0][1][0] = 1.0, 0.1
+    page = open_page(inspection(sentence), color_scheme=theme).page
+    show(page, "attention")
+    weak, none = page.locator(".heatmap-plane canvas").evaluate(
+        """(canvas, [rows, columns]) => {
+        const image = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+        return [1, 3].map((row) => {
+            const [x, y] = [0.4 * canvas.width / columns, (row + 0.3) * canvas.height / rows].map(Math.floor);
+            return [...image.slice(4 * (y * canvas.width + x)).slice(0, 3)];
+        })}""",
+        [rows, columns],
+    )
+    lighter, darker = sorted(map(luminance, (weak, none)), reverse=True)
+    assert (lighter + 0.05) / (darker + 0.05) >= least
+
+
+def luminance(colour: list[int]) -> float:
+    """The relative luminance of an sRGB colour (WCAG 2)."""
+    linear = [value / 3294.6 if value <= 10 else ((value / 255 + 0.055) / 1.055) ** 2.4 for value in colour]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
 def test_themes_follow_the_system_and_the_switch(open_page: Open) -> None:
     page = open_page(DOCUMENTS["german"](), color_scheme="dark").page
     background = "getComputedStyle(document.body).backgroundColor"
@@ -303,9 +331,90 @@ def test_the_summary_adds_up(open_page: Open) -> None:
     assert sentence["source"]["text"] in text
     assert sentence["target"]["text"] in text
     assert "0.71" in text
+    assert f"Log-probability, total\t{minus(sentence['log_prob'])}" in text
+    assert "|X| and |Y| are their numbers of pieces" in text
     page.locator(".chips").focus()
     page.keyboard.press("End")
     expect(page.locator("#live")).to_contain_text(f"{math.exp(sentence['steps'][-1]['log_prob']):.3f}")
+
+
+def test_a_given_target_stands_beside_the_models_own(open_page: Open) -> None:
+    sentence = translation(*GERMAN, given=True, beam=4)
+    own, pieces = sentence["own"], sentence["target"]["pieces"]
+    page = open_page(inspection(sentence)).page
+    panel = page.locator(".panel-summary")
+    expect(panel.locator(".texts dd").last).to_have_text(own["text"])
+    difference = sentence["score"]["total"] - own["score"]
+    verdict = "A search error" if difference > 0 else "The model prefers its own translation"
+    expect(panel).to_contain_text(verdict)
+    expect(panel).to_contain_text(minus(abs(difference)))
+    rows = panel.locator(".narrower tbody tr")
+    assert rows.count() == 4
+    for index, outcome in enumerate(own["beams"]):
+        expect(rows.nth(index)).to_contain_text(outcome["text"])
+        expect(rows.nth(index)).to_contain_text(pieces[outcome["lost_at"] - 1])
+        where = "search had stopped before piece" if outcome["is_stopped"] else "at piece"
+        expect(rows.nth(index)).to_contain_text(f"{where} {outcome['lost_at']}")
+
+
+def test_hypotheses_that_ended_are_listed_best_first(open_page: Open) -> None:
+    sentence = translation(*GERMAN, beam=4)
+    ended = sentence["beam"]["ended"]
+    page = open_page(inspection(sentence)).page
+    show(page, "beam")
+    shown = page.locator(".ended tbody tr").evaluate_all(
+        "rows => rows.map(row => [...row.cells].map(cell => cell.innerText))"
+    )
+    assert shown == [
+        [str(place), minus(item["score"]["total"]), minus(item["log_prob"]), item["text"]]
+        for place, item in enumerate(ended, start=1)
+    ]
+    assert len(shown) > 1
+
+
+@pytest.mark.parametrize(
+    ("reason", "part", "text"),
+    [
+        ("group", {"group": 2, "penalty": 0.0}, "enough better candidates of its group continue"),
+        ("penalty", {"group": 2, "penalty": 0.5}, "an earlier group has chosen this piece"),
+        ("end-group", {"group": 1, "penalty": 0.0}, "not among the best of its group"),
+        ("bank", {"matched": 3}, "more or fewer pieces of the required phrases"),
+    ],
+)
+def test_a_candidate_says_what_decided_about_it(open_page: Open, reason: str, part: Document, text: str) -> None:
+    sentence = translation(*GERMAN, beam=4)
+    dropped = next(item for item in sentence["beam"]["steps"][1]["candidates"] if item["fate"] == "dropped")
+    dropped |= {"reason": reason, **part}
+    page = open_page(inspection(sentence)).page
+    show(page, "beam")
+    page.locator(f'.candidate[data-id="{dropped["id"]}"]').click()
+    details = page.locator(".tree-details")
+    expect(details).to_contain_text(text)
+    shown = dict(
+        details.locator(".pairs div").evaluate_all(
+            "items => items.map(item => [...item.children].map(part => part.innerText))"
+        )
+    )
+    assert shown.get("Group") == (str(part["group"]) if "group" in part else None)
+    assert shown.get("Penalty: earlier groups chose this piece") == ("−0.500" if part.get("penalty") else None)
+    assert shown.get("Pieces of required phrases") == (str(part["matched"]) if "matched" in part else None)
+
+
+def test_sentences_are_sorted_by_log_probability_and_chosen(open_page: Open) -> None:
+    sentences = [translation(*pair, seed=seed) for seed, pair in enumerate((GERMAN, CHINESE, ARABIC, GERMAN))]
+    page = open_page(inspection(*sentences)).page
+    page.get_by_text("All sentences, to sort and choose from").click()
+    column = page.locator(".overview tbody tr td:nth-child(2)")
+    head = page.locator(".overview thead th:nth-child(2) button")
+    values = [sentence["log_prob"] for sentence in sentences]
+    for is_descending in (True, False):
+        head.click()
+        assert column.all_inner_texts() == [minus(value) for value in sorted(values, reverse=is_descending)]
+    worst = values.index(min(values))
+    page.locator(".overview tbody tr").first.get_by_role("button").click()
+    expect(page.get_by_label("Sentence", exact=True)).to_have_value(str(worst))
+    expect(page.locator(".panel-summary .texts dd").first).to_have_text(sentences[worst]["source"]["text"])
+    assert page.locator(".overview").is_visible()
 
 
 def test_two_sentences_stand_side_by_side(open_page: Open) -> None:

@@ -38,6 +38,12 @@ def test_states_are_shown_in_both_languages(open_page: Open, document: Document)
         texts.append(page.locator(".panel-states").inner_text())
         assert re.search(r"\b(states|tab|summary|chart)\.[a-z]", texts[-1]) is None
     assert texts[0] != texts[1]
+    states = document["sentences"][0]["states"]
+    index = states["index"]
+    share = f"{100 * index['pairs'] / index['of']:.1f} %" if index["pairs"] < index["of"] else "100 %"
+    assert f"{index['pairs']} of {index['of']} training pairs ({share})" in texts[0]
+    (first, *_) = states["words"]["encoder"]
+    assert f"{first['word']}\u2069 {first['occurrences']}" in texts[0]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
@@ -99,7 +105,7 @@ def test_the_keyboard_chooses_a_piece(open_page: Open, document: Document) -> No
         expect(page.locator(".panel-states select")).to_be_focused()
         page.keyboard.press("ArrowDown")
         point = states[side]["points"][3]
-        expect(page.locator(".panel-states caption")).to_contain_text(point["piece"])
+        expect(page.locator(".panel-states .table-caption")).to_contain_text(point["piece"])
         assert rows.count() == len(point["neighbours"]) == page.locator(".chart-plane .link").count()
         line = page.locator(".chart-plane .link").first
         ends = line.evaluate("item => [item.x1, item.y1].map((length) => length.baseVal.value)")

@@ -36,7 +36,8 @@ def compare(
     systems: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[SYSTEM]...", help="Runs, model folders or output files, the baseline first; PATH or NAME=PATH."
+            metavar="[SYSTEM]...",
+            help="Runs, model folders or output files, the baseline first: PATH, NAME=PATH or PATH:KEY=VALUE.",
         ),
     ] = None,
     *,
@@ -73,7 +74,7 @@ def compare(
         Path | None, file_option(help="A label per line, such as a domain: scores by label.")
     ] = None,
     sentences: Annotated[int, count_option(help="Sentences in the report, in either direction.")] = 1000,
-    beam: Annotated[int | None, count_option(help="Beam size.")] = None,
+    beam: Annotated[int | None, count_option(help="Beam size of all systems; RUN:beam=1 sets that of one.")] = None,
     format: Annotated[str, choice_option(choices=FORMATS, help="What is written to standard output.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Annotated[
@@ -84,7 +85,8 @@ def compare(
 ) -> None:
     """Compare two or more systems on one test set: scores, significance, and where they differ.
 
-    A run or model folder translates the test set first; a file is taken as the system's output, one line per sentence.
+    A run or model folder translates the test set first, with search settings of its own if they follow its path, as in
+    runs/base:beam=1; a file is taken as the system's output, one line per sentence.
     Translations are compared by BLEU, chrF and TER, with sacreBLEU's paired bootstrap and approximate randomisation, by
     sentence length, word frequency, training-data overlap, n-grams, errors and single sentences; taggers by label and
     confusion; language models by the loss of words at each position and frequency.
@@ -92,6 +94,8 @@ def compare(
     Examples:
 
         calque compare runs/base runs/wide --source test.de --reference test.en --output report.html
+
+        calque compare greedy=runs/base:beam=1 runs/base:beam=10:length_penalty=1 --source test.de --reference test.en
 
         calque compare base=base.txt new=new.txt --reference test.en --metric bleu,chrf
 
@@ -110,7 +114,10 @@ def compare(
     inputs = [source, reference, text, conll, sentence_labels, *files, *trained]
     refuse_unreadable(*inputs)
     _refuse_output(output, inputs)
-    match _task(source=source, reference=reference, text=text, conll=conll):
+    task = _task(source=source, reference=reference, text=text, conll=conll)
+    if task != "translation":
+        _refuse_settings(arguments)
+    match task:
         case "translation":
             assert reference is not None
             _refuse_idle(columns=columns, train_text=train_text)
@@ -159,6 +166,13 @@ def _refuse_few(arguments: Sequence[Argument]) -> None:
     if len(arguments) < 2:
         count = "one system" if arguments else "no system"
         raise ConfigError(f"{count} to compare: give at least two runs, model folders or output files")
+
+
+def _refuse_settings(arguments: Sequence[Argument]) -> None:
+    """Raises a ConfigError for search settings of systems that do not search."""
+    if searching := [argument for argument in arguments if argument.settings]:
+        listed = ", ".join(f"{argument.path} ({', '.join(argument.settings)})" for argument in searching)
+        raise ConfigError(f"{listed}: only translation models search; leave the settings out")
 
 
 def _refuse_output(output: Path | None, inputs: Sequence[Path | None]) -> None:

@@ -3,18 +3,14 @@
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from rich.cells import cell_len, set_cell_size
-
-from calque.commands.rendering import one_field
+from calque.commands.tables import Row, aligned
 
 LEVEL = 0.05
 SHOWN_NGRAMS, SHOWN_SENTENCES, SHOWN_LABELS, SHOWN_CONFUSIONS = 8, 3, 25, 10
-GAP = "  "
 TESTS = {"bootstrap": "paired bootstrap", "randomisation": "approximate randomisation"}
 NGRAMS = {"correct": "right", "excess": "wrongly", "missing": "missed"}
 
 Document = dict[str, Any]
-Row = Sequence[str]
 
 
 def table_lines(document: Document) -> Iterator[str]:
@@ -33,19 +29,6 @@ def table_lines(document: Document) -> Iterator[str]:
 
 
 Block = tuple[str, list[str]]
-
-
-def aligned(rows: Sequence[Row], *, left: int = 1) -> list[str]:
-    """Rows of a table as lines of aligned columns: the first `left` columns flush left, the others flush right."""
-    cells = [[one_field(cell) for cell in row] for row in rows]
-    widths = [max(map(cell_len, column)) for column in zip(*cells, strict=True)]
-    return [
-        GAP.join(
-            set_cell_size(cell, width) if place < left else " " * (width - cell_len(cell)) + cell
-            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in cells
-    ]
 
 
 def _translation(document: Document) -> Iterator[Block]:
@@ -181,6 +164,7 @@ def _size_and_speed(systems: Sequence[Document], names: Sequence[str], *, unit: 
         return
     rows: list[Row] = [["", *names]]
     rows.append(["architecture", *((system["model"] or {}).get("architecture", "") for system in systems)])
+    rows.append(["search settings", *(", ".join(system.get("settings") or ()) for system in systems)])
     rows.append(["parameters", *(_count(system["model"], "parameters") for system in systems)])
     rows.append(["weights, MB", *(_scaled(system["model"], "bytes", 1e6) for system in systems)])
     rows.append(

@@ -1,6 +1,7 @@
 """The systems that `calque compare` is given: runs, model folders, or files with their output."""
 
 import math
+import re
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from calque.engine.folder import AnyLoaded
 
 POINTS = 200  # of a training curve
+SETTINGS = re.compile(r"(?P<system>.+?):(?P<settings>[a-z_.]+=[^:]*(?::[a-z_.]+=[^:]*)*)")
 
 
 class Options(NamedTuple):
@@ -37,6 +39,7 @@ class Argument(NamedTuple):
     name: str
     path: Path
     group: str | None = None
+    settings: tuple[str, ...] = ()  # of search, each KEY=VALUE
 
     @property
     def is_file(self) -> bool:
@@ -47,14 +50,20 @@ class Argument(NamedTuple):
     def facts(self) -> dict[str, Any]:
         """The path of the system, and its kind: hypotheses, run or model."""
         kind = "hypotheses" if self.is_file else "run" if (self.path / "model").is_dir() else "model"
-        return {"path": str(self.path), "kind": kind}
+        return {"path": str(self.path), "kind": kind, "settings": list(self.settings)}
+
+    @property
+    def label(self) -> str:
+        """The last part of the path, and the search settings."""
+        return ":".join([self.path.name, *self.settings]) if self.path.name else ""
 
 
 def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argument]:
     """The systems in order, those of groups last; raises a ConfigError for names that are not unique.
 
-    A system is PATH or NAME=PATH, a group NAME=PATH,PATH. Without NAME, a system is named by the last part of its
-    path, or by the whole path if the last part would not be unique.
+    A system is PATH or NAME=PATH, a group NAME=PATH,PATH; search settings may follow a path, as in PATH:beam=1. Without
+    NAME, a system is named by the last part of its path and its settings, or by the whole path if that would not be
+    unique.
     """
     arguments = [_argument(text) for text in systems]
     for text in groups:
@@ -65,18 +74,29 @@ def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argume
             raise ConfigError(
                 f"--group {name}: given twice; name all its runs at once, e.g. --group base=runs/a1,runs/a2"
             )
-        arguments += [Argument("", Path(member), name) for member in _members(members)]
+        arguments += [_argument(member, named=False)._replace(group=name) for member in _members(members)]
     missing = [str(argument.path) for argument in arguments if not argument.path.exists()]
     if missing:
         raise DataError("\n".join(f"{path}: no such run, model folder or file" for path in missing))
+    for argument in arguments:
+        if argument.is_file and argument.settings:
+            raise ConfigError(
+                f"{argument.path}: is a file with a system's output, so nothing is searched; leave out "
+                f"{', '.join(argument.settings)}"
+            )
     return _named(arguments)
 
 
-def _argument(text: str) -> Argument:
+def _argument(text: str, *, named: bool = True) -> Argument:
+    """The system of PATH, NAME=PATH, PATH:KEY=VALUE or NAME=PATH:KEY=VALUE; only names if `named`."""
+    if Path(text).exists():
+        return Argument("", Path(text))
+    if (match := SETTINGS.fullmatch(text)) is not None:
+        searched = _argument(match["system"], named=named)
+        if searched.path.exists():
+            return searched._replace(settings=tuple(match["settings"].split(":")))
     name, is_named, path = text.partition("=")
-    if is_named and name and path and not Path(text).exists():
-        return Argument(name, Path(path))
-    return Argument("", Path(text))
+    return Argument(name, Path(path)) if named and is_named and name and path else Argument("", Path(text))
 
 
 def _members(text: str) -> list[str]:
@@ -84,10 +104,10 @@ def _members(text: str) -> list[str]:
 
 
 def _named(arguments: Sequence[Argument]) -> list[Argument]:
-    short = Counter(argument.path.name for argument in arguments if not argument.name)
+    short = Counter(argument.label for argument in arguments if not argument.name)
     names = [
         argument.name
-        or (argument.path.name if argument.path.name and short[argument.path.name] == 1 else str(argument.path))
+        or (argument.label if short[argument.label] == 1 else ":".join([str(argument.path), *argument.settings]))
         for argument in arguments
     ]
     repeated = [name for name, count in Counter(names).items() if count > 1]
@@ -138,11 +158,14 @@ def translate(
     """The hypotheses in a system's file or the translations that its model computes, and facts about the system."""
     if argument.is_file:
         return Translated(read_lines(argument.path), argument.facts)
+    from calque.commands.loading import search_of
     from calque.commands.progress import counting
     from calque.engine import Translator
 
     translator = load(argument, Translator, device=device, precision=precision)
-    search = translator.search if beam is None else translator.search.model_copy(update={"beam": beam})
+    settings = list(argument.settings)
+    has_beam = any(setting.removeprefix("search.").startswith("beam=") for setting in settings)
+    search = search_of(translator.search, settings, beam=None if has_beam else beam, nbest=1, batch_tokens=None)
     texts, cut, started = [], 0, time.perf_counter()
     with counting(f"translating with {argument.name}", total=len(sources)) as advance:
         for translation in translator.stream(sources, search=search):

@@ -24,6 +24,7 @@ from calque.errors import ConfigError
 if TYPE_CHECKING:
     from calque.commands.inspect_tasks import Shown
     from calque.engine import Loaded, Translator
+    from calque.inspection.state_index import StateIndex
     from calque.inspection.what_if import WhatIf
 
 PICTURES = ("attention", "heads", "beam", "states", "next", "pieces", "marginals", "transitions")
@@ -154,6 +155,10 @@ def inspect(
     written = output_format(format, output)
     if picture is not None and written not in ("svg", "png"):
         raise ConfigError("--picture needs an --output that ends in .svg or .png")
+    if states and attend:
+        raise ConfigError(
+            "--states shows states under the model's own attention, which --attend would change: give one of the two"
+        )
     what_if = WhatIf(prefix, tuple(forbid or ()), tuple(map(Move.parse, attend or ())))
     if target is not None and (prefix or forbid):
         raise ConfigError("--prefix and --forbid-word are for search, and a given translation is not searched")
@@ -187,8 +192,18 @@ def inspect(
             _build_index(loaded, Path(path), states=index_states)  # type: ignore[arg-type]
         return
     drawn = choice(picture or ("states" if states else shown.pictures[0]), shown.pictures, option="--picture")
+    indices = _open_indices(models) if states else {}
     views = [
-        _view(loaded, name, question, settings, what_if, saliency=saliency, states=states, continuation=continuation)
+        _view(
+            loaded,
+            name,
+            question,
+            settings,
+            what_if,
+            saliency=saliency,
+            index=indices.get(name),
+            continuation=continuation,
+        )
         for question in questions
         for name, loaded in models.items()
     ]
@@ -227,6 +242,12 @@ def _build_index(translator: "Translator", run: Path, *, states: int) -> None:
         )
 
 
+def _open_indices(models: "dict[str, Loaded]") -> "dict[str, StateIndex]":
+    from calque.inspection.state_index import open_run_index
+
+    return {name: open_run_index(loaded, Path(name)) for name, loaded in models.items()}  # type: ignore[arg-type]
+
+
 def _view(
     loaded: "Loaded",
     name: str,
@@ -235,14 +256,13 @@ def _view(
     what_if: "WhatIf",
     *,
     saliency: bool,
-    states: bool,
+    index: "StateIndex | None",
     continuation: int | None,
 ) -> View:
     """Runs a model on a text and returns what it computed."""
     from calque.commands.loading import search_of
     from calque.engine import Request, TextGenerator, Translator
     from calque.inspection.language_model import inspect_text
-    from calque.inspection.state_index import open_run_index
     from calque.inspection.states import states_of_view
     from calque.inspection.tagging import inspect_tagging
     from calque.inspection.translation import inspect_translation
@@ -258,5 +278,5 @@ def _view(
         return View(name, inspect_text(loaded, question.text, saliency=wanted, search=search, maximum=continuation))
     request = Request(question.text, prefix=what_if.prefix, forbidden=what_if.forbidden, search=search)
     view = inspect_translation(loaded, request, target=question.target, moves=what_if.moves, saliency=wanted)
-    nearest = states_of_view(loaded, view, index=open_run_index(loaded, Path(name))) if states else None
+    nearest = states_of_view(loaded, view, index=index) if index is not None else None
     return View(name, view, nearest)

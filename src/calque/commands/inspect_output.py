@@ -61,6 +61,8 @@ def write_views(
 
 
 def _lines(views: Sequence[View], shown: "Shown", *, several: bool) -> Iterator[str]:
+    """The tables of every view and, of more than two, a table with a line for each at the end."""
+    from calque.commands.inspect_text import brief_lines
     from calque.inspection.states import states_summary
 
     for number, (name, view, states) in enumerate(views):
@@ -69,6 +71,9 @@ def _lines(views: Sequence[View], shown: "Shown", *, several: bool) -> Iterator[
         if states is not None:
             yield ""
             yield from states_summary(states)
+    if len(views) > 2:
+        yield ""
+        yield from brief_lines([(view.name if several else None, shown.brief(view.view)) for view in views])
 
 
 def _document(views: Sequence[View], models: "dict[str, Loaded]", shown: "Shown", *, format: str) -> str:

@@ -4,8 +4,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from calque.commands.inspect_text import alternatives, beam_lines, number, share, strongest, table
+from calque.commands.inspect_text import Brief, alternatives, beam_lines, number, share, strongest
 from calque.commands.rendering import one_field
+from calque.commands.tables import table
 
 if TYPE_CHECKING:
     from calque.inspection.attention_maps import AttentionMap
@@ -42,6 +43,11 @@ def text_lines(view: "TextView", *, name: str | None = None) -> Iterator[str]:
     if view.continuation is not None:
         yield ""
         yield from _continuation_lines(view.continuation)
+
+
+def text_brief(view: "TextView") -> Brief:
+    """A text in one line."""
+    return Brief(view.log_prob, len(view.steps), view.text)
 
 
 def _continuation_lines(continuation: "Continuation") -> Iterator[str]:
@@ -87,6 +93,11 @@ def tagging_lines(view: "TaggingView", *, name: str | None = None) -> Iterator[s
         yield from _transition_lines(view)
 
 
+def tagging_brief(view: "TaggingView") -> Brief:
+    """A tagged sentence in one line."""
+    return Brief(view.best.log_prob, len(view.words), " ".join(view.words), " ".join(view.predicted))
+
+
 def _word_row(view: "TaggingView", place: int) -> list[str]:
     label = view.labels.index(view.best.labels[place])
     marginals = view.marginals[place].tolist()
@@ -102,9 +113,10 @@ def _word_row(view: "TaggingView", place: int) -> list[str]:
 
 def _looks(maps: "Sequence[AttentionMap]", saliency: "Sequence[Saliency]") -> tuple[str, list[list[float]]] | None:
     """A column header, and the weights of the inputs for each prediction: mean attention of all heads, or saliency."""
+    from calque.inspection.attention_maps import mean_weights
+
     if maps:
-        totals = sum((item.weights.mean(dim=0) for item in maps[1:]), start=maps[0].weights.mean(dim=0))
-        return "attends to", (totals / len(maps)).tolist()
+        return "attends to", mean_weights(maps).tolist()
     return (saliency[-1].method, saliency[-1].weights.tolist()) if saliency else None
 
 

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from calque.commands.inspect_task_text import tagging_lines, text_lines
-from calque.commands.inspect_text import sentence_lines
+from calque.commands.inspect_task_text import tagging_brief, tagging_lines, text_brief, text_lines
+from calque.commands.inspect_text import Brief, sentence_brief, sentence_lines
 from calque.engine import Loaded, Tagger, TextGenerator, Translator
 from calque.inspection import pictures, task_pictures
 from calque.inspection.document import model_summary, sentence_values
@@ -18,6 +18,7 @@ class Shown(NamedTuple):
 
     task: str
     lines: Callable[..., Iterator[str]]  # (view, name=)
+    brief: Callable[..., Brief]  # (view)
     values: Callable[..., dict[str, Any]]  # (view, weights=)
     summary: Callable[..., dict[str, Any]]  # (model, name=)
     draw: Callable[..., list[str]]  # (path, view, picture=)
@@ -26,11 +27,18 @@ class Shown(NamedTuple):
 
 TASKS: dict[type[Loaded], Shown] = {
     Translator: Shown(
-        "translation", sentence_lines, sentence_values, model_summary, pictures.draw, (*pictures.PICTURES, STATES)
+        "translation",
+        sentence_lines,
+        sentence_brief,
+        sentence_values,
+        model_summary,
+        pictures.draw,
+        (*pictures.PICTURES, STATES),
     ),
     TextGenerator: Shown(
         "language-modelling",
         text_lines,
+        text_brief,
         text_values,
         model_summary,
         task_pictures.draw_text,
@@ -39,6 +47,7 @@ TASKS: dict[type[Loaded], Shown] = {
     Tagger: Shown(
         "tagging",
         tagging_lines,
+        tagging_brief,
         tagging_values,
         tagger_summary,
         task_pictures.draw_tagging,

@@ -73,6 +73,11 @@ class AttentionRecorder:
         return sorted(maps, key=lambda item: order.index(item.kind))
 
 
+def mean_weights(maps: Sequence[AttentionMap]) -> Tensor:
+    """The weights of maps of one shape, averaged over the heads of each and then over all maps."""
+    return torch.stack([item.weights.mean(dim=0) for item in maps]).mean(dim=0)
+
+
 def kind_of(layer: str) -> Kind:
     """The kind of an attention layer (source, encoder or decoder), given its name in the model."""
     if layer.startswith("encoder."):

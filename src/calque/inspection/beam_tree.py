@@ -1,9 +1,9 @@
 """The beam tree: every candidate that search compared for one sentence, and what became of it."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from calque.search.observers import SearchStep
 from calque.search.scoring import Scoring
@@ -12,9 +12,18 @@ from calque.search.step import Live
 Tokens = tuple[int, ...]
 
 Fate = Literal["kept", "ended", "dropped"]
-Reason = Literal["rank", "end-rank", "duplicate"]
-"""Why a candidate was dropped: K better ones continue; it ends, but is not among the K best; or another group of
-diverse beam search has ended with the same tokens."""
+Reason = Literal["rank", "group", "penalty", "bank", "end-rank", "end-group", "duplicate"]
+"""Why a candidate was dropped, K being the beam and K' the beams per group of diverse beam search:
+
+- rank: K candidates that continue are at least as probable.
+- group: fewer than K are, but K' of them are in its group.
+- penalty: not even K' are; the penalty on a token that an earlier group has chosen let less probable ones pass.
+- bank: fewer than K are, but the beam is divided among hypotheses that have matched more or fewer tokens of required
+  phrases.
+- end-rank: it ends, and K candidates are at least as probable.
+- end-group: it ends, and K' candidates of its group are at least as probable.
+- duplicate: another group has ended with the same tokens.
+"""
 Stop = Literal["bound", "count", "maximum", "exhausted"]
 """Why search stopped: no live hypothesis can still beat the n-th best that ended; enough hypotheses have ended; the
 maximum length was reached; or no hypothesis was left to extend."""
@@ -46,6 +55,9 @@ class TreeCandidate(NamedTuple):
     fate: Fate
     reason: Reason | None = None  # if it was dropped
     score: ScoreParts | None = None  # if it ended
+    group: int | None = None  # of diverse beam search, from 1
+    penalty: float = 0.0  # on its token, which earlier groups have chosen
+    matched: int | None = None  # tokens of required phrases that it has matched, if phrases are required
 
     def ended(self, score: ScoreParts) -> "TreeCandidate":
         """A copy of this candidate that is marked as ended, with its score."""
@@ -87,12 +99,34 @@ class BeamTree(NamedTuple):
         kept = len(self.path(tokens))
         return None if kept == len(tokens) else kept + 1
 
+    def after(self, tokens: int) -> "BeamTree":
+        """The tree without the first steps, which append this many tokens of a prompt; lengths count from its end."""
+        prompt = {candidate.id for step in self.steps[:tokens] for candidate in step.candidates}
+        steps = []
+        for step in self.steps[tokens:]:
+            candidates = [item._replace(parent=ROOT) if item.parent in prompt else item for item in step.candidates]
+            steps.append(step._replace(length=step.length - tokens, candidates=candidates))
+        return self._replace(steps=steps)
+
 
 class BeamRecorder:
-    """An observer that records the search for one sentence, which must be alone in its batch."""
+    """An observer that records the search for one sentence, which must be alone in its batch.
 
-    def __init__(self, scoring: Scoring, *, nbest: int, end: int, stops_exactly: bool = True) -> None:
+    `groups` and `diversity` are the settings of diverse beam search.
+    """
+
+    def __init__(
+        self,
+        scoring: Scoring,
+        *,
+        nbest: int,
+        end: int,
+        stops_exactly: bool = True,
+        groups: int = 1,
+        diversity: float = 0.0,
+    ) -> None:
         self.scoring, self.nbest, self.end, self.stops_exactly = scoring, nbest, end, stops_exactly
+        self.groups, self.diversity = groups, diversity
         self.steps: list[TreeStep] = []
         self._live: list[tuple[int, Tokens]] = [(ROOT, ())]  # ids and tokens of the live hypotheses
         self._ids = count(ROOT + 1)
@@ -105,34 +139,84 @@ class BeamRecorder:
 
     def search_step(self, step: SearchStep) -> None:
         """Records a step; search calls this after every step."""
+        width = step.live.log_probs.shape[1]
         ended = self._ended(step)
-        slots: dict[Tokens, list[int]] = {}
-        for slot, (log_prob, tokens) in enumerate(_rows(step.live)):
-            if log_prob > -math.inf:
-                slots.setdefault(tokens, []).append(slot)
-        live: list[tuple[int, Tokens]] = [(ROOT, ())] * step.live.log_probs.shape[1]
-        candidates = []
-        for log_prob, parent, token in zip(*(part[0].tolist() for part in step.candidates), strict=True):
-            if log_prob == -math.inf:
-                continue
+        slots = {
+            (self._group(slot, size=width), tokens): slot
+            for slot, (log_prob, tokens) in enumerate(_rows(step.live))
+            if log_prob > -math.inf
+        }
+        ended_anywhere = {tokens for _, tokens in ended}
+        live: list[tuple[int, Tokens]] = [(ROOT, ())] * width
+        candidates, all_tokens = [], []
+        for place, log_prob, parent, token, part in self._compared(step):
             parent_id, beginning = self._live[parent]
             tokens = (*beginning, token)
-            candidate = TreeCandidate(next(self._ids), parent_id, token, log_prob, "dropped", "rank")
-            if token == self.end and tokens in ended:
-                score = ended[tokens].pop(0) if ended[tokens] else None
-                candidate = candidate._replace(reason="duplicate") if score is None else candidate.ended(score)
+            key = part.get("group"), tokens
+            candidate = TreeCandidate(next(self._ids), parent_id, token, log_prob, "dropped", "rank", **part)
+            if key in ended:
+                candidate = candidate.ended(ended[key])
             elif token == self.end:
-                candidate = candidate._replace(reason="end-rank")
-            elif slots.get(tokens):
-                live[slots[tokens].pop(0)] = candidate.id, tokens
+                is_duplicate = tokens in ended_anywhere and place < width // self.groups
+                candidate = candidate._replace(reason="duplicate" if is_duplicate else "end-rank")
+            elif key in slots:
+                live[slots[key]] = candidate.id, tokens
                 candidate = candidate._replace(fate="kept", reason=None)
             candidates.append(candidate)
+            all_tokens.append(tokens)
         self._live = live
-        self._finish_step(step, candidates)
+        self._finish_step(step, self._with_reasons(candidates, all_tokens, width=width))
 
-    def _ended(self, step: SearchStep) -> dict[Tokens, list[ScoreParts]]:
-        """The scores of the hypotheses that end at this step, by their tokens."""
-        ended: dict[Tokens, list[ScoreParts]] = {}
+    def _group(self, place: int, *, size: int) -> int | None:
+        """The group, from 1, of a place among `size` places of all groups; None if there is one group."""
+        return 1 + place * self.groups // size if self.groups > 1 else None
+
+    def _compared(self, step: SearchStep) -> Iterator[tuple[int, float, int, int, dict[str, Any]]]:
+        """The possible candidates: place in the group, log-probability, parent, token, and the group or bank."""
+        log_probs, parents, tokens, matched = step.candidates
+        size = log_probs.shape[1]
+        banks = [None] * size if matched is None else matched[0].tolist()
+        last = [tokens[-1] if log_prob > -math.inf else None for log_prob, tokens in _rows(step.live)]
+        rows = zip(log_probs[0].tolist(), parents[0].tolist(), tokens[0].tolist(), banks, strict=True)
+        for place, (log_prob, parent, token, bank) in enumerate(rows):
+            if log_prob == -math.inf:
+                continue
+            part: dict[str, Any] = {"matched": bank}
+            if (group := self._group(place, size=size)) is not None:
+                earlier = last[: (group - 1) * len(last) // self.groups]
+                part |= {"group": group, "penalty": self.diversity * earlier.count(token)}
+            yield place % (size // self.groups), log_prob, parent, token, part
+
+    def _with_reasons(
+        self, candidates: list[TreeCandidate], tokens: Sequence[Tokens], *, width: int
+    ) -> list[TreeCandidate]:
+        """The candidates of a step; those that a group or a bank decided about have that as their reason."""
+        if self.groups == 1 and all(candidate.matched is None for candidate in candidates):
+            return candidates
+        compared = list(zip(candidates, tokens, strict=True))
+
+        def reason(dropped: TreeCandidate, own: Tokens) -> Reason | None:
+            if dropped.reason not in ("rank", "end-rank"):
+                return dropped.reason
+            is_end = dropped.token == self.end
+            rivals = [
+                (other, other_tokens)
+                for other, other_tokens in compared
+                if other.log_prob >= dropped.log_prob and other_tokens != own and (is_end or other.token != self.end)
+            ]
+            if len({other_tokens for _, other_tokens in rivals}) >= width:
+                return dropped.reason
+            if self.groups == 1:
+                return "bank"
+            if is_end:
+                return "end-group"
+            in_group = sum(other.group == dropped.group for other, _ in rivals)
+            return "group" if in_group >= width // self.groups else "penalty"
+
+        return [candidate._replace(reason=reason(candidate, own)) for candidate, own in compared]
+
+    def _ended(self, step: SearchStep) -> dict[tuple[int | None, Tokens], ScoreParts]:
+        """The scores of the hypotheses that end at this step, by their group and tokens."""
         rows = _rows(step.ended)
         scores = [ScoreParts(log_prob) for log_prob, _ in rows]
         if step.lengths is not None:
@@ -141,10 +225,11 @@ class BeamRecorder:
             columns = (terms.length, terms.coverage, terms.end)
             parts = zip(*([0.0] * len(rows) if part is None else part[0].tolist() for part in columns), strict=True)
             scores = [ScoreParts(length, coverage, end, terms.reward) for length, coverage, end in parts]
-        for (log_prob, tokens), score in zip(rows, scores, strict=True):
-            if log_prob > -math.inf:
-                ended.setdefault(tokens, []).append(score)
-        return ended
+        return {
+            (self._group(slot, size=len(rows)), tokens): score
+            for slot, ((log_prob, tokens), score) in enumerate(zip(rows, scores, strict=True))
+            if log_prob > -math.inf
+        }
 
     def _finish_step(self, step: SearchStep, candidates: list[TreeCandidate]) -> None:
         self._ended_scores += [candidate.score.total for candidate in candidates if candidate.score is not None]

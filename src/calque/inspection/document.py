@@ -4,7 +4,8 @@
      "model": {"name", "architecture", "parameters", "attends"}, "sentences": […]}
 
 A sentence has its `source` and `target` (text, pieces with end marks, spans of words), `score` by term, `steps` with
-runners-up, `attention` maps, `saliency`, `alignment`, `coverage` and the `beam` tree; what does not exist is null.
+runners-up, `attention` maps, `saliency`, `alignment`, `coverage`, the `beam` tree and, if the target was given, the
+model's `own` translation; what does not exist is null.
 """
 
 import base64
@@ -18,8 +19,9 @@ from torch import Tensor
 from calque.engine import Loaded, Translator, architecture
 from calque.inspection.attention_maps import AttentionMap
 from calque.inspection.beam_tree import BeamTree, ScoreParts, TreeCandidate
+from calque.inspection.beam_view import BeamView, NarrowerBeam
 from calque.inspection.next_tokens import TargetStep
-from calque.inspection.translation import BeamView, Saliency, SentenceView
+from calque.inspection.translation import OwnTranslation, Saliency, SentenceView
 from calque.inspection.what_if import WhatIf
 from calque.layers.observers import attention_layers
 
@@ -86,6 +88,17 @@ def sentence_values(view: SentenceView, *, weights: Weights = as_lists) -> dict[
         "coverage": None if view.coverage is None else rounded(view.coverage),
         "saliency": saliency_values(view.saliency),
         "beam": None if view.beam is None else beam_values(view.beam),
+        "own": None if view.own is None else _own(view.own),
+    }
+
+
+def _own(own: OwnTranslation) -> dict[str, Any]:
+    return {
+        "text": own.text,
+        "cut": own.is_cut,
+        "log_prob": rounded(own.log_prob),
+        "score": rounded(own.score),
+        "beams": [_narrower(outcome) for outcome in own.beams],
     }
 
 
@@ -143,8 +156,15 @@ def beam_values(view: BeamView) -> dict[str, Any]:
         "stop": view.tree.stop,
         "answer": view.answer,
         "steps": _tree_steps(view.tree, pieces=view.pieces),
-        "narrower": [narrower._asdict() | {"score": rounded(narrower.score)} for narrower in view.narrower],
+        "ended": [
+            {"text": item.text, "log_prob": rounded(item.log_prob), "score": _score(item.score)} for item in view.ended
+        ],
+        "narrower": [_narrower(narrower) for narrower in view.narrower],
     }
+
+
+def _narrower(outcome: NarrowerBeam) -> dict[str, Any]:
+    return outcome._asdict() | {"score": rounded(outcome.score)}
 
 
 def _tree_steps(tree: BeamTree, *, pieces: Mapping[int, str]) -> list[dict[str, Any]]:
@@ -160,6 +180,9 @@ def _tree_steps(tree: BeamTree, *, pieces: Mapping[int, str]) -> list[dict[str, 
 
 
 def _candidate(candidate: TreeCandidate, *, piece: str) -> dict[str, Any]:
+    parts: dict[str, Any] = {} if candidate.matched is None else {"matched": candidate.matched}
+    if candidate.group is not None:
+        parts |= {"group": candidate.group, "penalty": rounded(candidate.penalty)}
     return {
         "id": candidate.id,
         "parent": candidate.parent,
@@ -168,6 +191,7 @@ def _candidate(candidate: TreeCandidate, *, piece: str) -> dict[str, Any]:
         "fate": candidate.fate,
         "reason": candidate.reason,
         "score": None if candidate.score is None else _score(candidate.score),
+        **parts,
     }
 
 

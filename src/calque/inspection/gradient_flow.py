@@ -25,10 +25,12 @@ The document (JSON; what `calque inspect RUN --gradients --format json` writes a
 A flow has statistics of ‖∂J(i)/∂h(j)‖₂ over all sentences and pairs (i, j) of a distance. Distances are
 
 - "positions": i − j, of the text that is predicted or labelled. In a decoder or language model h(j) is the state after
-  token j − 1 was read, which predicts token j, so that distance 0 is the path that does not go through time.
+  token j − 1 was read. Most decoders predict token j from it, so that distance 0 is the path that does not go through
+  time. Bahdanau's predicts token j from the state before it: at distance 0, its gradient is 0, and distance 1 is that
+  path.
 - "steps", for the encoder of a translation model: the steps in time from reading source token j to predicting target
   token i if there were no attention: those that are left of the source in the layer's reading direction, and i + 1 of
-  the target. A path through attention is as short for all distances.
+  the target, i counted from 0. A path through attention is as short for all distances.
 """
 
 from collections.abc import Iterator, Sequence
@@ -180,3 +182,19 @@ def top_states(flows: Sequence[dict[str, Any]], *, side: str) -> Iterator[dict[s
     for item in flows:
         if item["side"] == side and (item["name"] not in cells or item["state"] == "cell"):
             yield item
+
+
+def skips_own_state(flows: Sequence[dict[str, Any]]) -> bool:
+    """Whether a recurrent layer of a decoder has no gradient at distance 0: token i is predicted from the state before.
+
+    This is so in Bahdanau's decoder, whose output reads s(i−1), the embedding of token i−1 and the context (Bahdanau
+    2015, A.2.2).
+    """
+    return any(
+        flow["side"] == "decoder"
+        and flow["direction"] is not None
+        and flow["distances"][:1] == [0]
+        and not flow["mean"][0]
+        and any(flow["mean"])
+        for flow in flows
+    )

@@ -12,7 +12,7 @@ from calque.devices import DeviceName, PrecisionName
 from calque.engine import Loaded, Tagger, TextGenerator, Translator, load
 from calque.errors import DataError
 from calque.inspection.document import model_summary
-from calque.inspection.gradient_flow import KIND, VERSION, gradient_flow, top_states
+from calque.inspection.gradient_flow import KIND, VERSION, gradient_flow, skips_own_state, top_states
 from calque.inspection.samples import TaskConfig, sample_pairs, sample_store, sample_text
 from calque.inspection.state_gradients import InspectedBatch
 from calque.tasks.translation import TranslationConfig
@@ -22,6 +22,19 @@ from calque.training.runs import CONFIG, STORE
 SENTENCES = 32
 SIDES = {"encoder": "encoder", "decoder": "decoder", "network": "language model"}
 SHOWN = (0, 1, 2, 4, 8, 16, 32)  # distances in the terminal
+EXPLANATIONS = {
+    ("steps", True): (
+        "distance: the recurrent steps from reading source piece j to predicting target token i, which attention "
+        "shortens to one; 1 is from the piece read last to the first token"
+    ),
+    ("positions", True): "distance i − j, in words, from the word that was read to the word that is labelled",
+    ("positions", False): "distance i − j, in tokens; the state at i is the one after token i − 1 was read",
+}
+"""What the distances of a side mean, by their unit and whether the side is an encoder."""
+SKIPPED = (
+    "0 at distance 0: this decoder predicts token i from the state before that step, s(i−1), and from attention "
+    "(Bahdanau 2015, A.2.2)"
+)
 
 
 def gradient_flow_report(
@@ -86,6 +99,9 @@ def _flow_lines(flows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         distances = [at for at in SHOWN if any(at in flow["distances"] for flow in shown)]
         yield ""
         yield f"{title}: median ‖∂J(i)/∂h(j)‖ by distance in {unit}, and its factor per step"
+        yield f"  {EXPLANATIONS[unit, side == 'encoder']}"
+        if skips_own_state(shown):
+            yield f"  {SKIPPED}"
         width = max(len(_layer_name(flow)) for flow in shown)
         yield "  ".join(["layer".ljust(width), *(f"{at:>8}" for at in distances), "  factor"])
         for flow in shown:
@@ -123,8 +139,10 @@ def _recurrence_lines(recurrences: Sequence[Mapping[str, Any]]) -> Iterator[str]
 
 
 def _clipping_lines(clipping: Mapping[str, Any] | None) -> Iterator[str]:
-    if clipping is not None:
-        yield ""
+    yield ""
+    if clipping is None:
+        yield "clipped in training: not recorded; this is a model folder, or training.clip was 0"
+    else:
         yield f"clipped in training: {clipping['share']:.1%} of the steps"
 
 

@@ -14,12 +14,12 @@ from calque.engine.text_generator import TextGenerator, TextPerplexity
 from calque.errors import TextError
 from calque.evaluation.alignment import words_of
 from calque.inspection.attention_maps import AttentionMap, AttentionRecorder
-from calque.inspection.beam_tree import ROOT, BeamRecorder, BeamTree
+from calque.inspection.beam_tree import BeamRecorder
+from calque.inspection.beam_view import BeamView, Found, beam_view, search_with_beams
 from calque.inspection.next_tokens import Alternative, TargetStep, likeliest, next_token_steps
 from calque.inspection.saliency import ONE, attributions, midpoints
-from calque.inspection.translation import BeamView, NarrowerBeam, Saliency
+from calque.inspection.translation import Saliency
 from calque.layers.observers import observe_attention
-from calque.search.decode import scoring_of
 from calque.search.settings import SearchConfig
 from calque.text import EOS, PIECES
 
@@ -145,56 +145,23 @@ def _saliency(generator: TextGenerator, ids: Sequence[int]) -> list[Saliency]:
 
 def _continue(generator: TextGenerator, text: str, *, search: SearchConfig, maximum: int) -> Continuation:
     """The continuation of the text that search finds, with its beam tree if the method is beam search."""
-    prompt = len(generator.prompt_ids(text))
-    recorder = _recorder(search)
-    observer = recorder if search.method == "beam" else None
-    (best,) = generator.hypotheses(text, maximum=maximum, search=search, observer=observer)
-    if best.log_prob == -torch.inf:
+    prompt = generator.prompt_ids(text)
+    decode = generator.tokenizer.decode
+
+    def run(settings: SearchConfig, recorder: BeamRecorder | None) -> Found:
+        (best,) = generator.hypotheses(text, maximum=maximum, search=settings, observer=recorder)
+        ids = [*best.tokens[len(prompt) :], *([] if best.cut else [EOS])]
+        return Found(ids, decode(best.tokens), best.cut, best.log_prob, best.score)
+
+    def names(ids: Sequence[int]) -> list[str]:
+        return [generator.tokenizer.vocabulary.piece(id) for id in ids]
+
+    searches = search_with_beams(search, run, prompt=len(prompt)) if search.method == "beam" else []
+    found = searches[0].found if searches else run(search, None)
+    if found.log_prob == -torch.inf:
         raise TextError("search.no_repeat allows no continuation of this text")
-    ids = [*best.tokens[prompt:], *([] if best.cut else [EOS])]
-    steps = _read(generator, best.tokens)[0][prompt : prompt + len(ids)]
-    beam = None
-    if observer is not None:
-        tree = after_prompt(recorder.tree, pieces=prompt)
-        tokens = {candidate.token for step in tree.steps for candidate in step.candidates}
-        names = {token: generator.tokenizer.vocabulary.piece(token) for token in tokens}
-        narrower = [
-            _narrower(generator, text, search=search, maximum=maximum, beam=width, ids=ids)
-            for width in range(1, search.beam)
-        ]
-        beam = BeamView(search.beam, 1, tree, names, tree.path(ids), narrower)
+    tokens = [*prompt, *(found.ids if found.is_cut else found.ids[:-1])]
+    steps = _read(generator, tokens)[0][len(prompt) : len(prompt) + len(found.ids)]
+    beam = beam_view(searches, nbest=1, pieces=names, text=lambda ids: decode([*prompt, *ids])) if searches else None
     pieces = [step.piece for step in steps]
-    return Continuation(
-        generator.tokenizer.decode(best.tokens), pieces, best.cut, best.log_prob, best.score, steps, beam
-    )
-
-
-def _narrower(
-    generator: TextGenerator, text: str, *, search: SearchConfig, maximum: int, beam: int, ids: Sequence[int]
-) -> NarrowerBeam:
-    """The result of the same search with a narrower beam.
-
-    The number of groups stays the same if it divides the beam; otherwise there is one group.
-    """
-    groups = search.groups if beam % search.groups == 0 else 1
-    narrow = search.model_copy(update={"beam": beam, "groups": groups})
-    recorder = _recorder(narrow)
-    (best,) = generator.hypotheses(text, maximum=maximum, search=narrow, observer=recorder)
-    prompt = len(generator.prompt_ids(text))
-    finds = [*best.tokens[prompt:], *([] if best.cut else [EOS])] == list(ids)
-    lost_at = None if finds else after_prompt(recorder.tree, pieces=prompt).lost_at(ids)
-    return NarrowerBeam(beam, finds, lost_at, generator.tokenizer.decode(best.tokens), best.score)
-
-
-def _recorder(search: SearchConfig) -> BeamRecorder:
-    return BeamRecorder(scoring_of(search), nbest=1, end=EOS, stops_exactly=search.stopping == "exact")
-
-
-def after_prompt(tree: BeamTree, *, pieces: int) -> BeamTree:
-    """The beam tree without the steps for the prompt, which has this many `pieces`; lengths count from its end."""
-    prompt = {candidate.id for step in tree.steps[:pieces] for candidate in step.candidates}
-    steps = []
-    for step in tree.steps[pieces:]:
-        candidates = [item._replace(parent=ROOT) if item.parent in prompt else item for item in step.candidates]
-        steps.append(step._replace(length=step.length - pieces, candidates=candidates))
-    return tree._replace(steps=steps)
+    return Continuation(found.text, pieces, found.is_cut, found.log_prob, found.score, steps, beam)

@@ -9,9 +9,11 @@ from torch import Tensor
 
 from calque.errors import DataError
 from calque.inspection.attention_maps import MEAN, AttentionMap
-from calque.inspection.translation import BeamView, SentenceView
+from calque.inspection.beam_view import BeamView
+from calque.inspection.translation import SentenceView
 
 ACCENT = "#1f5a8a"
+STEPS_PER_ROW = 12  # of a beam tree
 FONTS = (
     "DejaVu Sans",
     "Noto Sans",
@@ -112,22 +114,31 @@ def _draw_beam(figure: Any, view: SentenceView) -> None:
 
 
 def draw_beam(figure: Any, beam: BeamView) -> None:
-    """Draws a beam tree: the candidates of each step as a column, best at the top, linked to what they extend."""
-    places = _places(beam)
+    """Draws a beam tree: the candidates of each step as a column, best at the top, linked to what they extend.
+
+    A long search has several rows of columns, one below the other; a link from the row above begins at the margin.
+    """
     deepest = max(len(step.candidates) for step in beam.tree.steps)
-    figure.set_size_inches(1 + 1.15 * len(beam.tree.steps), 0.8 + 0.24 * deepest)
+    height = deepest + 1.5  # of a row of columns, with the gap below it
+    places = _places(beam, height=height)
+    rows = -(-len(beam.tree.steps) // STEPS_PER_ROW)
+    width = min(len(beam.tree.steps), STEPS_PER_ROW)
+    figure.set_size_inches(1 + 1.15 * width, 0.6 + 0.24 * height * rows)
     axes = figure.subplots()
     axes.set_axis_off()
     answer = set(beam.answer)
-    for step in beam.tree.steps:
+    for number, step in enumerate(beam.tree.steps, start=1):
+        column, top = places[step.candidates[0].id] if step.candidates else (0, 0.0)
+        axes.text(column + 0.04, top - 0.9, str(number), color="0.5", fontsize=7, va="center")
         for candidate in step.candidates:
             column, row = places[candidate.id]
             on_path = candidate.id in answer
             if candidate.parent in places and candidate.fate != "dropped":
                 parent_column, parent_row = places[candidate.parent]
+                is_above = parent_column > column
                 axes.plot(
-                    [parent_column + 0.8, column],
-                    [parent_row, row],
+                    [column - 0.2, column] if is_above else [parent_column + 0.8, column],
+                    [row, row] if is_above else [parent_row, row],
                     color=ACCENT if on_path else "0.75",
                     linewidth=1.6 if on_path else 0.7,
                 )
@@ -135,18 +146,18 @@ def draw_beam(figure: Any, beam: BeamView) -> None:
             mark = {"kept": "", "ended": " ■", "dropped": " ×"}[candidate.fate]
             text = f"{plain(beam.pieces[candidate.token])} {candidate.log_prob:.1f}{mark}"
             axes.text(column + 0.04, row, text, color=colour, fontsize=7, va="center", clip_on=False)
-    axes.set_xlim(0, len(beam.tree.steps) + 0.2)
-    axes.set_ylim(deepest - 0.5, -0.7)
+    axes.set_xlim(-0.25, width + 0.2)
+    axes.set_ylim(height * rows - 1.5, -1.5)
     legend = f"beam {beam.width}: candidates with log-probabilities, best first; ■ ended, × dropped, blue: the answer"
     axes.set_title(legend, loc="left", fontsize=8)
 
 
-def _places(beam: BeamView) -> dict[int, tuple[int, int]]:
-    """The column and row of each candidate in the picture, by its id."""
+def _places(beam: BeamView, *, height: float) -> dict[int, tuple[int, float]]:
+    """The column and the line of each candidate in the picture, by its id; a row of columns has this `height`."""
     return {
-        candidate.id: (column, row)
-        for column, step in enumerate(beam.tree.steps)
-        for row, candidate in enumerate(step.candidates)
+        candidate.id: (number % STEPS_PER_ROW, number // STEPS_PER_ROW * height + line)
+        for number, step in enumerate(beam.tree.steps)
+        for line, candidate in enumerate(step.candidates)
     }
 
 

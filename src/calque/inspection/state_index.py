@@ -9,8 +9,11 @@ The folder is written atomically, and rejected if it is damaged or belongs to an
 
 import hashlib
 import json
+import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
@@ -41,6 +44,7 @@ STATES = 100_000
 """The default maximum number of states of either side in an index."""
 
 _TOGETHER = 512  # texts tokenised together
+_AROUND = re.compile(r"^[\W_]+|[\W_]+$")
 
 
 class TrainingSentence(NamedTuple):
@@ -59,18 +63,26 @@ class TrainingSentence(NamedTuple):
 
 
 class IndexSize(NamedTuple):
-    """The size of an index: its sentence pairs, states and bytes."""
+    """The size of an index: its sentence pairs, states and bytes, and how much of the training data it covers."""
 
     pairs: int
     encoder: int  # states
     decoder: int
     bytes: int  # of the states
+    total: int | None = None  # pairs that training had, too long ones included; None if an older index does not say
 
     def __str__(self) -> str:
         return (
-            f"{self.encoder:,} encoder states and {self.decoder:,} decoder states of {self.pairs:,} training pairs, "
+            f"{self.encoder:,} encoder states and {self.decoder:,} decoder states of {self.coverage}, "
             f"{self.bytes / 1e6:,.1f} MB"
         )
+
+    @property
+    def coverage(self) -> str:
+        """How many training pairs the index has, and their share."""
+        if self.total is None:
+            return f"{self.pairs:,} training pairs"
+        return f"{self.pairs:,} of {self.total:,} training pairs ({self.pairs / max(1, self.total):.1%})"
 
 
 @dataclass(frozen=True)
@@ -92,7 +104,19 @@ class StateIndex:
     def size(self) -> IndexSize:
         """The number of pairs, states and bytes of the index."""
         encoder, decoder = (self.states(side) for side in SIDES)
-        return IndexSize(len(self.store), len(encoder), len(decoder), encoder.nbytes + decoder.nbytes)
+        total = self.manifest.details.get("training_pairs")
+        size = encoder.nbytes + decoder.nbytes
+        return IndexSize(len(self.store), len(encoder), len(decoder), size, total if isinstance(total, int) else None)
+
+    @cached_property
+    def words(self) -> dict[Side, Counter[str]]:
+        """How often each word occurs in the pairs of the index: in sources (encoder) and in targets (decoder)."""
+        counts: dict[Side, Counter[str]] = {side: Counter() for side in SIDES}
+        for number in range(len(self.store)):
+            sentence = self.sentence(number)
+            counts["encoder"].update(words_of_text(sentence.source))
+            counts["decoder"].update(words_of_text(sentence.target))
+        return counts
 
     def states(self, side: Side) -> NDArray[Any]:
         """[N,D], all states of a side, memory-mapped."""
@@ -107,6 +131,11 @@ class StateIndex:
     def sentence(self, number: int) -> TrainingSentence:
         """The training pair with this number in the index."""
         return TrainingSentence(**parse_json(bytes(self.store[SENTENCES].row(number))))
+
+
+def words_of_text(text: str) -> list[str]:
+    """The words of a text: what white space separates, without punctuation around it."""
+    return [word for part in text.split() if (word := _AROUND.sub("", part))]
 
 
 class _Chosen(NamedTuple):
@@ -171,10 +200,10 @@ def build_index(
         raise ConfigError(f"{states} states: expected at least 2, for a piece and an end mark")
     show, tell = progress or _quiet, report or _silent
     drawn = draw_pairs(data, seed=seed, most=max(states // 2, 1), progress=show)
-    chosen = _choose(translator, drawn, states=states, longest=data.maximum_length)
+    chosen = _choose(translator, drawn.pairs, states=states, longest=data.maximum_length)
     if not chosen:
         raise DataError(f"no training pair is short enough for an index of {states:,} states; choose a larger number")
-    size = _expected_size(translator, chosen, precision=precision)
+    size = _expected_size(translator, chosen, precision=precision)._replace(total=drawn.total)
     tell(f"{folder}: {size} to write")
 
     def fill(unfinished: Path) -> dict[str, Any]:
@@ -186,6 +215,7 @@ def build_index(
             "corpora": [[str(path) for path in paths(corpus).values()] for corpus in data.train],
             "seed": seed,
             "requested": states,
+            "training_pairs": drawn.total,
         }
 
     write_folder(folder, kind=KIND, format=FORMAT, fill=fill, replace=True)

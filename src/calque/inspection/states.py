@@ -3,7 +3,9 @@
 The part of the inspection document (`states_values`), x and y being coordinates of the index's projection:
 
     "states": {
-      "index": {"id", "pairs", "states": {"encoder", "decoder"}, "bytes"},   // points of one id share their axes
+      "index": {"id", "pairs", "of", "states": {"encoder", "decoder"}, "words": {"encoder", "decoder"}, "bytes"},
+                                                  // points of one id share their axes; `of` counts all training pairs
+      "words": {"encoder": [{"word", "occurrences"}…], "decoder": […]},   // how often words occur in the indexed pairs
       "metric": "euclidean" | "cosine",
       "sentences": [{"corpus", "line", "source", "target", "source_pieces", "target_pieces"}],   // of neighbours
       "encoder": {"width", "explained": [share of the variance along x, along y],
@@ -16,6 +18,7 @@ The part of the inspection document (`states_values`), x and y being coordinates
 An encoder state belongs to the source piece at its position; a decoder state to the target piece that it predicts.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -27,7 +30,7 @@ from calque.engine.postprocessing import pieces_of
 from calque.engine.translator import Translator
 from calque.errors import ConfigError
 from calque.inspection.model_states import PairIds, read_states
-from calque.inspection.state_index import SIDES, IndexSize, Side, StateIndex, TrainingSentence
+from calque.inspection.state_index import SIDES, IndexSize, Side, StateIndex, TrainingSentence, words_of_text
 from calque.inspection.state_search import Metric, nearest
 from calque.inspection.translation import SentenceView
 from calque.text import EOS, PIECES, NumberedText
@@ -69,6 +72,13 @@ class SideStates(NamedTuple):
     points: list[StatePoint]
 
 
+class WordCount(NamedTuple):
+    """A word of the inspected sentence, and how often it occurs in the training pairs of the index."""
+
+    word: str
+    occurrences: int
+
+
 class SentenceStates(NamedTuple):
     """The states of a sentence and of its translation, and their neighbours."""
 
@@ -78,6 +88,8 @@ class SentenceStates(NamedTuple):
     encoder: SideStates
     decoder: SideStates
     sentences: dict[int, TrainingSentence]  # those of all neighbours, by their number in the index
+    words: dict[Side, list[WordCount]]  # of the source (encoder) and of the target (decoder), each word once
+    index_words: dict[Side, int]  # the number of words on either side of the index
 
     def side(self, side: Side) -> SideStates:
         return self.encoder if side == "encoder" else self.decoder
@@ -132,7 +144,17 @@ def nearest_states(
         )
         for side in SIDES
     )
-    return SentenceStates(index.id, index.size, metric, encoder, decoder, sentences)
+    texts: dict[Side, str] = {
+        "encoder": source.text,
+        "decoder": tokenizers.target.detokenise(pieces["decoder"][: len(target) - (target[-1:] == [EOS])]),
+    }
+    words = {side: _word_counts(texts[side], index.words[side]) for side in SIDES}
+    totals = {side: index.words[side].total() for side in SIDES}
+    return SentenceStates(index.id, index.size, metric, encoder, decoder, sentences, words, totals)
+
+
+def _word_counts(text: str, counts: Counter[str]) -> list[WordCount]:
+    return [WordCount(word, counts[word]) for word in dict.fromkeys(words_of_text(text))]
 
 
 def _side(
@@ -176,9 +198,12 @@ def states_values(states: SentenceStates) -> dict[str, Any]:
         "index": {
             "id": states.index_id,
             "pairs": size.pairs,
+            "of": size.total,
             "states": {"encoder": size.encoder, "decoder": size.decoder},
+            "words": dict(states.index_words),
             "bytes": size.bytes,
         },
+        "words": {side: [item._asdict() for item in states.words[side]] for side in SIDES},
         "metric": states.metric,
         "sentences": [sentence._asdict() for sentence in states.sentences.values()],
         **{side: _side_values(states.side(side), places=places) for side in SIDES},
@@ -216,7 +241,7 @@ def _coordinates(point: Point) -> dict[str, float]:
 
 def states_summary(states: SentenceStates, *, shown: int = 3) -> list[str]:
     """Lines for the terminal: each piece, and the nearest training states, each with the pieces around it."""
-    lines = []
+    lines = [f"the index has {states.index_size.coverage}"]
     for side in SIDES:
         part = states.side(side)
         share = sum(part.explained)
@@ -224,6 +249,9 @@ def states_summary(states: SentenceStates, *, shown: int = 3) -> list[str]:
             f"{side} states: nearest of {getattr(states.index_size, side):,} training states ({states.metric}); "
             f"two dimensions show {share:.0%} of their variance"
         )
+        name = "source" if side == "encoder" else "target"
+        counts = ", ".join(f"{item.word} {item.occurrences:,}" for item in states.words[side])
+        lines.append(f"  {name} words in the index, {states.index_words[side]:,} in all: {counts}")
         for item in part.points:
             lines.append(f"  {item.piece}")
             lines += [

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from calque.errors import DataError
-from calque.inspection.attention_maps import AttentionMap
+from calque.inspection.attention_maps import AttentionMap, mean_weights
 from calque.inspection.language_model import TextView
 from calque.inspection.pictures import ACCENT, draw_beam, draw_heads, heat_map, plain, save_figure
 from calque.inspection.tagging import TaggingView, Transitions
@@ -165,7 +165,7 @@ def _draw_contributions(
 ) -> None:
     """Draws attention, averaged over layers and heads, or saliency if the model has no attention."""
     if maps:
-        weights = torch.stack([item.weights.mean(dim=0) for item in maps]).mean(dim=0)
+        weights = mean_weights(maps)
         title = f"attention, mean of {sum(item.heads for item in maps)} heads in {len(maps)} layers"
     elif saliency:
         weights, title = saliency[-1].weights, f"{saliency[-1].method} (this model has no attention)"

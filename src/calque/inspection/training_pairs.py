@@ -29,6 +29,13 @@ class TrainingPair(NamedTuple):
     target: str
 
 
+class PairSample(NamedTuple):
+    """Pairs drawn from the training corpora, in random order, and how many pairs there are to draw from."""
+
+    pairs: list[TrainingPair]
+    total: int
+
+
 class _Drawn(NamedTuple):
     """A pair with the random number that decides whether it is kept."""
 
@@ -80,7 +87,7 @@ def given_data(source: Path, target: Path, *, like: DataConfig | None = None) ->
     return data.model_copy(update={"invalid": like.invalid, "maximum_length": like.maximum_length})
 
 
-def draw_pairs(data: DataConfig, *, seed: int, most: int, progress: Progress) -> list[TrainingPair]:
+def draw_pairs(data: DataConfig, *, seed: int, most: int, progress: Progress) -> PairSample:
     """At most `most` pairs of the training corpora, in random order; every pair is equally likely.
 
     Pairs that training held out for validation are left out. The sampling weights of the corpora are ignored.
@@ -107,9 +114,11 @@ def draw_pairs(data: DataConfig, *, seed: int, most: int, progress: Progress) ->
         progress("reading the corpora", rows, 0)
     pairs = [item.pair for item in _lowest(kept, most=most)]
     if holdout is None:
-        return pairs
-    held_out = np.isin(text_hashes([pair.source for pair in pairs]), holdout.chosen()[0])
-    return [pair for pair, is_held_out in zip(pairs, held_out, strict=True) if not is_held_out]
+        return PairSample(pairs, rows)
+    hashes, held_out_rows = holdout.chosen()
+    held_out = np.isin(text_hashes([pair.source for pair in pairs]), hashes)
+    kept_pairs = [pair for pair, is_held_out in zip(pairs, held_out, strict=True) if not is_held_out]
+    return PairSample(kept_pairs, rows - held_out_rows)
 
 
 def _lowest(drawn: Sequence[_Drawn], *, most: int) -> list[_Drawn]:

@@ -19,36 +19,17 @@ from calque.engine.types import Candidate, Request
 from calque.errors import ConfigError, TextError
 from calque.evaluation.alignment import Link, align, words_of
 from calque.inspection.attention_maps import AttentionMap, Reading, read
-from calque.inspection.beam_tree import BeamRecorder, BeamTree, ScoreParts
+from calque.inspection.beam_tree import BeamRecorder, ScoreParts
+from calque.inspection.beam_view import BeamView, Found, NarrowerBeam, Searched, beam_view, search_with_beams
 from calque.inspection.next_tokens import TargetStep, next_token_steps
 from calque.inspection.saliency import gradient_times_input, integrated_gradients
 from calque.inspection.what_if import Move, MovedAttention, WhatIf
 from calque.layers.observers import change_attention
 from calque.objectives.decoding_step import pad_source
 from calque.search.decode import scoring_of
+from calque.search.scoring import SentenceLengths
 from calque.search.settings import SearchConfig
 from calque.text import BOS, EOS, PIECES, NumberedText
-
-
-class NarrowerBeam(NamedTuple):
-    """The result of the same search with a narrower beam: whether and where it lost the translation."""
-
-    beam: int
-    finds: bool  # the same translation
-    lost_at: int | None  # the position, from 1, whose piece made the answer drop out of the beam
-    text: str  # what it translates to
-    score: float
-
-
-class BeamView(NamedTuple):
-    """The beam tree of a translation, and what narrower beams find."""
-
-    width: int
-    nbest: int
-    tree: BeamTree
-    pieces: dict[int, str]  # of the candidates' tokens
-    answer: list[int]  # ids of the candidates that lead to the translation
-    narrower: list[NarrowerBeam]
 
 
 class Saliency(NamedTuple):
@@ -56,6 +37,16 @@ class Saliency(NamedTuple):
 
     method: str
     weights: Tensor  # [T,S]
+
+
+class OwnTranslation(NamedTuple):
+    """What a model translates a source to if the target is given, and what beam search makes of that target."""
+
+    text: str
+    is_cut: bool
+    log_prob: float
+    score: float
+    beams: list[NarrowerBeam]  # of all sizes from 1; none if the method is not beam search
 
 
 class SentenceView(NamedTuple):
@@ -78,20 +69,23 @@ class SentenceView(NamedTuple):
     alignment: list[Link] | None
     coverage: list[float] | None  # the attention that each source piece received
     saliency: list[Saliency]
-    beam: BeamView | None
+    beam: BeamView | None  # of the model's own translation
+    own: OwnTranslation | None  # if the target was given
     numbered: NumberedText  # the source as ids, without the end mark
     target_ids: list[int]  # with the end mark unless it was cut
     what_if: WhatIf = WhatIf()
 
 
-class _Found(NamedTuple):
+class _Answer(NamedTuple):
     """A translation, found by search or given, as ids and as text."""
 
     ids: list[int]  # with the end mark unless it was cut
     text: str
     is_cut: bool
     candidate: Candidate | None  # None if the target was given
+    searches: list[Searched]  # with the beam that was asked for, then with narrower ones; none without beam search
     beam: BeamView | None
+    own: OwnTranslation | None = None
 
 
 def inspect_translation(
@@ -103,6 +97,9 @@ def inspect_translation(
     saliency: bool | None = None,
 ) -> SentenceView:
     """Translates a request, or reads a given `target` for it, and returns all that the model computed.
+
+    If the target is given, the request is translated too, to show what the model prefers and where search loses the
+    target.
 
     Each of the `moves` puts all attention on one source piece while one target piece is predicted; later pieces are
     predicted from the result. By default, `saliency` is computed only if the model has no attention.
@@ -120,78 +117,58 @@ def inspect_translation(
         raise TextError("the text is empty: there is nothing to inspect")
     moved = MovedAttention(moves, model=models.model, source_pieces=len(source.ids) + 1)
     with lock_of(models.model):
+        found = _search(translator, request, search, source, moved=moved)
         if target is not None:
-            found = _given(models, target, source)
-        else:
-            found = _search(translator, request, search, source, moved=moved)
+            found = _given(models, target, source, found=found)
         reading = _read(models, source.ids, found.ids, search=search, moved=moved)
         wants_saliency = not reading.maps if saliency is None else saliency
         contributions = _saliency(models, source.ids, found.ids) if wants_saliency else []
     _refuse_late_moves(moves, pieces=len(found.ids))
-    view = _view(models, source, found, reading, contributions, source_cut=encoded.cut)
+    view = _view(models, source, found, reading, contributions, source_cut=encoded.cut, search=search)
     return view._replace(what_if=WhatIf(request.prefix, request.forbidden, tuple(moves)))
 
 
 def _search(
     translator: Translator, request: Request, search: SearchConfig, source: NumberedText, *, moved: MovedAttention
-) -> _Found:
+) -> _Answer:
     """The translation that search finds, with its beam tree if the method is beam search."""
-    engine = translator.engine()
     nbest = 1 if request.nbest is None else request.nbest
-    recorder = _recorder(search, nbest=nbest)
-    observer = recorder if search.method == "beam" else None
-    request = request._replace(detail=True, long="cut")
-    translation = engine.answer(request, observer=observer, interventions=moved.interventions)
-    best = translation.candidates[0]
-    assert best.detail is not None
-    ids = [*best.detail.ids, *([] if best.cut else [EOS])]
-    if not ids:
+    best: list[Candidate] = []  # of every search, that with the widest beam first
+
+    def run(settings: SearchConfig, recorder: BeamRecorder | None) -> Found:
+        count = nbest if recorder is None else recorder.nbest
+        asked = request._replace(detail=True, long="cut", search=settings, nbest=count)
+        answer = translator.engine().answer(asked, observer=recorder, interventions=moved.interventions)
+        candidate = answer.candidates[0]
+        best.append(candidate)
+        assert candidate.detail is not None
+        ids = [*candidate.detail.ids, *([] if candidate.cut else [EOS])]
+        return Found(ids, candidate.text, candidate.cut, candidate.log_prob, candidate.score)
+
+    searches = search_with_beams(search, run, nbest=nbest) if search.method == "beam" else []
+    found = searches[0].found if searches else run(search, None)
+    if not found.ids:
         raise TextError("the constraints allow no translation: there is nothing to inspect")
-    if observer is None:
-        return _Found(ids, best.text, best.cut, best, None)
-    tree = recorder.tree
-    narrower = [
-        _narrower(translator, request, search, beam=beam, ids=ids, moved=moved) for beam in range(1, search.beam)
-    ]
-    tokens = sorted({candidate.token for step in tree.steps for candidate in step.candidates})
-    pieces = pieces_of(translator.tokenizers.target, tokens, source.unknown)
-    names = dict(zip(tokens, pieces, strict=True))
-    view = BeamView(search.beam, nbest, tree, names, tree.path(ids), narrower)
-    return _Found(ids, best.text, best.cut, best, view)
+    tokenizer = translator.tokenizers.target
+
+    def pieces(ids: Sequence[int]) -> list[str]:
+        return pieces_of(tokenizer, ids, source.unknown)
+
+    def text(ids: Sequence[int]) -> str:
+        return " ".join(tokenizer.detokenise(pieces(ids)).split("\n"))
+
+    view = beam_view(searches, nbest=nbest, pieces=pieces, text=text) if searches else None
+    return _Answer(found.ids, found.text, found.is_cut, best[0], searches, view)
 
 
-def _narrower(
-    translator: Translator,
-    request: Request,
-    search: SearchConfig,
-    *,
-    beam: int,
-    ids: Sequence[int],
-    moved: MovedAttention,
-) -> NarrowerBeam:
-    """The result of the same search with a narrower beam.
-
-    The number of groups stays the same if it divides the beam; otherwise there is one group.
-    """
-    groups = search.groups if beam % search.groups == 0 else 1
-    narrow = search.model_copy(update={"beam": beam, "groups": groups})
-    recorder = _recorder(narrow, nbest=1)
-    request = request._replace(search=narrow, nbest=1)
-    engine = translator.engine()
-    best = engine.answer(request, observer=recorder, interventions=moved.interventions).candidates[0]
-    assert best.detail is not None
-    finds = [*best.detail.ids, *([] if best.cut else [EOS])] == list(ids)
-    return NarrowerBeam(beam, finds, None if finds else recorder.tree.lost_at(ids), best.text, best.score)
-
-
-def _recorder(search: SearchConfig, *, nbest: int) -> BeamRecorder:
-    return BeamRecorder(scoring_of(search), nbest=nbest, end=EOS, stops_exactly=search.stopping == "exact")
-
-
-def _given(models: TranslationModels, target: str, source: NumberedText) -> _Found:
+def _given(models: TranslationModels, target: str, source: NumberedText, *, found: _Answer) -> _Answer:
+    """A given target, beside the translation that search found."""
     (encoded,) = models.encode_targets([target], [source])
-    ids = list(encoded.numbered.ids)
-    return _Found(ids if encoded.cut else [*ids, EOS], target, encoded.cut, None, None)
+    ids = [*encoded.numbered.ids, *([] if encoded.cut else [EOS])]
+    assert found.candidate is not None
+    beams = [search.outcome(ids) for search in (*found.searches[1:], *found.searches[:1])]
+    own = OwnTranslation(found.text, found.is_cut, found.candidate.log_prob, found.candidate.score, beams)
+    return _Answer(ids, target, encoded.cut, None, found.searches, found.beam, own)
 
 
 def _read(
@@ -256,11 +233,12 @@ def _refuse_late_moves(moves: Sequence[Move], *, pieces: int) -> None:
 def _view(
     models: TranslationModels,
     source: NumberedText,
-    found: _Found,
+    found: _Answer,
     reading: Reading,
     saliency: list[Saliency],
     *,
     source_cut: bool,
+    search: SearchConfig,
 ) -> SentenceView:
     tokenizers, candidate = models.tokenizers, found.candidate
     source_pieces = pieces_of(tokenizers.source, source.ids, source.unknown)
@@ -269,6 +247,7 @@ def _view(
     target_words = words_of([tokenizers.target.starts_word(piece) for piece in pieces])
     attention = reading.attention
     steps = _steps(models, found.ids, reading, unknown=source.unknown)
+    log_prob = sum(step.log_prob for step in steps) if candidate is None else candidate.log_prob
     end = PIECES[EOS]
     return SentenceView(
         source.text,
@@ -280,8 +259,8 @@ def _view(
         source_cut,
         candidate is None,
         found.is_cut,
-        sum(step.log_prob for step in steps) if candidate is None else candidate.log_prob,
-        _score(found),
+        log_prob,
+        _score(found, reading, source, log_prob=log_prob, search=search),
         None if candidate is None else candidate.confidence,
         steps,
         reading.maps,
@@ -289,17 +268,24 @@ def _view(
         None if attention is None else attention.sum(dim=0).tolist(),
         saliency,
         found.beam,
+        found.own,
         source,
         found.ids,
     )
 
 
-def _score(found: _Found) -> ScoreParts | None:
-    """The terms of the translation's score; None if it was cut, given, or not found by beam search."""
-    if found.beam is None or found.candidate is None:
+def _score(
+    found: _Answer, reading: Reading, source: NumberedText, *, log_prob: float, search: SearchConfig
+) -> ScoreParts | None:
+    """The terms of the score, of a given translation too; None if it was cut or the method is not beam search."""
+    if found.beam is None or found.is_cut:
         return None
-    ended = {candidate.id: candidate.score for step in found.beam.tree.steps for candidate in step.candidates}
-    return ended.get(found.beam.answer[-1]) if found.beam.answer else None
+    scoring, values = scoring_of(search), torch.tensor([[log_prob]], dtype=torch.float64)
+    covered = reading.attention.sum(dim=0)[None, None] if reading.attention is not None else None
+    lengths = SentenceLengths(torch.tensor([len(source.ids) + 1]), torch.tensor([len(found.ids)]))
+    terms = scoring.terms(values, length=len(found.ids), covered=covered, lengths=lengths)
+    coverage, end = (0.0 if part is None else float(part) for part in (terms.coverage, terms.end))
+    return ScoreParts(float(terms.length), coverage, end, terms.reward)
 
 
 def _steps(

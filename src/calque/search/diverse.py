@@ -57,7 +57,8 @@ class Diverse:
 
 def _join_candidates(groups: list[Candidates]) -> Candidates:
     """The candidates of all groups, group by group."""
-    return Candidates(*(torch.cat(parts, dim=1) for parts in zip(*groups, strict=True)))
+    names = ("log_probs", "parents", "tokens")
+    return Candidates(*(torch.cat([getattr(group, name) for group in groups], dim=1) for name in names))
 
 
 def _is_duplicate(ended: Live) -> Tensor:

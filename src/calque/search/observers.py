@@ -21,6 +21,9 @@ class Candidates(NamedTuple):
     log_probs: Tensor  # [B,C], of the whole hypothesis including the new token; −∞ if impossible
     parents: Tensor  # [B,C], index of the hypothesis that each one extends
     tokens: Tensor  # [B,C], the new tokens
+    matched: Tensor | None = (
+        None  # [B,C], tokens of required phrases that each one has matched, its bank; see `Required`
+    )
 
 
 class SearchStep(NamedTuple):

@@ -65,6 +65,7 @@ export function saliencyPanel(sentence, choices, names = translationNames(senten
         ? h("div", {class: "controls"}, select({label: t("saliency.method"), options, value: chosen.method, onchange: (value) => ((choices.method = value), draw())}))
         : h("h2", {}, methodLabel(chosen.method)),
       h("p", {class: "explanation"}, names.explanation, values.some((value) => value < 0) ? ` ${names.negative}` : null),
+      methods.length > 1 ? h("p", {class: "explanation"}, t("saliency.disagree")) : null,
       heatmap({
         rows: labels(names.rows, chosen.weights.length),
         columns: labels(names.columns, chosen.weights[0].length),

@@ -2,11 +2,12 @@
 
 import {h} from "calque/dom";
 import {t} from "calque/i18n";
-import {fixed, probability} from "calque/numbers";
+import {fixed, isNumber, probability} from "calque/numbers";
 import {direction, isolated, piece} from "calque/text";
 
 const GLYPHS = {kept: "●", ended: "■", dropped: "×"};
-const TERMS = ["length", "coverage", "end", "reward", "total"];
+/** The terms of a score, the sum last. */
+export const TERMS = ["length", "coverage", "end", "reward", "total"];
 
 /** A sign for what became of a candidate, so that colour is not needed. */
 export function fateGlyph({fate}) {
@@ -39,6 +40,9 @@ export function candidateDetails(node, tree, sentence) {
   const rows = [
     [t("beam.fate"), h("span", {}, `${fateGlyph(node)} `, fateLabel(node))],
     [t("beam.rank"), t("beam.rank-of", {rank: node.rank + 1, size: node.size, step: node.column})],
+    ...(node.group ? [[t("beam.group"), String(node.group)]] : []),
+    ...(node.penalty ? [[t("beam.penalty"), fixed(-node.penalty)]] : []),
+    ...(isNumber(node.matched) ? [[t("beam.matched"), String(node.matched)]] : []),
     [t("score.log_prob"), fixed(node.log_prob)],
     [t("beam.piece-log-prob"), fixed(added)],
     [t("beam.piece-probability"), probability(Math.exp(added))],

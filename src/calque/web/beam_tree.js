@@ -1,17 +1,16 @@
 /** The beam tree: columns are steps, candidates stand best first, lines lead to parents; the answer's path is thick. */
 
+import {endedTable, lostPlace, outcomeTable} from "calque/beam_outcomes";
 import {checkbox} from "calque/controls";
 import {fill, h, listen, s} from "calque/dom";
 import {candidateDetails, fateGlyph, fateLabel, spokenCandidate} from "calque/beam_candidate";
 import {t} from "calque/i18n";
 import {fixed} from "calque/numbers";
-import {table} from "calque/table";
-import {direction, piece, sentence as sentenceText} from "calque/text";
-import {isPrinting} from "calque/theme";
+import {direction, piece} from "calque/text";
+import {PRINT_WIDTH, isPrinting} from "calque/theme";
 import {hideTooltip, showTooltip} from "calque/tooltip";
 
 const NODE = {width: 112, height: 24, across: 34, down: 6, head: 30};
-const PRINT_WIDTH = 660;
 
 /** The panel of the beam; choices: {kept}: only kept and ended candidates are shown. */
 export function beamPanel(sentence, choices) {
@@ -30,6 +29,7 @@ export function beamPanel(sentence, choices) {
     h("div", {class: "controls"}, key(), checkbox({label: t("beam.only-kept"), checked: Boolean(choices.kept), onchange: (value) => ((choices.kept = value), draw())})),
     body,
     h("p", {class: "explanation"}, t("beam.stop"), " ", t(`stop.${beam.stop}`)),
+    h("div", {class: "block"}, endedTable(beam.ended)),
     narrowerBeams(beam, tree, (id) => focusOn.candidate(id)),
   ];
 }
@@ -199,19 +199,10 @@ function key() {
 
 function narrowerBeams(beam, tree, focusOn) {
   if (!beam.narrower?.length) return null;
-  const rows = beam.narrower.map((item) => {
-    const lost = tree.columns.flat().find((node) => node.answer && node.column && node.length === item.lost_at);
-    const place = lost
-      ? h("button", {type: "button", class: "text-button", onclick: () => focusOn(lost.id)}, t("beam.at-piece", {number: item.lost_at}), " ", piece(lost.piece))
-      : item.lost_at
-        ? t("beam.at-piece", {number: item.lost_at})
-        : "–";
-    return [String(item.beam), item.finds ? `✓ ${t("beam.yes")}` : `✗ ${t("beam.no")}`, place, sentenceText(item.text)];
-  });
-  return table({
-    caption: t("beam.narrower"),
-    columns: [{label: t("beam.width"), numeric: true}, {label: t("beam.finds")}, {label: t("beam.lost-at")}, {label: t("beam.translation"), class: "wide"}],
-    rows,
-    className: "narrower",
-  });
+  const place = (outcome) => {
+    const lost = tree.columns.flat().find((node) => node.answer && node.column && node.length === outcome.lost_at);
+    if (!lost) return lostPlace(outcome);
+    return h("button", {type: "button", class: "text-button", onclick: () => focusOn(lost.id)}, lostPlace(outcome), " ", piece(lost.piece));
+  };
+  return h("div", {class: "block"}, outcomeTable({caption: t("beam.narrower"), outcomes: beam.narrower, place}));
 }

@@ -7,16 +7,16 @@ import {t} from "calque/i18n";
 import {fixed, isNumber, short} from "calque/numbers";
 import {extent, horizontalAxis, logTicks, scale, ticks, verticalAxis} from "calque/svg";
 import {isUpright, piece, visible} from "calque/text";
-import {isPrinting} from "calque/theme";
+import {PRINT_WIDTH, isPrinting} from "calque/theme";
 import {hideTooltip, showTooltip} from "calque/tooltip";
 
-const PRINT_WIDTH = 660;
 const SMALL_PRINT_WIDTH = 210; // three beside each other
 
 /**
  * Lines with markers. Series: [{name, points: [{x, y, low?, high?}], spread?}]; low and high are the ends of an error bar,
  * or the edges of a band if `spread` is "band"; "none" draws neither. A line is interrupted where a number is missing.
- * x, y: {label, logarithmic?, format?, from?}; `from` is a number, or several, that the axis includes.
+ * x, y: {label, logarithmic?, format?, from?}; `from` is a number, or several, that the axis includes. x may have
+ * `names`, of the places 0, 1, 2 and so on.
  * `reference` {value, name} draws a horizontal line.
  */
 export function lineChart({label, series, x = {}, y = {}, height = 260, reference = null}) {
@@ -110,7 +110,7 @@ function pointChart({label, series, x, y, height, ...options}) {
       "svg",
       {width, height, "aria-hidden": "true", class: "chart"},
       verticalAxis({ticks: marks(yLow, yHigh, y, small ? 4 : 5), y: toY, ...frame, label: y.label, format: y.format}),
-      horizontalAxis({ticks: marks(xLow, xHigh, x, Math.max(2, Math.floor(width / 90))), x: toX, ...frame, top: frame.bottom, label: x.label, format: x.format}),
+      horizontalAxis({ticks: x.names ? namedTicks(x.names, width) : marks(xLow, xHigh, x, Math.max(2, Math.floor(width / 90))), x: toX, ...frame, top: frame.bottom, label: x.label, format: x.format}),
       circles.map((circle) => s("ellipse", {cx: toX(circle.x), cy: toY(circle.y), rx: toX(circle.radius) - toX(0), ry: toY(0) - toY(circle.radius), class: "circle"})),
       dots.length ? s("path", {class: "dots", d: dots.map((dot) => `M${place(dot).map((value) => value.toFixed(1)).join(" ")}h0`).join("")}) : null,
       rows.map((points, index) => (series[index].spread === "band" ? band(points, inside, index) : null)),
@@ -214,6 +214,14 @@ const isPlaced = (number, axis) => isNumber(number) && (!axis.logarithmic || num
 function limits(numbers, axis) {
   const usable = [axis.from ?? [], numbers].flat().filter((number) => isPlaced(number, axis));
   return axis.logarithmic && !usable.length ? [0.1, 1] : extent(usable);
+}
+
+/** The places 0, 1, … of names, as many as there is room for their names. */
+function namedTicks(names, width) {
+  const longest = Math.max(...names.map((name) => [...name].length));
+  const room = Math.max(2, Math.floor((width - 60) / (7.5 * longest + 14)));
+  const every = Math.ceil(names.length / room);
+  return names.map((_, place) => place).filter((place) => place % every === 0);
 }
 
 /** The corners around a circle, with a little room. */

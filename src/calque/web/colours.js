@@ -1,5 +1,8 @@
 /** Colours of the stylesheet as numbers, and scales between two of them (in OKLab, where equal steps look equal). */
 
+const DARK_POWER = 0.6; // weak values on a dark page: the eye sees less difference there than OKLab says
+const STOPS = 16; // of a gradient
+
 /** The red, green and blue (0 to 255) that a custom property such as "--accent" has in the present theme. */
 export function colour(name) {
   const probe = document.createElement("span");
@@ -11,11 +14,12 @@ export function colour(name) {
   return text.match(/[\d.]+/g).slice(0, 3).map(Number);
 }
 
-/** Steps + 1 colours from one to the other, each [red, green, blue]. */
+/** Steps + 1 colours from one to the other, each [red, green, blue]; from dark ones, the first steps are larger. */
 export function ramp(from, to, steps = 255) {
   const [start, end] = [toLab(from), toLab(to)];
+  const power = start[0] < 0.5 ? DARK_POWER : 1;
   return Array.from({length: steps + 1}, (_, step) =>
-    fromLab(start.map((value, index) => value + ((end[index] - value) * step) / steps)),
+    fromLab(start.map((value, index) => value + (end[index] - value) * (step / steps) ** power)),
   );
 }
 
@@ -33,6 +37,14 @@ export function heatScale() {
     pixels: Uint32Array.from(colours, ([red, green, blue]) => ((255 << 24) | (blue << 16) | (green << 8) | red) >>> 0),
   };
   return cached;
+}
+
+/** A CSS gradient of the heat scale from 0 to 1, or from −1 to 1 if it is signed. */
+export function heatGradient(isSigned) {
+  const {css} = heatScale();
+  const first = heatIndex(isSigned ? -1 : 0);
+  const stops = Array.from({length: STOPS + 1}, (_, stop) => css[Math.round(first + ((heatIndex(1) - first) * stop) / STOPS)]);
+  return `linear-gradient(to right, ${stops.join(", ")})`;
 }
 
 /** The place of a value from −1 to 1 in a heat scale. */

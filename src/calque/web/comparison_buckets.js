@@ -5,7 +5,7 @@ import {systemColumns} from "calque/comparison_scores";
 import {select} from "calque/controls";
 import {fill, h} from "calque/dom";
 import {t} from "calque/i18n";
-import {count, fixed, isNumber} from "calque/numbers";
+import {count, fixed} from "calque/numbers";
 import {lazyDetails, table} from "calque/table";
 
 const COUNT = "count";
@@ -49,7 +49,7 @@ export function wordPanel({systems, words, training}, chosen) {
         bucketBlock({
           section,
           systems,
-          values: section.systems.map((row) => row.map((score) => 100 * score[chosen.measure])),
+          values: section.systems.map((row) => row.map((score) => (isDefined(score, chosen.measure) ? 100 * score[chosen.measure] : null))),
           counts: section.systems[0].map((score) => score.reference),
           countLabel: t("section.reference-words"),
           measure: t(`section.${chosen.measure}`),
@@ -65,6 +65,11 @@ export function wordPanel({systems, words, training}, chosen) {
     h("p", {class: "hint"}, t("section.counted-in", {origin: training?.origin ?? t("section.references")})),
     body,
   ];
+}
+
+/** Whether there are words to measure: precision is of what a system produced, recall of what the references have. */
+function isDefined({hypothesis, reference}, measure) {
+  return {precision: hypothesis, recall: reference}[measure] ?? hypothesis + reference > 0;
 }
 
 /** Losses of words by position and frequency. */
@@ -91,7 +96,7 @@ function bucketBlock({section, systems, values, counts, countLabel, measure, dig
   const format = (place) => section.buckets[place] ?? "";
   const series = systems.map((system, index) => ({
     name: system.name,
-    points: values[index].map((y, x) => ({x, y})).filter(({y}) => isNumber(y)),
+    points: values[index].map((y, x) => ({x, y})), // the line is interrupted where a number is missing
   }));
   const numbers = () =>
     table({
@@ -116,7 +121,7 @@ function bucketBlock({section, systems, values, counts, countLabel, measure, dig
       ? lineChart({
           label: `${title}: ${measure}`,
           series,
-          x: {label: t("section.bucket"), format, from: section.buckets.length - 0.6}, // room for the last label
+          x: {label: t("section.bucket"), format, names: section.buckets, from: section.buckets.length - 0.6}, // room for the last label
           y: {label: measure, format: (value) => fixed(value, digits && 1)},
           height: 230,
         })

@@ -79,8 +79,8 @@ function scoreTable({systems, metrics, significance}) {
       const half = bootstrap?.systems[metric.name][place].interval;
       const results = significance.map((test) => test.systems[metric.name]);
       const isSignificant = place > 0 && results.length && results.every((rows) => rows[place].p_value < LEVEL && rows[place].score !== rows[0].score);
-      const star = isSignificant ? " *" : "";
-      return `${fixed(system.scores[metric.name], 2)}${isNumber(half) ? ` ± ${fixed(half, 2)}` : ""}${star}`;
+      const star = isSignificant ? "\u00a0*" : "";
+      return `${fixed(system.scores[metric.name], 2)}${isNumber(half) ? ` ±\u00a0${fixed(half, 2)}` : ""}${star}`;
     }),
     fixed(system.exact_match, 2),
   ]);
@@ -151,6 +151,7 @@ function sizeTable(systems) {
   const properties = {
     path: (system) => system.path ?? "",
     architecture: ({model}) => model?.architecture ?? "",
+    settings: ({settings}) => (settings ?? []).join(", "),
     parameters: ({model}) => (model ? count(model.parameters) : ""),
     weights: ({model}) => (model ? fixed(model.bytes / 1e6, 1) : ""),
     sentences: ({speed}) => (speed ? fixed(speed.sentences_per_second, 1) : ""),
@@ -183,7 +184,7 @@ export function systemColumns(systems) {
 /** A p-value; those below 0.05 have a star, as colour is not for everyone. */
 function pValue(value) {
   if (!isNumber(value)) return "";
-  return value < LEVEL ? {content: `${fixed(value, 4)} *`, class: "significant"} : `${fixed(value, 4)}  `;
+  return value < LEVEL ? {content: `${fixed(value, 4)}\u00a0*`, class: "significant"} : `${fixed(value, 4)}\u00a0\u00a0`;
 }
 
 /** A number with its sign. */
@@ -192,5 +193,5 @@ export function signed(value, digits = 2) {
 }
 
 function interval(pair) {
-  return pair ? `${fixed(pair[0], 2)} … ${fixed(pair[1], 2)}` : "";
+  return pair ? `${fixed(pair[0], 2)}\u00a0… ${fixed(pair[1], 2)}` : "";
 }

@@ -57,6 +57,7 @@ Object.assign(strings, {
   "size.caption": ["Size and speed", "规模与速度"],
   "size.path": ["path", "路径"],
   "size.architecture": ["architecture", "结构"],
+  "size.settings": ["search settings", "搜索设置"],
   "size.parameters": ["parameters", "参数数量"],
   "size.weights": ["weights, MB", "权重，MB"],
   "size.sentences": ["sentences per second", "每秒句数"],
@@ -99,7 +100,10 @@ Object.assign(strings, {
   "ngrams.ngram": ["n-gram", "n 元组"],
   "ngrams.share": ["share", "占比"],
   "ngrams.none": ["none", "无"],
-  "ngrams.explanation": ["Ordered by the smoothed share (a + 1) / (a + b + 2) of the first system's occurrences.", "按第一个系统所占的平滑比例 (a + 1) / (a + b + 2) 排序。"],
+  "ngrams.explanation": [
+    "Each table is ordered by its last column, the share (a + 1) / (a + b + 2): a is how often the system of the second column has the n-gram like this, b how often that of the third does. 0.5 is a tie; adding 1 to both keeps rare n-grams near it.",
+    "每个表按最后一列的比例 (a + 1) / (a + b + 2) 排序：a 是第二列的系统出现该 n 元组的次数，b 是第三列的系统的次数。0.5 表示相当；两边各加 1 使罕见的 n 元组接近 0.5。",
+  ],
 
   "sentences.sort": ["Sort by", "排序"],
   "sentences.gain": ["gain over the baseline", "相对基线的提高"],

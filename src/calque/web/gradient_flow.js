@@ -4,7 +4,7 @@ import {lineChart} from "calque/charts";
 import {fill, h} from "calque/dom";
 import {factLine} from "calque/fact_line";
 import "calque/gradient_flow_strings";
-import {factorTable, normsPanel, sidesOf} from "calque/gradient_norms";
+import {distanceNotes, factorTable, normsPanel, sidesOf} from "calque/gradient_norms";
 import {eigenvaluesPanel, jacobiansPanel, recurrenceTable} from "calque/gradient_recurrences";
 import {t} from "calque/i18n";
 import {MISSING, count, fixed, isNumber} from "calque/numbers";
@@ -21,7 +21,7 @@ export function show(root, document) {
     t("inspection.parameters", {count: count(model.parameters)}),
     t("flow.sentences", {count: count(sentences)}),
     t("flow.loss", {loss: fixed(loss)}),
-    clipping ? t("flow.clipped-fact", {share: percent(clipping.share)}) : null,
+    clipping ? t("flow.clipped-fact", {share: percent(clipping.share)}) : t("flow.not-clipped"),
   ];
   const items = [
     {name: "flow-summary", label: t("tab.flow-summary"), draw: () => summaryPanel(document)},
@@ -40,7 +40,7 @@ export function show(root, document) {
 function summaryPanel({flows, recurrences}) {
   return [
     h("p", {class: "explanation"}, t("flow.explanation")),
-    sidesOf(flows).map((side) => h("div", {class: "block"}, factorTable(flows, side))),
+    sidesOf(flows).map((side) => h("div", {class: "block"}, factorTable(flows, side), distanceNotes(flows, side))),
     recurrences.length ? h("div", {class: "block"}, recurrenceTable(recurrences)) : null,
   ];
 }

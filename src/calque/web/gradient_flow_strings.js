@@ -27,6 +27,23 @@ Object.assign(strings, {
     "How much the loss of token i changes with the state at j, as ‖∂J(i)/∂h(j)‖₂, by their distance. The factor per step says how the median changes with every further step: below 1 gradients shrink, above 1 they grow.",
     "词元 i 的损失对位置 j 的状态的敏感程度 ‖∂J(i)/∂h(j)‖₂，按两者的距离统计。每步系数表示距离每增加一步中位数的变化：小于 1 时梯度缩小，大于 1 时梯度增大。",
   ],
+  "flow.distance.steps": [
+    "Distance: the recurrent steps from reading source piece j to predicting target token i, that is, those left of the source in the layer's reading direction and those of the target up to i. The piece read last and the first token are 1 apart. Attention is a shortcut: it leads from any piece to any token in one step.",
+    "距离：从读入原文子词 j 到预测译文词元 i 的循环步数，即按该层读取方向原文剩余的步数，加上译文到 i 为止的步数。最后读入的子词与第一个词元相距 1。注意力是捷径：一步即可从任一子词到达任一词元。",
+  ],
+  "flow.distance.words": [
+    "Distance: i − j, from the word that was read to the word that is labelled; negative for words after it.",
+    "距离：i − j，从读入的词到被标注的词；后面的词为负。",
+  ],
+  "flow.distance.positions": [
+    "Distance: i − j, in tokens. The state at i is the one after token i − 1 was read.",
+    "距离：i − j，以词元计。i 处的状态是读入词元 i − 1 之后的状态。",
+  ],
+  "flow.skipped": [
+    "Zero at distance 0: this decoder predicts token i from the state before that step, s(i−1), and from attention (Bahdanau 2015, A.2.2).",
+    "距离 0 处为零：该解码器用该步之前的状态 s(i−1) 和注意力来预测词元 i（Bahdanau 2015，A.2.2）。",
+  ],
+  "flow.not-clipped": ["clipping not recorded", "未记录梯度裁剪"],
   "flow.table": ["{side}: median gradient norm by distance in {unit}", "{side}：梯度范数的中位数，按距离（{unit}）"],
   "flow.unit.positions": ["positions", "位置"],
   "flow.unit.steps": ["steps", "步"],

@@ -31,6 +31,14 @@ export function normsPanel({flows}, chosen) {
   ];
 }
 
+/** What the distances of a side mean, and why a decoder may have no gradient at distance 0. */
+export function distanceNotes(flows, side) {
+  const shown = flows.filter((flow) => flow.side === side);
+  const meaning = shown[0].distance === "positions" && side === "encoder" ? "words" : shown[0].distance;
+  const skips = shown.some(({direction, distances, mean}) => side === "decoder" && direction && distances[0] === 0 && mean[0] === 0 && mean.some((value) => value > 0));
+  return [h("p", {class: "hint"}, known("flow.distance", meaning)), skips ? h("p", {class: "note"}, t("flow.skipped")) : null];
+}
+
 function sideBlock(flows, side, chosen, redraw) {
   const shown = chosen.hidden ? flows.filter((flow) => flow.side === side) : topStates(flows, side);
   const curves = shown.map((flow) => ({flow, points: curve(flow)}));
@@ -50,6 +58,7 @@ function sideBlock(flows, side, chosen, redraw) {
     "section",
     {class: "block", "aria-label": title},
     h("h2", {}, title),
+    distanceNotes(flows, side),
     drawn.length
       ? [
           h("div", {class: "controls"}, select({label: t("flow.band"), options, value: banded, onchange: choose})),

@@ -1,17 +1,16 @@
 /** A matrix as colours on a canvas, with labels of rows and columns; pointer and arrow keys show the numbers. */
 
 import {announce} from "calque/announce";
-import {heatIndex, heatScale} from "calque/colours";
+import {heatGradient, heatIndex, heatScale} from "calque/colours";
 import {h, listen, onWidth, uniqueId} from "calque/dom";
 import {t} from "calque/i18n";
 import {fixed} from "calque/numbers";
 import {lazyDetails, matrixTable} from "calque/table";
 import {direction, isUpright, isolated, piece} from "calque/text";
-import {isPrinting} from "calque/theme";
+import {PRINT_WIDTH, isPrinting} from "calque/theme";
 import {hideTooltip, showTooltip} from "calque/tooltip";
 
 const CELL = {least: 9, most: 30, gapFrom: 13};
-const PRINT_WIDTH = 660;
 
 /**
  * A heatmap of values (row-major Float32Array) for pieces of text as rows and columns.
@@ -205,13 +204,11 @@ export function thumbnail({rows, columns, values, maximum, mirrored = false}) {
 
 function legend(maximum, values, digits) {
   const signed = values.some((value) => value < 0);
-  return h(
-    "span",
-    {class: "legend"},
-    signed ? fixed(-maximum, digits) : "0",
-    h("span", {class: signed ? "legend-bar signed" : "legend-bar", "aria-hidden": "true"}),
-    fixed(maximum, digits),
-  );
+  const bar = h("span", {class: "legend-bar", "aria-hidden": "true"});
+  const draw = () => bar.style.setProperty("background", heatGradient(signed));
+  draw();
+  listen(bar, "calque:theme", draw);
+  return h("span", {class: "legend"}, signed ? fixed(-maximum, digits) : "0", bar, fixed(maximum, digits));
 }
 
 /** Pixels for the labels of rows; the stylesheet cuts longer ones off. */

@@ -5,9 +5,11 @@ import {fill, h} from "calque/dom";
 import {factLine} from "calque/fact_line";
 import {language, t} from "calque/i18n";
 import {panels as textPanels} from "calque/language_model";
-import {count} from "calque/numbers";
+import {count, fixed, isNumber} from "calque/numbers";
+import {lazyDetails, table} from "calque/table";
 import {panels as taggingPanels} from "calque/tagging";
 import {tabs} from "calque/tabs";
+import {sentence as sentenceText} from "calque/text";
 import {panels as translationPanels} from "calque/translation";
 
 /** The panels of a sentence by task: panels(sentence, choices, model) gives the items of calque/tabs. */
@@ -41,8 +43,50 @@ export function show(root, document) {
     sentences.length > 1
       ? h("div", {class: "controls"}, checkbox({label: t("inspection.both"), checked: chosen.both, onchange: (value) => ((chosen.both = value), draw())}))
       : null;
-  fill(root, modelLine(document.model), controls, sides);
+  const choose = (index) => {
+    chosen.sentences[0] = index;
+    draw();
+  };
+  fill(root, modelLine(document.model), sentences.length > 2 ? lazyDetails(t("inspection.all"), () => overview(sentences, choose)) : null, controls, sides);
   draw();
+}
+
+/** A line for each sentence, sortable by log-probability; its number shows the sentence. */
+function overview(sentences, choose) {
+  const briefs = sentences.map(brief);
+  const isNamed = sentences.some(({model}) => model);
+  const hasAnswers = briefs.some(({answer}) => answer !== null);
+  const number = (value) => ({content: fixed(value), sort: isNumber(value) ? value : -Infinity});
+  return table({
+    caption: t("inspection.sort"),
+    columns: [
+      {label: t("inspection.number"), numeric: true},
+      {label: t("inspection.log-prob"), numeric: true},
+      {label: t("inspection.per-piece"), numeric: true},
+      isNamed ? {label: t("inspection.model")} : null,
+      {label: t("inspection.text"), class: "wide"},
+      hasAnswers ? {label: t("inspection.answer"), class: "wide"} : null,
+    ].filter(Boolean),
+    rows: briefs.map(({logProb, pieces, text, answer}, index) =>
+      [
+        {content: h("button", {type: "button", class: "text-button", "aria-label": t("inspection.choose", {number: index + 1}), onclick: () => choose(index)}, String(index + 1)), sort: index},
+        number(logProb),
+        number(logProb / pieces),
+        isNamed ? sentences[index].model : null,
+        sentenceText(text),
+        hasAnswers ? sentenceText(answer ?? "") : null,
+      ].filter((cell) => cell !== null),
+    ),
+    sortable: true,
+    className: "overview",
+  });
+}
+
+/** A translation, a text or a tagged sentence in one line. */
+function brief({source, target, text, words, predicted, steps, best, log_prob: logProb}) {
+  const total = logProb ?? best?.log_prob ?? steps?.reduce((sum, step) => sum + step.log_prob, 0);
+  const pieces = steps?.length ?? words.length;
+  return {logProb: total, pieces, text: source?.text ?? text ?? words.join(" "), answer: target?.text ?? predicted?.join(" ") ?? null};
 }
 
 function modelLine(model) {

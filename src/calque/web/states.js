@@ -55,8 +55,17 @@ function sidePart(states, chosen) {
     chart,
     h("div", {class: "controls block"}, field),
     neighbours,
-    h("p", {class: "hint block"}, t("states.index", {states: count(states.index.states[side]), pairs: count(states.index.pairs)})),
+    h("p", {class: "hint block"}, covered(states.index, side)),
+    states.words?.[side]?.length ? h("p", {class: "hint"}, t("states.words", {words: states.words[side].map(({word, occurrences}) => `${isolated(word)} ${count(occurrences)}`).join(", ")})) : null,
   ];
+}
+
+/** How much of training the index holds. */
+function covered({states, pairs, of, words}, side) {
+  const known = {states: count(states[side]), pairs: count(pairs)};
+  if (!isNumber(of) || !words) return t("states.index", known);
+  const share = percent(pairs / of, pairs < of ? 1 : 0);
+  return t("states.index-share", {...known, of: count(of), share, words: count(words[side])});
 }
 
 /** The sentence's states; those of a decoder are numbered and joined in order. */
@@ -134,4 +143,4 @@ function spoken(point) {
   return t("states.chosen", {piece: isolated(point.piece), neighbour: isolated(nearest.piece), distance: fixed(nearest.distance)});
 }
 
-const percent = (share) => `${fixed(100 * share, 0)} %`;
+const percent = (share, digits = 0) => `${fixed(100 * share, digits)} %`;

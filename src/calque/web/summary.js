@@ -1,6 +1,8 @@
 /** The first panel of a translation: both sentences, the probability of each piece, and the score term by term. */
 
 import {announce} from "calque/announce";
+import {TERMS} from "calque/beam_candidate";
+import {lostPlace, outcomeTable} from "calque/beam_outcomes";
 import {h} from "calque/dom";
 import {t} from "calque/i18n";
 import {count, fixed, isNumber, probability} from "calque/numbers";
@@ -8,12 +10,11 @@ import {table} from "calque/table";
 import {direction, isolated, piece, sentence as sentenceText} from "calque/text";
 import {hideTooltip, showTooltip} from "calque/tooltip";
 
-const TERMS = ["length", "coverage", "end", "reward", "total"];
-
 export function summaryPanel(sentence) {
   const notes = [
     ...whatIf(sentence.what_if),
     sentence.target.given ? t("summary.given") : null,
+    ...verdict(sentence),
     sentence.cut ? t("summary.cut") : null,
     sentence.source.cut ? t("summary.source-cut", {pieces: sentence.source.pieces.length - 1}) : null,
   ].filter(Boolean);
@@ -25,12 +26,31 @@ export function summaryPanel(sentence) {
       h("dd", {dir: direction(sentence.source.text)}, sentenceText(sentence.source.text)),
       h("dt", {}, sentence.target.given ? t("summary.target-given") : t("summary.target")),
       h("dd", {dir: direction(sentence.target.text)}, sentenceText(sentence.target.text)),
+      sentence.own ? [h("dt", {}, t("summary.own")), h("dd", {dir: direction(sentence.own.text)}, sentenceText(sentence.own.text))] : null,
     ),
     notes.map((note) => h("p", {class: "note"}, note)),
     h("h2", {}, t("summary.pieces")),
     probabilityLine(sentence),
     h("div", {class: "columns"}, scoreTable(sentence), facts(sentence)),
+    ownBeams(sentence),
   ];
+}
+
+/** Whether a given target or the model's own translation scores higher, and what that means. */
+function verdict({own, score}) {
+  if (!own) return [];
+  const known = {logProb: fixed(own.log_prob), score: fixed(own.score)};
+  if (own.beams.at(-1)?.finds) return [t("summary.own-same", known)];
+  if (!score || own.cut) return [t("summary.own-scores", known)];
+  const difference = score.total - own.score;
+  return [t(difference > 0 ? "summary.own-lower" : "summary.own-higher", {...known, difference: fixed(Math.abs(difference))})];
+}
+
+/** Where beams of all sizes lose a given target. */
+function ownBeams({own, target}) {
+  if (!own?.beams.length) return null;
+  const place = (outcome) => h("span", {}, lostPlace(outcome), " ", piece(target.pieces[outcome.lost_at - 1] ?? ""));
+  return h("div", {class: "block"}, outcomeTable({caption: t("summary.own-beams"), outcomes: own.beams, place}));
 }
 
 /** What was changed on purpose, a line each. */
@@ -109,12 +129,17 @@ function scoreTable({score, beam}) {
     [t("score.log_prob"), "log P(Y | X)", fixed(score.log_prob)],
     ...TERMS.map((term) => [t(`score.${term}`), formula(term, scoring), fixed(score[term])]),
   ].map((row, index, all) => (index === all.length - 1 ? row.map((content) => ({content, class: "total"})) : row));
-  return table({
-    caption: t("summary.score"),
-    columns: [{label: t("score.term")}, {label: t("score.formula"), class: "formula"}, {label: t("score.value"), numeric: true}],
-    rows,
-    rowHeads: true,
-  });
+  return h(
+    "div",
+    {},
+    table({
+      caption: t("summary.score"),
+      columns: [{label: t("score.term")}, {label: t("score.formula"), class: "formula"}, {label: t("score.value"), numeric: true}],
+      rows,
+      rowHeads: true,
+    }),
+    h("p", {class: "hint formula-key"}, t("score.symbols")),
+  );
 }
 
 /** The equation of a term with this search's parameters (docs/search.md). */
@@ -131,7 +156,7 @@ function formula(term, scoring) {
   }[term];
 }
 
-function facts({source, target, steps, confidence}) {
+function facts({source, target, steps, confidence, log_prob: logProb}) {
   const logProbs = steps.map((step) => step.log_prob).filter(isNumber);
   const mean = logProbs.reduce((sum, value) => sum + value, 0) / logProbs.length;
   const lowest = steps.reduce((least, step) => (step.log_prob < least.log_prob ? step : least), steps[0]);
@@ -140,6 +165,7 @@ function facts({source, target, steps, confidence}) {
     [t("facts.confidence"), isNumber(confidence) ? fixed(confidence, 2) : t("facts.no-confidence")],
     [t("facts.source-pieces"), count(source.pieces.length)],
     [t("facts.target-pieces"), count(target.pieces.length)],
+    [t("facts.log-prob"), fixed(logProb ?? logProbs.reduce((sum, value) => sum + value, 0))],
     [t("facts.mean"), fixed(mean)],
     [t("facts.first"), t("facts.of", {part: first, whole: steps.length})],
     lowest ? [t("facts.lowest"), h("span", {}, piece(lowest.piece), ` ${probability(Math.exp(lowest.log_prob))}`)] : null,

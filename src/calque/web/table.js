@@ -27,9 +27,11 @@ export function table({caption, columns, rows, rowHeads = false, sortable = fals
     body.replaceChildren(...order.map(([, place]) => tableRow(rows[place], columns, rowHeads)));
   };
   const id = uniqueId("caption");
-  return scrolling(
-    h("table", {class: className}, h("caption", {id}, caption), h("thead", {}, h("tr", {}, heads)), body),
-    {labelledBy: id},
+  return h(
+    "div",
+    {class: "table-frame"},
+    h("div", {class: "table-caption", id}, caption), // outside the frame that scrolls, so that it is never cut
+    scrolling(h("table", {class: className, "aria-labelledby": id}, h("thead", {}, h("tr", {}, heads)), body), {labelledBy: id}),
   );
 }
 

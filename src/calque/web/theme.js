@@ -2,6 +2,8 @@
 
 import {recall, remember} from "calque/storage";
 
+/** Pixels across a printed page. */
+export const PRINT_WIDTH = 660;
 export const THEMES = ["auto", "light", "dark"];
 let chosen = THEMES.includes(recall("theme")) ? recall("theme") : "auto";
 let printing = false;

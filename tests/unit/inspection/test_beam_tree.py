@@ -1,5 +1,6 @@
 """The beam tree against a search on plain lists that keeps everything, for every scoring term."""
 
+from collections import Counter
 from typing import Any, NamedTuple
 
 import pytest
@@ -62,7 +63,9 @@ def searched(
     task: Task, *, expansion: Expansion, score: Scoring, nbest: int, stop_after: int | None = None
 ) -> tuple[list[Hypothesis], BeamTree]:
     """One sentence's hypotheses, and the tree of the search for them."""
-    recorder = BeamRecorder(score, nbest=nbest, end=MARKS.end, stops_exactly=stop_after is None)
+    groups, diversity = (expansion.groups, expansion.strength) if isinstance(expansion, Diverse) else (1, 0.0)
+    exact = stop_after is None
+    recorder = BeamRecorder(score, nbest=nbest, end=MARKS.end, stops_exactly=exact, groups=groups, diversity=diversity)
     (hypotheses,) = beam_search(
         trigram,
         start(task),
@@ -181,3 +184,81 @@ def test_what_another_group_has_ended_is_a_duplicate() -> None:
     _, tree = searched(task, expansion=Diverse(4, groups=2, strength=0.0), score=Scoring(), nbest=2)
     ends = [candidate for candidate in tree.steps[0].candidates if candidate.token == MARKS.end]
     assert [(candidate.fate, candidate.reason) for candidate in ends] == [("ended", None), ("dropped", "duplicate")]
+
+
+@thorough
+@given(task=tasks(longest=6, sentences=1), strength=st.sampled_from([0.0, 0.3, 2.0]))
+def test_diverse_search_drops_for_the_reason_that_is_given(task: Task, strength: float) -> None:
+    """Search is done a second time on plain lists, group by group: with its penalty, without it, and without groups."""
+    beams, groups = 2, 2
+    _, tree = searched(
+        task, expansion=Diverse(beams * groups, groups=groups, strength=strength), score=Scoring(), nbest=1
+    )
+    (sentence,), tokens = task.sentences, paths(tree)
+    live: list[list[Tokens]] = [[()]] * groups
+    for step in tree.steps:
+        pool, extended_groups, taken = [], [], Counter[int]()
+        for group in live:
+            extended = [(*before, token) for before in group for token in allowed(sentence, step.length)]
+            extended = [path for path in extended if sentence.totals(path)[-1] > IMPOSSIBLE]
+
+            def value(path: Tokens, taken: Counter[int] = taken) -> float:
+                return sentence.totals(path)[-1] - (strength * taken[path[-1]] if path[-1] != MARKS.end else 0)
+
+            compared = sorted(extended, key=lambda path: -value(path))[: 2 * beams]
+            kept = [path for path in compared if path[-1] != MARKS.end][:beams]
+            extended_groups.append(kept)
+            pool.append((compared, kept))
+            taken = taken + Counter(path[-1] for path in kept)
+        everything = [path for compared, _ in pool for path in compared]
+        shown = iter(step.candidates)
+        for number, (compared, kept) in enumerate(pool, start=1):
+            for place, path in enumerate(compared):
+                candidate = next(shown)
+                assert (tokens[candidate.id], candidate.group) == (path, number)
+                if path[-1] == MARKS.end:
+                    assert (candidate.fate == "ended" or candidate.reason == "duplicate") == (place < beams)
+                    others = {other for other in everything if other != path}
+                else:
+                    assert (candidate.fate == "kept") == (path in kept)
+                    others = {other for other in everything if other != path and other[-1] != MARKS.end}
+                if candidate.fate != "dropped" or candidate.reason == "duplicate":
+                    continue
+                total = sentence.totals(path)[-1]
+                better = {other for other in others if sentence.totals(other)[-1] >= total}
+                if len(better) >= beams * groups:
+                    assert candidate.reason == ("end-rank" if path[-1] == MARKS.end else "rank")
+                elif path[-1] == MARKS.end:
+                    assert candidate.reason == "end-group"
+                else:
+                    in_group = len(better & set(compared))
+                    assert candidate.reason == ("group" if in_group >= beams else "penalty")
+                    assert candidate.penalty > 0 or candidate.reason == "group"
+        assert next(shown, None) is None
+        live = extended_groups
+
+
+def test_an_earlier_group_pushes_a_token_out_of_the_next_one() -> None:
+    """Both groups of one beam would take token 3; the second takes 4, which is less probable."""
+    tables = torch.full((1, 5, 5, 5), -9.0, dtype=torch.float64)
+    tables[..., 3], tables[..., 4] = -0.1, -0.5
+    task = Task(tables, [4], [0], torch.zeros(1, 5, 5, 3), [3])
+    _, tree = searched(task, expansion=Diverse(2, groups=2, strength=1.0), score=Scoring(), nbest=1)
+    first = {(item.group, item.token): item for item in tree.steps[0].candidates}
+    assert [first[1, 3].fate, first[2, 4].fate] == ["kept", "kept"]
+    assert (first[2, 3].reason, first[2, 3].penalty) == ("penalty", 1.0)
+    assert first[1, 4].reason == "group"
+
+
+def test_a_bank_keeps_what_is_less_probable() -> None:
+    """Token 3 is required and improbable: a slot goes to the bank that has it, and a more probable one is dropped."""
+    tables = torch.full((1, 6, 6, 6), -20.0, dtype=torch.float64)
+    tables[..., 3], tables[..., 4], tables[..., 5] = -8.0, -2.0, -2.5
+    task = Task(tables, [5], [0], torch.zeros(1, 6, 6, 3), [3])
+    follows = torch.ones(6, dtype=torch.bool)
+    _, tree = searched(task, expansion=Required(2, [[[3]]], follows=follows, opens=follows), score=Scoring(), nbest=1)
+    first = {item.token: item for item in tree.steps[0].candidates}
+    assert (first[3].fate, first[3].matched) == ("kept", 1)
+    assert first[4].fate == "kept"
+    assert (first[5].fate, first[5].reason) == ("dropped", "bank")
+    assert {item.reason for token, item in first.items() if token not in (3, 4, 5)} <= {"rank"}

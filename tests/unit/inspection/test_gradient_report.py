@@ -46,7 +46,14 @@ def test_the_document_of_a_translation_model(family: str, runs: Callable[..., Ru
         assert all(map(math.isfinite, flow["mean"]))
     assert 0 <= document["clipping"]["share"] <= 1
     summary = gradient_flow_summary(document)
-    assert "encoder: median" in summary and "decoder: median" in summary and "clipped in training" in summary
+    assert "encoder: median" in summary and "decoder: median" in summary and "clipped in training: " in summary
+    assert "from reading source piece j to predicting target token i" in summary
+    (skipped,) = {
+        flow["mean"][0] == 0 for flow in document["flows"] if flow["side"] == "decoder" and flow["layer"] == 1
+    }
+    assert skipped == (family == "bahdanau") == ("0 at distance 0: " in summary)
+    assert "not recorded" not in summary
+    assert "clipped in training: not recorded" in gradient_flow_summary({**document, "clipping": None})
     files = gradient_flow_report(run, source=corpus["source"], target=corpus["target"], sentences=7, device="cpu")
     assert files["sentences"] == 7
 

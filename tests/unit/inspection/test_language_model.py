@@ -13,7 +13,7 @@ from torch import Tensor
 from calque.engine import TextGenerator
 from calque.errors import TextError
 from calque.inspection.beam_tree import ROOT, BeamTree
-from calque.inspection.language_model import LONGEST, NEXT, after_prompt, inspect_text
+from calque.inspection.language_model import LONGEST, NEXT, inspect_text
 from calque.search.scoring import Scoring
 from calque.search.settings import SearchConfig
 from calque.text import BOS, EOS, PIECES, CharactersConfig, CharactersTokenizer
@@ -184,7 +184,7 @@ def test_a_greedy_or_sampled_continuation(search: SearchConfig) -> None:
 
 def test_steps_of_the_prompt_are_left_out() -> None:
     generator = build()
-    tree = after_prompt(BeamTree([], "bound", Scoring()), pieces=3)
+    tree = BeamTree([], "bound", Scoring()).after(3)
     assert tree == BeamTree([], "bound", Scoring())
     with pytest.raises(TextError, match=f"at most {LONGEST}"):
         inspect_text(generator, "w1 " * (LONGEST + 1))

@@ -243,7 +243,7 @@ def test_every_pair_is_equally_likely_to_be_drawn(tmp_path: Path) -> None:
     data = corpus(tmp_path, pairs=50)
     counts = np.zeros(51)
     for seed in range(400):
-        drawn = draw_pairs(data, seed=seed, most=10, progress=quiet)
+        drawn = draw_pairs(data, seed=seed, most=10, progress=quiet).pairs
         assert len({pair.line for pair in drawn}) == 10
         for pair in drawn:
             counts[pair.line] += 1
@@ -258,7 +258,8 @@ def test_pairs_held_out_for_validation_are_not_drawn(tmp_path: Path) -> None:
     holdout = Holdout(data.validation)
     holdout.add(text_hashes(sources))
     held_out = set(holdout.chosen()[0].tolist())
-    drawn = draw_pairs(data, seed=1, most=1000, progress=quiet)
+    drawn, total = draw_pairs(data, seed=1, most=1000, progress=quiet)
+    assert total == len(drawn) == draw_pairs(data, seed=1, most=5, progress=quiet).total
     assert {pair.source for pair in drawn} == {source for source in sources if text_hashes([source])[0] not in held_out}
     assert 0 < len(drawn) < 200
 
@@ -346,6 +347,9 @@ def test_the_size_is_reported_before_and_after(tmp_path: Path, translator: Trans
         report=messages.append,
         progress=lambda *stage: stages.append(stage),
     )
+    pairs = len((tmp_path / "corpus" / "source").read_text(encoding="utf-8").splitlines())
+    assert index.size.total == pairs
+    assert f"{index.size.pairs:,} of {pairs:,} training pairs ({index.size.pairs / pairs:.1%})" in messages[1]
     assert messages == [f"{tmp_path / 'states'}: {index.size} {when}" for when in ("to write", "written")]
     values = sum((tmp_path / "states" / "columns" / f"{side}.values").stat().st_size - 16 for side in SIDES)
     assert index.size.bytes == values
@@ -519,11 +523,15 @@ def test_the_summary_shows_neighbours_in_their_sentences(translator: Translator,
     view = inspect_translation(translator, sentence.source, target=sentence.target)
     lines = states_summary(states_of_view(translator, view, index=index), shown=2)
     pieces = sentence.source_pieces
-    assert lines[0].startswith(f"encoder states: nearest of {len(index.states('encoder'))} training states (euclidean)")
-    assert lines[1] == f"  {pieces[0]}"
-    assert len(lines) == 2 + 3 * (len(pieces) + len(sentence.target_pieces))
-    assert f"[{pieces[0]}]" in lines[2]
-    assert "0.000" in lines[2]
+    assert lines[0] == f"the index has {index.size.coverage}"
+    assert lines[1].startswith(f"encoder states: nearest of {len(index.states('encoder'))} training states (euclidean)")
+    sources = [index.sentence(number).source.split() for number in range(index.size.pairs)]
+    word = sentence.source.split()[0]
+    assert f" {sum(map(len, sources)):,} in all: {word} {sum(line.count(word) for line in sources):,}" in lines[2]
+    assert lines[3] == f"  {pieces[0]}"
+    assert len(lines) == 5 + 3 * (len(pieces) + len(sentence.target_pieces))
+    assert f"[{pieces[0]}]" in lines[4]
+    assert "0.000" in lines[4]
 
 
 def test_the_picture_labels_the_pieces(tmp_path: Path, translator: Translator, index: StateIndex) -> None:

@@ -10,6 +10,7 @@ import calque
 from calque import Request, SearchConfig, Translator
 from calque.errors import ConfigError, TextError
 from calque.inspection.attention_maps import MEAN
+from calque.inspection.beam_tree import BeamTree
 from calque.inspection.document import as_base64, as_lists, inspection_document, model_summary, sentence_values
 from calque.inspection.translation import inspect_translation
 from calque.inspection.what_if import Move
@@ -90,8 +91,78 @@ def test_a_given_translation_is_scored_as_the_translator_scores_it(translators: 
         view = inspect_translation(translator, TEXT, target="d c b a")
         (scored,) = translator.score([TEXT], ["d c b a"])
         assert view.is_given
-        assert view.beam is None
         assert [step.log_prob for step in view.steps] == pytest.approx(scored.log_probs, abs=1e-5)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_given_translation_stands_beside_the_models_own(name: str, translators: dict[str, Translator]) -> None:
+    translator = translators[name]
+    search = SEARCH if translator.attends else SEARCH.model_copy(update={"coverage": 0.0})
+    request = Request(TEXT, search=search)
+    own = inspect_translation(translator, request)
+    view = inspect_translation(translator, request, target="d c b a")
+    assert view.own is not None and own.own is None
+    assert view.score is not None and own.score is not None
+    assert (view.own.text, view.own.log_prob) == (own.target, own.log_prob)
+    assert view.own.score == pytest.approx(own.score.total, abs=1e-5)
+    assert view.beam == own.beam
+    assert [outcome.beam for outcome in view.own.beams] == list(range(1, search.beam + 1))
+    for outcome in view.own.beams:
+        narrow = inspect_translation(
+            translator, request._replace(search=search.model_copy(update={"beam": outcome.beam}))
+        )
+        assert narrow.beam is not None
+        kept = kept_prefixes(narrow.beam.tree)
+        lost = next((size for size in range(1, 6) if tuple(view.target_ids[:size]) not in kept), None)
+        assert (outcome.text, outcome.lost_at) == (narrow.target, None if outcome.finds else lost)
+        assert outcome.finds == (narrow.target_ids == view.target_ids)
+        assert outcome.is_stopped == (lost is not None and lost > len(narrow.beam.tree.steps))
+    assert any(outcome.lost_at is not None for outcome in view.own.beams)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_models_own_translation_has_the_same_score_when_it_is_given(
+    name: str, translators: dict[str, Translator]
+) -> None:
+    translator = translators[name]
+    search = SEARCH if translator.attends else SEARCH.model_copy(update={"coverage": 0.0})
+    for text in ("a b c d", "d a b", "c c b a d a"):
+        request = Request(text, search=search)
+        own = inspect_translation(translator, request)
+        view = inspect_translation(translator, request, target=own.target)
+        assert view.own is not None
+        assert view.score is not None
+        assert view.score.total == pytest.approx(view.own.score, abs=1e-4)
+        assert view.own.beams[-1].finds
+
+
+def kept_prefixes(tree: BeamTree) -> set[tuple[int, ...]]:
+    """The tokens of every candidate that was kept or ended."""
+    tokens: dict[int, tuple[int, ...]] = {0: ()}
+    kept = set()
+    for step in tree.steps:
+        for candidate in step.candidates:
+            tokens[candidate.id] = (*tokens[candidate.parent], candidate.token)
+            if candidate.fate != "dropped":
+                kept.add(tokens[candidate.id])
+    return kept
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_hypotheses_that_ended_are_listed_with_what_they_score(name: str, translators: dict[str, Translator]) -> None:
+    translator = translators[name]
+    search = SEARCH.model_copy(update={"coverage": 0.0})
+    view = inspect_translation(translator, Request(TEXT, search=search))
+    assert view.beam is not None and view.score is not None
+    ended = view.beam.ended
+    scores = [item.score.total for item in ended]
+    assert (ended[0].text, scores[0]) == (view.target, pytest.approx(view.score.total, abs=1e-5))
+    assert scores == sorted(scores, reverse=True)
+    wide = Request(TEXT, search=search, nbest=2)
+    best = translator.engine().answer(wide).candidates
+    assert [item.text for item in best if not item.cut][:1] == [ended[0].text]
+    for item, scored in zip(ended, translator.score([TEXT] * len(ended), [item.text for item in ended]), strict=True):
+        assert item.log_prob == pytest.approx(scored.log_prob, abs=1e-4)
 
 
 def test_an_ensemble_shows_the_probabilities_of_all_its_models(translators: dict[str, Translator]) -> None:

@@ -32,7 +32,8 @@ class Cuts(NamedTuple):
         """A label for every bucket, such as "<10", "10-19", "≥60"."""
         pairs = zip(self.boundaries, self.boundaries[1:], strict=False)
         middle = [self._label(low, high) for low, high in pairs]
-        return [f"<{self.boundaries[0]:g}", *middle, f"≥{self.boundaries[-1]:g}"]
+        labels = [f"<{self.boundaries[0]:g}", *middle, f"≥{self.boundaries[-1]:g}"]
+        return [label.replace("-", "−") for label in labels]
 
     def _label(self, low: float, high: float) -> str:
         if not self.is_whole:
