@@ -40,8 +40,9 @@ class Jumps(NamedTuple):
     def _unsmoothed(self, words: int) -> Floats:
         weights = self._windows(words)
         totals = weights.sum(axis=1, keepdims=True)
-        # Weights of 0 alone: a start that was never left; any distribution will do.
-        return np.divide(weights, totals, out=np.full_like(weights, 1 / words), where=totals > 0)
+        even = np.full_like(weights, 1 / words)  # where all weights are 0, as no jump was ever seen from there
+        shares: Floats = np.divide(weights, totals, out=even, where=totals > 0)
+        return shares
 
     def _windows(self, words: int) -> Floats:
         """s(i − i') [1+I,I]: row i' has the widths 1−i' … I−i'."""
