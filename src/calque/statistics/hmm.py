@@ -23,6 +23,8 @@ EMPTY = 0.2
 SMOOTHING = 0.2
 """α, the weight of the uniform distribution in the jumps."""
 
+VITERBI_CELLS = 1 << 17  # jumps that are compared at once
+
 
 class Transitions(NamedTuple):
     """What follows a position, for sources of I words."""
@@ -45,7 +47,10 @@ class HiddenMarkovModel(NamedTuple):
 
     def align(self, lexical: Floats) -> Array:
         """The most likely source words [B,J] of a chunk with these lexical probabilities [J,B,1+I]."""
-        return most_likely_alignments(lexical, transitions=self.transitions(lexical.shape[2] - 1))
+        _, pairs, width = lexical.shape
+        transitions, step = self.transitions(width - 1), max(1, VITERBI_CELLS // width**2)
+        parts = [lexical[:, first : first + step] for first in range(0, pairs, step)]
+        return np.concatenate([most_likely_alignments(part, transitions=transitions) for part in parts])
 
 
 class Expected(NamedTuple):
@@ -137,26 +142,26 @@ def _iterate(
 def most_likely_alignments(lexical: Floats, *, transitions: Transitions) -> Array:
     """The source words [B,J] of the most likely alignment as a whole, counted from 0; −1: the empty word.
 
-    The Viterbi algorithm: as the forward algorithm, with the maximum instead of the sum.
+    The Viterbi algorithm: as the forward algorithm, with the maximum instead of the sum. Where the maximum came from is
+    looked up on the way back, for one word per step instead of all.
     """
     words, pairs, width = lexical.shape
-    scores = np.zeros((pairs, width))
-    scores[:, 0] = 1
-    origins = np.empty((words, pairs, width), dtype=np.int16)  # the position before each position; −1: the same, empty
+    scores = np.zeros((words + 1, pairs, width))
+    scores[0, :, 0] = 1
+    jumped = np.zeros((words, pairs, width), dtype=bool)  # whether the best way to a position is a jump
     for j in range(words):
-        jumps = scores[:, None, :] * transitions.jump.T  # [B,I,1+I]
-        best = jumps.argmax(axis=2)
-        arriving = np.take_along_axis(jumps, best[:, :, None], axis=2)[:, :, 0] * lexical[j, :, 1:]
-        scores *= transitions.stay * lexical[j, :, :1]
-        jumped = arriving > scores[:, 1:]
-        origins[j, :, 0] = -1
-        origins[j, :, 1:] = np.where(jumped, best, -1)
-        np.maximum(scores[:, 1:], arriving, out=scores[:, 1:])
-        scores /= scores.max(axis=1, keepdims=True)
+        before = np.ascontiguousarray(scores[j].T)
+        best = (before[:, None, :] * transitions.jump[:, :, None]).max(axis=0)  # [I,B]: long rows of pairs are fast
+        arriving = best.T * lexical[j, :, 1:]
+        after = np.multiply(scores[j], transitions.stay * lexical[j, :, :1], out=scores[j + 1])
+        np.greater(arriving, after[:, 1:], out=jumped[j, :, 1:])
+        np.maximum(arriving, after[:, 1:], out=after[:, 1:])
+        after /= after.max(axis=1, keepdims=True)  # so that long sentences do not underflow
     alignments = np.empty((pairs, words), dtype=np.int64)
-    rows, position = np.arange(pairs), scores.argmax(axis=1)
+    rows, position = np.arange(pairs), scores[-1].argmax(axis=1)
     for j in reversed(range(words)):
-        origin = origins[j, rows, position]
-        alignments[:, j] = np.where(origin < 0, -1, position - 1)
-        position = np.where(origin < 0, position, origin)
+        is_jump = jumped[j, rows, position]
+        alignments[:, j] = np.where(is_jump, position - 1, -1)
+        origin = (scores[j] * transitions.jump.T[position - 1]).argmax(axis=1)
+        position = np.where(is_jump, origin, position)
     return alignments

@@ -6,6 +6,7 @@ from math import log, prod
 
 import numpy as np
 import pytest
+from tests.unit.statistics.corpora import column, random_corpus
 
 from calque.statistics import cooccurrence, hmm, ibm1
 from calque.statistics.cooccurrence import cooccurrences
@@ -13,7 +14,6 @@ from calque.statistics.em import Iteration, Observer
 from calque.statistics.hmm import Transitions, train_hmm
 from calque.statistics.ibm1 import TranslationModel, train_ibm1
 from calque.statistics.jumps import Jumps
-from tests.unit.statistics.corpora import column, random_corpus
 
 SHAPES = [(1, 1), (1, 4), (3, 1), (2, 3), (3, 4), (4, 2)]
 SEEDS = range(8)

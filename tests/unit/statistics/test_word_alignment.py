@@ -2,9 +2,9 @@
 
 import numpy as np
 import pytest
+from tests.unit.statistics.corpora import column, random_corpus, translated
 
 from calque.statistics.word_alignment import AlignmentSettings, align_words, train_lexicon
-from tests.unit.statistics.corpora import column, random_corpus, translated
 
 
 @pytest.mark.parametrize("model", ["ibm1", "hmm"])
