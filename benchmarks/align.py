@@ -3,8 +3,8 @@
     python -m benchmarks.align
     python -m benchmarks.align --pairs 50000 100000 --words 20 --extrapolate 1000000
 
-Words follow Zipf's law. A target has the translations of its source's words, moved by up to one position; a fifth of them
-is replaced by random words. One direction, one process; for CPU time that means something, with OMP_NUM_THREADS=1.
+Words follow Zipf's law. A target has the translations of its source's words, moved by up to one position; a fifth of
+them is replaced by random words. One direction; set OMP_NUM_THREADS=1, as waiting threads burn CPU time.
 """
 
 import argparse
@@ -31,7 +31,8 @@ def corpus(pairs: int, *, words: int, vocabulary: int, seed: int = 0) -> tuple[C
     frequencies = np.cumsum(1 / np.arange(1, vocabulary + 1))
 
     def draw(count: int) -> Array:
-        return np.searchsorted(frequencies, random.random(count) * frequencies[-1])
+        drawn: Array = np.searchsorted(frequencies, random.random(count) * frequencies[-1])
+        return drawn
 
     source_lengths = np.maximum(1, random.poisson(words, pairs))
     target_lengths = np.maximum(1, source_lengths + random.integers(-2, 3, pairs))
@@ -89,9 +90,8 @@ def main() -> None:
             print(f"  {phase:16} {seconds[phase]:8.2f} CPU-s {1e6 * seconds[phase] / pairs / rounds:8.1f} µs", end="")
             print(" per pair and iteration" if rounds > 1 else " per pair")
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
-        print(
-            f"  {'all':16} {totals[pairs]:8.2f} CPU-s {1e6 * totals[pairs] / pairs:8.1f} µs per pair; peak {peak:.2f} GB"
-        )
+        each = 1e6 * totals[pairs] / pairs
+        print(f"  {'all':16} {totals[pairs]:8.2f} CPU-s {each:8.1f} µs per pair; peak {peak:.2f} GB")
     fewest, most = min(totals), max(totals)
     if fewest < most:
         slope = (totals[most] - totals[fewest]) / (most - fewest)

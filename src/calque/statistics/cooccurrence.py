@@ -96,8 +96,7 @@ def cooccurrences(
     words = 0
     for chunks in _layout(source.lengths.astype(np.int64), target.lengths.astype(np.int64), maximum=maximum):
         keys = np.concatenate([_keys(chunk, source, target, empty=sources, targets=targets) for chunk in chunks])
-        distinct, cells = np.unique(keys, return_inverse=True)
-        drafts.append((chunks, distinct, cells.astype(np.int32)))
+        drafts.append((chunks, *_distinct(keys)))
         words += sum(len(chunk.pairs) * chunk.targets for chunk in chunks)
     entries = _union([distinct for _, distinct, _ in drafts])
     dtype = np.int32 if len(entries) < 1 << 31 else np.int64
@@ -146,6 +145,24 @@ def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: 
     target_ids = target.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.targets)
     with_empty = np.pad(source_ids, ((0, 0), (1, 0)), constant_values=empty)
     return (with_empty * targets + target_ids.T[:, :, None]).ravel()
+
+
+def _distinct(keys: Array) -> tuple[Array, Array]:
+    """The distinct keys, ascending, and the index of each key in them.
+
+    Keys are sorted together with their positions, in one number if 63 bits hold both: sorting numbers takes half as
+    long as sorting their indices.
+    """
+    bits = len(keys).bit_length()
+    if int(keys.max()) >> (63 - bits):
+        distinct, indices = np.unique(keys, return_inverse=True)
+        return distinct, indices.astype(np.int32)
+    packed = np.sort(keys << bits | np.arange(len(keys)))
+    ascending = packed >> bits
+    is_new = np.concatenate([[True], ascending[1:] != ascending[:-1]])
+    indices = np.empty(len(keys), dtype=np.int32)
+    indices[packed & ((1 << bits) - 1)] = np.cumsum(is_new, dtype=np.int32) - 1
+    return ascending[is_new], indices
 
 
 def _union(sets: list[Array]) -> Array:

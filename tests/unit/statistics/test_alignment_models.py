@@ -202,6 +202,16 @@ def test_blocks_and_chunks_change_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     np.testing.assert_allclose(models[0].jumps.weights, models[1].jumps.weights, rtol=1e-9)
 
 
+@pytest.mark.parametrize("largest", [5, 10**6, 1 << 52, 1 << 62])
+def test_distinct_keys(largest: int, seed: int) -> None:
+    """Those that fit into one number with their positions, and those that do not."""
+    random = np.random.default_rng(seed)
+    keys = random.choice(random.integers(0, largest, 300), 1000)
+    distinct, indices = cooccurrence._distinct(keys)
+    assert distinct.tolist() == sorted(set(keys.tolist()))
+    assert distinct[indices].tolist() == keys.tolist()
+
+
 def test_training_is_deterministic() -> None:
     corpus = cooccurrences(*random_corpus(9))
     first, second = (train_hmm(corpus, train_ibm1(corpus, iterations=3), iterations=3) for _ in range(2))
