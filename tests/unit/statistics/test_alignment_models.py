@@ -143,22 +143,36 @@ def test_the_likelihood_never_falls(seed: int, smoothing: float, monkeypatch: py
         assert np.diff(values).min() >= -1e-9 * abs(values[0]), values
 
 
-def test_jumps_by_counts_alone_would_let_the_likelihood_fall() -> None:
-    """Why `Jumps.reestimated` divides by what the sentences allow: Q of the counts themselves is lower."""
-    counts = {words: np.random.default_rng(words).uniform(0, 1, (words + 1, words)) ** 6 for words in (1, 2, 5)}
+COUNTS = {words: np.random.default_rng(words).uniform(0, 1, (words + 1, words)) ** 6 for words in (1, 2, 5)}
 
-    def quality(jumps: Jumps) -> float:
-        return sum(float((matrix * np.log(jumps.matrix(words))).sum()) for words, matrix in counts.items())
 
+def quality(jumps: Jumps) -> float:
+    """The log-likelihood of COUNTS."""
+    return sum(float((matrix * np.log(jumps.matrix(words))).sum()) for words, matrix in COUNTS.items())
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.3])
+def test_jumps_are_reestimated_to_a_maximum_and_never_for_the_worse(smoothing: float) -> None:
+    jumps, values = Jumps.uniform(5, smoothing=smoothing), []
+    for _ in range(300):
+        values.append(quality(jumps))
+        jumps = jumps.reestimated(COUNTS)
+    assert np.diff(values).min() >= -1e-12
+    for width, factor in product(range(len(jumps.weights)), (0.9, 0.99, 1.01, 1.1)):
+        weights = jumps.weights.copy()
+        weights[width] *= factor
+        assert quality(Jumps(weights, smoothing)) <= quality(jumps) + 1e-4
+
+
+def test_relative_frequencies_of_jumps_are_not_the_maximum() -> None:
+    """Why `Jumps.reestimated` divides by what the sentences allow."""
     by_width = np.zeros(11)
-    for matrix in counts.values():
+    for matrix in COUNTS.values():
         for (before, i), count in np.ndenumerate(matrix):
             by_width[5 + (i + 1) - before] += count
-    jumps, values = Jumps.uniform(5, smoothing=0), []
+    jumps = Jumps.uniform(5, smoothing=0)
     for _ in range(50):
-        values.append(quality(jumps))
-        jumps = jumps.reestimated(counts)
-    assert np.diff(values).min() >= -1e-12
+        jumps = jumps.reestimated(COUNTS)
     assert quality(jumps) > quality(Jumps(by_width + 1e-9, 0)) + 1e-3
 
 
