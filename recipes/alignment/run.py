@@ -93,12 +93,13 @@ def jobs(out: Path, *, seeds: Sequence[int], device: str, assignments: Sequence[
                 )
 
 
-def write_book(out: Path) -> None:
-    """The corpus, if it is not there yet."""
-    if not (out / "book").is_dir():
-        source, target = LANGUAGES
+def write_book(folder: Path, *, languages: tuple[str, str] = LANGUAGES) -> None:
+    """The corpus with its alignments, if it is not there yet; Chinese is segmented, as its alignments need."""
+    if not folder.is_dir():
+        source, target = languages
         command = ["data", "phrasebook", "--from", source, "--to", target, "--pairs", str(PAIRS), "--alignments"]
-        subprocess.run([sys.executable, "-m", "calque", *command, "--out", str(out / "book")], check=True)
+        command += ["--segment"] * ("zh" in languages)
+        subprocess.run([sys.executable, "-m", "calque", *command, "--out", str(folder)], check=True)
 
 
 def main() -> None:
@@ -111,7 +112,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float)
     parser.add_argument("--device", default="auto")
     options = parser.parse_args(arguments)
-    write_book(options.out)
+    write_book(options.out / "book")
     listed = list(jobs(options.out, seeds=options.seeds, device=options.device, assignments=assignments))
     sys.exit(run_jobs(listed, slots=options.jobs, seconds=options.seconds))
 

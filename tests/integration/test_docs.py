@@ -28,6 +28,7 @@ PAGES = (
     "tagging.md",
     "corpora.md",
     "character_level.md",
+    "alignment.md",
 )
 
 
@@ -78,6 +79,13 @@ def test_search_from_python_works_as_written(trained: Path, tmp_path: Path, monk
     assert len(names["translation"].candidates) == 1
     assert names["best"].text.startswith("a")
     assert "b" in names["best"].text
+
+
+def test_alignment_from_python_works_as_written() -> None:
+    names: dict[str, Any] = {}
+    exec(_example("alignment.md"), names)
+    assert names["links"] == {(0, 0), (1, 1)}
+    assert names["targets"][0] == 0
 
 
 @pytest.mark.parametrize(
@@ -151,6 +159,8 @@ def test_a_run_can_begin(
         if option in ("--source", "--target", "--text", "--valid-text", "--valid-source", "--valid-target"):
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(corpus["source"].read_bytes())
+        if option == "--alignments":
+            path.write_text("\n" * corpus["source"].read_text(encoding="utf-8").count("\n"), encoding="utf-8")
         if option in ("--tsv", "--csv", "--valid-csv", "--jsonl"):
             lines = corpus["source"].read_text(encoding="utf-8").splitlines()
             path.write_text(

@@ -29,7 +29,7 @@ STOREYS: list[set[str]] = [
 BESIDE = {("data", "text")}
 NEVER = {("models", "text")}
 ONLY = {"calque_phrasebook": {"errors"}, "web": {"errors"}}  # rooms that know far less than their storey would allow
-NO_TORCH = {"text", "config", "folders", "errors", "parsing", "web", "calque_phrasebook"}
+NO_TORCH = {"text", "config", "folders", "errors", "parsing", "web", "calque_phrasebook", "statistics"}
 OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}
@@ -193,7 +193,7 @@ SOUND = {
     "calque.engine": "from calque.models.model import Model\nfrom calque.text import Words\nimport calque.tasks",
     "calque.tasks": "import calque.objectives, calque.statistics",
     "calque.objectives": "from calque.models.model import Model",
-    "calque.statistics": "import calque.data",
+    "calque.statistics": "import calque.data.store",
     "calque.models": "",
     "calque.models.model": (
         "from calque.models import interfaces\nfrom . import bridge\nfrom ..layers.attention import Score"
@@ -203,6 +203,7 @@ SOUND = {
     "calque.search": "",
     "calque.search.beam": "from calque.tensors import Padded",
     "calque.data": "import torch\nfrom calque.text.words import Words",
+    "calque.data.store": "",
     "calque.layers": "",
     "calque.layers.attention": "import torch",
     "calque.text": "from calque.text.words import Words",
@@ -244,6 +245,7 @@ PLANTED = {
     "objectives to tasks": ("calque.objectives", "import calque.tasks", "upwards"),
     "torch in folders": ("calque.folders", "import torch", "knows no torch"),
     "torch through weights": ("calque.config", "from calque.folders.weights import read", "knows no torch"),
+    "torch in statistics": ("calque.statistics", "import calque.data", "knows no torch"),
     "torch in text": ("calque.text.words", "from torch import Tensor", "knows no torch"),
     "torch through tensors": ("calque.text.words", "from calque.tensors import Padded", "knows no torch"),
     "hidden": ("calque.models.interfaces", "def f():\n    from calque.tensors import Padded", "inside a function"),

@@ -14,6 +14,7 @@ import typer
 
 from calque import __version__
 from calque.commands import (
+    align,
     average,
     compare,
     data,
@@ -60,6 +61,7 @@ app.command(cls=HintingCommand)(average.average)
 app.command(cls=HintingCommand)(translate.translate)
 app.command(cls=HintingCommand)(generate.generate)
 app.command(cls=HintingCommand)(tag.tag)
+app.command(cls=HintingCommand)(align.align)
 app.command(cls=HintingCommand)(score.score)
 app.command(cls=HintingCommand)(evaluate.evaluate)
 app.command(cls=HintingCommand)(inspect.inspect)

@@ -144,12 +144,12 @@ def write_text(path: Path, text: str) -> None:
         out.write(text.encode())
 
 
-def refuse_output(output: Path | None, *inputs: Path | None) -> None:
+def refuse_output(output: Path | None, *inputs: Path | None, option: str = "--output") -> None:
     """Raises a DataError if an output is a folder, is in a missing folder, or is one of the inputs."""
     if output and output.is_dir():
-        raise DataError(f"{output}: is a folder; name a file for --output")
+        raise DataError(f"{output}: is a folder; name a file for {option}")
     if output and output.is_file() and any(path and path.exists() and output.samefile(path) for path in inputs):
-        raise DataError(f"{output}: is also an input and would be overwritten; choose another --output")
+        raise DataError(f"{output}: is also an input and would be overwritten; choose another {option}")
     if output and is_replaceable(output):
         folder = (Path(os.path.realpath(output)) if output.is_symlink() else output).parent
         if not folder.is_dir():

@@ -1,8 +1,10 @@
-"""Word alignments extracted from attention. Letters: S source pieces, T target pieces."""
+"""Word alignments extracted from attention, and their error rate. Letters: S source pieces, T target pieces."""
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Link = tuple[int, int]
 
@@ -16,7 +18,7 @@ def words_of(starts: Sequence[bool]) -> list[int]:
     return words
 
 
-def align(attention: Tensor, *, source_words: Sequence[int], target_words: Sequence[int]) -> list[Link]:
+def align(attention: "Tensor", *, source_words: Sequence[int], target_words: Sequence[int]) -> list[Link]:
     """(source word, target word) links, one per target word, in target order.
 
     A target word is linked to the source word that receives most of its pieces' attention [T,S]. Attention to the end

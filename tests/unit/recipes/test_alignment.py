@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+from recipes.alignment import run, statistical
 from recipes.alignment.align import alignments, read_links
 from recipes.alignment.report import collect, page
 from recipes.alignment.run import ENTRIES, RESULT, jobs
 from recipes.runner.files import write_json
 
 import calque
+from calque.commands.main import app
 from calque.evaluation.alignment import alignment_error_rate
 from calque.models.model import Model, Sizes
 from calque.models.systems import TRANSLATORS, system_model
@@ -64,3 +66,29 @@ def test_the_table_has_a_row_for_every_measured_system(tmp_path: Path) -> None:
     lines = page(collect(tmp_path)).splitlines()
     assert lines[2] == "| luong2015 | 30.0 (20.0 to 40.0) |  | 10.0 | 90.0 (90.0 to 90.0) | 90.0 |"
     assert lines[3] == "| vaswani2017-base | 30.0 | 25.0, layer 2 |  | 100.0 |  |"
+
+
+def test_statistical_aligners_are_measured_on_both_pairs_of_languages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """With few pairs; the links of the test pairs are those of `calque align` on the same text."""
+    monkeypatch.setattr(run, "PAIRS", 400)
+    monkeypatch.setattr(statistical, "TESTED", 40)
+    results = statistical.collect(tmp_path)
+    assert {(name, model) for name in results for model in results[name]} == {
+        (name, model) for name in ("de-en", "zh-en") for model in ("ibm1", "hmm")
+    }
+    rates = [rate for models in results.values() for methods in models.values() for rate in methods.values()]
+    assert len(rates) == 24 and all(0.05 < rate < 0.6 for rate in rates)
+    lines = statistical.page(results).splitlines()
+    assert len(lines) == 6 and lines[3].startswith("| de-en | HMM | ")
+    for language in ("de", "en"):
+        test, train = (
+            (tmp_path / "book" / f"{part}.{language}").read_text().splitlines() for part in ("test", "train")
+        )
+        (tmp_path / language).write_text("".join(f"{line}\n" for line in [*test[:40], *train]))
+    capfd.readouterr()
+    app(["align", "--source", str(tmp_path / "de"), "--target", str(tmp_path / "en")], standalone_mode=False)
+    links = [read_links(line) for line in capfd.readouterr().out.splitlines()[:40]]
+    gold = [read_links(line) for line in (tmp_path / "book" / "test.align").read_text().splitlines()[:40]]
+    assert alignment_error_rate(links, gold) == results["de-en"]["hmm"]["grow-diag-final-and"]

@@ -1,0 +1,200 @@
+"""`calque align`."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from calque.commands.corpus_files import pair_corpora
+from calque.commands.inputs import choice, refuse_unreadable
+from calque.commands.options import choice_option
+from calque.commands.table_options import (
+    Delimiter,
+    Header,
+    SourceColumn,
+    TableColumns,
+    Tables,
+    TargetColumn,
+)
+from calque.errors import ConfigError, DataError
+
+if TYPE_CHECKING:
+    from calque.data.corpora import PairCorpus
+    from calque.statistics.lexicon import LexicalTable
+    from calque.statistics.text_pairs import TextPairs
+    from calque.statistics.word_alignment import AlignmentSettings, WordAlignments
+
+MODELS = ("hmm", "ibm1")
+METHODS = ("grow-diag-final-and", "grow-diag", "intersection", "union", "forward", "backward")
+SHOWN = 0.001
+"""Translations that are less likely than this are not written to --lexicon."""
+
+
+def align(
+    source: Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or compressed).")] = None,
+    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
+    tsv: Annotated[Path | None, typer.Option(help="Pairs, separated by a tab, instead of two files.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Pairs, as comma-separated values.")] = None,
+    jsonl: Annotated[Path | None, typer.Option(help="Pairs, as a JSON object per line.")] = None,
+    source_column: SourceColumn = None,
+    target_column: TargetColumn = None,
+    header: Header = None,
+    delimiter: Delimiter = None,
+    output: Annotated[Path | None, typer.Option(help="The file for the alignments; stdout by default.")] = None,
+    model: Annotated[
+        str, choice_option(choices=MODELS, help="hmm: words move with their neighbours; ibm1: word order is ignored.")
+    ] = "hmm",
+    iterations: Annotated[
+        tuple[int, int], typer.Option(metavar="IBM1 HMM", help="Iterations of EM of each model; the HMM follows IBM 1.")
+    ] = (5, 5),
+    symmetrise: Annotated[
+        str, choice_option(choices=METHODS, help="How the alignments of both directions are combined.")
+    ] = METHODS[0],
+    case: Annotated[bool, typer.Option("--case", help="Tell upper and lower case apart.")] = False,
+    maximum: Annotated[
+        int, typer.Option(min=1, max=512, help="Pairs with more words than this on a side are left out.")
+    ] = 256,
+    lexicon: Annotated[
+        Path | None, typer.Option(help="Write source word, target word and t(target | source) to this file.")
+    ] = None,
+    reference: Annotated[
+        Path | None, typer.Option(help="True alignments (Pharaoh), to compute the alignment error rate.")
+    ] = None,
+) -> None:
+    """Align the words of a parallel corpus; one output line per pair, such as 0-0 1-2 2-1.
+
+    A link is a source word and a target word, counted from 0. Words are what white space separates, so text without
+    spaces between words, such as Chinese, must be segmented first. A pair with an empty side has an empty line.
+
+    The models learn from the corpus itself, once in each direction: forward links every target word to at most one
+    source word, backward every source word to at most one target word. The perplexity per word of each iteration is
+    printed to standard error. `calque train --alignments` takes the output for guided alignment.
+
+    Examples:
+
+        calque align --source train.de --target train.en --output train.align
+
+        calque align --tsv pairs.tsv --model ibm1 --symmetrise intersection --lexicon de-en.lexicon
+
+        calque align --source test.de --target test.en --reference test.align --output /dev/null
+    """
+    from calque.commands.output import refuse_output, sink
+    from calque.evaluation.alignment import alignment_error_rate, pharaoh
+    from calque.statistics.text_pairs import name_of, read_links, read_text_pairs
+    from calque.statistics.word_alignment import AlignmentSettings
+
+    method = choice(symmetrise, METHODS, option="--symmetrise")
+    if min(iterations) < 1:
+        raise ConfigError(f"--iterations: {iterations[0]} and {iterations[1]}; each model needs at least 1")
+    settings = AlignmentSettings(choice(model, MODELS, option="--model"), iterations=iterations, maximum=maximum)
+    inputs = (source, target, tsv, csv, jsonl, reference)
+    refuse_unreadable(*inputs)
+    refuse_output(output, *inputs)
+    refuse_output(lexicon, *inputs, output, option="--lexicon")
+    if lexicon is not None and lexicon == output:
+        raise ConfigError(f"--output and --lexicon are both {output}; name two files")
+    columns = TableColumns(source_column, target_column, header, delimiter)
+    corpus = _corpus(source, target, Tables(*([path] if path else None for path in (tsv, csv, jsonl))), columns=columns)
+    pairs = read_text_pairs(corpus, keep_case=case)
+    _check(pairs, maximum=maximum, name=name_of(corpus))
+    gold = None if reference is None else read_links(reference, pairs)
+    forward = None if method == "backward" and lexicon is None else _align(pairs, settings, direction="forward")
+    if lexicon is not None and forward is not None:
+        _write_lexicon(lexicon, forward.lexicon, pairs)
+    backward = None if method == "forward" else _align(pairs, settings, direction="backward")
+    links = []
+    with sink(output) as out:
+        for pair_links in _symmetrised(forward, backward, pairs=len(pairs), method=method):
+            out.write(f"{pharaoh(pair_links)}\n".encode())
+            if gold is not None:
+                links.append(pair_links)
+        out.flush()
+    _summarise(pairs, maximum=maximum)
+    if gold is not None:
+        typer.echo(f"alignment error rate {100 * alignment_error_rate(links, gold):.2f} %, {reference}", err=True)
+
+
+def _corpus(source: Path | None, target: Path | None, tables: Tables, *, columns: TableColumns) -> "PairCorpus":
+    """The corpus that the options name; raises a ConfigError unless it is exactly one."""
+    from calque.data.corpora import DataConfig
+
+    columns.check(tables)
+    corpora: list[dict[str, Any]] = pair_corpora([source] if source else None, [target] if target else None)
+    corpora += tables.corpora(columns)
+    if len(corpora) != 1:
+        raise ConfigError(
+            f"found {len(corpora) or 'no'} corpora; give one: --source and --target, or --tsv, --csv or --jsonl"
+        )
+    (corpus,) = DataConfig.model_validate({"train": corpora}).train
+    return corpus  # type: ignore[return-value]
+
+
+def _check(pairs: "TextPairs", *, maximum: int, name: str) -> None:
+    """Raises a DataError if there is nothing to align; warns of text that seems to have no spaces."""
+    usable = pairs.counts(maximum=maximum).usable
+    if not usable:
+        raise DataError(
+            f"{name}: nothing to align: of {len(pairs):,} pairs, each has an empty side or more than {maximum} words "
+            "on a side (--maximum)"
+        )
+    for side, column in (("source", pairs.source), ("target", pairs.target)):
+        single = int((column.lengths == 1).sum())
+        if 2 * single > usable:
+            typer.echo(
+                f"warning: {single:,} {side} lines have a single word; words are what white space separates, so text "
+                "without spaces must be segmented first",
+                err=True,
+            )
+
+
+def _align(pairs: "TextPairs", settings: "AlignmentSettings", *, direction: str) -> "WordAlignments":
+    """The alignments of one direction, with a line of progress per iteration."""
+    from calque.commands.progress import preparing
+    from calque.statistics.em import Iteration, Observer
+    from calque.statistics.word_alignment import align_words
+
+    class Report(Observer):
+        def iteration(self, iteration: Iteration) -> None:
+            typer.echo(
+                f"{direction}: {iteration.model}, iteration {iteration.number}: log-likelihood "
+                f"{iteration.log_likelihood:,.1f}, perplexity {iteration.perplexity:.3f} per word",
+                err=True,
+            )
+
+        def progress(self, phase: str, done: int, total: int) -> None:
+            show(f"{direction}: {phase}", done, total)
+
+    sides = (pairs.source, pairs.target) if direction == "forward" else (pairs.target, pairs.source)
+    with preparing() as show:
+        return align_words(*sides, settings=settings, minimum=SHOWN, observer=Report())
+
+
+def _symmetrised(
+    forward: "WordAlignments | None", backward: "WordAlignments | None", *, pairs: int, method: Any
+) -> Iterator[list[tuple[int, int]]]:
+    """The links of each pair; a direction that the method does not use may be missing."""
+    from calque.statistics.symmetrisation import symmetrise
+
+    for pair in range(pairs):
+        there = {*forward.links(pair)} if forward else set()
+        back = {(source, target) for target, source in backward.links(pair)} if backward else set()
+        yield sorted(symmetrise(there, back, method=method))
+
+
+def _write_lexicon(path: Path, table: "LexicalTable", pairs: "TextPairs") -> None:
+    """Writes the likely translations of every source word; the empty word is an empty cell."""
+    from calque.commands.output import sink
+
+    with sink(path) as out:
+        for number, source in enumerate([*pairs.source_words, ""]):
+            for target, probability in zip(*table.best(number), strict=True):
+                out.write(f"{source}\t{pairs.target_words[target]}\t{probability:.6f}\n".encode())
+        out.flush()
+
+
+def _summarise(pairs: "TextPairs", *, maximum: int) -> None:
+    usable, empty, long = pairs.counts(maximum=maximum)
+    left_out = [f"{empty:,} with an empty side"] * bool(empty)
+    left_out += [f"{long:,} with more than {maximum} words on a side"] * bool(long)
+    typer.echo(f"{usable:,} pairs aligned" + (f"; left out: {', '.join(left_out)}" if left_out else ""), err=True)

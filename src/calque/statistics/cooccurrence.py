@@ -1,0 +1,183 @@
+"""Which words occur together in a parallel corpus, laid out so that EM over all of them is a few array operations.
+
+Letters: B pairs, I source words, J target words. A *cell* is a target word beside a source word of the same pair, or
+beside the empty word. An *entry* is a pair of word types that share at least one cell: a parameter t(target | source).
+"""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from calque.data.store import Array, Column
+
+Floats = NDArray[np.float64]
+
+MAXIMUM = 256  # words of a sentence; longer ones, whose cells grow with the square, are left out
+BLOCK_CELLS = 1 << 20  # whose entries fit into a processor's cache
+CHUNK_CELLS = 1 << 17
+
+
+class Chunk(NamedTuple):
+    """Pairs with the same number of source words and the same number of target words."""
+
+    pairs: Array  # [B], indices of rows of the corpus
+    sources: int  # I
+    targets: int  # J
+    start: int  # where its cells begin in those of its block
+
+    def cells(self, values: NDArray[Any]) -> NDArray[Any]:
+        """The values [J,B,1+I] of the chunk's cells, as a view, given those of its block; column 0: the empty word."""
+        shape = self.targets, len(self.pairs), 1 + self.sources
+        return values[self.start : self.start + int(np.prod(shape))].reshape(shape)
+
+
+class Block(NamedTuple):
+    """Chunks, and which entry each of their cells belongs to.
+
+    The entries of a block are listed once, so that the table of all entries, which exceeds every cache, is read and
+    written once per block and in order.
+    """
+
+    chunks: tuple[Chunk, ...]
+    entries: Array  # distinct, ascending
+    cells: Array  # indices into `entries`
+
+    def gather(self, table: Floats) -> Floats:
+        """The value of each cell, given that of each entry of the corpus."""
+        values: Floats = table[self.entries][self.cells]
+        return values
+
+    def add(self, table: Floats, values: Floats) -> None:
+        """Adds the value of each cell to its entry of the table."""
+        table[self.entries] += np.bincount(self.cells, weights=values, minlength=len(self.entries))
+
+
+class Cooccurrences(NamedTuple):
+    """The entries of a corpus, by source word and then by target word, and its cells in blocks."""
+
+    offsets: Array  # [sources + 2]; the last row is that of the empty word
+    targets: Array  # [entries]
+    blocks: tuple[Block, ...]
+    words: int
+    """The number of target words in the pairs that are not left out."""
+
+    @property
+    def chunks(self) -> Iterator[Chunk]:
+        """All chunks."""
+        return (chunk for block in self.blocks for chunk in block.chunks)
+
+    @property
+    def pairs(self) -> int:
+        """The number of pairs that are not left out."""
+        return sum(len(chunk.pairs) for chunk in self.chunks)
+
+    def normalise(self, table: Floats) -> None:
+        """Divides the values of each source word's entries by their sum, in place."""
+        lengths = np.diff(self.offsets)
+        rows = np.flatnonzero(lengths)
+        if len(rows):
+            totals = np.add.reduceat(table, self.offsets[rows])
+            table /= np.repeat(totals, lengths[rows])
+
+
+def cooccurrences(
+    source: Column, target: Column, *, sources: int | None = None, targets: int | None = None, maximum: int = MAXIMUM
+) -> Cooccurrences:
+    """The cells and entries of a corpus whose row n of `target` translates row n of `source`.
+
+    `sources` and `targets` are the sizes of the vocabularies; without them, they follow from the largest ids. Pairs
+    with an empty side, or with more than `maximum` words on a side, are left out.
+    """
+    sources = _size(source) if sources is None else sources
+    targets = _size(target) if targets is None else targets
+    drafts: list[tuple[tuple[Chunk, ...], Array, Array]] = []
+    words = 0
+    for chunks in _layout(source.lengths.astype(np.int64), target.lengths.astype(np.int64), maximum=maximum):
+        keys = np.concatenate([_keys(chunk, source, target, empty=sources, targets=targets) for chunk in chunks])
+        drafts.append((chunks, *_distinct(keys)))
+        words += sum(len(chunk.pairs) * chunk.targets for chunk in chunks)
+    entries = _union([distinct for _, distinct, _ in drafts])
+    dtype = np.int32 if len(entries) < 1 << 31 else np.int64
+    blocks = []
+    while drafts:  # each draft is dropped as soon as its block is made
+        chunks, distinct, cells = drafts.pop()
+        blocks.append(Block(chunks, np.searchsorted(entries, distinct).astype(dtype), cells))
+    offsets = np.searchsorted(entries, np.arange(sources + 2) * targets)
+    return Cooccurrences(offsets, (entries % max(1, targets)).astype(np.int32), tuple(reversed(blocks)), words)
+
+
+def _size(column: Column) -> int:
+    """One more than the largest id in a column's rows."""
+    return int(column.values.max()) + 1 if len(column.values) else 0
+
+
+def _layout(sources: Array, targets: Array, *, maximum: int) -> Iterator[tuple[Chunk, ...]]:
+    """The chunks of each block, given the lengths of all rows; shorter sentences first."""
+    shortest, longest = np.minimum(sources, targets), np.maximum(sources, targets)
+    kept = np.flatnonzero((shortest > 0) & (longest <= maximum))
+    order = kept[np.lexsort((targets[kept], sources[kept]))]
+    shapes = np.stack([sources[order], targets[order]], axis=1)
+    starts = np.flatnonzero(np.any(np.diff(shapes, axis=0, prepend=-1) != 0, axis=1))
+    chunks: list[Chunk] = []
+    size = 0
+    for group in np.split(order, starts[1:]):
+        if not len(group):  # an empty corpus
+            continue
+        width, height = int(sources[group[0]]), int(targets[group[0]])
+        cells = (width + 1) * height
+        count = max(1, CHUNK_CELLS // cells)
+        for first in range(0, len(group), count):
+            pairs = group[first : first + count]
+            chunks.append(Chunk(pairs, width, height, size))
+            size += len(pairs) * cells
+            if size >= BLOCK_CELLS:
+                yield tuple(chunks)
+                chunks, size = [], 0
+    if chunks:
+        yield tuple(chunks)
+
+
+def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: int) -> Array:
+    """source · targets + target for each cell of a chunk, flat."""
+    source_ids = source.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.sources)
+    target_ids = target.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.targets)
+    with_empty = np.pad(source_ids, ((0, 0), (1, 0)), constant_values=empty)
+    return (with_empty * targets + target_ids.T[:, :, None]).ravel()
+
+
+def _distinct(keys: Array) -> tuple[Array, Array]:
+    """The distinct keys, ascending, and the index of each key in them.
+
+    Keys are sorted together with their positions, in one number if 63 bits hold both: sorting numbers takes half as
+    long as sorting their indices.
+    """
+    bits = len(keys).bit_length()
+    if int(keys.max()) >> (63 - bits):
+        distinct, indices = np.unique(keys, return_inverse=True)
+        return distinct, indices.astype(np.int32)
+    packed = np.sort(keys << bits | np.arange(len(keys)))
+    ascending = packed >> bits
+    is_new = np.concatenate([[True], ascending[1:] != ascending[:-1]])
+    indices = np.empty(len(keys), dtype=np.int32)
+    indices[packed & ((1 << bits) - 1)] = np.cumsum(is_new, dtype=np.int32) - 1
+    return ascending[is_new], indices
+
+
+def _union(sets: list[Array]) -> Array:
+    """The union of ascending arrays, merged in sizes that double, so that each element is moved a few times."""
+    levels: list[Array] = [np.empty(0, dtype=np.int64)]
+    for keys in sets:
+        levels.append(keys)
+        while len(levels) > 1 and len(levels[-2]) < 2 * len(levels[-1]):
+            levels.append(_merged(levels.pop(), levels.pop()))
+    while len(levels) > 1:
+        levels.append(_merged(levels.pop(), levels.pop()))
+    return levels[0]
+
+
+def _merged(first: Array, second: Array) -> Array:
+    """The distinct elements of two ascending arrays, ascending; `np.union1d` takes a hundred times as long."""
+    both = np.sort(np.concatenate([first, second]), kind="stable")  # merges two runs in linear time
+    return both[np.concatenate([[True], both[1:] != both[:-1]])] if len(both) else both

@@ -1,0 +1,57 @@
+"""Expectation maximisation over the cells of a corpus, which all alignment models share (Dempster et al. 1977)."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from calque.statistics.cooccurrence import Cooccurrences, Floats
+
+
+class Iteration(NamedTuple):
+    """The log-likelihood of the corpus under the parameters that an iteration of EM began with."""
+
+    model: str
+    number: int  # from 1
+    log_likelihood: float
+    words: int
+    """The number of target words, whose log-probabilities the log-likelihood is the sum of."""
+
+    @property
+    def perplexity(self) -> float:
+        """Per target word."""
+        return float(np.exp(-self.log_likelihood / max(1, self.words)))
+
+
+class Observer:
+    """What is called while a model is trained; this one ignores everything."""
+
+    def iteration(self, iteration: Iteration) -> None:
+        """Called after each iteration of EM."""
+
+    def progress(self, phase: str, done: int, total: int) -> None:
+        """Called now and then with the number of pairs done in a phase."""
+
+
+SILENT = Observer()
+
+
+def reestimated(
+    corpus: Cooccurrences, lexical: Floats, *, expect: Callable[[Floats], float], phase: str, observer: Observer
+) -> tuple[Floats, float]:
+    """The lexical probabilities of the next iteration, and the log-likelihood of the corpus under the present ones.
+
+    `expect` is the E-step of a chunk: it replaces the lexical probabilities [J,B,1+I] of its cells, in place, by the
+    posterior probabilities that the words are linked, and returns the log-likelihood. M-step: t(f | e) = c(f, e) / Σ_f'
+    c(f', e), where c(f, e) is the sum of the posteriors of their cells.
+    """
+    counts, log_likelihood, done = np.zeros_like(lexical), 0.0, 0
+    for block in corpus.blocks:
+        values = block.gather(lexical)
+        for chunk in block.chunks:
+            log_likelihood += expect(chunk.cells(values))
+            done += len(chunk.pairs)
+        block.add(counts, values)
+        observer.progress(phase, done, corpus.pairs)
+    corpus.normalise(counts)
+    return counts, log_likelihood

@@ -1,0 +1,46 @@
+"""Lexical tables: which target words translate a source word, and how likely each of them is."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from calque.data.store import Array
+from calque.statistics.cooccurrence import Cooccurrences, Floats
+
+MINIMUM = 1e-4
+"""Translations that are less likely than this are left out of a table."""
+
+
+class LexicalTable(NamedTuple):
+    """t(target | source), sparse: row s is `[offsets[s] : offsets[s + 1]]`, the most likely target first.
+
+    The last row is that of the empty word. Ties are in the order of ids.
+
+    >>> table = train_lexicon(store["source"], store["target"])
+    >>> targets, probabilities = table.best(source_id, 10)
+    """
+
+    offsets: Array  # int64 [sources + 2]
+    targets: Array  # int32 [entries]
+    probabilities: Floats  # [entries]
+
+    @property
+    def sources(self) -> int:
+        """The size of the source vocabulary; as a source id, the empty word."""
+        return len(self.offsets) - 2
+
+    def best(self, source: int, count: int | None = None) -> tuple[Array, Floats]:
+        """The most likely targets of a source id and their probabilities, at most `count`; none for an unseen word."""
+        start, stop = int(self.offsets[source]), int(self.offsets[source + 1])
+        stop = stop if count is None else min(stop, start + count)
+        return self.targets[start:stop], self.probabilities[start:stop]
+
+
+def lexical_table(corpus: Cooccurrences, lexical: Floats, *, minimum: float = MINIMUM) -> LexicalTable:
+    """The table of a model's lexical probabilities, given for each entry of the corpus, without the unlikely ones."""
+    kept = np.flatnonzero(lexical >= minimum)
+    sources = np.searchsorted(corpus.offsets, kept, side="right") - 1
+    targets, probabilities = corpus.targets[kept], lexical[kept]
+    order = np.lexsort((targets, -probabilities, sources))
+    offsets = np.searchsorted(sources, np.arange(len(corpus.offsets)))
+    return LexicalTable(offsets, targets[order], probabilities[order])
