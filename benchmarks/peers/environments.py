@@ -37,12 +37,11 @@ class Environment(NamedTuple):
     def title(self) -> str:
         return TITLES[self.peer]
 
-    def run(
-        self, *command: str | Path, folder: Path, threads: int, log: Path | None = None, modules: Sequence[Path] = ()
-    ) -> Usage:
-        """Runs `python COMMAND` there, in `folder`, and returns its cost; `modules` are searched before its packages."""
+    def run(self, *command: str | Path, folder: Path, threads: int, log: Path | None = None) -> Usage:
+        """Runs `python COMMAND` there, in `folder`, and returns its cost."""
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
-        environment["PYTHONPATH"] = os.pathsep.join(map(str, modules))
+        environment.pop("PYTHONPATH", None)
+        environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # OpenNMT-py's checkpoints are pickled objects
         try:
             return run_measured([self.python, *command], environment=environment, folder=folder, log=log)
         except ContenderError as error:
