@@ -42,7 +42,9 @@ from benchmarks.figures import (
     spread,
     spread_of_ratios,
 )
+from benchmarks.floor import Floor, measure_floor, read_model_config
 from benchmarks.machine import this_machine
+from benchmarks.operations import decoding_operations
 from benchmarks.options import (
     add_common_options,
     chosen_corpus,
@@ -52,8 +54,9 @@ from benchmarks.options import (
     run_command,
 )
 from benchmarks.outputs import comparison_of, differing_lines, remarks_on
-from benchmarks.peers.decoders import PEERS, SAME_RULE, PeerDecoder, prepare_peers
+from benchmarks.peers.decoders import BATCH_TOKENS, PEERS, SAME_RULE, PeerDecoder, prepare_peers
 from benchmarks.peers.environments import described_peers, open_environments
+from benchmarks.peers.texts import mean_length
 from benchmarks.processes import Usage
 from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
 from benchmarks.source_trees import HERE, SourceTree, described_trees, open_trees
@@ -100,6 +103,8 @@ class Series(NamedTuple):
     rounds: dict[str, list[Round]]
     bases: tuple[str, ...] = (HERE,)
     text_base: str = HERE
+    precisions: dict[str, str] = {}  # noqa: RUF012
+    floor: Floor | None = None
 
     def speeds(self, clock: Clock) -> dict[str, list[float]]:
         """Sentences per second, round by round."""
@@ -128,6 +133,7 @@ class Series(NamedTuple):
                 for name, rounds in self.rounds.items()
             },
             "speeds": speeds,
+            "floor": self.floor._asdict() if self.floor else None,
             "ratios": {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=HERE).items()},
             "ratios_of": {
                 base: {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=base).items()}
@@ -184,6 +190,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """Translates with every contender in turn and reports."""
     lines = parse_sizes(options.lines, option="--lines")
     trainer = position_of(options.trained_by, names=[HERE, *options.against])
+    environments = open_environments(options.peers, PEERS[options.work]) if options.peers else []
     clock = clock_for(options.threads)
     with tempfile.TemporaryDirectory(prefix="calque-decode-") as name:
         folder = Path(name)
@@ -196,7 +203,6 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             progress(f"training a model for {options.steps} steps")
             train_model(trees[trainer], work=work, steps=options.steps, run=model, folder=folder)
         calque = [CalqueDecoder(tree, model, options.threads, tuple(options.settings)) for tree in trees]
-        environments = open_environments(options.peers, PEERS[options.work]) if options.peers else []
         peers = prepare_peers(environments, model, threads=options.threads, folder=folder)
         agreement = [agreement_of(calque[0], peer, files=files, folder=folder) for peer in peers if peer.is_exact]
         machine = this_machine()
@@ -211,6 +217,8 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             )
             for beam in options.beams
         ]
+        progress("measuring the chip's peak for these products")
+        series = [with_floor(search, model=model, files=files, threads=options.threads) for search in series]
     usages = [
         usage
         for search in series
@@ -229,10 +237,15 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             "threads": str(options.threads),
             "sources": described_trees(trees),
             **({"peers": described_peers(environments)} if environments else {}),
+            **{
+                f"floor, {search_name(search.beam)}": search.floor.described("sentence", UNITS[clock])
+                for search in series
+                if search.floor
+            },
         },
         [
             *("contender, search", f"sentences / {UNITS[clock]}", *(f"{base} ÷ it" for base in bases)),
-            *(f"output tokens / {UNITS[clock]}", "tokens / sentence", "peak RSS", "output"),
+            *(f"output tokens / {UNITS[clock]}", "tokens / sentence", "of the floor", "peak RSS", "output"),
         ],
         [row for search in series for row in table(search, bases=bases, clock=clock)],
         [
@@ -338,26 +351,55 @@ def measure(contenders: Contenders, *, files: Files, beam: int, rounds: int, clo
             f"{getattr(long, clock):.1f} {UNITS[clock]}, {pair.speed(files.lines, clock=clock):,.1f} sentences "
             f"/ {UNITS[clock]}"
         )
-    return Series(beam, files.lines, tokens, measured, contenders.bases, contenders.text_base)
+    precisions = {decoder.name: decoder.precision for decoder in decoders}
+    return Series(beam, files.lines, tokens, measured, contenders.bases, contenders.text_base, precisions)
+
+
+def with_floor(series: Series, *, model: Path, files: Files, threads: int) -> Series:
+    """The series with its floor, unless the model is of a kind whose operations are not counted."""
+    folder = model / "model" if (model / "model").is_dir() else model
+    config, tokenizer = read_model_config(folder / "config.toml"), folder / "tokenizer" / "joint.model"
+    if config is None or not tokenizer.exists():
+        return series
+    source = mean_length(files.long, tokenizer=tokenizer)
+    target = series.tokens[series.text_base][1] / series.lines[1]
+    values, vocabulary = config
+    try:
+        work = decoding_operations(values, source=source, target=target, vocabulary=vocabulary, beam=series.beam)
+    except BenchmarkError as error:
+        progress(f"no floor: {error}")
+        return series
+    rows = round(BATCH_TOKENS / source * series.beam)
+    return series._replace(floor=measure_floor(work, amount=1, rows=rows, threads=threads))
 
 
 def table(series: Series, *, bases: Sequence[str], clock: Clock) -> list[list[str]]:
     """One row per contender, with a ratio for each of the bases."""
     speeds, token_speeds = series.speeds(clock), series.token_speeds(clock)
     ratios = {base: spread_of_ratios(speeds, of=base) for base in bases if base in speeds}
-    search = "greedy" if series.beam == 1 else f"beam {series.beam}"
     return [
         [
-            f"{name}, {search}",
+            f"{name}, {search_name(series.beam)}",
             shown_spread(spread(speeds[name]), digits=1),
             *(shown_ratio(name, ratios.get(base), base=base) for base in bases),
             shown_spread(spread(token_speeds[name]), digits=0),
             f"{series.tokens[name][1] / series.lines[1]:.1f}",
+            shown_share(series, name, speed=spread(speeds[name]).median),
             shown_bytes(statistics.median(pair.long.peak for pair in rounds)),
             comparison_of(series.outputs(), name, base=series.text_base),
         ]
         for name, rounds in series.rounds.items()
     ]
+
+
+def search_name(beam: int) -> str:
+    """As tables call it."""
+    return "greedy" if beam == 1 else f"beam {beam}"
+
+
+def shown_share(series: Series, name: str, *, speed: float) -> str:
+    """The part of the floor that a contender reaches in the arithmetic it uses."""
+    return series.floor.share(speed, precision=series.precisions[name]) if series.floor else "–"
 
 
 def shown_ratio(name: str, ratios: Mapping[str, Spread] | None, *, base: str) -> str:

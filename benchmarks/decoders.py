@@ -14,6 +14,10 @@ class Decoder(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def precision(self) -> str:
+        """The type of its products: float32, bfloat16 or int8."""
+
     def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
         """Output tokens of every line, the end mark counted; unmeasured, and what warms up this contender's caches."""
 

@@ -7,8 +7,11 @@ import json
 import os
 import subprocess
 import sys
+import tomllib
 from collections import Counter
-from typing import NamedTuple
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
 
 from benchmarks.errors import ContenderError
 from benchmarks.operations import Operations
@@ -55,3 +58,12 @@ def measure_floor(operations: Operations, *, amount: float, rows: int, threads: 
     if ended.returncode:
         raise ContenderError(f"benchmarks.peak failed\n{ended.stderr}")
     return Floor(operations.flops, amount, json.loads(ended.stdout))
+
+
+def read_model_config(path: Path) -> tuple[Mapping[str, Any], int] | None:
+    """[model] of a model folder's config.toml and the number of target pieces; None where there is no such file."""
+    if not path.exists():
+        return None
+    values = tomllib.loads(path.read_text(encoding="utf-8"))
+    vocabulary = values.get("vocabularies", {}).get("target")
+    return (values["model"], vocabulary) if "model" in values and vocabulary else None

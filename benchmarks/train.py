@@ -27,7 +27,9 @@ from typing import Any, NamedTuple
 
 from benchmarks.errors import BenchmarkError
 from benchmarks.figures import UNITS, Clock, clock_for, difference_rate, interleaved, spread, spread_of_ratios
+from benchmarks.floor import Floor, measure_floor, read_model_config
 from benchmarks.machine import this_machine
+from benchmarks.operations import training_operations
 from benchmarks.options import (
     add_common_options,
     chosen_corpus,
@@ -38,10 +40,11 @@ from benchmarks.options import (
     run_command,
 )
 from benchmarks.peers.environments import described_peers, open_environments
+from benchmarks.peers.texts import mean_length
 from benchmarks.peers.trainers import ALIKE, PEERS, PeerTrainer
 from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
 from benchmarks.source_trees import HERE, described_trees, open_trees
-from benchmarks.trainers import CalqueTrainer, Trainer, TrainingRun
+from benchmarks.trainers import MODEL_CONFIG, CalqueTrainer, Trainer, TrainingRun
 from benchmarks.works import MODELS, Work
 
 
@@ -120,6 +123,8 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
         tokenizer = folder_of(0, folder=folder) / "store" / "tokenizer" / "joint.model"
         trainers += [PeerTrainer(environment, tokenizer) for environment in environments]
         measured = measure(trainers, work=work, steps=steps, rounds=options.rounds, folder=folder)
+        progress("measuring the chip's peak for these products")
+        floor = floor_of(work, folder=folder_of(0, folder=folder))
     speeds = {name: [pair.speed(clock) for pair in rounds] for name, rounds in measured.items()}
     usages = [run.usage for rounds in measured.values() for pair in rounds for run in pair]
     return Report(
@@ -131,16 +136,18 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             "threads": str(work.threads),
             "sources": described_trees(trees),
             **({"peers": described_peers(environments)} if environments else {}),
+            **({"floor": floor.described("target token", UNITS[clock])} if floor else {}),
         },
         [
             *("contender", f"target tokens / {UNITS[clock]}", f"{HERE} ÷ it"),
-            *("target tokens / step", "padding", "peak RSS", "store"),
+            *("target tokens / step", "of the floor", "padding", "peak RSS", "store"),
         ],
-        table(measured, speeds=speeds),
+        table(measured, speeds=speeds, floor=floor),
         remarks_on_table(base=HERE, usages=usages, threads=work.threads),
         {
             "rounds": {name: [pair.values() for pair in rounds] for name, rounds in measured.items()},
             "speeds": speeds,
+            "floor": floor._asdict() if floor else None,
             "ratios": {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=HERE).items()},
         },
     )
@@ -173,7 +180,24 @@ def folder_of(number: int, *, folder: Path) -> Path:
     return folder / f"contender-{number}"
 
 
-def table(measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Sequence[float]]) -> list[list[str]]:
+def floor_of(work: Work, *, folder: Path) -> Floor | None:
+    """The floor of the model that was trained in `folder`; None for kinds whose operations are not counted."""
+    config = read_model_config(folder / MODEL_CONFIG)
+    tokenizer = folder / "store" / "tokenizer" / "joint.model"
+    if config is None or not tokenizer.exists():
+        return None
+    source, target = (mean_length(path, tokenizer=tokenizer) for path in (work.corpus.source, work.corpus.target))
+    try:
+        operations = training_operations(config[0], source=source, target=target, vocabulary=config[1])
+    except BenchmarkError as error:
+        progress(f"no floor: {error}")
+        return None
+    return measure_floor(operations, amount=target, rows=work.tokens // 2, threads=work.threads)
+
+
+def table(
+    measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Sequence[float]], floor: Floor | None
+) -> list[list[str]]:
     """One row per contender."""
     ratios = spread_of_ratios(speeds, of=HERE)
     rows = []
@@ -185,6 +209,7 @@ def table(measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Seque
                 shown_spread(spread(speeds[name]), digits=0),
                 shown_spread(ratios[name], digits=3) if name in ratios else "1",
                 f"{long.tokens / long.steps:,.0f}",
+                floor.share(spread(speeds[name]).median) if floor else "–",
                 "–" if long.padding is None else f"{long.padding:.1%}",
                 shown_bytes(statistics.median(pair.long.usage.peak for pair in rounds)),
                 shown_bytes(long.store),

@@ -47,13 +47,23 @@ def encode_file(source: Path, *, tokenizer: Path, output: Path) -> Path:
     return write_lines(output, [" ".join([*line, END]) for line in lines])
 
 
-def mean_lengths(corpus: Corpus, *, tokenizer: Path, limit: int = 5000) -> tuple[float, float]:
-    """Mean pieces of source and target lines, the end mark counted."""
+def decode_file(pieces: Path, *, tokenizer: Path, output: Path) -> Path:
+    """The text of lines of pieces."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
-    source, target = (
-        sum(len(line) + 1 for line in lines) / len(lines)
-        for lines in (processor.encode(read_lines(path, limit=limit)) for path in (corpus.source, corpus.target))
-    )
-    return source, target
+    return write_lines(output, processor.decode([line.split(" ") for line in read_lines(pieces)]))
+
+
+def vocabulary_of(texts: PieceTexts) -> int:
+    """How many pieces there are, with the special ones."""
+    return len(read_lines(texts.vocabulary)) + len(SPECIAL)
+
+
+def mean_length(text: Path, *, tokenizer: Path, limit: int = 5000) -> float:
+    """Mean pieces of the first lines of a file, the end mark counted."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    lines = processor.encode(read_lines(text, limit=limit))
+    return sum(len(line) + 1 for line in lines) / len(lines)
