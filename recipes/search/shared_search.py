@@ -30,6 +30,8 @@ class SharedScores:
     Hypotheses cut at the maximum length are left to the search; `best` has none for a sentence where nothing ended.
     """
 
+    prunes = False  # what cannot win by one score may win by another
+
     def __init__(self, beams: int, scores: Sequence[Score]) -> None:
         self.best_k, self.scores = BestK(beams), scores
         self.best: list[dict[int, Tokens]] = [{} for _ in scores]

@@ -74,10 +74,12 @@ def _standard_input() -> AbstractContextManager[BinaryIO]:
         return closing(sys.stdin.buffer)
 
 
-def device_and_precision(device: str, precision: str) -> "tuple[DeviceName, PrecisionName]":
-    """The values of --device and --precision, checked."""
+def device_and_precision(device: str, precision: str, *, gradients: bool = False) -> "tuple[DeviceName, PrecisionName]":
+    """The values of --device and --precision, checked; products of integers have no gradients."""
     from calque.devices import DEVICES, PRECISIONS
 
+    if gradients and precision == "int8":
+        raise ConfigError("--precision int8: a model with 8-bit products cannot be inspected; use float32")
     return choice(device, DEVICES, option="--device"), choice(precision, PRECISIONS, option="--precision")
 
 

@@ -188,7 +188,7 @@ def _load(paths: Sequence[Path], *, device: str, precision: str) -> "dict[str, L
     """Loads models, which must be of one kind; returns them by their paths."""
     from calque.engine import load, model_kind
 
-    names = device_and_precision(device, precision)
+    names = device_and_precision(device, precision, gradients=True)
     models = {str(path): load(path, device=names[0], precision=names[1]) for path in paths}
     kinds = {name: model_kind(loaded) for name, loaded in models.items()}
     if len(set(kinds.values())) > 1:

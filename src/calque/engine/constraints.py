@@ -13,6 +13,7 @@ from calque.search.decode import Rules, piece_limits
 from calque.search.forbidden_words import Forbidden
 from calque.search.settings import SearchConfig
 from calque.text import EOS, UNK, NumberedText, Tokenizer, number_target
+from calque.text.length_profile import LengthProfile
 from calque.text.scripts import as_bytes, ends_outside_word, is_unspaced, starts_outside_word
 
 _SHOWN = 40  # characters of a source quoted in a message
@@ -79,10 +80,17 @@ def rules_of(constraints: Sequence[ConstraintIds], *, target: Tokenizer, forbidd
     return Rules(prefixes, required, boundaries.follows, boundaries.opens, forbidden)
 
 
-def length_limits(request: Request, source: NumberedText, *, search: SearchConfig) -> tuple[int, int]:
-    """The minimum and maximum number of pieces of the translation; raises a TextError if they contradict each other."""
+def length_limits(
+    request: Request, source: NumberedText, *, search: SearchConfig, profile: LengthProfile | None = None
+) -> tuple[int, int]:
+    """The minimum and maximum number of pieces of the translation; raises a TextError if they contradict each other.
+
+    The lengths of training targets (`profile`) say nothing about translations that must contain a given phrase.
+    """
+    is_free = profile is not None and not request.prefix and not request.required
+    longest = profile.longest_target(len(source.ids)) if profile is not None and is_free else None
     try:
-        return piece_limits(len(source.ids), search=search)
+        return piece_limits(len(source.ids), search=search, longest=longest)
     except TextError as error:
         raise _request_error(str(error), request) from None
 

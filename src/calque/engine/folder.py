@@ -21,17 +21,18 @@ from calque.evaluation.confidence import Confidence
 from calque.folders import MANIFEST, verify_folder, write_folder
 from calque.folders.upgrades import upgrade_model
 from calque.folders.weights import give_weights_to, read_weights, weights_of
+from calque.layers.int8 import quantise
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
 from calque.parsing import parse_json
-from calque.search.settings import SearchConfig
+from calque.search.settings import LARGEST, SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.tensors import weightless
 from calque.text import FormsConfig, TaggerVocabularies, load_tokenizer, load_tokenizers, save_columns, save_tokenizers
-from calque.text.splitting import LengthProfile
+from calque.text.length_profile import LengthProfile, TargetLimit
 
 AnyModel = TypeVar("AnyModel", bound=nn.Module)
 
@@ -165,7 +166,8 @@ def load(path: str | Path, *, device: DeviceName = "auto", precision: PrecisionN
     """The model in a run folder (its `model/`) or a model folder; verified before anything in it is used.
 
     Returns a translator, a text generator or a tagger, depending on the task. Weights are stored and multiplied in
-    `precision`; probabilities are computed in at least float32.
+    `precision`; probabilities are computed in at least float32. With int8, for CPUs, large products are computed in
+    8 bits: about twice as fast, with slightly different translations.
 
     >>> calque.load("runs/1", device="cpu").translate("Guten Morgen!")
     'Good morning!'
@@ -294,6 +296,8 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
     except (ConfigError, TextError) as error:
         raise FolderError(f"{folder} cannot be used:\n{error}") from None
     loaded.model.to(device=chosen_device, dtype=dtype).eval()
+    if precision == "int8":
+        quantise(loaded.model)
     return loaded
 
 
@@ -378,9 +382,13 @@ def _read_profile(path: Path) -> LengthProfile | None:
     if not path.exists():
         return None
     try:
-        profile = LengthProfile(**parse_json(path.read_text(encoding="ascii")))
-        if all(type(value) is int and value > 0 for value in profile):
+        values = parse_json(path.read_text(encoding="ascii"))
+        targets = tuple(TargetLimit(*limit) for limit in values.pop("targets", ()))
+        profile = LengthProfile(**values, targets=targets)
+        numbers = [profile.pieces, profile.sentences, *(number for limit in targets for number in limit)]
+        sources = [limit.source for limit in targets]
+        if all(type(number) is int and 0 < number <= LARGEST for number in numbers) and sources == sorted(set(sources)):
             return profile
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, AttributeError):
         pass
     raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences")

@@ -226,7 +226,7 @@ def _part(request: Request, source: Truncated, models: TranslationModels, *, set
     if part.is_empty:
         return part
     return part._replace(
-        limits=length_limits(request, source.numbered, search=settings.search),
+        limits=length_limits(request, source.numbered, search=settings.search, profile=models.length_profile),
         constraints=constraint_ids(
             request,
             source.numbered,

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from calque.engine.types import Candidate, Detail, Request, Translation
 from calque.evaluation.alignment import words_of
 from calque.text import EOS, PIECES, Tokenizer, Tokenizers
+from calque.text.length_profile import LengthProfile
 from calque.text.scripts import is_unspaced
-from calque.text.splitting import LengthProfile, sentences_in, split_long
+from calque.text.splitting import sentences_in, split_long
 
 
 def split_request(

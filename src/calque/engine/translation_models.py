@@ -14,7 +14,7 @@ from calque.models.model import Model
 from calque.objectives.decoding_step import pad_source
 from calque.search.settings import SearchConfig
 from calque.text import NumberedText, Tokenizer, Tokenizers, number_source, number_target
-from calque.text.splitting import LengthProfile
+from calque.text.length_profile import LengthProfile
 
 
 class TranslationModels(NamedTuple):

@@ -21,7 +21,7 @@ from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import mean_loss
 from calque.search.settings import SearchConfig
 from calque.text import Tokenizers
-from calque.text.splitting import LengthProfile
+from calque.text.length_profile import LengthProfile
 
 SCORED = 64  # given translations scored together
 

@@ -26,7 +26,8 @@ from calque.tasks.interfaces import Judgement, Metric
 from calque.tasks.translation import Translation
 from calque.tensors import weightless
 from calque.text import EOS, UNK, GivenConfig, TextConfig, Tokenizers, load_tokenizers
-from calque.text.splitting import LengthProfile, sentences_in
+from calque.text.length_profile import LengthProfile, target_limits
+from calque.text.splitting import sentences_in
 from calque.training.auto_settings import Corpus, adam_rate
 from calque.training.job import SaveModel
 from calque.training.update import stream_seed
@@ -174,7 +175,9 @@ class TranslationAssembly:
 def _length_profile(prepared: Prepared, sources: Sequence[str]) -> LengthProfile:
     """The length profile of held-out sources; training sources are stored as ids, where sentences cannot be counted."""
     return LengthProfile.of(
-        pieces=prepared.valid["source"].lengths.tolist(), sentences=[sentences_in(text) for text in sources]
+        pieces=prepared.valid["source"].lengths.tolist(),
+        sentences=[sentences_in(text) for text in sources],
+        targets=target_limits(prepared.train["source"].lengths, prepared.train["target"].lengths),
     )
 
 

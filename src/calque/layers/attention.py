@@ -4,6 +4,7 @@ Letters: B sentences, K beams, N = B·K, S source, T target, Q = K·T queries pe
 """
 
 from collections.abc import Mapping
+from functools import partial
 from types import MappingProxyType
 from typing import Literal, NamedTuple, Self, assert_never
 
@@ -15,6 +16,7 @@ from calque.config import Config, refuse_unused
 from calque.layers.attention_scores import ScoreName, build_score
 from calque.layers.bounds import Places, Width
 from calque.layers.observers import AttentionLayer
+from calque.tensors import Slots, fold, unfold
 
 
 class AttentionConfig(Config):
@@ -79,6 +81,11 @@ class AttentionContext(NamedTuple):
     keys: Tensor  # [B,S,A]
     values: Tensor  # [B,S,M]
     mask: Tensor  # [B,S]
+    slots: Slots | None = None
+
+    def fold(self, rows: Tensor) -> Tensor:
+        """[N,T,X] as [B,K·T,X], see `tensors.fold`."""
+        return fold(rows, sentences=self.mask.shape[0], slots=self.slots)
 
 
 class AttentionState(NamedTuple):
@@ -153,13 +160,14 @@ class Attention(AttentionLayer):
     def _attend(
         self, queries: Tensor, state: AttentionState, context: AttentionContext
     ) -> tuple[Attended, AttentionState]:
-        rows, size, sentences = *queries.shape[:2], context.mask.shape[0]
-        folded = fold(queries, sentences=sentences)
-        covered = None if state.coverage is None else fold(state.coverage[:, None], sentences=sentences)
+        rows, size = queries.shape[:2]
+        unfolded = partial(unfold, rows=rows, slots=context.slots)
+        folded = context.fold(queries)
+        covered = None if state.coverage is None else context.fold(state.coverage[:, None])
         scores = self.score(folded, context.keys, covered)
-        shares = self._reach(scores, folded, state, context)
+        shares = self._reach(scores, folded, state, context, size=size)
         row_is_soft = None if state.is_soft is None else state.is_soft[:, None, None].expand(-1, size, 1)
-        is_soft = None if row_is_soft is None else fold(row_is_soft, sentences=sentences)
+        is_soft = None if row_is_soft is None else context.fold(row_is_soft)
         weights, chosen, losses = self._choose(shares, is_soft)
         weights = self.observed(weights[:, None]).squeeze(1) if self.shows_weights else weights
         attended_values = weights @ context.values
@@ -167,21 +175,23 @@ class Attention(AttentionLayer):
             attended_values = self.gate(folded).sigmoid() * attended_values
         if covered is not None and state.coverage is not None:
             losses["coverage"] = self.config.coverage_loss * torch.minimum(weights, covered).sum(dim=-1)
-            state = state._replace(coverage=state.coverage + unfold(weights, rows=rows).sum(dim=1))
+            state = state._replace(coverage=state.coverage + unfolded(weights).sum(dim=1))
         if state.position is not None:
             state = state._replace(position=state.position + size)
-        row_weights = unfold(weights, rows=rows)
+        row_weights = unfolded(weights)
         attended = Attended(
-            unfold(attended_values, rows=rows),
+            unfolded(attended_values),
             row_weights,
-            row_weights if weights is shares else unfold(shares, rows=rows),
-            None if chosen is None else chosen.reshape(rows, size),
-            {name: loss.reshape(rows, size) for name, loss in losses.items()},
+            row_weights if weights is shares else unfolded(shares),
+            None if chosen is None else unfolded(chosen[..., None]).squeeze(-1),
+            {name: unfolded(loss[..., None]).squeeze(-1) for name, loss in losses.items()},
         )
         return attended, state
 
-    def _reach(self, scores: Tensor, queries: Tensor, state: AttentionState, context: AttentionContext) -> Tensor:
-        """[B,Q,S] attention weights, zero outside the window of local attention."""
+    def _reach(
+        self, scores: Tensor, queries: Tensor, state: AttentionState, context: AttentionContext, *, size: int
+    ) -> Tensor:
+        """[B,Q,S] attention weights of T = `size` queries per row, zero outside the window of local attention."""
         mask = context.mask[:, None]
         positions = torch.arange(scores.shape[-1], device=scores.device)
         match self.config.reach:
@@ -189,9 +199,9 @@ class Attention(AttentionLayer):
                 return masked_softmax(scores, mask)
             case "local-m":
                 assert state.position is not None
-                size = queries.shape[1] // (state.position.shape[0] // queries.shape[0])
                 current = state.position[:, None] + torch.arange(size, device=scores.device)
-                centre = torch.minimum(current.reshape(queries.shape[0], -1), context.mask.sum(dim=1)[:, None] - 1)
+                folded = context.fold(current[..., None]).squeeze(-1)
+                centre = torch.minimum(folded, context.mask.sum(dim=1)[:, None] - 1)
                 near = (positions - centre[..., None]).abs() <= self.config.window
                 return masked_softmax(scores, mask & near)
             case "local-p":
@@ -280,13 +290,3 @@ def join(parts: list[Attended]) -> Attended:
         torch.cat(chosen, dim=1) if chosen else None,
         {name: torch.cat([part.losses[name] for part in parts], dim=1) for name in parts[0].losses},
     )
-
-
-def fold(rows: Tensor, *, sentences: int) -> Tensor:
-    """[N,T,D] as [B,K·T,D]: all queries of a sentence in one row, so that they share its memory without tiling."""
-    return rows.reshape(sentences, -1, rows.shape[-1])
-
-
-def unfold(queries: Tensor, *, rows: int) -> Tensor:
-    """[B,K·T,X] back to [N,T,X], the inverse of `fold`: one row per hypothesis instead of one per sentence."""
-    return queries.reshape(rows, -1, queries.shape[-1])

@@ -3,13 +3,24 @@
 Letters: M positions, D width, V vocabulary.
 """
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
+from calque.tensors import best_candidates
+
+BEST_ROWS = 512  # whose log-probabilities are held at a time when only the best words are wanted
+
+
+class BestWords(NamedTuple):
+    """The most likely words of each row."""
+
+    log_probs: Tensor  # [M,C], best first
+    words: Tensor  # [M,C]; of equally likely words, the lower id first
+    ends: Tensor  # [M], the log-probability of the end mark
 
 
 class OutputLayer(nn.Module):
@@ -23,6 +34,18 @@ class OutputLayer(nn.Module):
     def log_probs(self, hidden: Tensor) -> Tensor:
         """Log-probabilities [...,V] of all words, given hidden [...,D]; exact, and normalised in at least float32."""
         raise NotImplementedError
+
+    def best(self, hidden: Tensor, *, count: int, end: int) -> BestWords:
+        """The `count` most likely words, given hidden [M,D], and the log-probability of the word `end`.
+
+        Log-probabilities of all words are held for a few hundred rows at a time, not for all of them: they stay in the
+        processor's cache, and memory does not grow with the batch.
+        """
+        parts = []
+        for rows in torch.split(hidden, BEST_ROWS):
+            log_probs = self.log_probs(rows)
+            parts.append(BestWords(*best_candidates(log_probs, count=count), log_probs[:, end]))
+        return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
         """The loss [M] of `targets` [M], given `hidden` [M,D]; 0 where the target is `ignored`."""
@@ -49,10 +72,13 @@ class FullOutput(OutputLayer):
         super().__init__()
         self.weight = nn.Parameter(torch.empty(vocabulary_size, width))
         self.bias = nn.Parameter(torch.zeros(vocabulary_size))
+        self.product: nn.Module | None = None  # computes the logits with a rounded copy of the weight, see `int8`
         nn.init.normal_(self.weight, std=width**-0.5)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """The unnormalised scores [...,V] of all words, given hidden vectors [...,D]."""
+        if self.product is not None:
+            return self.product(hidden)  # type: ignore[no-any-return]
         return F.linear(hidden, self.weight, self.bias)
 
     def log_probs(self, hidden: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from calque.layers.mixers import SSRU, AverageAttention
 from calque.layers.multihead import Chunk, KeysValues, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import NormName, build_norm
 from calque.layers.observers import StateLayer
+from calque.tensors import Slots, fold, unfold
 
 NormPlace = Literal["pre", "post"]
 MixerName = Literal["attention", "ssru", "average"]
@@ -82,11 +83,11 @@ class EncoderBlock(StateLayer):
 
 
 class CrossAttention(NamedTuple):
-    """The result of attention over the source in a decoder block; Q = K·T queries per sentence."""
+    """The result of attention over the source in a decoder block."""
 
-    stream: Tensor  # [B,Q,D]
-    attended: Tensor  # [B,Q,D], the attention output that was added to the stream
-    weights: Tensor | None  # [B,Q,S], if requested
+    stream: Tensor  # [N,T,D]
+    attended: Tensor  # [N,T,D], the attention output that was added to the stream
+    weights: Tensor | None  # [N,T,S], if requested
 
 
 class DecoderBlock(StateLayer):
@@ -112,11 +113,18 @@ class DecoderBlock(StateLayer):
         attended, after = self.self_attention.read(self.around_self.enter(stream), past, chunk)
         return self.around_self.leave(stream, attended), after
 
-    def cross_attend(self, stream: Tensor, memory: KeysValues, mask: Tensor, *, attention: bool) -> CrossAttention:
-        """Cross-attention of the residual stream [B,K·T,D] over the source; a sentence's hypotheses share one row."""
-        queries = self.cross_attention.queries(self.around_cross.enter(stream))
-        attended = self.cross_attention.project_attention(queries, memory, mask)
-        weights = self.cross_attention.weights(queries, memory.keys, mask) if attention else None
+    def cross_attend(
+        self, stream: Tensor, memory: KeysValues, mask: Tensor, *, slots: Slots | None, attention: bool
+    ) -> CrossAttention:
+        """Cross-attention of the residual stream [N,T,D] over the source, whose memory the rows of a sentence share."""
+        layer, rows = self.cross_attention, stream.shape[0]
+        folded = fold(layer.query(self.around_cross.enter(stream)), sentences=mask.shape[0], slots=slots)
+        queries = layer.split_heads(folded)
+        heads = layer.attend(queries, memory, mask, causal=False).transpose(1, 2).flatten(2)
+        attended = layer.out(unfold(heads, rows=rows, slots=slots))
+        weights = None
+        if attention:
+            weights = unfold(layer.weights(queries, memory.keys, mask), rows=rows, slots=slots)
         return CrossAttention(self.around_cross.leave(stream, attended), attended, weights)
 
     def feed(self, stream: Tensor) -> Tensor:

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
-from calque.layers.attention import fold, unfold
 from calque.layers.bounds import Width
 from calque.layers.maxout import Maxout
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.models.interfaces import Decoder, Memory, MemoryShape, Output
 from calque.models.recurrent import WordEmbedding
+from calque.tensors import Slots, fold, unfold
 
 
 class ChoConfig(Config):
@@ -37,6 +37,7 @@ class ChoConfig(Config):
 class ChoContext(NamedTuple):
     summary: Tensor  # [B,1,D], c
     gates: Tensor  # [B,1,3D], C c for each gate
+    slots: Slots | None = None
 
 
 class ChoState(NamedTuple):
@@ -79,14 +80,17 @@ class ChoDecoder(Decoder[ChoState, ChoContext], StateLayer):
         hidden, sentences = state.hidden, context.summary.shape[0]
         states = []
         for word in self.from_word(embedded).unbind(1):
-            recurrent = fold(self.from_state(hidden)[:, None], sentences=sentences) + context.gates
-            shares = unfold(recurrent, rows=tokens.shape[0]).squeeze(1)
+            recurrent = fold(self.from_state(hidden)[:, None], sentences=sentences, slots=context.slots) + context.gates
+            shares = unfold(recurrent, rows=tokens.shape[0], slots=context.slots).squeeze(1)
             before, hidden = hidden, self._step(word, shares, hidden)
             if self.state_observer is not None:
                 self.state_observer(RecurrentStep(word, (before,), (hidden,), shares))
             states.append(hidden)
         hidden_states = torch.stack(states, dim=1)
-        summary = context.summary.repeat_interleave(tokens.shape[0] // sentences, dim=0).expand_as(hidden_states)
+        if context.slots is None:
+            summary = context.summary.repeat_interleave(tokens.shape[0] // sentences, dim=0).expand_as(hidden_states)
+        else:
+            summary = context.summary[context.slots.sentences].expand_as(hidden_states)
         readout = self.readout(hidden_states, embedded, summary)
         return Output(F.dropout(readout, self.dropout, self.training)), ChoState(hidden)
 

@@ -17,12 +17,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
-from calque.layers.attention import fold, masked_softmax, unfold
+from calque.layers.attention import masked_softmax
 from calque.layers.bounds import Kernel, Layers, Places, Width
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
 from calque.layers.embedding import embed
 from calque.layers.observers import AttentionLayer
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
+from calque.tensors import Slots, fold, unfold
 
 ROOT_HALF = 0.5**0.5  # √0.5, which preserves the variance of a sum of two (§3.4)
 
@@ -107,6 +108,7 @@ class ConvolutionalContext(NamedTuple):
     keys: Tensor  # [B,S,E], z
     values: Tensor  # [B,S,E], √m·(z + e) for m source tokens
     mask: Tensor  # [B,S]
+    slots: Slots | None = None
 
 
 class ConvolutionalState(NamedTuple):
@@ -199,10 +201,11 @@ class DecoderLayer(AttentionLayer):
         convolution, g the `embedded` target tokens and m the number of source tokens.
         """
         rows = gated.shape[0]
-        queries = fold(self.query(gated) + embedded, sentences=context.mask.shape[0])
+        queries = fold(self.query(gated) + embedded, sentences=context.mask.shape[0], slots=context.slots)
         weights = masked_softmax(queries @ context.keys.transpose(1, 2), context.mask[:, None])
         weights = self.observed(weights[:, None]).squeeze(1) if self.shows_weights else weights
-        return unfold(self.found(weights @ context.values), rows=rows), unfold(weights, rows=rows)
+        attended = unfold(weights @ context.values, rows=rows, slots=context.slots)
+        return self.found(attended), unfold(weights, rows=rows, slots=context.slots)
 
 
 class PositionedEmbedding(nn.Module):

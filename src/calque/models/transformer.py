@@ -13,7 +13,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config, refuse_unused
-from calque.layers.attention import fold, unfold
 from calque.layers.bounds import Heads, Layers, Places, Width
 from calque.layers.copying import CopyGate
 from calque.layers.embedding import embed
@@ -23,6 +22,7 @@ from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, MixerName, NormPlace
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
+from calque.tensors import Slots
 
 
 class TransformerConfig(Config):
@@ -139,6 +139,7 @@ class TransformerEncoder(Encoder):
 class TransformerContext(NamedTuple):
     memory: tuple[KeysValues, ...]  # [B,G,S,d] per layer
     mask: Tensor  # [B,S]
+    slots: Slots | None = None
 
 
 class TransformerState(NamedTuple):
@@ -230,7 +231,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     def forward(
         self, tokens: Tensor, state: TransformerState, context: TransformerContext, *, attention: bool = False
     ) -> tuple[Output, TransformerState]:
-        rows, size = tokens.shape
+        size = tokens.shape[1]
         inputs, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
         before = state.layers
         source_mask = context.mask[:, None, None]
@@ -239,16 +240,19 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         for number, block in enumerate(self._blocks()):
             stream, layer_state = block.read(stream, before[number], chunk)
             after.append(layer_state)
-            stream = fold(stream, sentences=context.mask.shape[0])
             cross = block.cross_attend(
-                stream, context.memory[number], source_mask, attention=needs_attention and number == self.shown
+                stream,
+                context.memory[number],
+                source_mask,
+                slots=context.slots,
+                attention=needs_attention and number == self.shown,
             )
-            stream = unfold(block.feed(cross.stream), rows=rows)
+            stream = block.feed(cross.stream)
             shown = cross if number == self.shown else shown
         assert shown is not None
-        weights = None if shown.weights is None else unfold(shown.weights, rows=rows)
+        weights = shown.weights
         hidden = self.norm(stream)
-        gate = None if self.copy_gate is None else self.copy_gate(unfold(shown.attended, rows=rows), hidden, inputs)
+        gate = None if self.copy_gate is None else self.copy_gate(shown.attended, hidden, inputs)
         output = Output(hidden, weights if attention else None, gate, None if gate is None else weights)
         return output, TransformerState.of_layers(after, state.position + size)
 
@@ -300,8 +304,14 @@ def embed_chunk(
     total = past + size if state.past else None
     positions = state.position[:, None] + torch.arange(size, device=tokens.device)
     inputs = embedding(tokens, positions, size=total)
-    mask = self_mask(state.position, past=past, size=size) if past else None
-    return inputs, Chunk(positions, mask, None if rotary is None else rotary(positions, size=total, like=inputs))
+    mask = self_mask(state.position, past=past, size=size) if past and not _is_unmasked(state, past, size) else None
+    turn = None if rotary is None else rotary(positions, size=total, like=inputs)
+    return inputs, Chunk(positions, mask, turn, past)
+
+
+def _is_unmasked(state: TransformerState, past: int, size: int) -> bool:
+    """Whether one new token per row may attend to all cached ones; asked on a CPU only, where asking does not wait."""
+    return size == 1 and state.position.device.type == "cpu" and bool((state.position == past).all())
 
 
 def added_positions(config: TransformerConfig) -> Sinusoids | LearnedPositions | None:

@@ -9,8 +9,8 @@ from torch import Tensor
 from calque.layers.output import wide
 from calque.models.language_model import LanguageModel
 from calque.models.model import Model
-from calque.search.step import Marks, Step, StepOutput
-from calque.tensors import Padded
+from calque.search.step import Best, Marks, Step, StepOutput
+from calque.tensors import Padded, Slots, with_slots
 from calque.text import BOS, EOS, PAD
 
 MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
@@ -19,7 +19,8 @@ MARKS = Marks(start=BOS, end=EOS, never=(PAD, BOS))
 def decoding_step(model: Model, *, attention: bool = False) -> Step:
     """The step function of a translation model, for search: reads one token and predicts the next one.
 
-    It returns the log-probabilities of the next token, and attention weights if requested.
+    It returns the log-probabilities of the next token, and attention weights if requested; without them, and unless the
+    model copies, it is a `BestStep`.
     """
 
     def step(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
@@ -27,7 +28,23 @@ def decoding_step(model: Model, *, attention: bool = False) -> Step:
         weights = None if output.attention is None else wide(output.attention[:, -1])
         return StepOutput(model.log_probs(output, context)[:, -1], weights), state
 
-    return step
+    return step if attention or model.copies else _ModelStep(model, step)
+
+
+class _ModelStep:
+    """The step function of a model, which can also return only the best tokens."""
+
+    def __init__(self, model: Model, step: Step) -> None:
+        self.model, self.step = model, step
+
+    def __call__(self, tokens: Tensor, state: Any, context: Any, /) -> tuple[StepOutput, Any]:
+        return self.step(tokens, state, context)
+
+    def best(
+        self, tokens: Tensor, state: Any, context: Any, *, slots: Slots | None, count: int, end: int
+    ) -> tuple[Best, Any]:
+        output, state = self.model.read(tokens[:, None], state, with_slots(context, slots))
+        return Best(*self.model.output.best(output.hidden[:, -1], count=count, end=end)), state
 
 
 def language_step(model: LanguageModel, *, start: int = BOS) -> Step:

@@ -13,11 +13,35 @@ from calque.search.observers import NO_HOOKS, Candidates, Hooks, SearchStep
 from calque.search.step import Hypothesis, Limits, Live, Marks, Step, forbid
 from calque.tensors import select_rows
 
+REMOVED = (
+    8  # finished sentences leave the batch when they are more than 1 of this many: removing them copies the others
+)
+
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 """How the next tokens [N] are chosen: a function of log_probs [N,V], row indices [N] and the length.
 
 Forbidden tokens have −∞. The indices are those among the initial rows, as the rows of finished sentences are removed;
 the length is the number of the next token, from 1."""
+
+
+class Proposed(NamedTuple):
+    """The next token of each hypothesis."""
+
+    tokens: Tensor  # [N]
+    log_probs: Tensor  # [N], −∞ where no token was allowed
+    state: Any
+
+
+class Position(NamedTuple):
+    """Where search is: the number of the next token, from 1, and the rows that are left."""
+
+    length: int
+    rows: Tensor  # [N], indices among the initial rows
+    limits: Limits
+
+
+Propose = Callable[[Tensor, Any, Any, Position], Proposed]
+"""How the next tokens are found: a function of the last tokens [N], state, context and position."""
 
 
 class PartialHypotheses(NamedTuple):
@@ -30,12 +54,24 @@ class PartialHypotheses(NamedTuple):
     cut: Tensor  # [N], whether it was cut at the maximum length
 
 
+def choosing(step: Step, choose: Choose, *, marks: Marks) -> Propose:
+    """Proposes the tokens that `choose` picks, given the log-probabilities of all tokens that are allowed."""
+
+    def propose(last: Tensor, state: Any, context: Any, position: Position) -> Proposed:
+        output, state = step(last, state, context)
+        log_probs = output.log_probs.view(len(position.limits.maximum), -1, output.log_probs.shape[-1])
+        allowed = forbid(log_probs, marks=marks, length=position.length, limits=position.limits).flatten(0, 1)
+        tokens = choose(allowed, position.rows, position.length)
+        return Proposed(tokens, allowed.gather(1, tokens[:, None]).squeeze(1), state)
+
+    return propose
+
+
 def autoregressive_search(
-    step: Step,
+    propose: Propose,
     state: Any,
     context: Any,
     *,
-    choose: Choose,
     count: int,
     limits: Limits,
     marks: Marks,
@@ -43,8 +79,8 @@ def autoregressive_search(
 ) -> list[list[Hypothesis]]:
     """`count` hypotheses per sentence; a hypothesis that reaches a point where no token is allowed is discarded.
 
-    The score is the log-probability. Finished sentences are removed from the batch, and so are sentences that are given
-    up (`hooks.give_up`), whose list of hypotheses is empty.
+    The score is the log-probability. Finished sentences are removed from the batch, unless they are few and nobody
+    observes the search, and so are sentences that are given up (`hooks.give_up`), whose list of hypotheses is empty.
     """
     sentences = torch.arange(len(limits.maximum), device=limits.maximum.device)
     state = state if count == 1 else select_rows(state, sentences.repeat_interleave(count))
@@ -52,11 +88,7 @@ def autoregressive_search(
     last = torch.full_like(partial.row, marks.start)
     results: dict[int, list[Hypothesis]] = {}
     for length in range(1, int(limits.maximum.max()) + 1):
-        output, state = step(last, state, context)
-        log_probs = output.log_probs.view(len(sentences), count, -1)
-        allowed = forbid(log_probs, marks=marks, length=length, limits=limits).flatten(0, 1)
-        tokens = choose(allowed, partial.row, length)
-        token_log_probs = allowed.gather(1, tokens[:, None]).squeeze(1)
+        tokens, token_log_probs, state = propose(last, state, context, Position(length, partial.row, limits))
         at_maximum = (length >= limits.maximum).repeat_interleave(count)
         partial = _append(partial, tokens, token_log_probs, at_maximum=at_maximum, end=marks.end)
         last = partial.tokens[:, -1]
@@ -79,6 +111,8 @@ def autoregressive_search(
             unfinished = (~finished).nonzero().squeeze(1)
             if len(unfinished) == 0:
                 break
+            if hooks.observer is None and (len(finished) - len(unfinished)) * REMOVED <= len(finished):
+                continue
             rows = (unfinished[:, None] * count + torch.arange(count, device=unfinished.device)).flatten()
             state, partial, last = select_rows((state, partial, last), rows)
             context, limits, sentences = select_rows((context, limits, sentences), unfinished)

@@ -13,7 +13,7 @@ from torch import Tensor
 from calque.search.observers import NO_HOOKS, Candidates, Hooks, SearchStep
 from calque.search.scoring import Score, SentenceLengths
 from calque.search.step import Hypothesis, Limits, Live, Marks, Step, StepOutput, forbid
-from calque.tensors import select_rows
+from calque.tensors import best_candidates, select_rows
 
 
 class Finished(NamedTuple):
@@ -45,6 +45,11 @@ class Expansion(Protocol):
         """Extends live hypotheses, given the log-probabilities [B,K,V] of their next tokens (−∞ if forbidden)."""
         ...
 
+    @property
+    def prunes(self) -> bool:
+        """Whether hypotheses that can no longer win may be dropped: not where they affect what becomes of others."""
+        ...
+
     def missing_phrase(self, memory: Any) -> Tensor | None:
         """[B,K], which live hypotheses still lack a required phrase; None if no phrase is required."""
         ...
@@ -52,6 +57,8 @@ class Expansion(Protocol):
 
 class BestK:
     """Standard beam search: keeps the K best of all candidates."""
+
+    prunes = True
 
     def __init__(self, beams: int) -> None:
         self.beams = beams
@@ -108,21 +115,22 @@ def beam_search(
 ) -> list[list[Hypothesis]]:
     """The n best hypotheses of each sentence, best first; an empty list if no hypothesis can be extended or ended.
 
-    A hypothesis finishes only if its end mark is among the K best candidates of a step. The search for a sentence stops
-    when no continuation of a live hypothesis can beat the n-th best finished one or, if `stop_after` is set, once that
-    many hypotheses have finished. Live hypotheses that reach the maximum length without ending are returned after all
-    finished ones, flagged `cut`. Ties go to the extension of the better hypothesis, then to the lower token id. `state`
-    has one row per sentence; finished sentences are removed from the batch, and so are sentences that are given up
-    (`hooks.give_up`), which return the hypotheses finished so far.
+    A hypothesis finishes only if its end mark is among the K best candidates of a step. If the expansion allows it, a
+    live hypothesis is dropped as soon as none of its continuations can beat the n-th best finished one. The search for
+    a sentence stops when no live hypothesis can still win or, if `stop_after` is set, once that many hypotheses have
+    finished. Live hypotheses that reach the maximum length without ending are returned after all finished ones, flagged
+    `cut`. Ties go to the extension of the better hypothesis, then to the lower token id. `state` has one row per
+    sentence; finished sentences are removed from the batch, and so are sentences that are given up (`hooks.give_up`),
+    which return the hypotheses finished so far.
     """
-    batch = _start(limits, source_lengths, memory=expansion.start(source_lengths), nbest=goal.nbest)
+    batch = start(limits, source_lengths, memory=expansion.start(source_lengths), nbest=goal.nbest)
     last = torch.full_like(batch.sentence, marks.start)
     results: dict[int, list[Hypothesis]] = {}
     for length in range(1, int(limits.maximum.max()) + 1):
         output, state = step(last, state, context)
         previous, width = batch, batch.live.log_probs.shape[1]
         batch, extended, scores = _advance(batch, output, expansion=expansion, goal=goal, marks=marks, length=length)
-        done = _is_done(batch, goal=goal, length=length)
+        done = is_done(batch, goal=goal, length=length)
         if (abandoned := hooks.given_up(batch.sentence)) is not None:
             done = done | abandoned
         if hooks.observer is not None:
@@ -132,7 +140,7 @@ def beam_search(
             )
         if bool(done.any()):
             missing_phrase = expansion.missing_phrase(previous.memory)
-            results |= _results(batch, previous.live, done, missing_phrase=missing_phrase, goal=goal, length=length)
+            results |= results_of(batch, previous.live, done, missing_phrase=missing_phrase, goal=goal, length=length)
         remaining = (~done).nonzero().squeeze(1)
         if len(remaining) == 0:
             break
@@ -141,21 +149,6 @@ def beam_search(
             context, batch = select_rows((context, batch), remaining)
         last = batch.live.tokens[:, :, -1].flatten()
     return [results[sentence] for sentence in sorted(results)]
-
-
-def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """The `count` best values of [B,C] and their indices, best first; ties go to the lower index."""
-    count = min(count, scores.shape[1])
-    values, indices = scores.topk(min(count + 1, scores.shape[1]))
-    ties = (values[:, count - 1 : count] == values[:, count:]) & values[:, count:].isfinite()
-    indices, order = indices[:, :count].sort(dim=1)
-    ordered = values[:, :count].gather(1, order).sort(dim=1, descending=True, stable=True)
-    values, indices = ordered.values, indices.gather(1, ordered.indices)
-    tied_rows = ties.any(dim=1).nonzero().squeeze(1)
-    if len(tied_rows):  # topk does not specify which of several equal values it returns
-        exact = scores[tied_rows].sort(dim=1, descending=True, stable=True)
-        values[tied_rows], indices[tied_rows] = exact.values[:, :count], exact.indices[:, :count]
-    return values, indices
 
 
 def extend(live: Live, log_probs: Tensor, *, beams: int, end: int, bonus: Tensor | None = None) -> Extended:
@@ -197,7 +190,7 @@ def gather_candidates(values: Tensor, indices: Tensor) -> Tensor:
     return values.gather(1, index)
 
 
-def _start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) -> BatchState:
+def start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) -> BatchState:
     """The state of beam search before the first token: one empty hypothesis per sentence."""
     sentence_indices = torch.arange(len(limits.maximum), device=limits.maximum.device)
     live = Live(
@@ -219,16 +212,33 @@ def _advance(
     if goal.score.needs_coverage:
         live = live._replace(covered=_add_coverage(live, output.attention))
     extended, memory = expansion.extend(live, allowed, batch.memory, end=marks.end)
+    return conclude(batch._replace(memory=memory), extended, goal=goal, prunes=expansion.prunes, length=length)
+
+
+def conclude(batch: BatchState, extended: Extended, *, goal: Goal, prunes: bool, length: int) -> Advanced:
+    """The search state after live hypotheses have been extended by token number `length`."""
     ended = extended.ended
     scores = goal.score.finished(ended.log_probs, length=length, covered=ended.covered, lengths=batch.lengths)
     finished = _merge(batch.finished, ended, scores=scores, length=length)
     counts = batch.counts + (ended.log_probs > -torch.inf).sum(dim=1)
-    return Advanced(
-        batch._replace(live=extended.live, finished=finished, counts=counts, memory=memory), extended, scores
-    )
+    if prunes and goal.stop_after is None:
+        live = _prune(extended.live, finished, batch.lengths, score=goal.score, length=length)
+        extended = extended._replace(live=live)
+    return Advanced(batch._replace(live=extended.live, finished=finished, counts=counts), extended, scores)
 
 
-def _is_done(batch: BatchState, *, goal: Goal, length: int) -> Tensor:
+def _prune(live: Live, finished: Finished, lengths: SentenceLengths, *, score: Score, length: int) -> Live:
+    """The live hypotheses, with −∞ for those whose continuations cannot beat the n-th best finished hypothesis.
+
+    Log-probabilities only fall and the n-th best score only rises, so such a hypothesis could never be returned.
+    """
+    width = live.log_probs.shape[1]
+    rows = SentenceLengths(*(part.repeat_interleave(width) for part in lengths))
+    bounds = score.bound(live.log_probs.flatten(), length=length, lengths=rows).view_as(live.log_probs)
+    return live._replace(log_probs=live.log_probs.masked_fill(bounds <= finished.scores[:, -1:], -torch.inf))
+
+
+def is_done(batch: BatchState, *, goal: Goal, length: int) -> Tensor:
     """Whether the search for each sentence [B] stops after token number `length`."""
     done = length >= batch.limits.maximum
     if goal.stop_after is not None:
@@ -259,7 +269,7 @@ def _merge(finished: Finished, ended: Live, *, scores: Tensor, length: int) -> F
     return Finished(*(gather_candidates(part, order) for part in merged))
 
 
-def _results(
+def results_of(
     batch: BatchState, previous: Live, done: Tensor, *, missing_phrase: Tensor | None, goal: Goal, length: int
 ) -> dict[int, list[Hypothesis]]:
     """The results of sentences whose search is done, by index in the initial batch.

@@ -15,14 +15,15 @@ from calque.errors import ConfigError, TextError
 from calque.search.beam import BestK, Expansion, Goal, beam_search
 from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained, start_constrained
 from calque.search.diverse import Diverse
+from calque.search.fast_beam import fast_beam_search
 from calque.search.forbidden_words import Forbidden
-from calque.search.greedy import greedy_search
+from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.observers import NO_HOOKS, Hooks
 from calque.search.required_phrases import Required
 from calque.search.sampling import Sampling, sample_search
 from calque.search.scoring import Scoring
 from calque.search.settings import SearchConfig
-from calque.search.step import NO_ANSWER, Hypothesis, Limits, Marks, Step
+from calque.search.step import NO_ANSWER, BestStep, Hypothesis, Limits, Marks, Step
 
 
 class Rules(NamedTuple):
@@ -79,7 +80,22 @@ def decode(
             hooks=hooks,
         )
     elif search.is_greedy and not any(rules.required):
-        hypotheses = greedy_search(step, state, context, limits=limits, marks=marks, hooks=hooks)
+        if isinstance(step, BestStep) and hooks.observer is None:
+            hypotheses = fast_greedy_search(step, state, context, limits=limits, marks=marks, hooks=hooks)
+        else:
+            hypotheses = greedy_search(step, state, context, limits=limits, marks=marks, hooks=hooks)
+    elif isinstance(step, BestStep) and _is_plain(search, rules, hooks):
+        hypotheses = fast_beam_search(
+            step,
+            state,
+            context,
+            beams=search.beam,
+            goal=Goal(scoring_of(search), nbest, _stop_after(search)),
+            limits=limits,
+            marks=marks,
+            source_lengths=source_lengths,
+            hooks=hooks,
+        )
     else:
         hypotheses = beam_search(
             step,
@@ -128,11 +144,12 @@ def limits_of_pieces(rows: Sequence[tuple[int, int]], *, device: torch.device) -
     return Limits(maximum + 1, minimum + 1)
 
 
-def piece_limits(pieces: int, *, search: SearchConfig) -> tuple[int, int]:
+def piece_limits(pieces: int, *, search: SearchConfig, longest: int | None = None) -> tuple[int, int]:
     """The minimum and maximum number of pieces in the translation of a source of `pieces` pieces.
 
-    Ratios are computed in decimal, as written: 0.1 × 30 is 3, which binary floats do not give exactly. The minimum
-    takes precedence over maximum_ratio; a minimum above an explicit maximum is an error.
+    `longest` is a further maximum, learnt from training data, which search.learnt_maximum can turn off. Ratios are
+    computed in decimal, as written: 0.1 × 30 is 3, which binary floats do not give exactly. The minimum takes
+    precedence over maximum_ratio and `longest`; a minimum above an explicit maximum is an error.
     """
     minimum = max(math.ceil(Fraction(str(search.minimum_ratio)) * pieces), search.minimum)
     if search.maximum is not None and minimum > search.maximum:
@@ -141,6 +158,8 @@ def piece_limits(pieces: int, *, search: SearchConfig) -> tuple[int, int]:
             f"{search.minimum_ratio}) but at most {search.maximum} (search.maximum); change one of them"
         )
     maximum = min(math.floor(Fraction(str(search.maximum_ratio)) * pieces) + search.maximum_extra, search.most)
+    if longest is not None and search.learnt_maximum:
+        maximum = min(maximum, longest)
     return minimum, max(minimum, maximum)
 
 
@@ -163,6 +182,11 @@ def _expansion(search: SearchConfig, rules: Rules) -> Expansion:
     if search.groups > 1:
         return Diverse(search.beam, groups=search.groups, strength=search.diversity)
     return BestK(search.beam)
+
+
+def _is_plain(search: SearchConfig, rules: Rules, hooks: Hooks) -> bool:
+    """Whether the fast beam search applies; constraints wrap the step, which then is no `BestStep`."""
+    return search.groups == 1 and not search.coverage and not any(rules.required) and hooks.observer is None
 
 
 def _stop_after(search: SearchConfig) -> int | None:

@@ -21,6 +21,8 @@ class Diverse:
     same length does not reduce diversity, and a penalty would produce overlong translations.
     """
 
+    prunes = False
+
     def __init__(self, beams: int, *, groups: int, strength: float) -> None:
         if beams % groups:
             raise ValueError(f"{groups} groups cannot share {beams} beams evenly: beam must be a multiple of groups")

@@ -10,10 +10,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.beam import Extended, best_candidates, gather_candidates
+from calque.search.beam import Extended, gather_candidates
 from calque.search.observers import Candidates
 from calque.search.phrase_matching import WordBoundaries, all_present, can_share
 from calque.search.step import Live
+from calque.tensors import best_candidates
 
 NONE = -1  # no phrase, or no token
 
@@ -55,6 +56,8 @@ class Required:
     same shape, marks tokens after which a phrase may start whatever its first token is; elsewhere a phrase may start
     only if its first token is marked in `follows`. Tokens beyond V are whole words.
     """
+
+    prunes = False
 
     def __init__(
         self, beams: int, phrases: Sequence[Sequence[Sequence[int]]], *, follows: Tensor, opens: Tensor

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from calque.search.autoregressive import autoregressive_search
+from calque.search.autoregressive import autoregressive_search, choosing
 from calque.search.observers import NO_HOOKS, Hooks
 from calque.search.step import Hypothesis, Limits, Marks, Step
 from calque.tensors import exact, running_sum
@@ -47,10 +47,9 @@ def sample_search(
         return draw(filtered(log_probs, sampling), uniform(keys[index], length))
 
     return autoregressive_search(
-        step,
+        choosing(step, draw_tokens, marks=marks),
         state,
         context,
-        choose=draw_tokens,
         count=draws,
         limits=limits,
         marks=marks,

@@ -68,6 +68,10 @@ class SearchConfig(Config):
     """A translation has at most maximum_ratio × source pieces + maximum_extra pieces, or its minimum if larger."""
     maximum_extra: int = Field(default=20, ge=1, le=LARGEST)
     """See maximum_ratio."""
+    learnt_maximum: bool = True
+    """Limit a translation also by the training data: about 1.25 × the length that 99.9 % of the training targets for
+    sources of this length do not exceed. It saves time, as search need not consider longer translations. It has no
+    effect on models that were saved without their training lengths, or if a prefix or a phrase is required."""
     maximum: int | None = Field(default=None, ge=1, le=LARGEST)
     """A translation has at most this many pieces whatever the source length; by default, twice source_limit."""
     minimum: int = Field(default=0, ge=0, le=LARGEST)

@@ -5,10 +5,12 @@ Letters: B sentences, K beams, N = B·K hypotheses (sentence-major), V vocabular
 
 import math
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
+
+from calque.tensors import Slots
 
 
 class StepOutput(NamedTuple):
@@ -22,6 +24,31 @@ Step = Callable[[Tensor, Any, Any], tuple[StepOutput, Any]]
 """A step function: (last tokens [N], state with N rows, context with B rows) → (output, next state).
 
 State and context are trees of tensors."""
+
+
+class Best(NamedTuple):
+    """The most likely next tokens of each hypothesis."""
+
+    log_probs: Tensor  # [N,C], best first
+    tokens: Tensor  # [N,C]; of equal log-probabilities, the lower token first
+    ends: Tensor  # [N], the log-probabilities of the end mark
+
+
+@runtime_checkable
+class BestStep(Protocol):
+    """A step function that can also return the few best tokens, which is all that a plain beam search compares.
+
+    It need not keep a log-probability for every token, and it reads only the hypotheses that are left: row n of tokens
+    and state is the hypothesis in slot n.
+    """
+
+    def __call__(self, tokens: Tensor, state: Any, context: Any, /) -> tuple[StepOutput, Any]: ...
+
+    def best(
+        self, tokens: Tensor, state: Any, context: Any, *, slots: Slots | None, count: int, end: int
+    ) -> tuple[Best, Any]:
+        """The `count` best next tokens after one more token [N] per hypothesis, and the next state."""
+        ...
 
 
 class Marks(NamedTuple):
@@ -81,3 +108,21 @@ def forbid(log_probs: Tensor, *, marks: Marks, length: int, limits: Limits) -> T
         allowed.masked_fill_(last[:, None, None], -torch.inf)
         allowed[..., marks.end] = ends
     return allowed
+
+
+def allowed_best(best: Best, *, marks: Marks, length: int, limits: Limits) -> tuple[Tensor, Tensor]:
+    """The log-probabilities [N,C] of the best tokens, −∞ where `forbid` has −∞, and the tokens; limits are per row.
+
+    Where only the end mark is allowed, it is the first of a row's tokens.
+    """
+    maximum, minimum = limits
+    is_forbidden = (best.tokens == marks.end) & (length < minimum)[:, None]
+    for token in marks.never:
+        is_forbidden = is_forbidden | (best.tokens == token)
+    log_probs, tokens = best.log_probs.masked_fill(is_forbidden, -torch.inf), best.tokens
+    must_end = (length == maximum) & (minimum == maximum)
+    if bool(must_end.any()):
+        log_probs = log_probs.masked_fill(must_end[:, None], -torch.inf)
+        log_probs[:, 0] = torch.where(must_end, best.ends, log_probs[:, 0])
+        tokens = torch.cat([tokens[:, :1].masked_fill(must_end[:, None], marks.end), tokens[:, 1:]], dim=1)
+    return log_probs, tokens

@@ -1,23 +1,10 @@
 """Splitting of long texts into parts that fit a model, preferably at sentence boundaries."""
 
 import re
-from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
 
 _ENDS = re.compile(r"(?<=[.!?…])[\"'»”’)\]]*\s+|(?<=[。！？])[」』”’）]*")
 _SPACES = re.compile(r"\s+")
-
-
-class LengthProfile(NamedTuple):
-    """The 99th percentile of the lengths of training lines, in pieces and in sentences."""
-
-    pieces: int
-    sentences: int
-
-    @classmethod
-    def of(cls, *, pieces: Sequence[int], sentences: Sequence[int]) -> "LengthProfile":
-        """The profile of lines with these numbers of pieces and of sentences."""
-        return cls(_percentile_99(pieces), _percentile_99(sentences))
 
 
 def sentences_in(text: str) -> int:
@@ -62,8 +49,3 @@ def _split_after(text: str, ends: re.Pattern[str]) -> Iterator[str]:
             start = match.end()
     if start < len(text):
         yield text[start:]
-
-
-def _percentile_99(counts: Sequence[int]) -> int:
-    """The smallest number that at least 99 % of the counts do not exceed, and at least 1."""
-    return max(1, sorted(counts)[-(-99 * len(counts) // 100) - 1]) if counts else 1

@@ -275,7 +275,8 @@ def test_a_saved_translator_is_loaded_unchanged(translator: Translator, tmp_path
     save_model(tmp_path / "model", translator, card="# a card\n")
     loaded = load(tmp_path / "model", device="cpu")
     assert (loaded.config, loaded.search) == (translator.config, translator.search)
-    assert loaded.length_profile == translator.length_profile == (6, 1)
+    assert loaded.length_profile == translator.length_profile
+    assert loaded.length_profile[:2] == (6, 1)
     assert loaded.confidence == translator.confidence is not None
     before = weights_of(translator.model)
     assert all(torch.equal(value, before[name]) for name, value in weights_of(loaded.model).items())
@@ -422,7 +423,10 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
     "no usual length": (lambda folder: _profile(folder, '{"pieces": 0, "sentences": 1}'), "length_profile.json"),
     "a usual length of another kind": (lambda folder: _profile(folder, '{"pieces": "many"}'), "length_profile.json"),
-    "another number of pieces": (lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'), "do not belong together"),
+    "another number of pieces": (
+        lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'),
+        "do not belong together",
+    ),
     "a column too few": (lambda folder: _edit(folder, old='"source" = 12, ', new=""), "do not belong together"),
     "another task": (lambda folder: _edit(folder, old='"translation"', new='"divination"'), "config.toml"),
 }

@@ -8,7 +8,8 @@ from tests.laws.models import loud
 from torch import Tensor
 
 from calque.layers import attention as module
-from calque.layers.attention import Attention, AttentionConfig, fold, masked_softmax, unfold
+from calque.layers.attention import Attention, AttentionConfig, masked_softmax
+from calque.tensors import fold, unfold
 
 SENTENCES, BEAMS, QUERIES, SOURCE, WIDTH, MEMORY = 3, 4, 5, 7, 6, 8
 MASK = torch.arange(SOURCE) < torch.tensor([SOURCE, 1, 4])[:, None]

@@ -109,7 +109,8 @@ def heads(kind: Callable[..., MultiHead], *, key_value_heads: int | None = None,
 
 
 def chunk(*, turn: Tensor | None = None, mask: Tensor | None = None) -> Chunk:
-    return Chunk(2 + torch.arange(SIZE).expand(ROWS, -1), mask, turn)
+    past = 0 if mask is None else mask.shape[-1] - SIZE
+    return Chunk(2 + torch.arange(SIZE).expand(ROWS, -1), mask, turn, past)
 
 
 def recurrent_mixer(build: Callable[[], RecurrentMixer]) -> Case:

@@ -4,8 +4,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from calque.search.beam import best_candidates
 from calque.search.step import Limits, Marks, forbid
+from calque.tensors import best_candidates
 
 scores = st.sampled_from([0.0, -0.5, -1.0, -float("inf")]) | st.floats(-9, 0)
 
@@ -22,6 +22,19 @@ def test_best_candidates_are_the_first_of_a_stable_sort(rows: list[list[float]])
             assert [index for index in best_indices if row[index] > -torch.inf] == [
                 index for index in expected if row[index] > -torch.inf
             ]
+
+
+def test_best_candidates_of_long_rows_are_the_first_of_a_stable_sort() -> None:
+    for width, levels in ((20_000, 1e9), (16_384, 50), (40_001, 3)):  # few levels: many ties
+        rows = (torch.rand(5, width, dtype=torch.float64) * levels).round()
+        rows[0, ::2] = -torch.inf
+        rows[1] = -torch.inf
+        exact = rows.sort(dim=1, descending=True, stable=True)
+        for count in (1, 11, 400):
+            values, indices = best_candidates(rows, count=count)
+            assert torch.equal(values, exact.values[:, :count])
+            is_possible = values > -torch.inf
+            assert torch.equal(indices[is_possible], exact.indices[:, :count][is_possible])
 
 
 def test_forbid_excludes_special_tokens_early_ends_and_words_where_only_the_end_is_allowed() -> None:

@@ -3,7 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.text.splitting import LengthProfile, sentences_in, split_long
+from calque.text.length_profile import LengthProfile
+from calque.text.splitting import sentences_in, split_long
 
 
 def at_most(size: int):
@@ -30,9 +31,9 @@ def test_sentences_are_joined_only_up_to_the_length_profile() -> None:
 
 
 def test_the_length_profile_is_the_99th_percentile() -> None:
-    assert LengthProfile.of(pieces=[*range(1, 100), 5000], sentences=[1] * 98 + [7, 7]) == (99, 7)
-    assert LengthProfile.of(pieces=[3, 5], sentences=[1, 1]) == (5, 1)
-    assert LengthProfile.of(pieces=[], sentences=[]) == (1, 1)
+    assert LengthProfile.of(pieces=[*range(1, 100), 5000], sentences=[1] * 98 + [7, 7]) == (99, 7, ())
+    assert LengthProfile.of(pieces=[3, 5], sentences=[1, 1]) == (5, 1, ())
+    assert LengthProfile.of(pieces=[], sentences=[]) == (1, 1, ())
 
 
 @given(st.text(alphabet='ab. !?。猫\n"', max_size=60), st.integers(1, 12))

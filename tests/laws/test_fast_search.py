@@ -1,0 +1,111 @@
+"""Fast beam and greedy search against the clear versions, on the trigram scorer of test_oracle and on every model."""
+
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from torch import Tensor
+
+from calque.objectives.decoding_step import decoding_step
+from calque.search.beam import BestK, Goal, beam_search
+from calque.search.fast_beam import fast_beam_search
+from calque.search.greedy import fast_greedy_search, greedy_search
+from calque.search.scoring import Scoring
+from calque.search.step import Best, BestStep
+from calque.tensors import Slots, best_candidates, with_slots
+from tests.laws import laws
+from tests.laws.models import BEAMS, MODELS, SENTENCES, build, source, target
+from tests.laws.test_oracle import MARKS, SCORINGS, Task, start, tasks, thorough, trigram
+
+
+class Trigram:
+    """The trigram scorer as a `BestStep`; it counts the hypotheses that it reads."""
+
+    def __init__(self) -> None:
+        self.rows = 0
+
+    def __call__(self, tokens: Tensor, state: Tensor, context: Any, /) -> Any:
+        self.rows += len(tokens)
+        return trigram(tokens, state, context)
+
+    def best(
+        self, tokens: Tensor, state: Tensor, context: Any, *, slots: Slots | None, count: int, end: int
+    ) -> tuple[Best, Tensor]:
+        self.rows += len(tokens)
+        tables, looks = context
+        sentence = torch.arange(len(tokens)) // (len(tokens) // len(tables)) if slots is None else slots.sentences
+        output, state = trigram(tokens, state, (tables[sentence], looks[sentence]))
+        return Best(*best_candidates(output.log_probs, count=count), output.log_probs[:, end]), state
+
+
+def search_arguments(task: Task) -> dict[str, Any]:
+    return {"limits": task.limits, "marks": MARKS, "source_lengths": torch.tensor(task.sources)}
+
+
+@thorough
+@given(
+    task=tasks(longest=7, sentences=5),
+    score=SCORINGS,
+    beams=st.integers(1, 4),
+    nbest=st.integers(1, 3),
+    stop_after=st.sampled_from([None, None, 2]),
+)
+def test_fast_beam_search_finds_what_the_clear_one_finds(
+    task: Task, score: Scoring, beams: int, nbest: int, stop_after: int | None
+) -> None:
+    goal = Goal(score._replace(beta=0.0), min(nbest, beams), stop_after)
+    context, clear, fast = (task.tables, task.looks), Trigram(), Trigram()
+    expected = beam_search(clear, start(task), context, expansion=BestK(beams), goal=goal, **search_arguments(task))
+    actual = fast_beam_search(fast, start(task), context, beams=beams, goal=goal, **search_arguments(task))
+    assert actual == expected
+    assert fast.rows <= clear.rows
+
+
+@thorough
+@given(task=tasks(longest=7, sentences=5))
+def test_fast_greedy_search_finds_what_the_clear_one_finds(task: Task) -> None:
+    arguments = {"limits": task.limits, "marks": MARKS}
+    context = (task.tables, task.looks)
+    expected = greedy_search(trigram, start(task), context, **arguments)
+    assert fast_greedy_search(Trigram(), start(task), context, **arguments) == expected
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_fast_search_of_a_model(name: str) -> None:
+    model = build(name)
+    step = decoding_step(model)
+    if model.copies:
+        assert not isinstance(step, BestStep)
+        return
+    assert isinstance(step, BestStep)
+    context, state = laws.begin(model)
+    for alpha, nbest in ((0.7, BEAMS), (0.0, 1), (1.5, 1)):
+        goal = Goal(Scoring(alpha), nbest)
+        arguments = {"limits": laws.limits(), "marks": laws.MARKS, "source_lengths": source().lengths, "goal": goal}
+        expected = beam_search(step, state, context, expansion=BestK(BEAMS), **arguments)
+        laws.same(fast_beam_search(step, state, context, beams=BEAMS, **arguments), expected, tolerance=1e-9)
+    greedy = {"limits": laws.limits(), "marks": laws.MARKS}
+    expected = greedy_search(step, state, context, **greedy)
+    laws.same(fast_greedy_search(step, state, context, **greedy), expected, tolerance=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_dropped_hypotheses_do_not_change_the_others(name: str) -> None:
+    """Reading only some hypotheses of each sentence, and none of one, equals reading all and selecting these."""
+    model = build(name)
+    context, state = laws.begin(model)
+    first, second = target(4, rows=SENTENCES * BEAMS), target(5, rows=SENTENCES * BEAMS)
+    _, state = laws.read(model, first, laws.repeat_for_beams(state), context)
+    expected, after = laws.read(model, second, state, context)
+    for places in ([1, 3, 4, 8, 9, 10], [0, 2, 3], list(range(4, 12)), [7]):
+        rows = torch.tensor(places)
+        slots = Slots(rows, BEAMS)
+        some, some_after = laws.read(model, second[rows], laws.select_rows(state, rows), with_slots(context, slots))
+        laws.close(some.hidden, expected.hidden[rows], tolerance=1e-9)
+        if expected.attention is not None:
+            laws.close(some.attention, expected.attention[rows], tolerance=1e-9)
+        laws.close(laws.flat(some_after), laws.flat(laws.select_rows(after, rows)), tolerance=1e-9)

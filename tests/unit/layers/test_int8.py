@@ -1,0 +1,68 @@
+"""Products in 8 bits: exact in their integers, close to the real product, the same whatever else is in the batch."""
+
+import pytest
+import torch
+from torch import nn
+
+from calque.layers.int8 import Int8Linear, input_levels, quantise, quantise_rows
+from calque.layers.output import FullOutput
+
+WIDTHS = [(64, 64), (96, 200), (256, 77), (1024, 64)]
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), WIDTHS)
+@pytest.mark.parametrize("bias", [True, False])
+def test_the_product_is_that_of_its_integers(inputs: int, outputs: int, bias: bool) -> None:
+    linear = nn.Linear(inputs, outputs, bias=bias)
+    layer = Int8Linear.of(linear.weight, linear.bias)
+    rows = torch.randn(3, 5, inputs)
+    levels, scales = quantise_rows(rows.view(15, -1))
+    weight = layer.weight.double() * layer.scales.double()[:, None]
+    expected = (levels.double() - 128) * scales.double() @ weight.t() + layer.bias.double()
+    torch.testing.assert_close(layer(rows).double(), expected.view(3, 5, -1), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize(("inputs", "outputs"), WIDTHS)
+def test_the_product_is_close_to_the_real_one(inputs: int, outputs: int) -> None:
+    """Each of I products is off by at most half a level of either factor."""
+    linear, rows = nn.Linear(inputs, outputs), torch.randn(9, inputs)
+    layer = Int8Linear.of(linear.weight, linear.bias)
+    row_level = rows.abs().amax(dim=1, keepdim=True) / input_levels()
+    bound = row_level / 2 * linear.weight.abs().sum(dim=1) + layer.scales / 2 * rows.abs().sum(dim=1, keepdim=True)
+    bound = bound + inputs * row_level * layer.scales / 4 + 1e-5
+    error = (layer(rows) - linear(rows)).abs()
+    assert (error <= bound).all()
+    assert error.mean() > 0
+
+
+def test_a_row_does_not_depend_on_its_neighbours() -> None:
+    layer = Int8Linear.of(torch.randn(300, 128), torch.randn(300))
+    rows = torch.randn(40, 128) * torch.logspace(-4, 4, 40)[:, None]
+    together = layer(rows)
+    for row in range(40):
+        assert torch.equal(layer(rows[row : row + 1]), together[row : row + 1])
+
+
+def test_zeros_and_extreme_rows() -> None:
+    layer = Int8Linear.of(torch.cat([torch.zeros(1, 64), torch.randn(69, 64)]), torch.randn(70))
+    outputs = layer(torch.cat([torch.zeros(1, 64), torch.full((1, 64), 1e30), torch.full((1, 64), 1e-30)]))
+    assert outputs.isfinite().all()
+    assert torch.equal(outputs[0], layer.bias)
+    assert (outputs[:, 0] == layer.bias[0]).all()
+
+
+def test_the_highest_levels_do_not_overflow() -> None:
+    layer = Int8Linear.of(torch.ones(64, 1024), None)
+    torch.testing.assert_close(layer(torch.ones(1, 1024)), torch.full((1, 64), 1024.0))
+    torch.testing.assert_close(layer(-torch.ones(1, 1024)), torch.full((1, 64), -1024.0))
+
+
+def test_large_products_are_replaced_and_small_ones_stay() -> None:
+    model = nn.Sequential(nn.Linear(64, 64), nn.Linear(64, 3), FullOutput(100, width=64), nn.LayerNorm(64))
+    quantise(model)
+    assert isinstance(model[0], Int8Linear) and type(model[1]) is nn.Linear
+    assert isinstance(model[2].product, Int8Linear)
+    hidden = torch.randn(4, 64)
+    with torch.no_grad():
+        exact = torch.nn.functional.linear(hidden, model[2].weight, model[2].bias)
+    torch.testing.assert_close(model[2].logits(hidden), exact, rtol=0.1, atol=0.1)
