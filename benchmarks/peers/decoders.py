@@ -106,7 +106,7 @@ class OpenNMTDecoder(NamedTuple):
             *("-W", "ignore", "-m", "onmt.bin.translate", "-model", self.checkpoint),
             *("-src", encoded, "-output", output, "-beam_size", str(beam), "-gpu", "-1"),
             *("-batch_type", "tokens", "-batch_size", str(BATCH_TOKENS)),
-            *("-max_length_ratio", "4", "-max_length", "1024"),
+            *("-max_length_ratio", "4", "-max_length", "256"),
             folder=output.parent,
             threads=self.threads,
             log=output.with_suffix(".log"),
