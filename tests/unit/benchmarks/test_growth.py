@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 from benchmarks import growth
-from benchmarks.growth import Point, Setting, exponent, growth_of, grouped, measure_here
+from benchmarks.growth import Point, Setting, exponent, grouped, growth_of, measure_here
 
 
 @pytest.mark.parametrize("power", [-0.5, 0.0, 1.0, 2.0])
