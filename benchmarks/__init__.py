@@ -1,4 +1,5 @@
-"""Benchmarks: `python -m benchmarks.train` and `python -m benchmarks.decode` compare contenders in one run.
+"""Benchmarks: commands that compare contenders in one run, and scripts that measure one thing each.
 
-The other scripts measure one thing each: `python -m benchmarks.startup`. All run from the root of the repository.
+`python -m benchmarks.train`, `decode` and `prepare` compare Calque with other trees of itself and with other toolkits
+(benchmarks/peers); `growth` fits exponents. All run from the root of the repository.
 """

@@ -41,14 +41,14 @@ def open_corpus(folder: Path, *, source: str, target: str) -> Corpus:
     )
 
 
-def write_phrasebook(tree: SourceTree, *, folder: Path, source: str, target: str) -> Corpus:
+def write_phrasebook(
+    tree: SourceTree, *, folder: Path, source: str, target: str, pairs: int = PHRASEBOOK_PAIRS
+) -> Corpus:
     """A corpus that needs no download: `calque data phrasebook`, written by one of the trees."""
     book = folder / "phrasebook"
     languages = ("--from", source, "--to", target)
-    tree.calque(
-        *("data", "phrasebook", *languages, "--pairs", str(PHRASEBOOK_PAIRS), "--out", book), folder=folder, threads=1
-    )
-    return open_corpus(book, source=source, target=target)._replace(name=f"phrasebook, {PHRASEBOOK_PAIRS:,} pairs")
+    tree.calque(*("data", "phrasebook", *languages, "--pairs", str(pairs), "--out", book), folder=folder, threads=1)
+    return open_corpus(book, source=source, target=target)._replace(name=f"phrasebook, {pairs:,} pairs")
 
 
 def read_lines(path: Path, *, limit: int | None = None) -> list[str]:

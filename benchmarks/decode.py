@@ -2,6 +2,8 @@
 
     python -m benchmarks.decode --against main
     python -m benchmarks.decode --against v0.1 --model runs/1 --corpus DIR --lines 100 3000 --note
+    python -m benchmarks.decode --peers .peers --model runs/1 --corpus DIR --note
+    python -m benchmarks.decode --peers .peers --work lstm --model runs/2 --corpus DIR --threads 2
 
 Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
 gives them. All contenders use the same model: --model, which is trained first where there is no such folder, or a
@@ -10,31 +12,39 @@ one, each a process; the difference of their lines is divided by the difference 
 not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With one thread
 the unit is CPU-seconds, with more it is seconds of wall time. Translations are compared byte by byte. More
 KEY=VALUE settings go to the search of all contenders.
+
+With --peers DIR, other toolkits decode with the same weights (benchmarks/peers/install installs them in DIR):
+CTranslate2 in float32 and int8 for a Transformer, OpenNMT-py for an LSTM. With a beam there are two Calque contenders
+then: `here` with its default search, and `here stopping=first`, which stops and scores as CTranslate2 does. Before
+anything is timed, greedy translations of the same weights in float32 must be the same text for 99 % of the lines.
 """
 
 import argparse
 import statistics
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.corpora import Corpus, read_lines, write_lines
 from benchmarks.decoders import CalqueDecoder, Decoder
-from benchmarks.errors import BenchmarkError
+from benchmarks.errors import BenchmarkError, ContenderError
 from benchmarks.figures import (
     UNITS,
     Clock,
     Measured,
+    Spread,
     clock_for,
     difference_rate,
     interleaved,
     spread,
     spread_of_ratios,
 )
+from benchmarks.floor import Floor, measure_floor, read_model_config
 from benchmarks.machine import this_machine
+from benchmarks.operations import decoding_operations
 from benchmarks.options import (
     add_common_options,
     chosen_corpus,
@@ -43,11 +53,24 @@ from benchmarks.options import (
     progress,
     run_command,
 )
-from benchmarks.outputs import comparison_of, remarks_on
+from benchmarks.outputs import comparison_of, differing_lines, remarks_on
+from benchmarks.peers.decoders import BATCH_TOKENS, PEERS, SAME_RULE, PeerDecoder, prepare_peers
+from benchmarks.peers.environments import described_peers, open_environments
+from benchmarks.peers.texts import mean_length
 from benchmarks.processes import Usage
 from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
 from benchmarks.source_trees import HERE, SourceTree, described_trees, open_trees
 from benchmarks.works import MODELS, Work
+
+SAME_TEXT = 0.99  # share of lines, at least, that the same weights must translate alike in float32
+
+
+class Contenders(NamedTuple):
+    """Who decodes with one beam size."""
+
+    decoders: Sequence[Decoder]
+    bases: tuple[str, ...] = (HERE,)  # contenders that get a column of ratios
+    text_base: str = HERE  # whose output the others' is compared with
 
 
 class Files(NamedTuple):
@@ -78,6 +101,10 @@ class Series(NamedTuple):
     lines: tuple[int, int]
     tokens: dict[str, tuple[int, int]]  # output tokens of both files
     rounds: dict[str, list[Round]]
+    bases: tuple[str, ...] = (HERE,)
+    text_base: str = HERE
+    precisions: dict[str, str] = {}  # noqa: RUF012
+    floor: Floor | None = None
 
     def speeds(self, clock: Clock) -> dict[str, list[float]]:
         """Sentences per second, round by round."""
@@ -106,8 +133,13 @@ class Series(NamedTuple):
                 for name, rounds in self.rounds.items()
             },
             "speeds": speeds,
+            "floor": self.floor._asdict() if self.floor else None,
             "ratios": {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=HERE).items()},
-            "outputs": {name: comparison_of(self.outputs(), name, base=HERE) for name in self.rounds},
+            "ratios_of": {
+                base: {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=base).items()}
+                for base in self.bases
+            },
+            "outputs": {name: comparison_of(self.outputs(), name, base=self.text_base) for name in self.rounds},
         }
 
 
@@ -127,6 +159,14 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument("--model", type=Path, metavar="DIR", help="a run or model folder; trained there if it is new")
     parser.add_argument(
         "--lines", type=positive, nargs=2, default=(100, 2000), metavar=("SHORT", "LONG"), help="(default: 100 2000)"
+    )
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="also other toolkits, installed in this folder")
+    parser.add_argument(
+        "--precision",
+        nargs="+",
+        default=["float32"],
+        metavar="P",
+        help="with --peers: `calque translate --precision` of the working tree, a contender each (default: float32)",
     )
     parser.add_argument(
         "--beams", type=positive, nargs="+", default=(1, 5), metavar="K", help="1 is greedy (default: 1 5)"
@@ -150,6 +190,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """Translates with every contender in turn and reports."""
     lines = parse_sizes(options.lines, option="--lines")
     trainer = position_of(options.trained_by, names=[HERE, *options.against])
+    environments = open_environments(options.peers, PEERS[options.work]) if options.peers else []
     clock = clock_for(options.threads)
     with tempfile.TemporaryDirectory(prefix="calque-decode-") as name:
         folder = Path(name)
@@ -161,12 +202,23 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
         if not model.exists():
             progress(f"training a model for {options.steps} steps")
             train_model(trees[trainer], work=work, steps=options.steps, run=model, folder=folder)
+        calque = [CalqueDecoder(tree, model, options.threads, tuple(options.settings)) for tree in trees]
+        peers = prepare_peers(environments, model, threads=options.threads, folder=folder)
+        agreement = [agreement_of(calque[0], peer, files=files, folder=folder) for peer in peers if peer.is_exact]
         machine = this_machine()
-        decoders = [CalqueDecoder(tree, model, options.threads, tuple(options.settings)) for tree in trees]
         series = [
-            measure(decoders, files=files, beam=beam, rounds=options.rounds, clock=clock, folder=folder)
+            measure(
+                contenders(calque, peers, beam=beam, precisions=options.precision),
+                files=files,
+                beam=beam,
+                rounds=options.rounds,
+                clock=clock,
+                folder=folder,
+            )
             for beam in options.beams
         ]
+        progress("measuring the chip's peak for these products")
+        series = [with_floor(search, model=model, files=files, threads=options.threads) for search in series]
     usages = [
         usage
         for search in series
@@ -174,6 +226,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
         for pair in rounds
         for usage in (pair.short, pair.long)
     ]
+    bases = list(dict.fromkeys(base for search in series for base in search.bases))
     trained = model.name if options.model else f"{work.name}, {options.steps} steps"
     return Report(
         f"decode-{work.name}",
@@ -183,18 +236,69 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             "work": f"model {trained}; {corpus.name}, {lines[0]:,} and {lines[1]:,} lines, {options.rounds} rounds",
             "threads": str(options.threads),
             "sources": described_trees(trees),
+            **({"peers": described_peers(environments)} if environments else {}),
+            **{
+                f"floor, {search_name(search.beam)}": search.floor.described("sentence", UNITS[clock])
+                for search in series
+                if search.floor
+            },
         },
         [
-            *("contender, search", f"sentences / {UNITS[clock]}", f"{HERE} ÷ it", f"output tokens / {UNITS[clock]}"),
-            *("tokens / sentence", "peak RSS", "output"),
+            *("contender, search", f"sentences / {UNITS[clock]}", *(f"{base} ÷ it" for base in bases)),
+            *(f"output tokens / {UNITS[clock]}", "tokens / sentence", "of the floor", "peak RSS", "output"),
         ],
-        [row for search in series for row in table(search, clock=clock)],
+        [row for search in series for row in table(search, bases=bases, clock=clock)],
         [
             *remarks_on_table(base=HERE, usages=usages, threads=options.threads),
-            *(remark for search in series for remark in remarks_on(search.outputs(), base=HERE, beam=search.beam)),
+            *agreement,
+            *(
+                remark
+                for search in series
+                for remark in remarks_on(search.outputs(), base=search.text_base, beam=search.beam)
+            ),
         ],
         {"searches": [search.values(clock) for search in series]},
     )
+
+
+def contenders(
+    calque: Sequence[CalqueDecoder], peers: Sequence[PeerDecoder], *, beam: int, precisions: Sequence[str]
+) -> Contenders:
+    """The trees alone or, beside peers, the working tree in every precision and also with the peers' search."""
+    if not peers:
+        return Contenders(calque)
+    here, *others = calque
+    variants = []
+    for precision in precisions:
+        ours = here if precision == "float32" else here._replace(precision=precision, label=precision)
+        variants.append(ours)
+        if beam > 1:
+            label = f"{ours.label} stopping=first".lstrip()
+            variants.append(ours._replace(settings=(*here.settings, *SAME_RULE), label=label))
+    names = tuple(variant.name for variant in variants)
+    return Contenders([*variants, *others, *peers], names, names[1] if beam > 1 else names[0])
+
+
+def agreement_of(ours: Decoder, peer: Decoder, *, files: Files, folder: Path) -> str:
+    """A remark on how many lines a peer translates as we do, greedily; a ContenderError below SAME_TEXT."""
+    texts = []
+    for number, decoder in enumerate((ours, peer)):
+        progress(f"greedy translations of {decoder.name}, to be compared")
+        output = folder / f"agreement-{number}.txt"
+        decoder.translate(files.long, output=output, beam=1)
+        texts.append(output.read_bytes())
+    lines = files.lines[1]
+    share = 1 - len(differing_lines(*texts)) / lines
+    found = f"{peer.name} gives the same text as {ours.name} for {share:.2%} of {lines:,} lines (greedy, same weights)"
+    if share < SAME_TEXT:
+        number = differing_lines(*texts)[0]
+        our, their = (text.split(b"\n")[number - 1].decode(errors="replace") for text in texts)
+        raise ContenderError(
+            f"{found}; at least {SAME_TEXT:.0%} is required, so these are not the same weights or not the same search. "
+            f"Line {number} is {our!r} and {their!r}"
+        )
+    progress(found)
+    return f"{found}; at least {SAME_TEXT:.0%} is required."
 
 
 def write_files(corpus: Corpus, *, lines: tuple[int, int], folder: Path) -> Files:
@@ -228,8 +332,9 @@ def train_model(tree: SourceTree, *, work: Work, steps: int, run: Path, folder: 
     )
 
 
-def measure(decoders: Sequence[Decoder], *, files: Files, beam: int, rounds: int, clock: Clock, folder: Path) -> Series:
+def measure(contenders: Contenders, *, files: Files, beam: int, rounds: int, clock: Clock, folder: Path) -> Series:
     """The rounds of every contender with one beam size."""
+    decoders = contenders.decoders
     tokens: dict[str, tuple[int, int]] = {}
     for decoder in decoders:
         progress(f"beam {beam}: counting the output tokens of {decoder.name}")
@@ -246,26 +351,62 @@ def measure(decoders: Sequence[Decoder], *, files: Files, beam: int, rounds: int
             f"{getattr(long, clock):.1f} {UNITS[clock]}, {pair.speed(files.lines, clock=clock):,.1f} sentences "
             f"/ {UNITS[clock]}"
         )
-    return Series(beam, files.lines, tokens, measured)
+    precisions = {decoder.name: decoder.precision for decoder in decoders}
+    return Series(beam, files.lines, tokens, measured, contenders.bases, contenders.text_base, precisions)
 
 
-def table(series: Series, *, clock: Clock) -> list[list[str]]:
-    """One row per contender."""
+def with_floor(series: Series, *, model: Path, files: Files, threads: int) -> Series:
+    """The series with its floor, unless the model is of a kind whose operations are not counted."""
+    folder = model / "model" if (model / "model").is_dir() else model
+    config, tokenizer = read_model_config(folder / "config.toml"), folder / "tokenizer" / "joint.model"
+    if config is None or not tokenizer.exists():
+        return series
+    source = mean_length(files.long, tokenizer=tokenizer)
+    target = series.tokens[series.text_base][1] / series.lines[1]
+    values, vocabulary = config
+    try:
+        work = decoding_operations(values, source=source, target=target, vocabulary=vocabulary, beam=series.beam)
+    except BenchmarkError as error:
+        progress(f"no floor: {error}")
+        return series
+    rows = round(BATCH_TOKENS / source * series.beam)
+    return series._replace(floor=measure_floor(work, amount=1, rows=rows, threads=threads))
+
+
+def table(series: Series, *, bases: Sequence[str], clock: Clock) -> list[list[str]]:
+    """One row per contender, with a ratio for each of the bases."""
     speeds, token_speeds = series.speeds(clock), series.token_speeds(clock)
-    ratios = spread_of_ratios(speeds, of=HERE)
-    search = "greedy" if series.beam == 1 else f"beam {series.beam}"
+    ratios = {base: spread_of_ratios(speeds, of=base) for base in bases if base in speeds}
     return [
         [
-            f"{name}, {search}",
+            f"{name}, {search_name(series.beam)}",
             shown_spread(spread(speeds[name]), digits=1),
-            shown_spread(ratios[name], digits=3) if name in ratios else "1",
+            *(shown_ratio(name, ratios.get(base), base=base) for base in bases),
             shown_spread(spread(token_speeds[name]), digits=0),
             f"{series.tokens[name][1] / series.lines[1]:.1f}",
+            shown_share(series, name, speed=spread(speeds[name]).median),
             shown_bytes(statistics.median(pair.long.peak for pair in rounds)),
-            comparison_of(series.outputs(), name, base=HERE),
+            comparison_of(series.outputs(), name, base=series.text_base),
         ]
         for name, rounds in series.rounds.items()
     ]
+
+
+def search_name(beam: int) -> str:
+    """As tables call it."""
+    return "greedy" if beam == 1 else f"beam {beam}"
+
+
+def shown_share(series: Series, name: str, *, speed: float) -> str:
+    """The part of the floor that a contender reaches in the arithmetic it uses."""
+    return series.floor.share(speed, precision=series.precisions[name]) if series.floor else "–"
+
+
+def shown_ratio(name: str, ratios: Mapping[str, Spread] | None, *, base: str) -> str:
+    """How many times as fast `base` is as a contender; a dash where `base` did not take part."""
+    if ratios is None:
+        return "–"
+    return "1" if name == base else shown_spread(ratios[name], digits=3)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,10 @@ class Decoder(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def precision(self) -> str:
+        """The type of its products: float32, bfloat16 or int8."""
+
     def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
         """Output tokens of every line, the end mark counted; unmeasured, and what warms up this contender's caches."""
 
@@ -28,10 +32,12 @@ class CalqueDecoder(NamedTuple):
     model: Path
     threads: int
     settings: tuple[str, ...] = ()  # of the search, KEY=VALUE
+    label: str = ""  # appended to the name of the tree
+    precision: str = "float32"
 
     @property
     def name(self) -> str:
-        return self.tree.name
+        return f"{self.tree.name} {self.label}".rstrip()
 
     def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
         output = folder / "tokens.jsonl"
@@ -49,6 +55,8 @@ class CalqueDecoder(NamedTuple):
         return self.tree.calque(
             *("translate", self.model, "--input", source, "--output", output, "--beam", str(beam), "--device", "cpu"),
             *options,
+            *(() if self.precision == "float32" else ("--precision", self.precision)),
+            *(("length_penalty=0",) if beam == 1 else ()),  # with a penalty, a beam of 1 is not greedy
             *self.settings,
             folder=output.parent,
             threads=self.threads,

@@ -3,6 +3,7 @@
     python -m benchmarks.train --against main
     python -m benchmarks.train --against v0.1 --work lstm --corpus DIR --rounds 5 --note
     python -m benchmarks.train --against OTHER --work language-model --tokens 2048 --tokens-of OTHER=4096
+    python -m benchmarks.train --peers .peers --work lstm --corpus DIR --note
 
 Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
 gives them. Every contender trains the same work for a SHORT and for a LONG number of steps, each run a process; the
@@ -10,6 +11,9 @@ difference of their tokens is divided by the difference of their seconds, so tha
 final save do not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With
 one thread the unit is CPU-seconds, with more it is seconds of wall time. More KEY=VALUE settings go to `calque train`
 of all contenders.
+
+With --peers DIR, OpenNMT-py and Eole train models of the same size on the same pieces (benchmarks/peers/install puts
+them in DIR). A batch has about 4,096 positions a side then, unless --tokens says otherwise: half of its number.
 """
 
 import argparse
@@ -21,8 +25,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks.errors import BenchmarkError
 from benchmarks.figures import UNITS, Clock, clock_for, difference_rate, interleaved, spread, spread_of_ratios
+from benchmarks.floor import Floor, measure_floor, read_model_config
 from benchmarks.machine import this_machine
+from benchmarks.operations import training_operations
 from benchmarks.options import (
     add_common_options,
     chosen_corpus,
@@ -32,9 +39,12 @@ from benchmarks.options import (
     progress,
     run_command,
 )
+from benchmarks.peers.environments import described_peers, open_environments
+from benchmarks.peers.texts import mean_length
+from benchmarks.peers.trainers import ALIKE, PEERS, PeerTrainer
 from benchmarks.report import Report, command_line, remarks_on_table, shown_bytes, shown_spread
 from benchmarks.source_trees import HERE, described_trees, open_trees
-from benchmarks.trainers import CalqueTrainer, Trainer, TrainingRun
+from benchmarks.trainers import MODEL_CONFIG, CalqueTrainer, Trainer, TrainingRun
 from benchmarks.works import MODELS, Work
 
 
@@ -72,7 +82,10 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--steps", type=positive, nargs=2, default=(5, 25), metavar=("SHORT", "LONG"), help="(default: 5 25)"
     )
-    parser.add_argument("--tokens", type=positive, default=4096, help="training.batch.tokens (default: 4096)")
+    parser.add_argument(
+        "--tokens", type=positive, help="training.batch.tokens, over both sides (default: 4096; with --peers 8192)"
+    )
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="also other toolkits, installed in this folder")
     parser.add_argument(
         "--tokens-of",
         action="append",
@@ -87,6 +100,9 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """Trains with every contender in turn and reports."""
     steps = parse_sizes(options.steps, option="--steps")
+    if options.peers and (options.work not in ALIKE or options.system):
+        raise BenchmarkError("--peers: the peers' models are those of --work transformer and --work lstm, no other")
+    environments = open_environments(options.peers, PEERS) if options.peers else []
     tokens_of = parse_tokens_of(options.tokens_of, names=[HERE, *options.against])
     clock = clock_for(options.threads)
     with tempfile.TemporaryDirectory(prefix="calque-train-") as name:
@@ -96,15 +112,19 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
         work = Work(
             options.work,
             corpus,
-            options.tokens,
+            options.tokens or (8192 if environments else 4096),
             options.vocabulary,
             options.threads,
             options.system,
-            tuple(options.settings),
+            (*(ALIKE[options.work] if environments else ()), *options.settings),
         )
         machine = this_machine()
-        trainers = [CalqueTrainer(tree, tokens_of.get(tree.name)) for tree in trees]
+        trainers: list[Trainer] = [CalqueTrainer(tree, tokens_of.get(tree.name)) for tree in trees]
+        tokenizer = folder_of(0, folder=folder) / "store" / "tokenizer" / "joint.model"
+        trainers += [PeerTrainer(environment, tokenizer) for environment in environments]
         measured = measure(trainers, work=work, steps=steps, rounds=options.rounds, folder=folder)
+        progress("measuring the chip's peak for these products")
+        floor = floor_of(work, folder=folder_of(0, folder=folder))
     speeds = {name: [pair.speed(clock) for pair in rounds] for name, rounds in measured.items()}
     usages = [run.usage for rounds in measured.values() for pair in rounds for run in pair]
     return Report(
@@ -115,16 +135,19 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             "work": f"{work.name}, {corpus.name}, steps {steps[0]} and {steps[1]}, {options.rounds} rounds",
             "threads": str(work.threads),
             "sources": described_trees(trees),
+            **({"peers": described_peers(environments)} if environments else {}),
+            **({"floor": floor.described("target token", UNITS[clock])} if floor else {}),
         },
         [
             *("contender", f"target tokens / {UNITS[clock]}", f"{HERE} ÷ it"),
-            *("target tokens / step", "padding", "peak RSS", "store"),
+            *("target tokens / step", "of the floor", "padding", "peak RSS", "store"),
         ],
-        table(measured, speeds=speeds),
+        table(measured, speeds=speeds, floor=floor),
         remarks_on_table(base=HERE, usages=usages, threads=work.threads),
         {
             "rounds": {name: [pair.values() for pair in rounds] for name, rounds in measured.items()},
             "speeds": speeds,
+            "floor": floor._asdict() if floor else None,
             "ratios": {name: ratio._asdict() for name, ratio in spread_of_ratios(speeds, of=HERE).items()},
         },
     )
@@ -135,7 +158,7 @@ def measure(
 ) -> dict[str, list[Round]]:
     """The rounds of every contender, by its name."""
     clock = clock_for(work.threads)
-    folders = {trainer.name: folder / f"contender-{number}" for number, trainer in enumerate(trainers)}
+    folders = {trainer.name: folder_of(number, folder=folder) for number, trainer in enumerate(trainers)}
     for trainer in trainers:
         folders[trainer.name].mkdir()
         progress(f"preparing {trainer.name}")
@@ -152,7 +175,29 @@ def measure(
     return measured
 
 
-def table(measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Sequence[float]]) -> list[list[str]]:
+def folder_of(number: int, *, folder: Path) -> Path:
+    """Where a contender works."""
+    return folder / f"contender-{number}"
+
+
+def floor_of(work: Work, *, folder: Path) -> Floor | None:
+    """The floor of the model that was trained in `folder`; None for kinds whose operations are not counted."""
+    config = read_model_config(folder / MODEL_CONFIG)
+    tokenizer = folder / "store" / "tokenizer" / "joint.model"
+    if config is None or not tokenizer.exists():
+        return None
+    source, target = (mean_length(path, tokenizer=tokenizer) for path in (work.corpus.source, work.corpus.target))
+    try:
+        operations = training_operations(config[0], source=source, target=target, vocabulary=config[1])
+    except BenchmarkError as error:
+        progress(f"no floor: {error}")
+        return None
+    return measure_floor(operations, amount=target, rows=work.tokens // 2, threads=work.threads)
+
+
+def table(
+    measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Sequence[float]], floor: Floor | None
+) -> list[list[str]]:
     """One row per contender."""
     ratios = spread_of_ratios(speeds, of=HERE)
     rows = []
@@ -164,7 +209,8 @@ def table(measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Seque
                 shown_spread(spread(speeds[name]), digits=0),
                 shown_spread(ratios[name], digits=3) if name in ratios else "1",
                 f"{long.tokens / long.steps:,.0f}",
-                f"{long.padding:.1%}",
+                floor.share(spread(speeds[name]).median) if floor else "–",
+                "–" if long.padding is None else f"{long.padding:.1%}",
                 shown_bytes(statistics.median(pair.long.usage.peak for pair in rounds)),
                 shown_bytes(long.store),
             ]

@@ -12,13 +12,15 @@ from benchmarks.processes import Usage
 from benchmarks.source_trees import SourceTree
 from benchmarks.works import Work
 
+MODEL_CONFIG = "model.toml"  # beside the store, after a run: the model that was trained
+
 
 class TrainingRun(NamedTuple):
     """One training process, from start to end."""
 
     steps: int
     tokens: int  # target tokens trained on
-    padding: float  # share of all positions
+    padding: float | None  # share of all positions, where the contender tells it
     store: int  # bytes of the prepared data on disk
     usage: Usage
 
@@ -69,6 +71,9 @@ class CalqueTrainer(NamedTuple):
             threads=work.threads,
         )
         tokens, padding = read_metrics(run / "metrics.jsonl")
+        config = run / "model" / "config.toml"
+        if config.exists():
+            shutil.copyfile(config, folder / MODEL_CONFIG)
         size = folder_bytes(store if store.exists() else run / "store")
         shutil.rmtree(run)
         return TrainingRun(steps, tokens, padding, size, usage)

@@ -22,7 +22,9 @@ def burn(seconds):
 if words[0] == BROKEN:
     sys.exit("it is broken")
 burn(0.1)  # the start-up
-if words[0] == "data":
+if words[:2] == ["data", "prepare"]:
+    Path(options["--out"]).mkdir()
+elif words[0] == "data":
     folder = Path(options["--out"])
     folder.mkdir()
     for part in ("train", "valid", "test"):

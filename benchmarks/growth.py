@@ -1,0 +1,338 @@
+"""How time and memory grow with corpus size, sentence length, beam and vocabulary, with fitted exponents.
+
+    python -m benchmarks.growth --quick --figure growth.png
+    python -m benchmarks.growth --axes length beam --note
+    python -m benchmarks.growth --axes pairs --large          # also 10,000,000 pairs: half an hour and 3 GB of disk
+
+Run from the root of the repository. Every point is a process of its own. `pairs` prepares generated text with
+`calque data prepare`, and its whole cost counts; the other axes train and decode with the Transformer `small` and
+random weights, start-up left out, with translations as long as their sources. An exponent b means that
+the cost grows as n^b: of all points by least squares, and of the last two alone, where what is constant weighs least.
+"""
+
+import argparse
+import json
+import math
+import os
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+
+from benchmarks.errors import BenchmarkError
+from benchmarks.machine import this_machine
+from benchmarks.memory import generate
+from benchmarks.options import progress, run_command
+from benchmarks.processes import run_measured
+from benchmarks.report import Report, command_line, shown_bytes
+from benchmarks.source_trees import REPOSITORY, THREAD_VARIABLES, described_trees, this_tree
+
+if TYPE_CHECKING:  # importing torch here would count in the memory of every child
+    from calque.models.model import Model, ModelConfig
+
+AxisName = Literal["pairs", "length", "beam", "vocabulary"]
+TaskName = Literal["prepare", "train", "decode"]
+TASKS: dict[AxisName, tuple[TaskName, ...]] = {
+    "pairs": ("prepare",),
+    "length": ("train", "decode"),
+    "beam": ("decode",),
+    "vocabulary": ("train", "decode"),
+}
+SIZES: dict[AxisName, tuple[int, ...]] = {
+    "pairs": (10_000, 100_000, 1_000_000),
+    "length": (8, 16, 32, 64, 128, 256, 512, 1024),
+    "beam": (1, 2, 4, 8, 16, 32, 64),
+    "vocabulary": (1_000, 4_000, 16_000, 64_000, 128_000),
+}
+QUICK: dict[AxisName, tuple[int, ...]] = {
+    "pairs": (10_000, 30_000, 100_000),
+    "length": (8, 32, 128, 512),
+    "beam": (1, 4, 16, 64),
+    "vocabulary": (1_000, 8_000, 64_000),
+}
+LARGEST_PAIRS = 10_000_000
+UNITS: dict[TaskName, str] = {"prepare": "pair", "train": "sentence", "decode": "sentence"}
+TOKENS = 2048  # target tokens of a point, about
+REPETITIONS = 3  # of which the fastest counts
+
+
+class Setting(NamedTuple):
+    """What a point trains or decodes."""
+
+    task: TaskName
+    length: int = 32
+    beam: int = 5
+    vocabulary: int = 8000
+
+    @property
+    def sentences(self) -> int:
+        """So many that a point has about TOKENS tokens, beams counted."""
+        rows = self.beam if self.task == "decode" else 1
+        return max(1, TOKENS // (self.length * rows))
+
+
+class Point(NamedTuple):
+    """One measurement."""
+
+    axis: AxisName
+    task: TaskName
+    size: int
+    seconds: float  # of CPU time, per sentence or pair
+    peak: int  # bytes
+
+
+class Growth(NamedTuple):
+    """Exponents of one axis and task."""
+
+    seconds: float
+    last_seconds: float
+    peak: float
+    last_peak: float
+
+    def described(self) -> str:
+        return (
+            f"time n^{self.seconds:.2f} (n^{self.last_seconds:.2f} at the end), "
+            f"memory n^{self.peak:.2f} (n^{self.last_peak:.2f} at the end)"
+        )
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Returns the exit code."""
+    words = sys.argv[1:] if arguments is None else list(arguments)
+    options = parse(words)
+    if options.child:
+        print(json.dumps(measure_here(Setting(**json.loads(options.child)))))
+        return 0
+    return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
+
+
+def parse(words: Sequence[str]) -> argparse.Namespace:
+    """The command line."""
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.growth", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    names = get_args(AxisName)
+    parser.add_argument("--axes", nargs="+", choices=names, default=names, help="(default: all)")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller points: minutes")
+    parser.add_argument("--large", action="store_true", help=f"also {LARGEST_PAIRS:,} pairs")
+    parser.add_argument("--figure", type=Path, metavar="FILE", help="draw time and memory (needs matplotlib)")
+    parser.add_argument("--folder", type=Path, help="where generated text goes; a temporary folder otherwise")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
+    parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    return parser.parse_args(words)
+
+
+def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
+    """Measures every point and reports."""
+    if options.figure is not None and not options.figure.absolute().parent.is_dir():
+        raise BenchmarkError(f"--figure {options.figure}: no such folder")
+    tree, machine = this_tree(), this_machine()
+    points: list[Point] = []
+    with tempfile.TemporaryDirectory(prefix="calque-growth-", dir=options.folder) as folder:
+        for axis in options.axes:
+            sizes = (QUICK if options.quick else SIZES)[axis]
+            if axis == "pairs" and options.large:
+                sizes = (*sizes, LARGEST_PAIRS)
+            for task in TASKS[axis]:
+                for size in sizes:
+                    point = measure_point(axis, task, size, folder=Path(folder))
+                    progress(f"{axis} {size:,}, {task}: {point.seconds:.3g} CPU-s, {shown_bytes(point.peak)}")
+                    points.append(point)
+    if options.figure is not None:
+        draw(points, path=options.figure)
+        progress(f"drew {options.figure}")
+    growths = {key: growth_of(series) for key, series in grouped(points).items()}
+    return Report(
+        "growth",
+        command_line("benchmarks.growth", words),
+        machine,
+        {
+            "work": "pairs: generated text; else the Transformer `small`, random weights, 32 pieces, beam 5, 8,000 "
+            "words where the axis is another; one thread",
+            "sources": described_trees([tree]),
+        },
+        ["axis, task", "size", "CPU-s per sentence or pair", "peak RSS"],
+        [
+            [f"{point.axis}, {point.task}", f"{point.size:,}", f"{point.seconds:.3g}", shown_bytes(point.peak)]
+            for point in points
+        ],
+        [f"{axis}, {task}: {growth.described()}." for (axis, task), growth in growths.items()],
+        {
+            "points": [point._asdict() for point in points],
+            "exponents": {f"{axis}, {task}": growth._asdict() for (axis, task), growth in growths.items()},
+        },
+    )
+
+
+def measure_point(axis: AxisName, task: TaskName, size: int, *, folder: Path) -> Point:
+    """One point, in a process of its own."""
+    if task == "prepare":
+        return measure_preparation(size, folder=folder)
+    changed: dict[str, Any] = {axis: size}
+    setting = Setting(task, **changed)
+    command = [sys.executable, "-m", "benchmarks.growth", "--child", json.dumps(setting._asdict())]
+    sources = os.pathsep.join(map(str, (REPOSITORY / "src", REPOSITORY)))
+    environment = {**os.environ, "PYTHONPATH": sources, **dict.fromkeys(THREAD_VARIABLES, "1")}
+    log = folder / "child.log"
+    usage = run_measured(command, environment=environment, folder=folder, log=log)
+    values = json.loads(log.read_text(encoding="utf-8").splitlines()[-1])
+    return Point(axis, task, size, values["seconds"], usage.peak)
+
+
+def measure_preparation(pairs: int, *, folder: Path) -> Point:
+    """`calque data prepare` on generated text: all of its CPU time, per pair."""
+    place = folder / str(pairs)
+    place.mkdir()
+    generate(place, lines=pairs)
+    usage = this_tree().calque(
+        *("data", "prepare", "--source", place / "source", "--target", place / "target", "--out", place / "store"),
+        folder=place,
+        threads=1,
+    )
+    for path in sorted(place.rglob("*"), reverse=True):
+        path.rmdir() if path.is_dir() else path.unlink()
+    return Point("pairs", "prepare", pairs, usage.cpu / pairs, usage.peak)
+
+
+def measure_here(setting: Setting) -> dict[str, Any]:
+    """CPU seconds per sentence in this process, model and first run left out, and the peak of the resident set."""
+    import torch
+
+    torch.set_num_threads(1)
+    torch.manual_seed(1)
+    work = {"train": training_work, "decode": decoding_work}[setting.task](setting)
+    work()
+    times = []
+    for _ in range(REPETITIONS):
+        started = time.process_time()
+        work()
+        times.append(time.process_time() - started)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return {"seconds": min(times) / setting.sentences, "peak": peak}
+
+
+def training_work(setting: Setting) -> Callable[[], object]:
+    """Forward and backward pass over one batch."""
+    import torch
+
+    from calque.tensors import Padded
+
+    model = random_model(setting.vocabulary)
+    shape = (setting.sentences, setting.length)
+    source = Padded(torch.randint(4, setting.vocabulary, shape), torch.full(shape[:1], setting.length))
+    inputs, targets = (torch.randint(4, setting.vocabulary, shape) for _ in range(2))
+
+    def work() -> None:
+        output = model(source, inputs)
+        losses = model.losses(output, source.values, targets, smoothing=0.1, ignored=0)
+        torch.autograd.backward(losses.sum())
+        model.zero_grad(set_to_none=True)
+
+    return work
+
+
+def decoding_work(setting: Setting) -> Callable[[], object]:
+    """Beam search for one batch of sentences; translations are as long as their sources."""
+    import random
+
+    from calque.engine.translator import Translator
+    from calque.search.settings import SearchConfig
+    from calque.text import PIECES, Tokenizers, TokensTokenizer, Vocabulary
+
+    words = [f"w{number}" for number in range(setting.vocabulary - len(PIECES))]
+    tokenizer = TokensTokenizer(Vocabulary([*PIECES, *words]))
+    length = setting.length
+    search = SearchConfig(
+        beam=setting.beam, minimum=length, maximum=length, source_limit=length, batch_tokens=max(4000, 2 * length)
+    )
+    model = random_model(setting.vocabulary).eval()
+    translator = Translator(model, Tokenizers(tokenizer, tokenizer), config=small_config(), search=search)
+    generator = random.Random(1)
+    lines = [" ".join(generator.choices(words, k=length)) for _ in range(setting.sentences)]
+    return lambda: translator.translate(lines)
+
+
+def random_model(vocabulary: int) -> "Model":
+    """The Transformer `small` as it is before training."""
+    from calque.models.model import Model, Sizes
+
+    return Model(small_config(), sizes=Sizes(vocabulary, vocabulary, joint=True))
+
+
+def small_config() -> "ModelConfig":
+    """The config of the Transformer `small`."""
+    from calque.models.model import ModelConfig
+    from calque.models.systems import system_model
+
+    config = system_model("small")
+    assert isinstance(config, ModelConfig)
+    return config
+
+
+def grouped(points: Sequence[Point]) -> dict[tuple[AxisName, TaskName], list[Point]]:
+    """The points of every axis and task, in the order of their sizes."""
+    groups: dict[tuple[AxisName, TaskName], list[Point]] = {}
+    for point in sorted(points, key=lambda point: point.size):
+        groups.setdefault((point.axis, point.task), []).append(point)
+    return groups
+
+
+def growth_of(points: Sequence[Point]) -> Growth:
+    """Exponents of a series of points."""
+    sizes = [point.size for point in points]
+    seconds, peaks = [point.seconds for point in points], [float(point.peak) for point in points]
+    return Growth(
+        exponent(sizes, seconds),
+        exponent(sizes[-2:], seconds[-2:]),
+        exponent(sizes, peaks),
+        exponent(sizes[-2:], peaks[-2:]),
+    )
+
+
+def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
+    """b of the line log(value) = a + b log(size) with the least squared error; nan for fewer than two sizes."""
+    if len(sizes) < 2:
+        return math.nan
+    xs, ys = [math.log(size) for size in sizes], [math.log(value) for value in values]
+    mean_x, mean_y = sum(xs) / len(xs), sum(ys) / len(ys)
+    covariance = sum((x - mean_x) * (y - mean_y) for x, y in zip(xs, ys, strict=True))
+    return covariance / sum((x - mean_x) ** 2 for x in xs)
+
+
+def draw(points: Sequence[Point], *, path: Path) -> None:
+    """Time above, memory below, a column per axis; both scales are logarithmic."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise BenchmarkError(f"--figure {path}: matplotlib is not installed; pip install 'calque[plots]'") from None
+    matplotlib.use("agg")
+    from matplotlib import pyplot
+
+    groups = grouped(points)
+    axes = list(dict.fromkeys(axis for axis, _ in groups))
+    figure, panels = pyplot.subplots(2, len(axes), figsize=(4 * len(axes), 7), squeeze=False, layout="constrained")
+    for column, axis in enumerate(axes):
+        for (found, task), series in groups.items():
+            if found != axis:
+                continue
+            growth, sizes = growth_of(series), [point.size for point in series]
+            times, peaks = [point.seconds for point in series], [point.peak / 1e6 for point in series]
+            panels[0][column].loglog(sizes, times, "o-", label=f"{task}, n^{growth.seconds:.2f}")
+            panels[1][column].loglog(sizes, peaks, "o-", label=f"{task}, n^{growth.peak:.2f}")
+        panels[0][column].set_ylabel(f"CPU-s per {UNITS[TASKS[axis][0]]}")
+        panels[1][column].set_ylabel("peak RSS, MB")
+        for row in (0, 1):
+            panels[row][column].set_xlabel(axis)
+            panels[row][column].legend()
+            panels[row][column].grid(visible=True, which="both", alpha=0.2)
+    figure.savefig(path, dpi=120)
+    pyplot.close(figure)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,69 @@
+"""Training text for peers: the corpus as pieces of one sentencepiece model, and its vocabulary."""
+
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.corpora import Corpus, read_lines, write_lines
+
+SPECIAL = ("<pad>", "<s>", "</s>", "<unk>")
+END = "</s>"
+
+
+class PieceTexts(NamedTuple):
+    """Files that peers train on: pieces separated by spaces."""
+
+    source: Path
+    target: Path
+    vocabulary: Path  # a piece per line, without the special pieces, which every peer adds itself
+
+    def bytes(self) -> int:
+        """The size of all files."""
+        return sum(path.stat().st_size for path in self)
+
+
+def write_texts(corpus: Corpus, *, tokenizer: Path, folder: Path) -> PieceTexts:
+    """The training text of a corpus in pieces. Sources end in the end mark, which Calque's encoders read too."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    pieces: list[str] = processor.id_to_piece(list(range(len(processor))))
+    sources, targets = (
+        [" ".join(line) for line in processor.encode(read_lines(path), out_type=str)]
+        for path in (corpus.source, corpus.target)
+    )
+    return PieceTexts(
+        write_lines(folder / "train.source", [f"{line} {END}" for line in sources]),
+        write_lines(folder / "train.target", targets),
+        write_lines(folder / "vocabulary.txt", [piece for piece in pieces if piece not in SPECIAL]),
+    )
+
+
+def encode_file(source: Path, *, tokenizer: Path, output: Path) -> Path:
+    """The lines of a file as pieces with the end mark."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    lines = processor.encode(read_lines(source), out_type=str)
+    return write_lines(output, [" ".join([*line, END]) for line in lines])
+
+
+def decode_file(pieces: Path, *, tokenizer: Path, output: Path) -> Path:
+    """The text of lines of pieces."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    return write_lines(output, processor.decode([line.split(" ") for line in read_lines(pieces)]))
+
+
+def vocabulary_of(texts: PieceTexts) -> int:
+    """How many pieces there are, with the special ones."""
+    return len(read_lines(texts.vocabulary)) + len(SPECIAL)
+
+
+def mean_length(text: Path, *, tokenizer: Path, limit: int = 5000) -> float:
+    """Mean pieces of the first lines of a file, the end mark counted."""
+    import sentencepiece
+
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
+    lines = processor.encode(read_lines(text, limit=limit))
+    return sum(len(line) + 1 for line in lines) / len(lines)

@@ -1,0 +1,53 @@
+"""Exponents of growth, against series whose growth is known, and the points of random models."""
+
+import math
+from pathlib import Path
+
+import pytest
+from benchmarks import growth
+from benchmarks.growth import Point, Setting, exponent, grouped, growth_of, measure_here
+
+
+@pytest.mark.parametrize("power", [-0.5, 0.0, 1.0, 2.0])
+def test_an_exponent_is_that_of_the_power_law(power: float) -> None:
+    sizes = [8, 16, 64, 1024]
+    assert exponent(sizes, [3.5 * size**power for size in sizes]) == pytest.approx(power)
+
+
+def test_one_point_has_no_exponent() -> None:
+    assert math.isnan(exponent([8], [1.0]))
+
+
+def test_the_end_of_a_series_shows_what_a_constant_hides() -> None:
+    points = [Point("length", "decode", size, 100 + size**2, 1000) for size in (1, 10, 100, 1000)]
+    found = growth_of(points)
+    assert found.seconds < 1.5
+    assert found.last_seconds == pytest.approx(2, abs=0.01)
+    assert found.peak == found.last_peak == 0
+
+
+def test_points_are_grouped_by_axis_and_task_and_sorted() -> None:
+    points = [Point("beam", "decode", size, 1.0, 1) for size in (4, 1, 2)] + [Point("length", "train", 8, 1.0, 1)]
+    groups = grouped(points)
+    assert list(groups) == [("beam", "decode"), ("length", "train")]
+    assert [point.size for point in groups["beam", "decode"]] == [1, 2, 4]
+
+
+@pytest.mark.parametrize("task", ["train", "decode"])
+def test_random_models_are_measured(task: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(growth, "TOKENS", 16)
+    values = measure_here(Setting(task, length=4, beam=2, vocabulary=50))  # type: ignore[arg-type]
+    assert 0 < values["seconds"] < 100
+    assert values["peak"] > 1e7
+
+
+def test_a_figure_is_drawn(tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    points = [Point("beam", "decode", size, size * 0.1, 10**8) for size in (1, 2, 4)]
+    growth.draw(points, path=tmp_path / "growth.png")
+    assert (tmp_path / "growth.png").stat().st_size > 10_000
+
+
+def test_a_missing_folder_is_a_message(capsys: pytest.CaptureFixture[str]) -> None:
+    assert growth.main(["--axes", "beam", "--figure", "no/where.png"]) == 2
+    assert "--figure no/where.png: no such folder" in capsys.readouterr().err
