@@ -26,6 +26,7 @@ from calque.experiment.assembly import refuse_uncomputable, refuse_unknown_metri
 from calque.experiment.changes import change_settings
 from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
+from calque.folders.upgrades import upgrade_training
 from calque.folders.weights import weights_of
 from calque.objectives.objective import ObjectiveConfig
 from calque.tasks.interfaces import Judge, Judgement, Task
@@ -151,7 +152,7 @@ def _read(own: OwnTask, folder: Path) -> OwnExperiment:
     """The config of a run, checked against the task."""
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
-    values = read_toml(folder / CONFIG)
+    values = upgrade_training(read_toml(folder / CONFIG))
     if not is_own_run(folder):
         raise ConfigError(f"{folder}: not a run of a user's own task; resume it without a task")
     experiment = check(OwnExperiment, values, origin=str(folder / CONFIG), written=True)
