@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from calque.layers.dropout import scaled_mask
 from calque.layers.observers import RecurrentStep, StateLayer
 
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
@@ -53,8 +54,7 @@ class Recurrence(StateLayer):
 
     def weight_mask(self, *, dropout: float) -> Tensor:
         """A mask [G·D,D] of the recurrent weights: 0 with probability `dropout`, else 1 / (1 − dropout)."""
-        weight = self.kernel.all_weights[0][1]
-        return F.dropout(torch.ones(weight.shape, dtype=weight.dtype, device=weight.device), dropout)
+        return scaled_mask(self.kernel.all_weights[0][1].detach(), dropout)
 
     def dropped(self, mask: Tensor) -> Tensor:
         """M ∘ U, the recurrent weights U times a mask M (DropConnect: Wan 2013; on U only: Merity 2018, §2)."""
