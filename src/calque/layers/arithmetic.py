@@ -2,8 +2,8 @@
 
 | version | |
 |---|---|
-| 1 | torch's own dropout; the loss from the logits of all positions at once |
-| 2 | on a CPU, `dropout` with masks from 16-bit numbers, and the loss and its gradient in chunks |
+| 1 | torch's own dropout and packed LSTM; the loss from the logits of all positions at once |
+| 2 | on a CPU, `dropout` with masks from 16-bit numbers, `packed_lstm`, and the loss and its gradient in chunks |
 
 Results differ from version to version: in the last digits, and in what dropout draws (decision 25).
 """

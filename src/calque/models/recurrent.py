@@ -223,13 +223,13 @@ def _run_direction(
     The final state is the state after the last token or, if `backward`, after the first. Rows are padded at their end
     and reversed within their length, so that padding is read only after all tokens.
     """
+    if layer.cell == "lstm" and layer.is_fused(keep):  # its outputs lack the cell at each row's end
+        return layer.packed(inputs, lengths, weight=weight, backward=backward)
     device_lengths = lengths.to(inputs.device, non_blocking=True)
     ordered = reverse_within(inputs, device_lengths) if backward else inputs
     zero = layer.zero_state(inputs.shape[0], like=inputs)
     if not layer.is_fused(keep):
         outputs, final = layer.unrolled(ordered, zero, keep=keep, weight=weight, lengths=device_lengths)
-    elif layer.cell == "lstm":  # outputs contain only h; the cell at each row's end comes from the packed kernel
-        outputs, final = layer.packed(ordered, lengths, weight=weight)
     else:
         outputs, _ = layer(ordered, zero, weight=weight)
         final = (at_last(outputs, device_lengths),)

@@ -74,7 +74,7 @@ class TrainingConfig(Config):
     float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16 LSTM."""
     arithmetic: Arithmetic = LATEST
     """The version of the arithmetic of a step; a run keeps the version it was started with, so that it can be resumed
-    exactly. 2: on a CPU, dropout from 16-bit random numbers, and a loss that is computed in chunks; 1: neither."""
+    exactly. 2: on a CPU, dropout from 16-bit random numbers, the loss in chunks and an LSTM of our own; 1: torch's."""
     compile: bool = False
     """Compile the forward and backward pass with torch.compile; needs batch.shapes = "static"."""
     deterministic: bool = False
