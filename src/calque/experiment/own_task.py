@@ -22,7 +22,7 @@ from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
 from calque.engine.folder import WEIGHTS, is_own_run, write_model_folder
 from calque.errors import ConfigError, FolderError
-from calque.experiment.assembly import refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.assembly import precision_warnings, refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.changes import change_settings
 from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
@@ -129,6 +129,7 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool, observer
         own.model.to(choose_device(training.device))
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=training.steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(training):
+            reporter.say(*precision_warnings(training))
             job = Job(
                 config=training,
                 seed=experiment.seed,
