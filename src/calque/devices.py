@@ -1,6 +1,7 @@
 """The device a model runs on and the precision it computes in."""
 
 import platform
+from pathlib import Path
 from typing import Literal, get_args
 
 import torch
@@ -50,6 +51,14 @@ def machine(device: str) -> str:
     if device == "cuda":
         return torch.cuda.get_device_name()
     return f"{platform.machine()}, {torch.backends.cpu.get_cpu_capability()}"
+
+
+def multiplies_bfloat16() -> bool:
+    """Whether the CPU has instructions for bfloat16 products; without them, torch computes them many times slower."""
+    if platform.machine().lower() in ("x86_64", "amd64"):
+        return torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
+    features = Path("/proc/cpuinfo")
+    return " bf16" in features.read_text(encoding="utf-8", errors="replace") if features.exists() else False
 
 
 def is_out_of_memory(error: BaseException) -> bool:

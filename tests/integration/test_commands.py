@@ -93,6 +93,21 @@ def test_doctor_shows_versions_and_succeeds(command: Command) -> None:
     assert all(name in answer.out for name in ("torch", "sacrebleu", "extras:", "cpu", "cuda"))
 
 
+def test_doctor_says_which_number_of_threads_to_set(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    from calque.training import thread_tuning
+
+    monkeypatch.setattr(thread_tuning, "usable_cores", lambda: 4)
+    monkeypatch.setattr(
+        thread_tuning, "measure_threads", lambda counts, **_: {count: 100.0 * count for count in counts}
+    )
+    answer = command("doctor", "--tune")
+    assert answer.code == 0
+    assert "  4 threads     400 target tokens per second\n" in answer.out
+    assert answer.out.endswith("set training.threads=4: calque train ... training.threads=4\n")
+    assert "--tune" in command("doctor", "--help").out
+    assert "threads=" not in command("doctor").out
+
+
 def test_doctor_shows_missing_packages(command: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     from calque.commands import doctor
 

@@ -1,8 +1,11 @@
 """Selecting devices by name."""
 
+import platform
+
 import pytest
 import torch
 
+from calque.devices import multiplies_bfloat16
 from calque.engine import choose_device
 from calque.errors import ConfigError
 
@@ -33,3 +36,11 @@ def test_cudnn_attention_is_disabled_only_on_a_gpu(monkeypatch: pytest.MonkeyPat
         assert not torch.backends.cuda.cudnn_sdp_enabled()
     finally:
         torch.backends.cuda.enable_cudnn_sdp(True)
+
+
+@pytest.mark.parametrize(("bf16", "amx"), [(True, False), (False, True), (False, False)])
+def test_bfloat16_needs_instructions_of_its_own(bf16: bool, amx: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
+    monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: bf16)
+    monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
+    assert multiplies_bfloat16() is (bf16 or amx)

@@ -3,6 +3,7 @@
 import importlib.metadata
 import os
 import platform
+from typing import Annotated
 
 import typer
 
@@ -12,12 +13,21 @@ CORE = ("torch", "numpy", "sentencepiece", "safetensors", "sacrebleu", "pydantic
 EXTRAS = {"plots": ("matplotlib",), "tensorboard": ("tensorboard",), "zstd": ("zstandard",)}
 
 
-def doctor() -> None:
+def doctor(
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Also measure training with 1 to all cores, and say which number is fastest.")
+    ] = False,
+) -> None:
     """Show versions, devices, threads and missing packages. Exit code 1 if a core package is missing.
 
-    Example:
+    With --tune, a small Transformer is trained for a few seconds with each number of CPU threads. Run it while the
+    machine is as busy as it will be during training: beside other processes, fewer threads are often faster.
+
+    Examples:
 
         calque doctor
+
+        calque doctor --tune
     """
     typer.echo(f"calque {__version__}, Python {platform.python_version()}, {platform.system()} {platform.machine()}")
     missing = [name for name in CORE if _version(name) is None]
@@ -30,6 +40,8 @@ def doctor() -> None:
         typer.echo(f"  {extra:15} {state}")
     if "torch" not in missing:
         _show_devices()
+    if tune and not missing:
+        _show_speeds()
     raise typer.Exit(code=1 if missing else 0)
 
 
@@ -46,6 +58,18 @@ def _show_devices() -> None:
     else:
         typer.echo("  cuda            none")
     typer.echo(f"  mps             {'available' if torch.backends.mps.is_available() else 'none'}")
+
+
+def _show_speeds() -> None:
+    from calque.training.thread_tuning import SECONDS, best_count, measure_threads, thread_counts, usable_cores
+
+    counts = thread_counts(usable_cores())
+    typer.echo(f"training a small Transformer, {SECONDS:g} s per number of threads:")
+    speeds = measure_threads(counts, seconds=SECONDS)
+    best = best_count(speeds)
+    for count, speed in speeds.items():
+        typer.echo(f"  {count:3} thread{'s' if count > 1 else ' '}     {speed:,.0f} target tokens per second")
+    typer.echo(f"set training.threads={best}: calque train ... training.threads={best}")
 
 
 def _version(name: str) -> str | None:

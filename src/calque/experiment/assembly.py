@@ -10,7 +10,7 @@ from torch import nn
 
 from calque.data.numericalise import Preparation
 from calque.data.prepare import Prepared
-from calque.devices import choose_device
+from calque.devices import choose_device, multiplies_bfloat16
 from calque.errors import ConfigError
 from calque.layers.recurrent import Recurrence
 from calque.tasks.interfaces import Judge, Judgement, Metric, Task
@@ -114,6 +114,17 @@ def refuse_uncomputable(model: nn.Module, training: TrainingConfig) -> None:
             'training.precision = "float16": this CPU has no kernel for the LSTMs of this model; use float32 '
             "or bfloat16, or a GPU"
         )
+
+
+def precision_warnings(training: TrainingConfig) -> list[str]:
+    """A warning if a run in bfloat16 would be slow on this machine's CPU; it is allowed, so that runs can move."""
+    is_on_cpu = choose_device(training.device).type == "cpu"
+    if training.precision != "bfloat16" or not is_on_cpu or multiplies_bfloat16():
+        return []
+    return [
+        'warning: training.precision = "bfloat16": this CPU has no instructions for it (AVX512_BF16 or AMX), so a step '
+        "can take 20 times as long as in float32; start the run with float32, or on a GPU"
+    ]
 
 
 def _has_half_lstm() -> bool:

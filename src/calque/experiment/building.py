@@ -7,7 +7,7 @@ from torch import nn
 
 from calque.data.prepare import Prepared
 from calque.devices import choose_device
-from calque.experiment.assembly import Assembly, refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.assembly import Assembly, precision_warnings, refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.language_modelling import LanguageModellingAssembly
 from calque.experiment.settings import Experiment
 from calque.experiment.tagging import TaggingAssembly
@@ -53,7 +53,7 @@ def build_job(experiment: Experiment, prepared: Prepared, *, folder: Path, repor
     parameters = sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
     among = f", one of {ranks.count} ranks" if ranks.count > 1 else ""
     reporter.say(f"model: {parameters:,} parameters on {next(model.parameters()).device}{among}")
-    reporter.say(*assembly.remarks())
+    reporter.say(*assembly.remarks(), *precision_warnings(training))
     if training.schedule.warmup > training.steps:
         reporter.say("training.schedule.warmup is longer than training.steps: the learning rate never reaches its peak")
     return Job(

@@ -23,6 +23,7 @@ FIXED = {
     "training.objective": _STATE,
     "training.optimiser.kind": _STATE,
     "training.precision": _STATE,
+    "training.arithmetic": _STATE,
     "training.warm_start": "the run has weights of its own by now",
 }
 """The settings and sections that cannot change once a run has been started, with the reason why."""

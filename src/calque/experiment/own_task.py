@@ -22,10 +22,11 @@ from calque.data.subword_regularisation import FixedConfig
 from calque.devices import choose_device
 from calque.engine.folder import WEIGHTS, is_own_run, write_model_folder
 from calque.errors import ConfigError, FolderError
-from calque.experiment.assembly import refuse_uncomputable, refuse_unknown_metrics
+from calque.experiment.assembly import precision_warnings, refuse_uncomputable, refuse_unknown_metrics
 from calque.experiment.changes import change_settings
 from calque.experiment.running import LOG, Run, arithmetic, run_facts, run_job
 from calque.experiment.settings import OwnExperiment
+from calque.folders.upgrades import upgrade_training
 from calque.folders.weights import weights_of
 from calque.objectives.objective import ObjectiveConfig
 from calque.tasks.interfaces import Judge, Judgement, Task
@@ -128,6 +129,7 @@ def _continue(own: OwnTask, folder: Path, *, ranks: Ranks, quiet: bool, observer
         own.model.to(choose_device(training.device))
         log = folder / LOG if ranks.leads else None
         with Reporter(log, steps=training.steps, quiet=quiet or not ranks.leads) as reporter, arithmetic(training):
+            reporter.say(*precision_warnings(training))
             job = Job(
                 config=training,
                 seed=experiment.seed,
@@ -151,7 +153,7 @@ def _read(own: OwnTask, folder: Path) -> OwnExperiment:
     """The config of a run, checked against the task."""
     if not (folder / CONFIG).is_file():
         raise FolderError(f"{folder}: not a run folder: it has no {CONFIG}")
-    values = read_toml(folder / CONFIG)
+    values = upgrade_training(read_toml(folder / CONFIG))
     if not is_own_run(folder):
         raise ConfigError(f"{folder}: not a run of a user's own task; resume it without a task")
     experiment = check(OwnExperiment, values, origin=str(folder / CONFIG), written=True)

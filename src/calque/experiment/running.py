@@ -22,7 +22,7 @@ from calque.experiment.changes import change_settings
 from calque.experiment.settings import Experiment, OwnExperiment, absolute
 from calque.experiment.text_choice import choose_text
 from calque.folders import MANIFEST
-from calque.folders.upgrades import EARLIER_METRIC
+from calque.folders.upgrades import EARLIER_METRIC, upgrade_training
 from calque.inspection.pictures_gradients import draw_recorded_gradients
 from calque.tasks.interfaces import Metric
 from calque.training.auto_settings import complete_settings
@@ -212,6 +212,8 @@ def _open_run(folder: Path, prepared: Sequence[Prepared]) -> tuple[Experiment, P
 def _prepare_run(folder: Path, ranks: Ranks, *, preparing: Preparing, prepared: list[Prepared]) -> str:
     """Prepares the data, which is appended to `prepared`, and completes the config; returns lines for the log."""
     values, begun = read_toml(folder / CONFIG), (folder / RECORD).exists()
+    if begun:
+        values = upgrade_training(values)
     experiment = check(Experiment, values, origin=str(folder / CONFIG), written=True)
     assembly = assembly_of(experiment)
     with preparing() as progress:

@@ -4,6 +4,7 @@
 |---|---|---|
 | store | 2 → 3 | columns by name; `ids` became `values`; lengths no longer count the end mark |
 | model | 1 → 2 | the folder names its task; vocabularies by column |
+| run | – | `training.arithmetic` in config.toml |
 
 `tests/formats` holds a folder of each earlier format.
 """
@@ -39,6 +40,12 @@ EARLIER_METRIC = "bleu"
 def upgrade_fingerprint(fingerprint: dict[str, str]) -> dict[str, str]:
     """A store's fingerprint in the current format; formats 2 and 3 list the same settings."""
     return {**fingerprint, "format": "3"} if fingerprint.get("format") == "2" else fingerprint
+
+
+def upgrade_training(values: Values) -> Values:
+    """The config of a run that has been started; one without training.arithmetic was started with version 1."""
+    training = values.get("training", {})
+    return {**values, "training": {"arithmetic": 1, **training}} if isinstance(training, dict) else values
 
 
 def upgrade_model(values: Values, *, format: int, origin: str) -> Values:

@@ -5,6 +5,8 @@ from typing import Literal, assert_never
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.dropout import dropout
+
 ActivationName = Literal["relu", "gelu", "swiglu"]
 
 
@@ -22,7 +24,7 @@ class FeedForward(nn.Module):
         return self.enter(inputs).relu()  # type: ignore[no-any-return]
 
     def forward(self, inputs: Tensor) -> Tensor:
-        return self.leave(F.dropout(self.inside(inputs), self.dropout, self.training))  # type: ignore[no-any-return]
+        return self.leave(dropout(self.inside(inputs), self.dropout, self.training))  # type: ignore[no-any-return]
 
 
 class GELUFeedForward(FeedForward):

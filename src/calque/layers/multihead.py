@@ -9,6 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from calque.layers.arithmetic import arithmetic
+from calque.layers.dropout import dropout
 from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
 
@@ -82,12 +84,12 @@ class MultiHead(AttentionLayer):
 
     def attend(self, queries: Tensor, memory: KeysValues, mask: Tensor | None, *, causal: bool) -> Tensor:
         """The attention output [B,H,Q,d] of each head, before the heads are concatenated and projected."""
-        if self.shows_weights:
+        if self.shows_weights or self._draws_own_masks(queries):
             keys, values = map(self._for_heads, memory)
             if causal:
                 mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
             weights = self.observed(self._weights(queries, keys, mask))
-            return F.dropout(weights, self.dropout, self.training) @ values
+            return dropout(weights, self.dropout, self.training) @ values
         if not causal and _is_decoding(queries):
             keys, values = map(self._for_heads, memory)
             return self._weights(queries, keys, mask) @ values
@@ -99,6 +101,15 @@ class MultiHead(AttentionLayer):
             is_causal=causal,
             enable_gqa=self.key_value_heads < self.heads,
         )
+
+    def _draws_own_masks(self, queries: Tensor) -> bool:
+        """Whether attention is computed in the open for `dropout` on its weights.
+
+        On a CPU, torch's own attention draws a slower mask: forward and backward of 64 sentences of 32 tokens take 1.2
+        times as long. Without dropout there is no difference.
+        """
+        is_dropping = self.training and self.dropout > 0
+        return is_dropping and queries.device.type == "cpu" and not torch.compiler.is_compiling() and arithmetic() >= 2
 
     def weights(self, queries: Tensor, keys: Tensor, mask: Tensor) -> Tensor:
         """[B,Q,S], the attention weights of queries [B,H,Q,d], averaged over heads and without dropout."""
@@ -172,5 +183,5 @@ class RelativeMultiHead(MultiHead):
         if mask is not None:
             scores = scores.masked_fill(~mask, -torch.inf)
         weights = self.observed((scores * self.head_width**-0.5).softmax(dim=-1))
-        weights = F.dropout(weights, self.dropout, self.training)
+        weights = dropout(weights, self.dropout, self.training)
         return weights @ values + torch.einsum("nhqs,qsd->nhqd", weights, self.value_distances[index])

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
+from calque.layers.summed_loss import can_sum_in_chunks, summed_cross_entropy
 from calque.tensors import best_candidates
 
 BEST_ROWS = 512  # whose log-probabilities are held at a time when only the best words are wanted
@@ -51,6 +52,10 @@ class OutputLayer(nn.Module):
         """The loss [M] of `targets` [M], given `hidden` [M,D]; 0 where the target is `ignored`."""
         raise NotImplementedError
 
+    def total_loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
+        """The sum of `loss` over all positions; a layer may compute it without the losses themselves."""
+        return self.loss(hidden, targets, smoothing=smoothing, ignored=ignored).sum()
+
     def learn_frequencies(self, counts: Tensor) -> None:
         """Sets the corpus statistics before training, given how often each word is a target (`counts` [V])."""
 
@@ -91,6 +96,11 @@ class FullOutput(OutputLayer):
         """
         logits = wide(self.logits(hidden))
         return F.cross_entropy(logits, targets, reduction="none", label_smoothing=smoothing, ignore_index=ignored)
+
+    def total_loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
+        if not can_sum_in_chunks(hidden, self.weight):
+            return super().total_loss(hidden, targets, smoothing=smoothing, ignored=ignored)
+        return summed_cross_entropy(hidden, self.weight, self.bias, targets, smoothing=smoothing, ignored=ignored)
 
 
 def wide(logits: Tensor) -> Tensor:

@@ -13,7 +13,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+from calque.layers.arithmetic import arithmetic
+from calque.layers.dropout import scaled_mask
 from calque.layers.observers import RecurrentStep, StateLayer
+from calque.layers.packed_lstm import packed_lstm
+from calque.tensors import reverse_within
 
 CellName = Literal["rnn", "rnn-relu", "lstm", "gru", "gru-original"]
 State = tuple[Tensor, ...]
@@ -53,8 +57,7 @@ class Recurrence(StateLayer):
 
     def weight_mask(self, *, dropout: float) -> Tensor:
         """A mask [G·D,D] of the recurrent weights: 0 with probability `dropout`, else 1 / (1 − dropout)."""
-        weight = self.kernel.all_weights[0][1]
-        return F.dropout(torch.ones(weight.shape, dtype=weight.dtype, device=weight.device), dropout)
+        return scaled_mask(self.kernel.all_weights[0][1].detach(), dropout)
 
     def dropped(self, mask: Tensor) -> Tensor:
         """M ∘ U, the recurrent weights U times a mask M (DropConnect: Wan 2013; on U only: Merity 2018, §2)."""
@@ -71,15 +74,27 @@ class Recurrence(StateLayer):
         outputs, after = self._with(weight)(inputs, first if self.cell == "lstm" else first[0])
         return outputs, tuple(part[0] for part in (after if self.cell == "lstm" else (after,)))
 
-    def packed(self, inputs: Tensor, lengths: Tensor, *, weight: Tensor | None = None) -> tuple[Tensor, State]:
+    def packed(
+        self, inputs: Tensor, lengths: Tensor, *, weight: Tensor | None = None, backward: bool = False
+    ) -> tuple[Tensor, State]:
         """`forward` of an LSTM from a zero state over rows of different `lengths` [N], with the fused kernel.
 
-        The final state of a row is the state after its last position; padding is not read.
+        The final state of a row is the state after its last position; padding is not read. If `backward`, rows are read
+        from their last position to the first; outputs are in the order of the inputs. In training on a CPU,
+        `packed_lstm` replaces PyTorch's kernel.
         """
         assert self.cell == "lstm"
-        packed = pack_padded_sequence(inputs, lengths.cpu(), batch_first=True, enforce_sorted=False)
+        if self.training and _is_computed_here(inputs):
+            entering, recurring, *biases = self.kernel.all_weights[0]
+            weights = entering, recurring if weight is None else weight
+            states = packed_lstm(inputs, lengths, weights=weights, bias=biases[0] + biases[1], backward=backward)
+            return states.hidden, states.final
+        device_lengths = lengths.to(inputs.device, non_blocking=True)
+        ordered = reverse_within(inputs, device_lengths) if backward else inputs
+        packed = pack_padded_sequence(ordered, lengths.cpu(), batch_first=True, enforce_sorted=False)
         outputs, final = self._with(weight)(packed)
         padded, _ = pad_packed_sequence(outputs, batch_first=True, total_length=inputs.shape[1])
+        padded = reverse_within(padded, device_lengths) if backward else padded
         return padded, tuple(part[0] for part in final)
 
     def unrolled(
@@ -194,6 +209,12 @@ class Recurrence(StateLayer):
 
     def _norm(self, name: str, values: Tensor) -> Tensor:
         return self.norms[name](values) if self.norms else values
+
+
+def _is_computed_here(inputs: Tensor) -> bool:
+    """Whether `packed_lstm` is used in training: on a CPU, if gradients are needed, in arithmetic of version 2."""
+    is_eager_cpu = inputs.device.type == "cpu" and not torch.compiler.is_compiling()
+    return is_eager_cpu and torch.is_grad_enabled() and arithmetic() >= 2
 
 
 def _kernel(cell: CellName, *, input_width: int, width: int, bias: bool) -> nn.RNNBase:

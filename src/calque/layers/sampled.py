@@ -66,6 +66,9 @@ class SampledOutput(FullOutput):
         labels = torch.zeros_like(targets).masked_fill(is_ignored, -100)
         return F.cross_entropy(logits, labels, reduction="none", ignore_index=-100)
 
+    def total_loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
+        return self.loss(hidden, targets, smoothing=smoothing, ignored=ignored).sum()
+
 
 def draw(probs: Tensor, *, count: int) -> Tensor:
     """[n], words sampled with replacement: where the cumulative sum of probs [V] passes uniform random numbers.

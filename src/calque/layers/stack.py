@@ -9,11 +9,11 @@ from typing import NamedTuple, Self
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.bounds import Layers, Width
 from calque.layers.connections import Connection, ConnectionName, input_width
+from calque.layers.dropout import dropout, scaled_mask
 from calque.layers.recurrent import CellName, Recurrence, State
 
 
@@ -166,7 +166,7 @@ class RecurrentStack(nn.Module):
         """The stack's outputs [N,T,D] after dropout."""
         if state.masks is not None:
             return outputs * state.masks.output[:, None]
-        return F.dropout(outputs, self.config.dropout if not self.config.variational else 0.0, self.training)
+        return dropout(outputs, self.config.dropout if not self.config.variational else 0.0, self.training)
 
     def _draw_masks(self, rows: Tensor) -> Masks | None:
         """The masks of variational dropout for rows [N,...]."""
@@ -197,7 +197,7 @@ class RecurrentStack(nn.Module):
             return inputs * (masks.inputs[number] if inputs.dim() == 2 else masks.inputs[number][:, None])
         if number == 0 or self.config.variational:
             return inputs
-        return F.dropout(inputs, self.config.dropout, self.training)
+        return dropout(inputs, self.config.dropout, self.training)
 
     def _add_noise(self, outputs: Tensor) -> Tensor:
         return add_noise(outputs, noise=self.config.noise if self.training else 0.0)
@@ -218,7 +218,7 @@ def connections(config: StackConfig) -> Iterator[Connection]:
 
 def dropout_mask(like: Tensor, *, width: int, dropout: float) -> Tensor:
     """A dropout mask [N,width], one per row of [N,...]: 0 with probability `dropout`, else 1 / (1 − dropout)."""
-    return F.dropout(like.new_ones(like.shape[0], width), dropout)
+    return scaled_mask(like.new_empty(like.shape[0], width), dropout)
 
 
 def add_noise(values: Tensor, *, noise: float) -> Tensor:

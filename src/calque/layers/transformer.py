@@ -6,8 +6,8 @@ Letters: B sentences, K beams, N = B·K rows, S source, T target, P past, D widt
 from typing import Any, Literal, NamedTuple, assert_never
 
 from torch import Tensor, nn
-from torch.nn import functional as F
 
+from calque.layers.dropout import dropout
 from calque.layers.feed_forward import ActivationName, FeedForward, build_feed_forward
 from calque.layers.mixers import SSRU, AverageAttention
 from calque.layers.multihead import Chunk, KeysValues, MultiHead, RelativeMultiHead
@@ -59,7 +59,7 @@ class Residual(nn.Module):
 
     def leave(self, stream: Tensor, output: Tensor) -> Tensor:
         """The residual stream after the sub-layer: its `output` is added, with dropout, and normalised if post-norm."""
-        total = stream + F.dropout(output, self.dropout, self.training)
+        total = stream + dropout(output, self.dropout, self.training)
         return total if self.place == "pre" else self.norm(total)
 
 

@@ -7,11 +7,11 @@ from typing import Literal, NamedTuple
 
 from pydantic import Field
 from torch import Tensor
-from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, AttentionState
 from calque.layers.bounds import Width
+from calque.layers.dropout import dropout
 from calque.layers.maxout import Maxout
 from calque.layers.recurrent import CellName, Recurrence, State
 from calque.models.attentional import AttentionalDecoder
@@ -80,6 +80,6 @@ class BahdanauDecoder(AttentionalDecoder[BahdanauState, BahdanauContext]):
             self.recurrence, embedded, cell=state.cell, attention_state=state.attention, context=context.attention
         )
         readout = self.readout(steps.before, embedded, steps.attended.context)
-        hidden = F.dropout(readout, self.dropout, self.training)
+        hidden = dropout(readout, self.dropout, self.training)
         output = self.build_output(hidden, steps.attended, states=steps.before, embedded=embedded, attention=attention)
         return output, BahdanauState(steps.cell, steps.attention)

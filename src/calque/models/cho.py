@@ -9,10 +9,10 @@ from typing import Literal, NamedTuple
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.bounds import Width
+from calque.layers.dropout import dropout
 from calque.layers.maxout import Maxout
 from calque.layers.observers import RecurrentStep, StateLayer
 from calque.models.interfaces import Decoder, Memory, MemoryShape, Output
@@ -92,7 +92,7 @@ class ChoDecoder(Decoder[ChoState, ChoContext], StateLayer):
         else:
             summary = context.summary[context.slots.sentences].expand_as(hidden_states)
         readout = self.readout(hidden_states, embedded, summary)
-        return Output(F.dropout(readout, self.dropout, self.training)), ChoState(hidden)
+        return Output(dropout(readout, self.dropout, self.training)), ChoState(hidden)
 
     def _step(self, word: Tensor, recurrent: Tensor, hidden: Tensor) -> Tensor:
         """The next state h' [N,D], given contributions [N,3D] to the gates: of the word, and of state and summary."""

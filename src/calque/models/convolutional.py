@@ -20,6 +20,7 @@ from calque.config import Config
 from calque.layers.attention import masked_softmax
 from calque.layers.bounds import Kernel, Layers, Places, Width
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, scale_gradient
+from calque.layers.dropout import dropout
 from calque.layers.embedding import embed
 from calque.layers.observers import AttentionLayer
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
@@ -89,7 +90,7 @@ class ConvolutionalEncoder(Encoder):
         inputs = self.embedding(read.values, torch.arange(mask.shape[1], device=mask.device)[None])
         stream = self.enter(inputs)
         for convolution in self._convolutions():
-            window = zero_padding(F.dropout(stream, self.dropout, self.training), mask)
+            window = zero_padding(dropout(stream, self.dropout, self.training), mask)
             stream = ROOT_HALF * (convolution(F.pad(window, (0, 0, self.reach, self.reach))) + stream)
             stream = convolution.observed_states(stream)
         values = self.leave(stream)
@@ -171,13 +172,13 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         stream = self.enter(embedded)
         tails, weights = [], []
         for layer, tail in zip(self._layers(), state.tails, strict=True):
-            window = torch.cat([tail, F.dropout(stream, self.dropout, self.training)], dim=1)
+            window = torch.cat([tail, dropout(stream, self.dropout, self.training)], dim=1)
             gated = layer.convolution(window)
             attended, layer_weights = layer.attend(gated, embedded, context)
             stream = layer.convolution.observed_states(ROOT_HALF * (ROOT_HALF * (gated + attended) + stream))
             tails.append(window[:, size:])
             weights.append(layer_weights)
-        hidden = F.dropout(self.leave(stream), self.dropout, self.training)
+        hidden = dropout(self.leave(stream), self.dropout, self.training)
         mean = torch.stack(weights).mean(dim=0) if attention else None
         return Output(hidden, mean), ConvolutionalState(tuple(tails), state.position + size)
 
@@ -221,7 +222,7 @@ class PositionedEmbedding(nn.Module):
 
     def forward(self, tokens: Tensor, places: Tensor) -> Tensor:
         """The vectors [N,T,E] of tokens [N,T] at positions [N,T]; positions beyond the table share its last vector."""
-        return F.dropout(embed(tokens, self.weight) + _at(self.positions, places), self.dropout, self.training)
+        return dropout(embed(tokens, self.weight) + _at(self.positions, places), self.dropout, self.training)
 
 
 class PositionedVectors(nn.Module):
@@ -236,7 +237,7 @@ class PositionedVectors(nn.Module):
 
     def forward(self, vectors: Tensor, places: Tensor) -> Tensor:
         """The projected `vectors` [B,S,E] with their position vectors added; `places` [B,S] are the positions."""
-        return F.dropout(self.linear(vectors) + _at(self.positions, places), self.dropout, self.training)
+        return dropout(self.linear(vectors) + _at(self.positions, places), self.dropout, self.training)
 
 
 def _at(positions: Tensor, places: Tensor) -> Tensor:

@@ -9,12 +9,12 @@ from typing import Literal, NamedTuple
 import torch
 from pydantic import Field
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from calque.config import Config
 from calque.layers.attention import AdditiveAttentionConfig, AttentionContext, AttentionState
 from calque.layers.bounds import Layers, Width
 from calque.layers.connections import Connection
+from calque.layers.dropout import dropout
 from calque.layers.recurrent import CellName, Recurrence, State
 from calque.layers.stack import split_layers, stack_layers
 from calque.models.attentional import AttentionalDecoder
@@ -94,10 +94,10 @@ class GnmtDecoder(AttentionalDecoder[GnmtState, GnmtContext]):
         )
         hidden, cells = steps.outputs, [steps.cell]
         for number, (layer, connection) in enumerate(zip(self.layers, self.connections, strict=True), start=1):
-            inputs = torch.cat([F.dropout(hidden, self.dropout, self.training), steps.attended.context], dim=-1)
+            inputs = torch.cat([dropout(hidden, self.dropout, self.training), steps.attended.context], dim=-1)
             outputs, cell = layer(inputs, before[number])
             hidden = connection(hidden, outputs)
             cells.append(cell)
-        dropped = F.dropout(hidden, self.dropout, self.training)
+        dropped = dropout(hidden, self.dropout, self.training)
         output = self.build_output(dropped, steps.attended, states=hidden, embedded=embedded, attention=attention)
         return output, GnmtState(stack_layers(cells), steps.attention)

@@ -17,6 +17,7 @@ from calque.config import Config, refuse_unused
 from calque.errors import ConfigError
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.bounds import Layers, Width
+from calque.layers.dropout import dropout
 from calque.layers.multihead import Chunk
 from calque.layers.observers import StateLayer
 from calque.layers.output import FullOutputConfig, OutputLayer
@@ -182,7 +183,7 @@ class RecurrentNetwork(nn.Module):
     def _drop(self, values: Tensor, number: int, state: RecurrentLanguageState) -> Tensor:
         if state.masks is not None:
             return values * state.masks[number][:, None]
-        return F.dropout(values, self._dropouts[number], self.training)
+        return dropout(values, self._dropouts[number], self.training)
 
     def _penalties(self, outputs: Tensor, dropped: Tensor, *, before: Tensor) -> Tensor | None:
         """The penalties [N,T] of activation regularisation (Merity 2017); None in evaluation, or if it is off."""
@@ -299,6 +300,10 @@ class LanguageModel(nn.Module):
     def losses(self, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0, ignored: int = -100) -> Tensor:
         """[M], the cross-entropy of targets [M] under hidden [M,E]; 0 where the target is `ignored`."""
         return self.output.loss(hidden, targets, smoothing=smoothing, ignored=ignored)
+
+    def total_loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float = 0.0, ignored: int = -100) -> Tensor:
+        """The sum of `losses`; in training on a CPU, the output layer computes it with less work."""
+        return self.output.total_loss(hidden, targets, smoothing=smoothing, ignored=ignored)
 
 
 def build_network(config: NetworkConfig, *, vocabulary_size: int) -> RecurrentNetwork | TransformerNetwork:

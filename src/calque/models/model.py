@@ -213,6 +213,13 @@ class Model(nn.Module):
         hidden, flat = output.hidden.flatten(0, 1), known(targets, size=self.sizes.target).flatten()
         return self.output.loss(hidden, flat, smoothing=smoothing, ignored=ignored).view_as(targets)
 
+    def total_loss(self, output: Output, source: Tensor, targets: Tensor, *, smoothing: float, ignored: int) -> Tensor:
+        """The sum of `losses`; in training on a CPU, the output layer computes it with less work."""
+        if self.copies:
+            return self.losses(output, source, targets, smoothing=smoothing, ignored=ignored).sum()
+        hidden, flat = output.hidden.flatten(0, 1), known(targets, size=self.sizes.target).flatten()
+        return self.output.total_loss(hidden, flat, smoothing=smoothing, ignored=ignored)
+
     @contextmanager
     def evaluating(self) -> Iterator[None]:
         """A context in which the model is in evaluation mode; its previous mode is restored afterwards."""

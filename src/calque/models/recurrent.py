@@ -15,6 +15,7 @@ from torch.nn import functional as F
 
 from calque.layers.bounds import Width
 from calque.layers.connections import Connection
+from calque.layers.dropout import Dropout, dropout, scaled_mask
 from calque.layers.embedding import known
 from calque.layers.recurrent import Recurrence, State, state_parts
 from calque.layers.stack import (
@@ -125,7 +126,7 @@ class RecurrentEncoder(Encoder):
         """
         if self._variational:
             return values * dropout_mask(values, width=values.shape[-1], dropout=self._variational)[:, None]
-        return values if number == 0 else F.dropout(values, self.config.dropout, self.training)
+        return values if number == 0 else dropout(values, self.config.dropout, self.training)
 
     def _keep(self, layer: Recurrence, inputs: Tensor) -> Tensor | None:
         return dropout_mask(inputs, width=layer.width, dropout=self._variational) if self._variational else None
@@ -198,14 +199,14 @@ class WordEmbedding(nn.Module):
         tokens = known(tokens, size=len(self.weight))
         vectors = F.embedding(tokens, self.weight)
         if self.training and self.type_dropout:
-            types = F.dropout(vectors.new_ones(len(self.weight)), self.type_dropout)  # [V], 1 / (1 − p) or 0
+            types = scaled_mask(vectors.new_empty(len(self.weight)), self.type_dropout)  # [V], 1 / (1 − p) or 0
             vectors = vectors * types[tokens][..., None]
-        return F.dropout(vectors, self.dropout, self.training)
+        return dropout(vectors, self.dropout, self.training)
 
 
 def word_embedding(vocabulary_size: int, *, width: int, dropout: float, inputs: Inputs | None) -> nn.Module:
     """An encoder's embedding of token ids; with `inputs`, which compute vectors themselves, only dropout."""
-    return WordEmbedding(vocabulary_size, width=width, dropout=dropout) if inputs is None else nn.Dropout(dropout)
+    return WordEmbedding(vocabulary_size, width=width, dropout=dropout) if inputs is None else Dropout(dropout)
 
 
 def _run_direction(
@@ -222,13 +223,13 @@ def _run_direction(
     The final state is the state after the last token or, if `backward`, after the first. Rows are padded at their end
     and reversed within their length, so that padding is read only after all tokens.
     """
+    if layer.cell == "lstm" and layer.is_fused(keep):  # its outputs lack the cell at each row's end
+        return layer.packed(inputs, lengths, weight=weight, backward=backward)
     device_lengths = lengths.to(inputs.device, non_blocking=True)
     ordered = reverse_within(inputs, device_lengths) if backward else inputs
     zero = layer.zero_state(inputs.shape[0], like=inputs)
     if not layer.is_fused(keep):
         outputs, final = layer.unrolled(ordered, zero, keep=keep, weight=weight, lengths=device_lengths)
-    elif layer.cell == "lstm":  # outputs contain only h; the cell at each row's end comes from the packed kernel
-        outputs, final = layer.packed(ordered, lengths, weight=weight)
     else:
         outputs, _ = layer(ordered, zero, weight=weight)
         final = (at_last(outputs, device_lengths),)

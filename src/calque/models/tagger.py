@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from calque.config import Config
 from calque.layers.bounds import Width
 from calque.layers.crf import Allowed, LinearChainCRF
+from calque.layers.dropout import dropout
 from calque.layers.output import wide
 from calque.models.characters import CharactersConfig, NoCharactersConfig, build_characters
 from calque.models.inputs import WordInputs, Words
@@ -83,7 +84,7 @@ class TaggerModel(nn.Module):
         Rows without words, which only pad the batch to its shape, are encoded as if they had one word.
         """
         non_empty = source._replace(lengths=source.lengths.clamp(min=1))
-        hidden = F.dropout(self.encoder(non_empty).values, self.dropout, self.training)
+        hidden = dropout(self.encoder(non_empty).values, self.dropout, self.training)
         return wide(self.head.scores(hidden))
 
     def losses(self, scores: Tensor, labels: Tensor, lengths: Tensor, *, smoothing: float = 0.0) -> Tensor:

@@ -10,11 +10,11 @@ from typing import Any, Literal, NamedTuple, Self, assert_never
 import torch
 from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
-from torch.nn import functional as F
 
 from calque.config import Config, refuse_unused
 from calque.layers.bounds import Heads, Layers, Places, Width
 from calque.layers.copying import CopyGate
+from calque.layers.dropout import dropout
 from calque.layers.embedding import embed
 from calque.layers.feed_forward import ActivationName
 from calque.layers.multihead import Chunk, KeysValues
@@ -275,7 +275,7 @@ class Embedding(nn.Module):
         vectors = embed(tokens, self.weight) * self.weight.shape[1] ** 0.5
         if self.positions is not None:
             vectors = vectors + self.positions(places, size=size, like=vectors)
-        return F.dropout(vectors, self.dropout, self.training)
+        return dropout(vectors, self.dropout, self.training)
 
 
 class ProjectedVectors(nn.Module):
@@ -292,7 +292,7 @@ class ProjectedVectors(nn.Module):
         projected: Tensor = self.linear(vectors)
         if self.positions is not None:
             projected = projected + self.positions(places, size=size, like=projected)
-        return F.dropout(projected, self.dropout, self.training)
+        return dropout(projected, self.dropout, self.training)
 
 
 def embed_chunk(

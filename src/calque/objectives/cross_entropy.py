@@ -39,11 +39,10 @@ def loss_of(model: Model, output: Output, batch: PairBatch, *, smoothing: float)
 
 def _cross_entropy(model: Model, output: Output, batch: PairBatch, *, smoothing: float) -> Tensor:
     if model.copies or batch.target_output.device.type != "cpu":
-        losses = model.losses(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
-        return losses.sum()
+        return model.total_loss(output, batch.source.values, batch.target_output, smoothing=smoothing, ignored=PAD)
     hidden, targets = without_padding(output.hidden, batch.target_output)
     flat = output._replace(hidden=hidden[None])
-    return model.losses(flat, batch.source.values, targets[None], smoothing=smoothing, ignored=PAD).sum()
+    return model.total_loss(flat, batch.source.values, targets[None], smoothing=smoothing, ignored=PAD)
 
 
 def _hard_attention_loss(

@@ -42,7 +42,7 @@ def token_loss(model: LanguageModel, hidden: Tensor, targets: Tensor, *, smoothi
         flat, words = without_padding(hidden, targets)
     else:
         flat, words = hidden.flatten(0, 1), targets.flatten()
-    return model.losses(flat, words, smoothing=smoothing, ignored=PAD).sum()
+    return model.total_loss(flat, words, smoothing=smoothing, ignored=PAD)
 
 
 @torch.inference_mode()

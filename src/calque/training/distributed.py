@@ -200,7 +200,7 @@ def _buckets(tensors: Iterable[Tensor]) -> Iterator[list[Tensor]]:
         yield bucket
 
 
-METHODS = ("encode", "prepare", "start", "read", "logits", "log_probs", "losses")
+METHODS = ("encode", "prepare", "start", "read", "logits", "log_probs", "losses", "total_loss")
 
 
 def shard(model: nn.Module, *, device: torch.device, ranks: int) -> None:

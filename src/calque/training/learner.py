@@ -51,6 +51,7 @@ class Learner:
         self._fixed_settings = {  # the state depends on them
             "training.optimiser.kind": config.optimiser.kind,
             "training.precision": config.precision,
+            "training.arithmetic": str(config.arithmetic),
             "training.ema": "on" if config.ema else "off",
             "training.averaged_sgd": "on" if config.averaged_sgd else "off",
         }

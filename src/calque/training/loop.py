@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from calque.data.batch import Batch, prefetch
 from calque.data.batching import Planned, Shard
-from calque.devices import is_out_of_memory
+from calque.devices import choose_device, is_out_of_memory
 from calque.errors import Interrupted, RankError, TrainingError, shell_path
 from calque.training.checkpointing import Checkpointer
 from calque.training.compiling import NOTICE, compile_afresh, is_compiler_error
@@ -19,6 +19,7 @@ from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
+from calque.training.memory import keep_memory, release_memory
 from calque.training.model_selection import ModelSelection
 from calque.training.progress import Progress
 from calque.training.records import Records
@@ -28,14 +29,19 @@ from calque.training.schedules import rate_at
 
 def train(job: Job) -> Summary:
     """Trains until the last step or early stopping; a stop request raises Interrupted after saving."""
+    if choose_device(job.config.device).type == "cpu":
+        keep_memory()
     records = Records(
         job.folder,
         writes=job.ranks.leads,
         tensorboard=job.config.tensorboard,
         gradients=job.gradient_flow is not None,
     )
-    with records, records.deletion_reported():
-        return Trainer(job, records).run()
+    try:
+        with records, records.deletion_reported():
+            return Trainer(job, records).run()
+    finally:
+        release_memory()
 
 
 AHEAD = 4  # batches prefetched

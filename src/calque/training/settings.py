@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from calque.config import Config
 from calque.data.batching import BatchConfig
 from calque.data.subword_regularisation import FixedConfig, SubwordsConfig
+from calque.layers.arithmetic import LATEST, Arithmetic
 from calque.objectives.objective import ObjectiveConfig
 from calque.training.optimisers import OptimiserConfig
 from calque.training.schedules import ScheduleConfig
@@ -71,6 +72,9 @@ class TrainingConfig(Config):
     """The precision of the forward pass; weights and optimiser stay in float32 (float64: in float64). tf32 rounds the
     inputs of matrix products to ten mantissa bits, in the forward and backward pass, on GPUs with TF32; elsewhere it is
     float32. float16 scales the loss so that small gradients do not underflow; most CPUs have no float16 LSTM."""
+    arithmetic: Arithmetic = LATEST
+    """The version of the arithmetic of a step; a run keeps the version it was started with, so that it can be resumed
+    exactly. 2: on a CPU, dropout from 16-bit random numbers, the loss in chunks and an LSTM of our own; 1: torch's."""
     compile: bool = False
     """Compile the forward and backward pass with torch.compile; needs batch.shapes = "static"."""
     deterministic: bool = False

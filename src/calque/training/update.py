@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from calque.data.batch import Batch, row_slices
 from calque.devices import is_out_of_memory
 from calque.errors import RankError, ReportedByPeer, TrainingError
+from calque.layers.arithmetic import use_arithmetic
 from calque.tasks.interfaces import Carry, Task
 from calque.training.distributed import Ranks, full_tensor, is_broken_connection
 from calque.training.journal import Journal, read_journal
@@ -177,7 +178,7 @@ class Updater:
         losses = self.sums.objective.new_zeros(1 + len(self.task.parts))
         statistics: Tensor | None = None
         carry = self.carry
-        with matmul_precision(self.config.precision):
+        with matmul_precision(self.config.precision), use_arithmetic(self.config.arithmetic):
             for batch in batches:
                 if carry is not None and len(carry[0]) != batch.rows:  # the number of ranks has changed
                     carry = None

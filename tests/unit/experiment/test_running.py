@@ -608,3 +608,22 @@ def test_a_warm_up_beyond_the_last_step_is_reported(
     values = toy_values(corpus, "plain", "training.steps=2", f"training.schedule.warmup={warmup}")
     train(values, run=tmp_path / "run", quiet=True)
     assert ("never reaches its peak" in (tmp_path / "run/log.txt").read_text(encoding="utf-8")) == is_reported
+
+
+# --- Precision ---
+
+
+@pytest.mark.parametrize("is_fast", [False, True])
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_a_slow_bfloat16_is_announced(
+    precision: str,
+    is_fast: bool,
+    corpus: dict[str, Path],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("calque.experiment.assembly.multiplies_bfloat16", lambda: is_fast)
+    train(toy_values(corpus, "plain", "training.steps=1", f"training.precision={precision}"), run=tmp_path / "run")
+    is_announced = "this CPU has no instructions for it" in capsys.readouterr().err
+    assert is_announced == (precision == "bfloat16" and not is_fast)

@@ -19,6 +19,7 @@ from calque.layers.connections import Connection
 from calque.layers.convolution import GatedConvolution, NormalisedLinear, normalised
 from calque.layers.copying import CopyGate
 from calque.layers.crf import LinearChainCRF
+from calque.layers.dropout import Dropout
 from calque.layers.feed_forward import build_feed_forward
 from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
@@ -128,7 +129,9 @@ def output(kind: Callable[..., OutputLayer], *, smoothing: float = 0.0) -> Case:
         return layer
 
     def call(layer: OutputLayer, hidden: Tensor) -> Any:
-        return layer.loss(hidden, torch.arange(WORDS), smoothing=smoothing), layer.log_probs(hidden[:2])
+        targets = torch.arange(WORDS)
+        total = layer.total_loss(hidden[:3], targets[:3], smoothing=smoothing)
+        return layer.loss(hidden, targets, smoothing=smoothing), layer.log_probs(hidden[:2]), total
 
     return Case(build, call, [(WORDS, WIDTH)])
 
@@ -196,6 +199,7 @@ SINGLE = {
     "ssru": recurrent_mixer(lambda: SSRU(WIDTH)),
     "average attention": recurrent_mixer(lambda: AverageAttention(WIDTH, feed_forward=feed_forward("relu"))),
     **{f"{place}-norm": around(place) for place in ("pre", "post")},
+    "dropout": forward(lambda: Dropout(DROPOUT), WHOLE),
     "full output": output(FullOutput, smoothing=0.1),
     "sampled output": output(partial(SampledOutput, SampledOutputConfig(samples=4))),
     "linear-chain CRF": Case(lambda: LinearChainCRF(WORDS), chain, [(3, SIZE, WORDS)]),

@@ -7,6 +7,7 @@ from tests.laws.cover import name, pairwise
 from tests.laws.models import loud
 
 from calque.layers.connections import Connection
+from calque.layers.dropout import dropout
 from calque.layers.recurrent import state_parts
 from calque.layers.stack import RecurrentStack, StackConfig, split_layers, stack_layers
 from calque.tensors import select_rows
@@ -140,7 +141,7 @@ def test_nothing_is_drawn_for_weights_that_are_all_kept(variational: bool) -> No
     for _ in range(2):
         some(ROWS, LAYERS, WIDTH)
     for width in [*stack.widths, *[WIDTH] * LAYERS, WIDTH] if variational else []:
-        torch.nn.functional.dropout(torch.ones(ROWS, width, dtype=torch.float64), 0.5)
+        dropout(torch.ones(ROWS, width, dtype=torch.float64), 0.5)
     assert torch.equal(torch.get_rng_state(), after)
 
 

@@ -1,0 +1,34 @@
+"""The version of the arithmetic of a training step, so that a resumed run computes as it did when it was started.
+
+| version | |
+|---|---|
+| 1 | torch's own dropout and packed LSTM; the loss from the logits of all positions at once |
+| 2 | on a CPU, `dropout` with masks from 16-bit numbers, `packed_lstm`, and the loss and its gradient in chunks |
+
+Results differ from version to version: in the last digits, and in what dropout draws (decision 25).
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Literal
+
+Arithmetic = Literal[1, 2]
+LATEST: Arithmetic = 2
+
+_version: ContextVar[Arithmetic] = ContextVar("arithmetic", default=LATEST)
+
+
+def arithmetic() -> Arithmetic:
+    """The version in use: the latest, except within `use_arithmetic`."""
+    return _version.get()
+
+
+@contextmanager
+def use_arithmetic(version: Arithmetic) -> Iterator[None]:
+    """A context in which layers compute with this version."""
+    token = _version.set(version)
+    try:
+        yield
+    finally:
+        _version.reset(token)
