@@ -24,12 +24,12 @@ STOREYS: list[set[str]] = [
     {"models", "search", "data"},
     {"layers", "text"},
     {"tensors", "config", "folders", "devices", "web"},
-    {"errors", "parsing"},
+    {"errors", "parsing", "memory"},
 ]
 BESIDE = {("data", "text")}
 NEVER = {("models", "text")}
 ONLY = {"calque_phrasebook": {"errors"}, "web": {"errors"}}  # rooms that know far less than their storey would allow
-NO_TORCH = {"text", "config", "folders", "errors", "parsing", "web", "calque_phrasebook", "statistics"}
+NO_TORCH = {"text", "config", "folders", "errors", "parsing", "memory", "web", "calque_phrasebook", "statistics"}
 OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}

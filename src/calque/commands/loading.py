@@ -15,6 +15,7 @@ from calque.engine import Channel, Loaded, Tagger, TextGenerator, Translator, lo
 from calque.engine.constraint_files import read_pairs, read_whole_lines
 from calque.engine.folder import AnyLoaded
 from calque.errors import ConfigError, DataError, shell_path
+from calque.memory import keep_memory
 from calque.search.settings import SearchConfig
 
 
@@ -53,6 +54,7 @@ class ModelPaths(NamedTuple):
 
     def load(self) -> tuple[Translator, Channel | None]:
         """The translator with its ensemble, and the channel that reranks its beam if there is a reverse model."""
+        keep_memory()
         translator, *members = (self._translator(path) for path in (self.model, *self.ensemble))
         language = self._language_model(self.language) if self.language else None
         if self.reverse is not None:
@@ -86,6 +88,7 @@ EVALUATION_OPTIONS: dict[type[Loaded], str] = {
 
 def load_to_evaluate(model: Path, kind: type[AnyLoaded], *, device: DeviceName, precision: PrecisionName) -> AnyLoaded:
     """Loads a model of this kind; for any other model, raises a ConfigError that names the command to evaluate it."""
+    keep_memory()
     loaded = load(model, device=device, precision=precision)
     if isinstance(loaded, kind):
         return loaded

@@ -19,7 +19,7 @@ from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
-from calque.training.memory import keep_memory, release_memory
+from calque.memory import keep_memory, release_memory
 from calque.training.model_selection import ModelSelection
 from calque.training.progress import Progress
 from calque.training.records import Records

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from calque.training.memory import configures_malloc, keep_memory
+from calque.memory import configures_malloc, keep_memory
 
 needs_glibc = pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's malloc has these settings")
 
 ALLOCATE = """
 import resource, sys, torch
-from calque.training.memory import keep_memory, release_memory
+from calque.memory import keep_memory, release_memory
 
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
