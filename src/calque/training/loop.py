@@ -13,13 +13,13 @@ from calque.data.batch import Batch, prefetch
 from calque.data.batching import Planned, Shard
 from calque.devices import choose_device, is_out_of_memory
 from calque.errors import Interrupted, RankError, TrainingError, shell_path
+from calque.memory import keep_memory, release_memory
 from calque.training.checkpointing import Checkpointer
 from calque.training.compiling import NOTICE, compile_afresh, is_compiler_error
 from calque.training.interrupt import stop_request
 from calque.training.job import Job, Summary
 from calque.training.journal import read_journal
 from calque.training.learner import Learner
-from calque.memory import keep_memory, release_memory
 from calque.training.model_selection import ModelSelection
 from calque.training.progress import Progress
 from calque.training.records import Records

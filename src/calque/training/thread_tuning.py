@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import torch
 
 from calque.data.pair_batch import PairBatch
+from calque.memory import keep_memory
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.transformer import TransformerDecoderConfig, TransformerEncoderConfig
 from calque.objectives.cross_entropy import loss_of
 from calque.tensors import Padded
 from calque.text import BOS
-from calque.memory import keep_memory
 
 SECONDS = 3.0  # of training per number of threads
 ROUNDS = 3  # numbers of threads take turns, so that a busy moment of the machine does not hit only one of them
