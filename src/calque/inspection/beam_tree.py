@@ -12,10 +12,11 @@ from calque.search.step import Live
 Tokens = tuple[int, ...]
 
 Fate = Literal["kept", "ended", "dropped"]
-Reason = Literal["rank", "group", "penalty", "bank", "end-rank", "end-group", "duplicate"]
+Reason = Literal["rank", "bound", "group", "penalty", "bank", "end-rank", "end-group", "duplicate"]
 """Why a candidate was dropped, K being the beam and K' the beams per group of diverse beam search:
 
 - rank: K candidates that continue are at least as probable.
+- bound: none of its continuations can beat the n-th best hypothesis that has ended.
 - group: fewer than K are, but K' of them are in its group.
 - penalty: not even K' are; the penalty on a token that an earlier group has chosen let less probable ones pass.
 - bank: fewer than K are, but the beam is divided among hypotheses that have matched more or fewer tokens of required
@@ -148,7 +149,7 @@ class BeamRecorder:
         }
         ended_anywhere = {tokens for _, tokens in ended}
         live: list[tuple[int, Tokens]] = [(ROOT, ())] * width
-        candidates, all_tokens = [], []
+        candidates, all_tokens, continuing = [], [], 0
         for place, log_prob, parent, token, part in self._compared(step):
             parent_id, beginning = self._live[parent]
             tokens = (*beginning, token)
@@ -162,6 +163,9 @@ class BeamRecorder:
             elif key in slots:
                 live[slots[key]] = candidate.id, tokens
                 candidate = candidate._replace(fate="kept", reason=None)
+            elif self.groups == 1 and candidate.matched is None and continuing < width:
+                candidate = candidate._replace(reason="bound")
+            continuing += token != self.end
             candidates.append(candidate)
             all_tokens.append(tokens)
         self._live = live
@@ -235,13 +239,14 @@ class BeamRecorder:
         self._ended_scores += [candidate.score.total for candidate in candidates if candidate.score is not None]
         best = sorted(self._ended_scores, reverse=True)[self.nbest - 1 : self.nbest]
         bound = None
+        continues = [item for item in candidates if item.fate == "kept" or item.reason == "bound"]
         if step.lengths is not None:
-            highest = step.live.log_probs.max(dim=1).values
+            highest = step.live.log_probs.new_tensor([max((item.log_prob for item in continues), default=-math.inf)])
             bound = float(self.scoring.bound(highest, length=step.length, lengths=step.lengths)[0])
         self.steps.append(TreeStep(step.length, candidates, _finite(bound), best[0] if best else None))
         if step.lengths is not None and step.length >= int(step.lengths.maximum[0]):
             self._stop = "maximum"
-        elif all(candidate.fate != "kept" for candidate in candidates):
+        elif not continues:
             self._stop = "exhausted"
         else:
             self._stop = "bound" if self.stops_exactly else "count"

@@ -90,7 +90,7 @@ class MultiHead(AttentionLayer):
                 mask = distances(queries.shape[2], keys=keys.shape[2], device=keys.device) <= 0
             weights = self.observed(self._weights(queries, keys, mask))
             return dropout(weights, self.dropout, self.training) @ values
-        if not causal and _is_decoding(queries):
+        if not (causal or self.training) and _is_decoding(queries):
             keys, values = map(self._for_heads, memory)
             return self._weights(queries, keys, mask) @ values
         return F.scaled_dot_product_attention(

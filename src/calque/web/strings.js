@@ -345,6 +345,7 @@ export const strings = {
     "the beam is shared with hypotheses that have more or fewer pieces of the required phrases",
     "束由匹配了更多或更少必需短语子词的假设共享",
   ],
+  "reason.bound": ["no continuation could still win", "任何续写都已无法胜出"],
   "reason.end-group": ["it ends, but is not among the best of its group", "它在此结束，但未进入本组的前列"],
   "reason.end-rank": ["it ends, but is not among the best of this step", "它在此结束，但未进入本步的前列"],
   "reason.duplicate": ["another group has ended with the same pieces", "另一组已以相同的子词结束"],

@@ -1,5 +1,6 @@
 """The beam tree against a search on plain lists that keeps everything, for every scoring term."""
 
+import math
 from collections import Counter
 from typing import Any, NamedTuple
 
@@ -40,23 +41,36 @@ class Compared(NamedTuple):
     reason: str | None
 
 
-def plain_tree(sentence: Sentence, *, beams: int) -> list[list[Compared]]:
+def plain_tree(sentence: Sentence, *, beams: int, score: Scoring, nbest: int) -> list[list[Compared]]:
     """The 2K best candidates of every step and what becomes of them, up to the maximum length."""
     live: list[Tokens] = [()]
+    ended_scores: list[float] = []
     steps = []
     for length in range(1, sentence.maximum + 1):
         extended = [(*tokens, token) for tokens in live for token in allowed(sentence, length)]
         extended = [tokens for tokens in extended if sentence.totals(tokens)[-1] > IMPOSSIBLE]
         extended = sorted(extended, key=lambda tokens: -sentence.totals(tokens)[-1])[: 2 * beams]
-        live = [tokens for tokens in extended if tokens[-1] != MARKS.end][:beams]
+        continuing = [tokens for tokens in extended if tokens[-1] != MARKS.end][:beams]
+        ended_scores += [rank(sentence, tokens, score) for tokens in extended[:beams] if tokens[-1] == MARKS.end]
+        goal = sorted(ended_scores, reverse=True)[nbest - 1] if len(ended_scores) >= nbest else -math.inf
+        live = [tokens for tokens in continuing if highest_score(sentence, tokens, score) > goal]
         step = []
         for place, tokens in enumerate(extended):
             if tokens[-1] == MARKS.end:
                 step.append(Compared(tokens, *(("ended", None) if place < beams else ("dropped", "end-rank"))))
             else:
-                step.append(Compared(tokens, *(("kept", None) if tokens in live else ("dropped", "rank"))))
+                reason = "bound" if tokens in continuing else "rank"
+                step.append(Compared(tokens, *(("kept", None) if tokens in live else ("dropped", reason))))
         steps.append(step)
     return steps
+
+
+def highest_score(sentence: Sentence, tokens: Tokens, score: Scoring) -> float:
+    """The score if all later tokens had probability 1, every term at its best over the lengths that are left."""
+    size = sentence.maximum  # the penalty grows with the length
+    penalty = ((5 + size) / 6) ** score.alpha if score.normalisation == "gnmt" else size**score.alpha
+    total, end_term = sentence.totals(tokens)[-1], score.gamma * sentence.source / (len(tokens) + 1)
+    return total / penalty + end_term + score.reward * size
 
 
 def searched(
@@ -99,7 +113,7 @@ def test_the_tree_holds_every_candidate_with_its_fate_and_score(
 ) -> None:
     hypotheses, tree = searched(task, expansion=BestK(beams), score=score, nbest=nbest)
     (sentence,), tokens = task.sentences, paths(tree)
-    plain = plain_tree(sentence, beams=beams)
+    plain = plain_tree(sentence, beams=beams, score=score, nbest=nbest)
     assert len(tree.steps) == sentence.maximum or tree.stop in ("bound", "exhausted")
     for step, expected in zip(tree.steps, plain[: len(tree.steps)], strict=True):
         compared = [Compared(tokens[item.id], item.fate, item.reason) for item in step.candidates]
@@ -156,7 +170,7 @@ def test_an_answer_is_lost_where_a_narrower_beam_drops_its_beginning(task: Task,
         _, tree = searched(task, expansion=BestK(narrow), score=Scoring(0.6), nbest=1)
         for hypothesis in hypotheses:
             answer, lost = tokens_of(hypothesis), tree.lost_at(tokens_of(hypothesis))
-            plain = plain_tree(task.sentences[0], beams=narrow)[: len(tree.steps)]
+            plain = plain_tree(task.sentences[0], beams=narrow, score=Scoring(0.6), nbest=1)[: len(tree.steps)]
             kept = {item.tokens for step in plain for item in step if item.fate != "dropped"}
             assert lost == next((size for size in range(1, len(answer) + 1) if answer[:size] not in kept), None)
 

@@ -21,12 +21,14 @@ from calque.layers.copying import CopyGate
 from calque.layers.crf import LinearChainCRF
 from calque.layers.dropout import Dropout
 from calque.layers.feed_forward import build_feed_forward
+from calque.layers.int8 import Int8Linear
 from calque.layers.maxout import Maxout
 from calque.layers.mixers import SSRU, AverageAttention, RecurrentMixer, recur
 from calque.layers.multihead import Chunk, MultiHead, RelativeMultiHead
 from calque.layers.normalisation import build_norm
 from calque.layers.observers import AttentionLayer, StateLayer
 from calque.layers.output import FullOutput, OutputLayer
+from calque.layers.packed import PackedLinear
 from calque.layers.positions import LearnedPositions, Sinusoids, rotate, sinusoids
 from calque.layers.recurrent import Recurrence, state_parts
 from calque.layers.reinforce import Draws, MovingBaseline, reinforced
@@ -49,6 +51,8 @@ WITHOUT = {
     StateLayer,
     MovingBaseline,  # updated from rewards, not by gradients
     Sinusoids,  # no weights, and integer inputs
+    Int8Linear,  # products of integers have no gradients
+    PackedLinear,  # nn.Linear where gradients are needed
 }
 
 
@@ -276,7 +280,9 @@ def encoder_block(**options: Any) -> Case:
 def decoder_block(mixer: str, **options: Any) -> Case:
     def call(layer: DecoderBlock, stream: Tensor, memory: Tensor) -> Any:
         read, after = layer.read(stream, layer.self_attention.start(ROWS, like=stream), chunk())
-        cross = layer.cross_attend(read, layer.cross_attention.remember(memory), MASK[:, None, None], attention=True)
+        cross = layer.cross_attend(
+            read, layer.cross_attention.remember(memory), MASK[:, None, None], slots=None, attention=True
+        )
         return layer.feed(cross.stream), cross, after
 
     return Case(lambda: DecoderBlock(shape(**options), memory_width=3, mixer=mixer), call, [WHOLE, (ROWS, SIZE, 3)])
