@@ -13,7 +13,7 @@ from calque.config import Config
 from calque.layers.summed_loss import can_sum_in_chunks, summed_cross_entropy
 from calque.tensors import best_candidates
 
-BEST_ROWS = 512  # whose log-probabilities are held at a time when only the best words are wanted
+BEST_ROWS = 128  # whose log-probabilities are held at a time when only the best words are wanted
 
 
 class BestWords(NamedTuple):
