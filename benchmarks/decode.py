@@ -14,9 +14,10 @@ the unit is CPU-seconds, with more it is seconds of wall time. Translations are 
 KEY=VALUE settings go to the search of all contenders.
 
 With --peers DIR, other toolkits decode with the same weights (benchmarks/peers/install installs them in DIR):
-CTranslate2 in float32 and int8 for a Transformer, OpenNMT-py for an LSTM. With a beam there are two Calque contenders
-then: `here` with its default search, and `here stopping=first`, which stops and scores as CTranslate2 does. Before
-anything is timed, greedy translations of the same weights in float32 must be the same text for 99 % of the lines.
+CTranslate2 in float32 and int8 for a Transformer, OpenNMT-py for an LSTM. There are two Calque contenders then: `here`
+with its default search, and `here same rules` with the length limits of the peers and, with a beam, `stopping=first`
+and CTranslate2's scores. Before anything is timed, greedy translations of the same weights in float32 must be the same
+text for 99 % of the lines.
 """
 
 import argparse
@@ -54,7 +55,7 @@ from benchmarks.options import (
     run_command,
 )
 from benchmarks.outputs import comparison_of, differing_lines, remarks_on
-from benchmarks.peers.decoders import BATCH_TOKENS, PEERS, SAME_RULE, PeerDecoder, prepare_peers
+from benchmarks.peers.decoders import BATCH_TOKENS, PEERS, SAME_LIMITS, SAME_SCORES, PeerDecoder, prepare_peers
 from benchmarks.peers.environments import described_peers, open_environments
 from benchmarks.peers.texts import mean_length
 from benchmarks.processes import Usage
@@ -204,7 +205,8 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
             train_model(trees[trainer], work=work, steps=options.steps, run=model, folder=folder)
         calque = [CalqueDecoder(tree, model, options.threads, tuple(options.settings)) for tree in trees]
         peers = prepare_peers(environments, model, threads=options.threads, folder=folder)
-        agreement = [agreement_of(calque[0], peer, files=files, folder=folder) for peer in peers if peer.is_exact]
+        ours = with_same_rules(calque[0], beam=1)
+        agreement = [agreement_of(ours, peer, files=files, folder=folder) for peer in peers if peer.is_exact]
         machine = this_machine()
         series = [
             measure(
@@ -271,12 +273,15 @@ def contenders(
     variants = []
     for precision in precisions:
         ours = here if precision == "float32" else here._replace(precision=precision, label=precision)
-        variants.append(ours)
-        if beam > 1:
-            label = f"{ours.label} stopping=first".lstrip()
-            variants.append(ours._replace(settings=(*here.settings, *SAME_RULE), label=label))
+        variants += [ours, with_same_rules(ours, beam=beam)]
     names = tuple(variant.name for variant in variants)
-    return Contenders([*variants, *others, *peers], names, names[1] if beam > 1 else names[0])
+    return Contenders([*variants, *others, *peers], names, names[1])
+
+
+def with_same_rules(ours: CalqueDecoder, *, beam: int) -> CalqueDecoder:
+    """Calque with the length limits and, with a beam, the stopping rule and the scores of CTranslate2."""
+    rules = (*SAME_LIMITS, *(SAME_SCORES if beam > 1 else ()))
+    return ours._replace(settings=(*ours.settings, *rules), label=f"{ours.label} same rules".lstrip())
 
 
 def agreement_of(ours: Decoder, peer: Decoder, *, files: Files, folder: Path) -> str:

@@ -18,9 +18,11 @@ from benchmarks.works import Work, WorkName
 PEERS: dict[WorkName, tuple[PeerName, ...]] = {"transformer": ("ctranslate2",), "lstm": ("opennmt-py",)}
 
 BATCH_TOKENS = 4000  # padded source positions per batch, Calque's default
-SAME_RULE = ("stopping=first", "normalisation=plain", "length_penalty=1")
-"""Settings of Calque's search under which it searches as CTranslate2 does: it stops when `beam` hypotheses have ended
-and divides their log-probabilities by their length."""
+MAXIMUM = 256  # pieces of a translation, CTranslate2's default
+SAME_LIMITS = (f"maximum={MAXIMUM}", "maximum_ratio=1000", "learnt_maximum=false")
+SAME_SCORES = ("stopping=first", "normalisation=plain", "length_penalty=1")
+"""Settings of Calque's search under which it searches as CTranslate2 does: translations have one maximum length,
+search stops when `beam` hypotheses have ended, and their log-probabilities are divided by their lengths."""
 
 
 class PeerDecoder(Decoder, Protocol):
@@ -64,7 +66,7 @@ class CTranslate2Decoder(NamedTuple):
             SCRIPTS / "translate_with_ctranslate2.py",
             *(self.model, "--input", source, "--output", output, "--beam", str(beam)),
             *("--compute-type", self.compute_type, "--threads", str(self.threads)),
-            *("--batch-tokens", str(BATCH_TOKENS)),
+            *("--batch-tokens", str(BATCH_TOKENS), "--maximum", str(MAXIMUM)),
             *options,
             folder=output.parent,
             threads=1,  # of each worker
@@ -106,7 +108,7 @@ class OpenNMTDecoder(NamedTuple):
             *("-W", "ignore", "-m", "onmt.bin.translate", "-model", self.checkpoint),
             *("-src", encoded, "-output", output, "-beam_size", str(beam), "-gpu", "-1"),
             *("-batch_type", "tokens", "-batch_size", str(BATCH_TOKENS)),
-            *("-max_length_ratio", "4", "-max_length", "256"),
+            *("-max_length_ratio", "1000", "-max_length", str(MAXIMUM)),
             folder=output.parent,
             threads=self.threads,
             log=output.with_suffix(".log"),

@@ -11,7 +11,7 @@ from benchmarks.decode import contenders
 from benchmarks.decoders import CalqueDecoder
 from benchmarks.errors import BenchmarkError, ContenderError
 from benchmarks.floor import Floor
-from benchmarks.peers.decoders import SAME_RULE, CTranslate2Decoder
+from benchmarks.peers.decoders import SAME_LIMITS, SAME_SCORES, CTranslate2Decoder
 from benchmarks.peers.environments import Environment, open_environments
 from benchmarks.peers.texts import PieceTexts, decode_file, encode_file, mean_length, vocabulary_of, write_texts
 from benchmarks.peers.trainers import config_of, read_report
@@ -97,15 +97,17 @@ def test_peers_train_the_same_sizes(work: str, tmp_path: Path) -> None:
     assert opennmt["share_decoder_embeddings"] and eole["model"]["share_decoder_embeddings"]
 
 
-def test_peers_meet_calque_with_its_own_and_with_their_stopping_rule() -> None:
+def test_peers_meet_calque_with_its_own_and_with_their_rules() -> None:
     greedy = contenders([CALQUE], [PEER], beam=1, precisions=["float32"])
-    assert [decoder.name for decoder in greedy.decoders] == ["here", "CTranslate2 int8"]
+    assert [decoder.name for decoder in greedy.decoders] == ["here", "here same rules", "CTranslate2 int8"]
     beam = contenders([CALQUE], [PEER], beam=5, precisions=["float32", "bfloat16"])
-    assert beam.bases == ("here", "here stopping=first", "here bfloat16", "here bfloat16 stopping=first")
-    assert beam.text_base == "here stopping=first"
-    settings = {decoder.name: decoder.settings for decoder in beam.decoders if isinstance(decoder, CalqueDecoder)}
-    assert settings["here"] == ("minimum=3",)
-    assert settings["here stopping=first"] == ("minimum=3", *SAME_RULE)
+    assert beam.bases == ("here", "here same rules", "here bfloat16", "here bfloat16 same rules")
+    assert beam.text_base == greedy.text_base == "here same rules"
+    settings = [
+        decoder.settings for decoder in (*greedy.decoders, *beam.decoders) if isinstance(decoder, CalqueDecoder)
+    ]
+    own, limits, rules = ("minimum=3",), ("minimum=3", *SAME_LIMITS), ("minimum=3", *SAME_LIMITS, *SAME_SCORES)
+    assert settings == [own, limits, own, rules, own, rules]
     assert [decoder.precision for decoder in beam.decoders] == ["float32"] * 2 + ["bfloat16"] * 2 + ["int8"]
 
 
