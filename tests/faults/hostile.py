@@ -69,6 +69,8 @@ SOUND = [
         "generate language --prompt a --maximum 9",
         "generate language --beam 3 --maximum 9 --nbest 2 --format jsonl",
         "tag tagger --format columns --input words.txt",
+        "align --source source --target target --output new",
+        "align --tsv terms.tsv --model ibm1 --iterations 1 1 --lexicon new",
         "score translation --source source --target target",
         "score language --target text --format jsonl",
         "evaluate translation --source source --reference target --beam 1",

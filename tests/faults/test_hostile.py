@@ -149,7 +149,7 @@ def test_no_damaged_model_folder_ends_in_a_traceback(
 
 def test_the_lines_are_sound_before_they_are_spoilt(warm: Warm, stage: Path, tmp_path: Path) -> None:
     """Otherwise the fuzzer would try little but the first checks; a sample of those that are quick."""
-    for name in ("translate", "generate", "tag", "score", "evaluate", "average", "runs"):
+    for name in ("translate", "generate", "tag", "align", "score", "evaluate", "average", "runs"):
         arguments = next(line for line in SOUND if line[0] == name)
         folder = Path(shutil.copytree(stage, tmp_path / name, symlinks=True))
         ended = warm(*arguments, cwd=str(folder), input=str(folder / "text"), memory=MEMORY)
