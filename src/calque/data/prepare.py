@@ -29,13 +29,13 @@ from calque.data.numericalise import (
     Role,
     encoder,
     raw_blocks,
-    read_spool,
     scanner,
     training_texts,
 )
 from calque.data.problems import refuse
 from calque.data.process_map import ordered_map, workers_for
 from calque.data.rows import Tally
+from calque.data.spool import read_spool
 from calque.data.store import FORMAT, Span, Store, StoreWriter, open_store
 from calque.errors import DataError, FolderError
 from calque.folders import MANIFEST, Manifest, verify_folder, write_folder

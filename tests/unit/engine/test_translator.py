@@ -422,7 +422,10 @@ SPOILT: dict[str, tuple[Callable[[Path], object], str]] = {
     "ties that do not fit": (lambda folder: _edit(folder, old='tie = "none"', new='tie = "all"'), "tie"),
     "no usual length": (lambda folder: _profile(folder, '{"pieces": 0, "sentences": 1}'), "length_profile.json"),
     "a usual length of another kind": (lambda folder: _profile(folder, '{"pieces": "many"}'), "length_profile.json"),
-    "another number of pieces": (lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'), "do not belong together"),
+    "another number of pieces": (
+        lambda folder: _edit(folder, old='"source" = 12', new='"source" = 13'),
+        "do not belong together",
+    ),
     "a column too few": (lambda folder: _edit(folder, old='"source" = 12, ', new=""), "do not belong together"),
     "another task": (lambda folder: _edit(folder, old='"translation"', new='"divination"'), "config.toml"),
 }
