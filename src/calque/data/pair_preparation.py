@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from calque.data.corpora import DataConfig
 from calque.data.fingerprint import text_settings
 from calque.data.numericalise import Numericalised, Texts
 from calque.data.store import ColumnKind, Rows, pack, select, smallest_unsigned
@@ -29,6 +30,11 @@ class PairPreparation(NamedTuple):
     maximum_length: int = 256
     linked: bool = False
     """Whether any corpus has word alignments."""
+
+    @classmethod
+    def of(cls, data: DataConfig, *, text: TextConfig) -> "PairPreparation":
+        """The preparation of the pairs of a data section."""
+        return cls(text, data.maximum_length, data.aligned)
 
     @property
     def unit(self) -> str:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, assert_never
 
 from pydantic import Field
 
-from calque.config import Config
+from calque.config import Config, Values
 from calque.errors import TextError
 from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
@@ -73,6 +73,13 @@ TextConfig = Annotated[
     Field(discriminator="kind"),
 ]
 _FORMS = 'text.kind = "forms" is for tagging, whose corpora have one word per line; choose another kind'
+
+
+def with_kind(section: Values) -> Values:
+    """The values of a text section with its kind: subwords unless it sets another, or has source and target."""
+    kind = "columns" if {"source", "target"} & section.keys() else "sentencepiece"
+    return section if "kind" in section else {"kind": kind, **section}
+
 
 Lines = Callable[[], Iterator[str]]
 
