@@ -137,7 +137,7 @@ def _are_words(lines: Sequence[str]) -> bool:
 
 def _is_word(line: str) -> bool:
     """Whether a line is one word; a line in a script without spaces is one if it is short."""
-    if any(character.isspace() for character in line):
+    if line and line.split() != [line]:  # it has white space
         return False
     return not any(map(is_unspaced, line)) or len(line) <= UNSPACED_WORD
 

@@ -1,10 +1,11 @@
 """Training the tokenizers of a corpus: one per column, or one that source and target share."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
+import numpy as np
 from pydantic import Field
 
 from calque.config import Config, Values
@@ -72,6 +73,7 @@ TextConfig = Annotated[
     | FormsConfig,
     Field(discriminator="kind"),
 ]
+_BLOCK = 1 << 14  # lines
 _FORMS = 'text.kind = "forms" is for tagging, whose corpora have one word per line; choose another kind'
 
 
@@ -136,7 +138,10 @@ def train_tokenizer(config: TextConfig, *, lines: Lines, count: int, column: str
 
 def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
     """`take` of the `of` lines, evenly spaced and including the first; all lines if there are at most `take`."""
-    return (line for at, line in enumerate(lines) if at * take % max(of, 1) < take)
+    if take >= of:
+        return iter(lines)
+    blocks = (np.arange(start, start + _BLOCK) for start in count(step=_BLOCK))
+    return compress(lines, chain.from_iterable((places * take % of < take).tolist() for places in blocks))
 
 
 def _train(

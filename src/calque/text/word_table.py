@@ -4,7 +4,8 @@ A corpus has far fewer distinct words than words, so this is several times as fa
 """
 
 from collections.abc import Callable, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, repeat
+from operator import not_
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -45,7 +46,8 @@ class WordTable:
         starts = self._starts[numbers] - (ends - sizes)
         total = int(ends[-1]) if len(ends) else 0
         values = self._ids[np.repeat(starts, sizes) + np.arange(total)]
-        counts = np.array([text.count(" ") + 1 if text else 0 for text in texts], dtype=np.int64)
+        counts = np.fromiter(map(str.count, texts, repeat(" ")), dtype=np.int64, count=len(texts)) + 1
+        counts[np.fromiter(map(not_, texts), dtype=bool, count=len(texts))] = 0
         lasts = np.concatenate([[0], ends])[np.cumsum(counts)]  # the number of ids up to the end of each text
         return FlatIds(values, np.diff(lasts, prepend=0).astype(np.uint32))
 

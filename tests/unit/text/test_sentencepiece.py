@@ -122,7 +122,23 @@ def test_encoding_many_on_all_cores_equals_encoding_each(algorithm):
 
 
 SHARED = {name: learn([*many_lines(words=100, length=200), *TINY], algorithm=name) for name in ALGORITHMS}
-WORDS = ["the", "cat", "größer", "gro\u0308ßer", "ŋ", "中文", "", "\t", "\n", "a\nb", "\u0301", "<0x41>", "</s>", "▁x", "▅␛"]
+WORDS = [
+    "the",
+    "cat",
+    "größer",
+    "gro\u0308ßer",
+    "ŋ",
+    "中文",
+    "",
+    "\t",
+    "\n",
+    "a\nb",
+    "\u0301",
+    "<0x41>",
+    "</s>",
+    "▁x",
+    "▅␛",
+]
 
 
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
