@@ -4,6 +4,7 @@ Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved, 13
 pipe was closed (the last two as for any program that SIGINT or SIGPIPE ends).
 """
 
+import gc
 import os
 import sys
 import traceback
@@ -51,6 +52,8 @@ def run(work: Callable[[], object] | None = None) -> None:
             _flush()
             os._exit(end.code)
         raise
+    finally:
+        gc.freeze()  # else Python would search torch's many objects for garbage before it exits, for half a second
 
 
 def report_errors(work: Callable[[], object]) -> None:

@@ -226,7 +226,7 @@ def shard(model: nn.Module, *, device: torch.device, ranks: int) -> None:
 
 def full_tensor(tensor: Tensor) -> Tensor:
     """The unsharded tensor; if it is sharded, all ranks must call this."""
-    return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined, no-any-return]
+    return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def full_weights(model: nn.Module) -> dict[str, Tensor]:
