@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Array = NDArray[Any]
 
-_MOST = 1 << 17  # words; then the table starts afresh, so that memory does not grow with the corpus
+_MOST, _MOST_IDS = 1 << 17, 1 << 20  # words and ids; then the table starts afresh, so that memory stays bounded
 
 
 class FlatIds(NamedTuple):
@@ -34,7 +34,7 @@ class WordTable:
         self._clear()
 
     def __call__(self, texts: Sequence[str]) -> FlatIds:
-        if len(self._numbers) > _MOST:
+        if len(self._numbers) > _MOST or len(self._ids) > _MOST_IDS:
             self._clear()
         known = len(self._numbers)
         words = " ".join(filter(None, texts)).split(" ") if any(texts) else []
