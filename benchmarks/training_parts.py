@@ -20,7 +20,7 @@ from calque.layers.dropout import dropout
 from calque.layers.multihead import MultiHead
 from calque.layers.output import FullOutput
 from calque.layers.recurrent import Recurrence
-from calque.training.memory import keep_memory
+from calque.memory import keep_memory
 
 VERSIONS: tuple[Arithmetic, ...] = (1, 2)
 

@@ -1,6 +1,9 @@
-"""`python -m calque` runs the command `calque`."""
+"""`python -m calque` runs the command `calque`.
 
-from calque.commands.main import run
+A process that prepares data imports this module once more, but needs none of the commands.
+"""
 
 if __name__ == "__main__":
+    from calque.commands.main import run
+
     run()

@@ -1,7 +1,10 @@
 """Configs: frozen pydantic models, read from TOML, validated in one pass, written back with every default shown."""
 
+import ast
 import difflib
+import inspect
 import json
+import textwrap
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
@@ -9,7 +12,8 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, ValidationError, ValidationInfo
+from pydantic import BaseModel, ConfigDict, GetJsonSchemaHandler, ValidationError, ValidationInfo
+from pydantic_core import CoreSchema
 
 from calque.errors import ConfigError
 from calque.parsing import DEEPEST, parse_toml
@@ -18,7 +22,36 @@ from calque.parsing import DEEPEST, parse_toml
 class Config(BaseModel):
     """The base class of all configs: keyword-only and frozen; unknown keys are rejected."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, use_attribute_docstrings=True)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        described = handler(schema)
+        properties = handler.resolve_ref_schema(described).get("properties", {})
+        for key, description in descriptions(cls).items():
+            properties[key].setdefault("description", description)
+        return described
+
+
+@lru_cache
+def descriptions(kind: type[Config]) -> dict[str, str]:
+    """The docstring below each field of a config, by its key.
+
+    They are read from the source when they are shown, as pydantic would read all of them at every start.
+    """
+    found: dict[str, str] = {}
+    for base in reversed(kind.__mro__):
+        if not issubclass(base, Config) or base is Config:
+            continue
+        (declared,) = ast.parse(textwrap.dedent(inspect.getsource(base))).body
+        assert isinstance(declared, ast.ClassDef)
+        for field, below in zip(declared.body, [*declared.body[1:], None], strict=True):
+            match field, below:
+                case ast.AnnAssign(target=ast.Name(id=key)), ast.Expr(value=ast.Constant(value=str(text))):
+                    found[key] = inspect.cleandoc(text)
+                case ast.AnnAssign(target=ast.Name(id=key)), _:
+                    found.pop(key, None)
+    return {key: found[key] for key in kind.model_fields if key in found}
 
 
 EXPLAINED = 50
@@ -206,7 +239,7 @@ def _table(config: Config, *, name: str, comments: bool, kinds: Sequence[str] = 
             tables.extend((f"[[{_join(name, key)}]]", item, alternatives) for item in value)
         else:
             choices = f"One of: {', '.join(kinds)}." if key == "kind" and len(kinds) > 1 else ""
-            description = field.description or choices
+            description = (descriptions(type(config)).get(key) if comments else "") or choices
             if comments and description:
                 yield from (f"# {line}".rstrip() for line in description.strip().splitlines())
             yield f"# {key} =" if value is None else f"{key} = {_value(value)}"

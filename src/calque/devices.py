@@ -1,12 +1,18 @@
 """The device a model runs on and the precision it computes in."""
 
+import gc
 import platform
 from pathlib import Path
 from typing import Literal, get_args
 
-import torch
+_is_collecting = gc.isenabled()
+gc.disable()  # torch creates objects by the hundred thousand as it is imported, none of them garbage
+import torch  # noqa: E402
 
-from calque.errors import ConfigError
+if _is_collecting:
+    gc.enable()
+
+from calque.errors import ConfigError  # noqa: E402
 
 DeviceName = Literal["auto", "cpu", "cuda", "mps"]
 PrecisionName = Literal["float32", "bfloat16", "float64", "int8"]

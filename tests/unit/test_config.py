@@ -8,8 +8,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError
+from pydantic._internal._docs_extraction import extract_docstrings_from_cls
 
-from calque.config import Config, check, override, read_toml, to_toml, to_values
+from calque.config import Config, _configs, check, descriptions, override, read_toml, to_toml, to_values
 from calque.errors import ConfigError
 from calque.experiment import Experiment
 
@@ -372,3 +373,49 @@ def test_values_in_messages_are_short() -> None:
 def test_a_path_that_is_not_utf8_cannot_be_written() -> None:
     with pytest.raises(ConfigError, match=r"/a/\\udcff: its name is not UTF-8"):
         to_toml(Root(corpora=(Corpus(source=Path("/a/\udcff")),)))
+
+
+class Base(Config):
+    kept: int = 1
+    """Kept."""
+    declared_again: int = 2
+    """Lost."""
+    plain: int = 3
+
+    def method(self) -> str:
+        """Of no field."""
+        return ""
+
+
+class Derived(Base):
+    declared_again: int = 4
+    new: str = "x"
+    """Several
+    lines."""
+
+
+def test_descriptions_are_those_that_pydantic_would_read() -> None:
+    """Pydantic's own reader is the oracle, over every config of an experiment and over inherited fields."""
+    every = {Experiment, Base, Derived, Constant}
+    while found := {field for kind in every for field in nested(kind)} - every:
+        every |= found
+    assert len(every) > 50
+    for kind in every:
+        expected: dict[str, str] = {}
+        for base in reversed(kind.__mro__):
+            if issubclass(base, Config) and base is not Config:
+                declared = vars(base).get("__annotations__", {})
+                expected = {key: text for key, text in expected.items() if key not in declared}
+                expected |= extract_docstrings_from_cls(base, use_inspect=True)
+        assert descriptions(kind) == expected, kind
+    assert descriptions(Derived) == {"kept": "Kept.", "new": "Several\nlines."}
+
+
+def nested(kind: type[Config]) -> set[type[Config]]:
+    return {config for field in kind.model_fields.values() for config in _configs(field.annotation)}
+
+
+def test_the_schema_has_the_descriptions() -> None:
+    schema = Experiment.model_json_schema()
+    assert schema["properties"]["seed"]["description"] == descriptions(Experiment)["seed"]
+    assert schema["$defs"]["DataConfig"]["properties"]["shifted"]["description"].startswith("What to do if line")

@@ -33,6 +33,7 @@ NO_TORCH = {"text", "config", "folders", "errors", "parsing", "memory", "web", "
 OURS = {"calque", "calque_phrasebook"}
 BUT_THESE = {"calque.folders.weights"}  # modules of such rooms that may
 STARTS_FAST = {"calque", "commands"}
+RARELY_USED = {"torch.distributed.fsdp", "torch.distributed.tensor"}  # take half as long as the rest of torch
 OPTIONAL = {"matplotlib", "tensorboard", "torch.utils.tensorboard", "zstandard", "compression"}
 
 Sources = dict[str, str]  # module → its text; a package stands under its own name
@@ -116,8 +117,12 @@ def _direction(item: Import) -> str | None:
 
 
 def _may_hide(item: Import) -> bool:
-    """May stand inside a function: optional packages; where a command must start fast, torch and what needs it."""
-    optional = any(item.imported == name or item.imported.startswith(f"{name}.") for name in OPTIONAL)
+    """May stand inside a function: optional packages and rarely used parts of torch, which would delay every start.
+
+    Where a command must start fast, also torch and what needs it.
+    """
+    names = OPTIONAL | RARELY_USED
+    optional = any(item.imported == name or item.imported.startswith(f"{name}.") for name in names)
     return optional or (room(item.module) in STARTS_FAST and item.imported.split(".")[0] in (*OURS, "torch"))
 
 
@@ -189,7 +194,10 @@ SOUND = {
     "calque.commands.data": "def phrasebook():\n    import calque_phrasebook\n",
     "calque.experiment": "from calque.training.loop import train",
     "calque.training": "",
-    "calque.training.loop": "from calque.models.model import Model\ndef plot():\n    import matplotlib.pyplot\n",
+    "calque.training.loop": (
+        "from calque.models.model import Model\ndef plot():\n    import matplotlib.pyplot\n"
+        "def shard():\n    from torch.distributed.fsdp import fully_shard\n"
+    ),
     "calque.engine": "from calque.models.model import Model\nfrom calque.text import Words\nimport calque.tasks",
     "calque.tasks": "import calque.objectives, calque.statistics",
     "calque.objectives": "from calque.models.model import Model",

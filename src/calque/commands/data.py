@@ -24,6 +24,8 @@ from calque.commands.table_options import Paths, Tables, files_option
 from calque.errors import ConfigError, DataError, FolderError
 
 if TYPE_CHECKING:
+    from calque.data.corpora import DataConfig
+    from calque.data.numericalise import Preparation
     from calque.experiment import Experiment
 
 app = typer.Typer(cls=CommandGroup, help="Check corpora, prepare them, or generate one.", no_args_is_help=True)
@@ -150,14 +152,12 @@ def prepare(
     """
     from calque.commands.progress import preparing
     from calque.data.prepare import prepare as prepare_store
-    from calque.experiment import assembly_of
 
-    experiment, chosen = _experiment(files, overrides, config=config, system=system)
+    data, preparation, chosen = _plan(files, overrides, config=config, system=system)
     if chosen:
         typer.echo(chosen, err=True)
-    preparation = assembly_of(experiment).preparation
     with preparing() as progress:
-        prepared = prepare_store(experiment.data, preparation=preparation, folder=out, progress=progress)
+        prepared = prepare_store(data, preparation=preparation, folder=out, progress=progress)
     for warning in prepared.warnings:
         typer.echo(f"warning: {warning}", err=True)
     rows = f"{len(prepared.train):,} {preparation.unit} to train on, {len(prepared.valid):,} to validate"
@@ -202,6 +202,26 @@ def phrasebook(
     book = generate_phrasebook(source=languages[0], target=languages[1], pairs=pairs, seed=seed)
     write_phrasebook(book, out, languages=languages, segment=segment, alignments=alignments)
     typer.echo(f"{out}: {len(book.train):,} train, {len(book.valid):,} valid, {len(book.test):,} test pairs", err=True)
+
+
+def _plan(
+    files: CorpusFiles, overrides: list[str] | None, *, config: Path | None, system: str | None
+) -> "tuple[DataConfig, Preparation, str]":
+    """The corpora, how they are prepared, and a message if their text settings were chosen automatically.
+
+    Pairs without a config need no torch.
+    """
+    from calque.data.pair_settings import plan_pairs
+
+    if files.pair_option and config is None and system is None:
+        files.check()
+        plan = plan_pairs(files.corpora(), [*files.settings, *(overrides or [])])
+        if plan is not None:
+            return plan
+    from calque.experiment import assembly_of
+
+    experiment, chosen = _experiment(files, overrides, config=config, system=system)
+    return experiment.data, assembly_of(experiment).preparation, chosen
 
 
 def _experiment(

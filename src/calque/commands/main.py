@@ -4,38 +4,22 @@ Exit codes: 0 done, 1 failed, 2 the user's mistake, 75 interrupted and saved, 13
 pipe was closed (the last two as for any program that SIGINT or SIGPIPE ends).
 """
 
+import gc
 import os
 import sys
 import traceback
 from collections.abc import Callable
-from typing import NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from calque import __version__
-from calque.commands import (
-    align,
-    average,
-    compare,
-    data,
-    doctor,
-    evaluate,
-    generate,
-    init,
-    inspect,
-    quickstart,
-    runs,
-    score,
-    systems,
-    tag,
-    train,
-    translate,
-)
-from calque.commands.command_group import CommandGroup
-from calque.commands.option_hints import HintingCommand
+from calque.commands.applications import COMMANDS, application, application_for
 from calque.commands.standard_streams import prepare_streams
 from calque.errors import CalqueError, ReportedByPeer, exit_code
-from calque.training.reporting import ignore_write_errors
+from calque.training.write_errors import ignore_write_errors
+
+if TYPE_CHECKING:
+    app: typer.Typer
 
 PIPE_CLOSED = 128 + 13  # SIGPIPE
 STOPPED = 128 + 2  # SIGINT
@@ -45,60 +29,31 @@ OUT_OF_MEMORY = (
 )
 PRINTING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
 
-app = typer.Typer(
-    name="calque",
-    cls=CommandGroup,
-    help="Sequence-to-sequence models: train, look inside, evaluate, translate.",
-    epilog="Start with: calque quickstart",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
-app.command(cls=HintingCommand)(quickstart.quickstart)
-app.command(cls=HintingCommand)(train.train)
-app.command(cls=HintingCommand)(runs.runs)
-app.command(cls=HintingCommand)(average.average)
-app.command(cls=HintingCommand)(translate.translate)
-app.command(cls=HintingCommand)(generate.generate)
-app.command(cls=HintingCommand)(tag.tag)
-app.command(cls=HintingCommand)(align.align)
-app.command(cls=HintingCommand)(score.score)
-app.command(cls=HintingCommand)(evaluate.evaluate)
-app.command(cls=HintingCommand)(inspect.inspect)
-app.command(cls=HintingCommand)(compare.compare)
-app.add_typer(data.app, name="data")
-app.command(cls=HintingCommand)(init.init)
-app.command(cls=HintingCommand)(systems.systems)
-app.command(cls=HintingCommand)(doctor.doctor)
+
+def __getattr__(name: str) -> Any:
+    """Builds `app`, the application with all commands, on first use."""
+    if name != "app":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    globals()["app"] = application(COMMANDS)
+    return globals()["app"]
 
 
-def _version(is_requested: bool) -> None:
-    if is_requested:
-        typer.echo(f"calque {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def main(
-    version: bool = typer.Option(False, "--version", callback=_version, is_eager=True, help="Print the version."),
-) -> None:
-    """Sequence-to-sequence models: train, look inside, evaluate, translate."""
-
-
-def run(work: Callable[[], object] = app) -> None:
-    """The entry point of a process: runs a command.
+def run(work: Callable[[], object] | None = None) -> None:
+    """The entry point of a process: runs `work`, or else the command in its arguments.
 
     A process that torchrun started exits immediately if the command fails: the connection to the other ranks is not
     closed then, and its thread may abort an interpreter that shuts down normally.
     """
     prepare_streams()
     try:
-        report_errors(work)
+        report_errors(work or application_for(sys.argv[1:]))
     except SystemExit as end:
         if "RANK" in os.environ and isinstance(end.code, int) and end.code:
             _flush()
             os._exit(end.code)
         raise
+    finally:
+        gc.freeze()  # else Python would search torch's many objects for garbage before it exits, for half a second
 
 
 def report_errors(work: Callable[[], object]) -> None:

@@ -198,7 +198,7 @@ def _experiment_values(
 def _report(finished: "Run") -> None:
     """Prints a summary to standard error and the run folder to standard output, on the first rank."""
     from calque.training.distributed import started_ranks
-    from calque.training.reporting import CLOSED, ignore_write_errors
+    from calque.training.write_errors import CLOSED, ignore_write_errors
 
     if not started_ranks().leads:
         return

@@ -18,7 +18,6 @@ import re
 import statistics
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
 from typing import Literal, NamedTuple
 
 from calque.data.corpora import Corpus, DataConfig, PairCorpus, read_blocks
@@ -90,23 +89,27 @@ def sample_pairs(data: DataConfig) -> list[Pair]:
     Corpora that cannot be read raise a DataError or an OSError.
     """
     pairs: list[Pair] = []
-    step = 1
-    lines = islice(_pairs(data.train, limit=data.line_limit(running=False)), READ)
-    for number, pair in enumerate(lines):
-        if number % step == 0:
-            pairs.append(pair)
-        if len(pairs) >= 2 * SAMPLE:
+    step, seen = 1, 0
+    for source, target in _columns(data.train, limit=data.line_limit(running=False)):
+        stop = min(len(source), READ - seen)
+        first = -seen % step
+        pairs += zip(source[first:stop:step], target[first:stop:step], strict=True)
+        seen += stop
+        while len(pairs) >= 2 * SAMPLE:
             pairs, step = pairs[::2], 2 * step
+        if seen == READ:
+            break
     return pairs
 
 
-def _pairs(corpora: Sequence[Corpus], *, limit: int) -> Iterator[Pair]:
+def _columns(corpora: Sequence[Corpus], *, limit: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
+    """The sources and targets of each block; no further ones from the first corpus without pairs on."""
     for corpus in corpora:
         if not isinstance(corpus, PairCorpus):
             return
         for block in read_blocks(corpus, limit=limit):
-            for row in parse(block, corpus=corpus, invalid="replace", limit=limit).rows:
-                yield row.texts[0], row.texts[1]
+            source, target, *_ = parse(block, corpus=corpus, invalid="replace", limit=limit).columns
+            yield source, target
 
 
 _UNITS: dict[SideKind, Unit] = {"symbols": "tokens", "word": "characters", "features": "characters"}
@@ -134,7 +137,7 @@ def _are_words(lines: Sequence[str]) -> bool:
 
 def _is_word(line: str) -> bool:
     """Whether a line is one word; a line in a script without spaces is one if it is short."""
-    if any(character.isspace() for character in line):
+    if line and line.split() != [line]:  # it has white space
         return False
     return not any(map(is_unspaced, line)) or len(line) <= UNSPACED_WORD
 

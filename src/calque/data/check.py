@@ -178,22 +178,22 @@ def _inspect(
     number, block = item
     corpus = corpora[number]
     parsed = parse(block, corpus=corpus, invalid="skip", limit=limit)
-    indices = [text_columns(corpus).index(name) for name in preparation.reads]
-    rows = [tuple(row.texts[index] for index in indices) for row in parsed.rows]
+    columns = [parsed.columns[text_columns(corpus).index(name)] for name in preparation.reads]
+    rows = list(zip(*columns, strict=True))
     return number, _BlockStatistics(
         tally=parsed.tally,
         invalid=parsed.invalid[:_SHOWN],
         malformed=(parsed.malformed + link_problems(corpus, parsed.rows))[:_SHOWN],
-        lines=np.array([row.line for row in parsed.rows], dtype=np.int64),
+        lines=np.array(parsed.lines, dtype=np.int64),
         lengths={
             name: np.minimum(np.array(lengths, dtype=np.int64), _CAP)
             for name, lengths in preparation.lengths(rows).items()
         },
         counts=preparation.counts(rows),
-        firsts=text_hashes([row[0] for row in rows]),
+        firsts=text_hashes(columns[0]),
         rows=text_hashes(["\0".join(row) for row in rows]),
         unknown=numericaliser.unknown(rows) if numericaliser else {},
-        identical=count_identical(rows) if preparation.lines_up else 0,
+        identical=count_identical(columns[0], columns[1]) if preparation.lines_up else 0,
     )
 
 

@@ -10,7 +10,7 @@ import io
 import lzma
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from calque.errors import DataError, shell_path
 
@@ -53,7 +53,7 @@ def read_magic(file: io.RawIOBase) -> bytes:
     return head
 
 
-def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) -> BinaryIO:
+def decompressed(stream: "io.BufferedReader[Any]", *, magic: bytes, path: Path) -> "io.BufferedReader[Any]":
     """The decompressed bytes of a stream that begins with `magic`; the stream itself if it is not compressed."""
     name = _MAGIC.get(magic)
     if reason := _unsupported(name, path=path):

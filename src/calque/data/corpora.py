@@ -3,8 +3,9 @@
 Lines are read in blocks so that other processes can do the slow work: decoding, parsing and tokenisation.
 """
 
-from collections.abc import Iterator, Mapping
-from itertools import zip_longest
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import accumulate, zip_longest
 from pathlib import Path
 from typing import Annotated, Literal, NamedTuple, NoReturn, assert_never
 
@@ -12,11 +13,11 @@ from pydantic import Field, field_validator
 
 from calque.config import Config
 from calque.data.line_counts import refuse_misaligned
-from calque.data.lines import Digest, Invalid, file_lines
+from calque.data.lines import Digest, Invalid, file_line_lists, file_lines
 from calque.data.tables import RECORD_BYTES, CsvConfig, TableCorpus, TsvConfig, Weight, csv_lines
 from calque.errors import DataError
 
-BLOCK_LINES = 2048
+BLOCK_LINES = 8192
 BLOCK_BYTES = 1 << 20
 SENTENCE_LIMIT = 1 << 25  # bytes of a block of words without the end of a sentence; longer sentences are rejected
 RUNNING_LIMIT = 1 << 27  # bytes of a line of running text; a longer line would take too much memory
@@ -207,6 +208,9 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
     Each file is read once; its digest in `digests`, under its key in `paths`, is updated with its bytes. A block of
     words ends at the end of a sentence.
     """
+    if not isinstance(corpus, CsvConfig | WordCorpus):
+        yield from _line_blocks(corpus, limit=limit, digests=digests or {})
+        return
     streams = [
         _lines(corpus, path, limit=limit, digest=(digests or {}).get(key)) for key, path in paths(corpus).items()
     ]
@@ -229,6 +233,58 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
             first, size, rows = first + len(rows), 0, []
     if rows:
         yield _block(first, rows, head=head)
+
+
+def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -> Iterator[Block]:
+    """The blocks of a corpus in which every line is a row, without a step per line."""
+    files = [
+        _LineQueue(file_line_lists(path, limit=limit, digest=digests.get(key))) for key, path in paths(corpus).items()
+    ]
+    first, head = 1, b""
+    while count := min(queue.fill() for queue in files):
+        if first == 1:
+            head = files[0].lines[0]
+            _refuse_missing_columns(corpus, head)
+        count = min(count, BLOCK_LINES)
+        if sum(queue.size for queue in files) >= BLOCK_BYTES:
+            count = _count_within(BLOCK_BYTES, [queue.lines[:count] for queue in files])
+        yield Block(first, tuple(queue.take(count) for queue in files), head)
+        first += count
+    ends = tuple(queue.lines[0] if queue.fill() else None for queue in files)
+    if any(end is not None for end in ends):
+        _refuse_unequal(corpus, ends, read=first - 1)
+
+
+class _LineQueue:
+    """The next lines of a file: enough for a block, unless the file ends."""
+
+    def __init__(self, lists: Iterator[list[bytes]]) -> None:
+        self.lines: list[bytes] = []
+        self.size = 0  # bytes of all these lines
+        self._lists = lists
+
+    def fill(self) -> int:
+        """Reads until there are enough lines for a block; the number of lines, which is 0 only at the end."""
+        while len(self.lines) < BLOCK_LINES and self.size < BLOCK_BYTES and (lines := next(self._lists, None)):
+            self.lines += lines
+            self.size += sum(map(len, lines))
+        return len(self.lines)
+
+    def take(self, count: int) -> list[bytes]:
+        """Removes and returns the first `count` lines."""
+        lines, self.lines = self.lines[:count], self.lines[count:]
+        self.size -= sum(map(len, lines))
+        return lines
+
+
+def _count_within(size: int, files: Sequence[Sequence[bytes]]) -> int:
+    """The number of lines of each file after which all files together have `size` bytes; all lines if they have fewer.
+
+    >>> _count_within(5, [[b"a", b"bb", b"c"], [b"x", b"y", b"z"]])
+    2
+    """
+    totals = list(accumulate(sum(map(len, lines)) for lines in zip(*files, strict=True)))
+    return min(bisect_left(totals, size) + 1, len(totals))
 
 
 def _lines(corpus: Corpus, path: Path, *, limit: int, digest: Digest | None) -> Iterator[bytes]:

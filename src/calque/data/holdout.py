@@ -22,7 +22,8 @@ _CHUNK = 1 << 18  # hashes
 
 def text_hashes(texts: Sequence[str]) -> Hashes:
     """A stable 64-bit hash of each text."""
-    joined = b"".join([hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts])
+    blake2b = hashlib.blake2b
+    joined = b"".join([blake2b(text.encode(), digest_size=8).digest() for text in texts])
     return np.frombuffer(joined, dtype="<u8")
 
 

@@ -11,7 +11,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Literal, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, NamedTuple, Protocol
 
 from calque.data.compression import DamagedError, decompressed, read_magic
 from calque.errors import DataError
@@ -23,6 +23,15 @@ if TYPE_CHECKING:
 Invalid = Literal["fail", "skip", "replace"]
 
 LINE_LIMIT = 1 << 16  # bytes read per line; models read far less
+
+
+_CHUNK = 1 << 17  # bytes
+
+
+class Chunked(Protocol):
+    """A stream that returns what one read of its source gives, such as an `io.BufferedReader`."""
+
+    def read1(self, size: int, /) -> bytes: ...
 
 
 class Line(NamedTuple):
@@ -90,6 +99,29 @@ def raw_lines(stream: BinaryIO, *, limit: int, keep_ends: bool = False) -> Itera
                 raw = stream.readline(1 << 16)
 
 
+def line_lists(stream: Chunked, *, limit: int) -> Iterator[list[bytes]]:
+    """The lines of `raw_lines` in lists, one for each chunk that is read: without a call per line."""
+    beginning: list[bytes] = []  # of a line whose end has not been read
+    size = 0
+    while chunk := stream.read1(_CHUNK):
+        rest, *lines = chunk.split(b"\n")
+        if size <= limit:
+            beginning.append(rest)
+            size += len(rest)
+        if lines:
+            lines.insert(0, b"".join(beginning))
+            last = lines.pop()
+            beginning, size = [last], len(last)
+            yield _cut(lines, limit=limit)
+    if size:
+        yield _cut([b"".join(beginning)], limit=limit)
+
+
+def _cut(lines: list[bytes], *, limit: int) -> list[bytes]:
+    is_long = max(map(len, lines)) > limit
+    return [line[: limit + 1] for line in lines] if is_long else lines
+
+
 def decode(raw: bytes, *, whole: bool = True) -> tuple[str, int | None]:
     """The text, with U+FFFD for invalid bytes, and the first invalid byte (from 1).
 
@@ -116,7 +148,7 @@ class Digest(Protocol):
 
 
 @contextmanager
-def open_text(path: Path, *, digest: Digest | None = None) -> Iterator[BinaryIO]:
+def open_text(path: Path, *, digest: Digest | None = None) -> "Iterator[io.BufferedReader[Any]]":
     """The bytes of a file or a pipe, decompressed; `digest` is updated with the bytes on disk.
 
     The path is opened once, because the bytes read to recognise the compression cannot be read from a pipe again.
@@ -135,6 +167,14 @@ def file_lines(path: Path, *, limit: int, keep_ends: bool = False, digest: Diges
     with readable(str(path)) as position, open_text(path, digest=digest) as stream:
         for position.line, line in enumerate(raw_lines(stream, limit=limit, keep_ends=keep_ends), start=1):
             yield line
+
+
+def file_line_lists(path: Path, *, limit: int, digest: Digest | None = None) -> Iterator[list[bytes]]:
+    """`line_lists` of a file, plain or compressed, with the errors and the digest of `file_lines`."""
+    with readable(str(path)) as position, open_text(path, digest=digest) as stream:
+        for lines in line_lists(stream, limit=limit):
+            position.line += len(lines)
+            yield lines
 
 
 class _Prepended(io.RawIOBase):

@@ -1,15 +1,15 @@
 """Preparing data in several processes: blocks are parsed and spooled as clean text, then converted to ids.
 
-A corpus file is decompressed, hashed and parsed once. The spool is a file of clean rows, one block per line, as JSON;
-vocabularies are learnt from it, and its rows are converted to ids.
+A corpus file is decompressed, hashed and parsed once. Vocabularies are learnt from the spool, and its rows are
+converted to ids. Texts stay in columns throughout: nearly all work is done per block, not per row.
 """
 
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import chain, compress
 from pathlib import Path
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,11 +19,12 @@ from calque.data.holdout import Hashes, position_keys, text_hashes
 from calque.data.identical_sides import count_identical
 from calque.data.lines import Digest
 from calque.data.misalignment import by_line
-from calque.data.rows import Row, Tally, parse
+from calque.data.rows import Parsed, Tally, parse
+from calque.data.spool import Role as Role
+from calque.data.spool import SpoolBlock, pack_block, read_spool, unpack_block, unpack_column
 from calque.data.store import ColumnKind, Rows
-from calque.data.word_alignments import link_problems
+from calque.data.word_alignments import LINKS, link_problems
 
-Role = Literal["train", "valid"]
 ROLES: tuple[Role, Role] = ("train", "valid")
 
 Texts = tuple[str, ...]
@@ -44,7 +45,9 @@ class Numericalised(NamedTuple):
 class Numericaliser(Protocol):
     """Converts rows of text to columns of ids. Built once per process."""
 
-    def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised: ...
+    def __call__(self, columns: Sequence[Sequence[str]], *, training: bool) -> Numericalised:
+        """The ids of a block, given the texts of each column."""
+        ...
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         """The words or characters outside the vocabularies, by a name such as "source characters"."""
@@ -100,23 +103,6 @@ class Preparation(Protocol):
         ...
 
 
-class SpoolBlock(NamedTuple):
-    """A block of cleaned rows of one corpus, as stored in the spool, a temporary file."""
-
-    role: Role
-    corpus: int  # from 0
-    rows: list[Texts]
-    lines: list[int]
-    """The line of each row, if the rows form a running text; otherwise empty."""
-
-    @property
-    def keys(self) -> Hashes:
-        """The key of each row; the training rows with the smallest keys are held out for validation."""
-        if self.lines:
-            return position_keys(self.lines, corpus=self.corpus)
-        return text_hashes([row[0] for row in self.rows])
-
-
 class Scanned(NamedTuple):
     """The result of parsing a block of raw lines: its cleaned rows, statistics and problems."""
 
@@ -132,7 +118,7 @@ class Scanned(NamedTuple):
     keys: Hashes
     """The key of each usable row; empty if no rows are held out of this corpus."""
     spooled: bytes
-    """The rows, as a line of the spool."""
+    """The rows, as a record of the spool."""
 
 
 class Encoded(NamedTuple):
@@ -178,25 +164,10 @@ def encoder(preparation: Preparation, *, folder: Path, held_out: Hashes) -> Call
     return partial(_encode, numericaliser=preparation.numericaliser(folder), held_out=held_out)
 
 
-def read_spool(path: Path) -> Iterator[bytes]:
-    """The blocks of cleaned rows in a spool file, each a line of JSON."""
-    with path.open("rb") as file:
-        yield from file
-
-
-def unpack(line: bytes) -> SpoolBlock:
-    """Parses a line of JSON from a spool file into a block of cleaned rows."""
-    role, corpus, rows, lines = json.loads(line)
-    return SpoolBlock(role, corpus, [tuple(row) for row in rows], lines)
-
-
 def training_texts(spool: Path, *, column: int, held_out: Hashes) -> Iterator[str]:
     """The texts of a column that vocabularies are learnt from: all training rows that are not held out."""
-    for line in read_spool(spool):
-        block = unpack(line)
-        if block.role == "train":
-            mask = _is_held_out(block, held_out=held_out)
-            yield from (row[column] for row, is_held_out in zip(block.rows, mask, strict=True) if not is_held_out)
+    records = read_spool(spool)
+    return chain.from_iterable(unpack_column(record, column=column, held_out=held_out) for record in records)
 
 
 def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scanned:
@@ -204,55 +175,59 @@ def _scan(raw: RawBlock, *, data: DataConfig, preparation: Preparation) -> Scann
     limit = data.line_limit(running=preparation.running)
     parsed = parse(raw.block, corpus=corpus, invalid=data.invalid, limit=limit)
     problems = parsed.malformed + (parsed.invalid if data.invalid == "fail" else [])
-    problems += link_problems(corpus, parsed.rows)
+    if LINKS in text_columns(corpus):
+        problems += link_problems(corpus, parsed.rows)
     names = text_columns(corpus)
-    order = [names.index(name) for name in (*preparation.reads, *(name for name in names if name == "links"))]
-    rows = [tuple(row.texts[index] for index in order) for row in parsed.rows]
-    lines = [row.line for row in parsed.rows] if preparation.running else []
-    block = SpoolBlock(raw.role, raw.corpus, rows, lines)
+    columns = [parsed.columns[names.index(name)] for name in (*preparation.reads, *(LINKS,) * (LINKS in names))]
     is_held_out = raw.role == "train" and not data.valid
+    keys = _keys(parsed, columns[0], corpus=raw.corpus, running=preparation.running) if is_held_out else text_hashes([])
     return Scanned(
         raw.role,
         raw.corpus,
         parsed.tally,
         problems,
-        len(rows),
-        lengths=_lengths(parsed.rows, rows, block=raw.block) if preparation.lines_up else np.zeros((0, 2)),
-        identical=count_identical(rows) if preparation.lines_up else 0,
-        keys=block.keys if is_held_out else text_hashes([]),
-        spooled=json.dumps(block, ensure_ascii=False).encode() + b"\n",
+        len(parsed.lines),
+        lengths=_lengths(parsed, columns, block=raw.block) if preparation.lines_up else np.zeros((0, 2)),
+        identical=count_identical(columns[0], columns[1]) if preparation.lines_up else 0,
+        keys=keys,
+        spooled=pack_block(SpoolBlock(raw.role, raw.corpus, columns, keys)),
     )
 
 
-def _lengths(parsed: Sequence[Row], rows: Sequence[Texts], *, block: Block) -> NDArray[Any]:
-    source, target = (np.array([len(row[side]) for row in rows], dtype=np.int64) for side in (0, 1))
-    lines = np.array([row.line for row in parsed], dtype=np.int64)
+def _keys(parsed: Parsed, first: Sequence[str], *, corpus: int, running: bool) -> Hashes:
+    return position_keys(parsed.lines, corpus=corpus) if running else text_hashes(first)
+
+
+def _lengths(parsed: Parsed, columns: Sequence[Sequence[str]], *, block: Block) -> NDArray[Any]:
+    source, target = (
+        np.fromiter(map(len, texts), dtype=np.int64, count=len(texts)) for texts in (columns[0], columns[1])
+    )
+    lines = np.array(parsed.lines, dtype=np.int64)
     return by_line(source, target=target, lines=lines, first=block.first, count=block.lines)
 
 
-def _encode(line: bytes, *, numericaliser: Numericaliser, held_out: Hashes) -> Encoded:
-    block = unpack(line)
-    mask = _is_held_out(block, held_out=held_out)
-    parts = []
-    for is_valid in (False, True):
-        rows = [row for row, is_held_out in zip(block.rows, mask, strict=True) if bool(is_held_out) == is_valid]
-        parts.append((rows, numericaliser(rows, training=not is_valid)))
-    (_, train), (rows, valid) = parts
+def _encode(record: bytes, *, numericaliser: Numericaliser, held_out: Hashes) -> Encoded:
+    block = unpack_block(record)
+    is_valid = block.is_held_out(held_out)
+    train, valid = (_selected(block.columns, mask) for mask in (~is_valid, is_valid))
+    train_ids, valid_ids = numericaliser(train, training=True), numericaliser(valid, training=False)
+    texts = list(zip(*valid, strict=True))
     return Encoded(
         block.role,
         block.corpus,
-        len(block.rows),
-        train.columns,
-        len(train.rows),
-        valid.columns,
-        [rows[index] for index in valid.rows],
-        empty=train.empty + valid.empty,
-        long=train.long + valid.long,
+        block.rows,
+        train_ids.columns,
+        len(train_ids.rows),
+        valid_ids.columns,
+        [texts[index] for index in valid_ids.rows],
+        empty=train_ids.empty + valid_ids.empty,
+        long=train_ids.long + valid_ids.long,
     )
 
 
-def _is_held_out(block: SpoolBlock, *, held_out: Hashes) -> NDArray[np.bool_]:
-    """Whether each row is for validation, [rows]."""
-    if block.role == "valid" or not len(held_out):
-        return np.full(len(block.rows), block.role == "valid")
-    return np.isin(block.keys, held_out)
+def _selected(columns: Sequence[Sequence[str]], mask: NDArray[np.bool_]) -> Sequence[Sequence[str]]:
+    """The rows of the columns for which the mask is true."""
+    if mask.all():
+        return columns
+    chosen = mask.tolist()
+    return [list(compress(texts, chosen)) for texts in columns]

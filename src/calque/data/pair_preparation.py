@@ -5,9 +5,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
+from calque.data.corpora import DataConfig
 from calque.data.fingerprint import text_settings
 from calque.data.numericalise import Numericalised, Texts
-from calque.data.store import ColumnKind, pack, smallest_unsigned
+from calque.data.store import ColumnKind, Rows, pack, select, smallest_unsigned
 from calque.data.word_alignments import LINKS, piece_links
 from calque.text import (
     TextConfig,
@@ -27,6 +30,11 @@ class PairPreparation(NamedTuple):
     maximum_length: int = 256
     linked: bool = False
     """Whether any corpus has word alignments."""
+
+    @classmethod
+    def of(cls, data: DataConfig, *, text: TextConfig) -> "PairPreparation":
+        """The preparation of the pairs of a data section."""
+        return cls(text, data.maximum_length, data.aligned)
 
     @property
     def unit(self) -> str:
@@ -82,24 +90,16 @@ class PairNumericaliser(NamedTuple):
     maximum_length: int
     linked: bool
 
-    def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
-        sources, targets = self._ids(rows)
-        usable: list[int] = []
-        long = empty = 0
-        for index, (source, target) in enumerate(zip(sources, targets, strict=True)):
-            if not source or not target:
-                empty += 1
-            elif max(len(source), len(target)) > self.maximum_length:
-                long += 1
-            else:
-                usable.append(index)
-        columns = {
-            "source": pack([sources[index] for index in usable]),
-            "target": pack([targets[index] for index in usable]),
-        }
+    def __call__(self, columns: Sequence[Sequence[str]], *, training: bool) -> Numericalised:
+        source, target = self._ids(columns[0], columns[1])
+        is_empty = (source.lengths == 0) | (target.lengths == 0)
+        is_long = ~is_empty & (np.maximum(source.lengths, target.lengths) > self.maximum_length)
+        is_usable = ~(is_empty | is_long)
+        usable: list[int] = np.flatnonzero(is_usable).tolist()
+        ids = {"source": select(source, is_usable), "target": select(target, is_usable)}
         if self.linked and training:
-            columns[LINKS] = pack([self._links(rows[index]) for index in usable])
-        return Numericalised(columns, usable, empty, long)
+            ids[LINKS] = pack([self._links([texts[index] for texts in columns]) for index in usable])
+        return Numericalised(ids, usable, int(is_empty.sum()), int(is_long.sum()))
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         return {
@@ -107,13 +107,15 @@ class PairNumericaliser(NamedTuple):
             for index, (side, tokenizer) in enumerate(self.tokenizers._asdict().items())
         }
 
-    def _links(self, row: Texts) -> list[int]:
+    def _links(self, row: Sequence[str]) -> list[int]:
         return piece_links(row, tokenizers=self.tokenizers) if len(row) > 2 else []
 
-    def _ids(self, rows: Sequence[Texts]) -> tuple[list[list[int]], list[list[int]]]:
+    def _ids(self, sources: Sequence[str], targets: Sequence[str]) -> tuple[Rows, Rows]:
         """The ids of both sides; with a joint vocabulary, words outside it get ids of their own and can be copied."""
-        sources, targets = [row[0] for row in rows], [row[1] for row in rows]
-        if not self.tokenizers.joint:
-            return self.tokenizers.source.encode_many(sources), self.tokenizers.target.encode_many(targets)
-        numbered = number_source(self.tokenizers.source, sources)
-        return [text.ids for text in numbered], number_target(self.tokenizers.target, targets, sources=numbered)
+        tokenizers = self.tokenizers
+        if tokenizers.joint and not tokenizers.source.is_closed:
+            numbered = number_source(tokenizers.source, sources)
+            return pack([text.ids for text in numbered]), pack(
+                number_target(tokenizers.target, targets, sources=numbered)
+            )
+        return Rows(*tokenizers.source.encode_flat(sources)), Rows(*tokenizers.target.encode_flat(targets))

@@ -29,13 +29,13 @@ from calque.data.numericalise import (
     Role,
     encoder,
     raw_blocks,
-    read_spool,
     scanner,
     training_texts,
 )
 from calque.data.problems import refuse
-from calque.data.process_map import ordered_map, workers_for
+from calque.data.process_map import Processes, workers_for
 from calque.data.rows import Tally
+from calque.data.spool import read_spool
 from calque.data.store import FORMAT, Span, Store, StoreWriter, open_store
 from calque.errors import DataError, FolderError
 from calque.folders import MANIFEST, Manifest, verify_folder, write_folder
@@ -99,8 +99,9 @@ def prepare(
     refuse_unreadable(files)
     if not (folder / MANIFEST).exists():
         count = workers_for(files.values(), requested=workers)
-        fill = partial(_fill, data=data, preparation=preparation, workers=count, progress=progress or _quiet)
-        write_folder(folder, kind=KIND, format=FORMAT, fill=fill)
+        with Processes(count) as processes:
+            fill = partial(_fill, data=data, preparation=preparation, processes=processes, progress=progress or _quiet)
+            write_folder(folder, kind=KIND, format=FORMAT, fill=fill)
         return open_prepared(folder)
     prepared = open_prepared(folder)
     now = fingerprint(data, settings=_settings(data, preparation))
@@ -171,14 +172,14 @@ def _fill(
     *,
     data: DataConfig,
     preparation: Preparation,
-    workers: int,
+    processes: Processes,
     progress: Progress,
 ) -> dict[str, Any]:
     """Writes all parts of a store; returns the manifest's details."""
     states = _states(data)
     spool = folder / "spool"
     digests = {key: hashlib.sha256() for key in corpus_files(data)}
-    scan = _scan(data, preparation, spool=spool, digests=digests, workers=workers, progress=progress)
+    scan = _scan(data, preparation, spool=spool, digests=digests, processes=processes, progress=progress)
     progress("learning the vocabulary", 0, 0)
     preparation.learn(
         lambda column: training_texts(spool, column=preparation.reads.index(column), held_out=scan.held_out),
@@ -186,7 +187,7 @@ def _fill(
         folder=folder / "tokenizer",
     )
     make = partial(encoder, preparation, folder=folder / "tokenizer", held_out=scan.held_out)
-    encoded = ordered_map(make, items=read_spool(spool), workers=workers)
+    encoded = processes.map(make, items=read_spool(spool))
     description = _write(
         encoded,
         data=data,
@@ -213,7 +214,7 @@ def _scan(
     *,
     spool: Path,
     digests: dict[str, Any],
-    workers: int,
+    processes: Processes,
     progress: Progress,
 ) -> _Scan:
     """Writes the cleaned rows to the file `spool`, counts them and selects those to hold out for validation.
@@ -230,7 +231,7 @@ def _scan(
     make = partial(scanner, data, preparation=preparation)
     with spool.open("wb") as file:
         blocks = raw_blocks(data, running=preparation.running, digests=digests)
-        for scanned in ordered_map(make, items=blocks, workers=workers):
+        for scanned in processes.map(make, items=blocks):
             tallies[scanned.role] += scanned.tally
             problem_count += len(scanned.problems)
             problems += scanned.problems[: _REPORTED - len(problems)]

@@ -4,6 +4,7 @@ import json
 import re
 from collections.abc import Sequence, Set
 from dataclasses import astuple, dataclass
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple, assert_never
 
@@ -55,14 +56,22 @@ class Tally:
 
 
 class Parsed(NamedTuple):
-    """The usable rows of a block of raw lines, and the problems of the others."""
+    """The usable rows of a block of raw lines, by column, and the problems of the others."""
 
-    rows: list[Row]
+    columns: Sequence[Sequence[str]]
+    """The texts of each column of the corpus (see `corpora.text_columns`)."""
+    lines: Sequence[int]
+    """The line of each row."""
     tally: Tally
     malformed: list[str]
     """File, line and description of malformed TSV, CSV or JSON."""
     invalid: list[str]
     """File, line and byte of invalid UTF-8."""
+
+    @property
+    def rows(self) -> list[Row]:
+        """The rows one by one."""
+        return list(map(Row, zip(*self.columns, strict=True), self.lines))
 
 
 def parse(block: Block, *, corpus: Corpus, invalid: Invalid, limit: int) -> Parsed:
@@ -100,19 +109,20 @@ def _sentences(block: Block, corpus: WordCorpus) -> Parsed:
     columns = len(corpus.columns)
     format: ColumnFormat = "conllu" if isinstance(corpus, ConlluConfig) else "columns"
     with_ends = (line if len(line) > LINE_BYTES else line + b"\n" for line in lines)
-    rows = []
+    cells: list[list[str]] = [[] for _ in corpus.columns]
+    numbers: list[int] = []
     try:
         for sentence in read_sentences(
             with_ends, name=str(corpus.path), format=format, columns=columns, first=block.first
         ):
             if sentence.cells:
-                texts = (
-                    "\t".join(values) for values in zip(*(cells[:columns] for cells in sentence.cells), strict=True)
-                )
-                rows.append(Row(tuple(texts), sentence.first + sentence.words[0]))
+                by_column = zip(*(word[:columns] for word in sentence.cells), strict=True)
+                for texts, values in zip(cells, by_column, strict=True):
+                    texts.append("\t".join(values))
+                numbers.append(sentence.first + sentence.words[0])
     except DataError as error:
-        return Parsed([], Tally(lines=len(lines)), str(error).splitlines(), [])
-    return Parsed(rows, Tally(lines=len(lines)), [], [])
+        return Parsed([[] for _ in cells], [], Tally(lines=len(lines)), str(error).splitlines(), [])
+    return Parsed(cells, numbers, Tally(lines=len(lines)), [], [])
 
 
 class _Decoded(NamedTuple):
@@ -136,7 +146,8 @@ class _Texts(NamedTuple):
 
 
 def _decode(lines: list[bytes], *, path: Path, first: int, limit: int) -> _Decoded:
-    long = {index for index, line in enumerate(lines) if len(line) > limit}
+    is_any_long = max(map(len, lines), default=0) > limit
+    long = {index for index, line in enumerate(lines) if len(line) > limit} if is_any_long else set()
     invalid: dict[int, str] = {}
     try:
         joined = b"\n".join(lines).decode()  # one call for the whole block, if it is valid
@@ -246,24 +257,28 @@ def key_list(values: dict[str, Any]) -> str:
 def _join(
     texts: _Texts, optional: list[list[str]], *, files: Sequence[_Decoded], long: set[int], first: int, skip: bool
 ) -> Parsed:
-    """The usable rows, joined from the texts of all columns; only those of `optional` columns may be empty."""
-    rows: list[Row] = []
-    empty = 0
+    """The usable rows; only the texts of `optional` columns may be empty."""
+    count = len(texts.columns[0])
     unusable = long | texts.skipped | texts.malformed.keys() | (texts.invalid.keys() if skip else set())
-    required = len(texts.columns)
-    for index, row in enumerate(zip(*texts.columns, *optional, strict=True)):
-        if index in unusable:
-            continue
-        if any(not text or text.isspace() for text in row[:required]):
-            empty += 1
-        else:
-            rows.append(Row(row, first + index))
+    empty = {
+        index
+        for column in texts.columns
+        if not all(column) or any(map(str.isspace, column))  # most blocks have no empty text
+        for index, text in enumerate(column)
+        if not text or text.isspace()
+    } - unusable
+    columns: list[list[str]] = [*texts.columns, *optional]
+    lines: Sequence[int] = range(first, first + count)
+    if left_out := unusable | empty:
+        kept = [index not in left_out for index in range(count)]
+        columns = [list(compress(column, kept)) for column in columns]
+        lines = list(compress(lines, kept))
     tally = Tally(
-        lines=len(texts.columns[0]),
-        empty=empty,
+        lines=count,
+        empty=len(empty),
         long=len(long),
         invalid=len(texts.invalid.keys() - long),
         returns=sum(decoded.returns for decoded in files),
         marks=sum(decoded.marks for decoded in files),
     )
-    return Parsed(rows, tally, list(texts.malformed.values()), list(texts.invalid.values()))
+    return Parsed(columns, lines, tally, list(texts.malformed.values()), list(texts.invalid.values()))

@@ -7,7 +7,6 @@ uint32), label ids, or frames: vectors of floats.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import chain
 from math import prod
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, Self
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from calque.errors import FolderError
 from calque.folders.upgrades import STORE_LAYOUTS
+from calque.text.word_table import flat_ids
 
 Array = NDArray[Any]
 
@@ -103,8 +103,12 @@ class Rows(NamedTuple):
 
 def pack(sequences: Sequence[Sequence[int]]) -> Rows:
     """Sequences of ids as one flat array."""
-    lengths = np.fromiter(map(len, sequences), dtype=np.uint32, count=len(sequences))
-    return Rows(np.fromiter(chain.from_iterable(sequences), dtype=np.uint32, count=int(lengths.sum())), lengths)
+    return Rows(*flat_ids(sequences))
+
+
+def select(rows: Rows, mask: NDArray[np.bool_]) -> Rows:
+    """The rows for which the mask [rows] is true."""
+    return rows if mask.all() else Rows(rows.values[np.repeat(mask, rows.lengths)], rows.lengths[mask])
 
 
 def pack_frames(sequences: Sequence[Array]) -> Rows:

@@ -92,11 +92,11 @@ class TaggingNumericaliser(NamedTuple):
     characters: bool
     maximum_length: int
 
-    def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
+    def __call__(self, columns: Sequence[Sequence[str]], *, training: bool) -> Numericalised:
         usable: list[int] = []
         sentences: list[EncodedWords] = []
         labels: list[list[int]] = []
-        for index, (words, gold, *inputs) in enumerate(rows):
+        for index, (words, gold, *inputs) in enumerate(zip(*columns, strict=True)):
             forms = words.split("\t")
             if len(forms) > self.maximum_length:
                 continue
@@ -104,15 +104,15 @@ class TaggingNumericaliser(NamedTuple):
             usable.append(index)
             sentences.append(self.vocabularies.encode(forms, values))
             labels.append(self.vocabularies.label_ids(gold.split("\t")))
-        columns = {
+        ids = {
             WORDS: pack([sentence.words for sentence in sentences]),
             LABELS: pack(labels),
             **{name: pack([sentence.columns[name] for sentence in sentences]) for name in self.inputs},
         }
         if self.characters:
-            columns[CHARACTERS] = pack([list(chain.from_iterable(sentence.characters)) for sentence in sentences])
-            columns[WORD_LENGTHS] = pack([list(map(len, sentence.characters)) for sentence in sentences])
-        return Numericalised(columns, usable, long=len(rows) - len(usable))
+            ids[CHARACTERS] = pack([list(chain.from_iterable(sentence.characters)) for sentence in sentences])
+            ids[WORD_LENGTHS] = pack([list(map(len, sentence.characters)) for sentence in sentences])
+        return Numericalised(ids, usable, long=len(columns[0]) - len(usable))
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         vocabularies = self.vocabularies

@@ -6,9 +6,11 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
+import numpy as np
+
 from calque.data.fingerprint import text_settings
 from calque.data.numericalise import Numericalised, Texts
-from calque.data.store import ColumnKind, pack, smallest_unsigned
+from calque.data.store import ColumnKind, Rows, select, smallest_unsigned
 from calque.text import EOS, TextConfig, Tokenizer, load_tokenizer, save_columns, train_tokenizer
 
 PART = 4096  # characters of a long line that vocabularies are learnt from together
@@ -66,19 +68,17 @@ class TextNumericaliser(NamedTuple):
     maximum_length: int
     running: bool
 
-    def __call__(self, rows: Sequence[Texts], *, training: bool) -> Numericalised:
-        usable: list[int] = []
-        lines: list[list[int]] = []
-        empty = long = 0
-        for index, ids in enumerate(self.tokenizer.encode_many([text for (text,) in rows])):
-            if not ids:
-                empty += 1
-            elif len(ids) > self.maximum_length and not self.running:
-                long += 1
-            else:
-                usable.append(index)
-                lines.append([*ids, EOS] if self.running else ids)
-        return Numericalised({"text": pack(lines)}, usable, empty, long)
+    def __call__(self, columns: Sequence[Sequence[str]], *, training: bool) -> Numericalised:
+        lines = Rows(*self.tokenizer.encode_flat(columns[0]))
+        is_empty = lines.lengths == 0
+        is_long = (lines.lengths > self.maximum_length) & (not self.running)
+        is_usable = ~(is_empty | is_long)
+        usable = select(lines, is_usable)
+        if self.running:
+            ends = np.cumsum(usable.lengths, dtype=np.int64)
+            usable = Rows(np.insert(usable.values, ends, EOS), usable.lengths + np.uint32(1))
+        indices: list[int] = np.flatnonzero(is_usable).tolist()
+        return Numericalised({"text": usable}, indices, int(is_empty.sum()), int(is_long.sum()))
 
     def unknown(self, rows: Sequence[Texts]) -> dict[str, Counter[str]]:
         return {"text characters": self.tokenizer.unknown_characters("".join(text for (text,) in rows))}

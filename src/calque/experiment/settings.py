@@ -22,6 +22,7 @@ from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
 from calque.tasks.translation import TranslationConfig
 from calque.text import FormsConfig, GivenConfig, SentencePieceConfig, TextConfig
+from calque.text.training import with_kind
 from calque.training.runs import CONFIG
 from calque.training.settings import TrainingConfig
 
@@ -114,9 +115,8 @@ def with_kinds(values: Values) -> Values:
         training = values.get("training", {})
         if task["kind"] != "translation" and isinstance(training, dict):
             values = {**values, "training": {"label_smoothing": 0.0, **training}}
-    if isinstance(text, dict) and "kind" not in text:
-        kind = "columns" if {"source", "target"} & text.keys() else "sentencepiece"
-        values = {**values, "text": {"kind": kind, **text}}
+    if isinstance(text, dict):
+        values = {**values, "text": with_kind(text)}
     return values
 
 

@@ -45,8 +45,7 @@ class TranslationAssembly:
 
     @property
     def preparation(self) -> PairPreparation:
-        data = self.experiment.data
-        return PairPreparation(self.experiment.text, data.maximum_length, data.aligned)
+        return PairPreparation.of(self.experiment.data, text=self.experiment.text)
 
     def refuse_unbuildable(self) -> None:
         experiment, training = self.experiment, self.experiment.training

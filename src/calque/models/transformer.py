@@ -220,7 +220,9 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
 
     def prepare(self, memory: Memory) -> TransformerContext:
         memories = tuple(block.cross_attention.remember(memory.values) for block in self._blocks())
-        if not torch.is_grad_enabled():  # in decoding, every step multiplies with them; heads apart are multiplied as is
+        if (
+            not torch.is_grad_enabled()
+        ):  # in decoding, every step multiplies with them; heads apart are multiplied as is
             memories = tuple(KeysValues(keys.contiguous(), values.contiguous()) for keys, values in memories)
         return TransformerContext(memories, memory.mask)
 

@@ -33,6 +33,10 @@ class Escape:
         self._reserved = re.compile("|".join(map(re.escape, self._spelling)))
         self._escaped = re.compile("|".join(map(re.escape, self._meaning)))
 
+    def is_needed(self, text: str) -> bool:
+        """Whether `apply` would change the text."""
+        return any(character in text for character in self._spelling)
+
     def apply(self, text: str) -> str:
         return self._reserved.sub(lambda match: self._spelling[match[0]], text)
 

@@ -2,10 +2,12 @@
 
 import io
 import re
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import sys
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from typing import Literal, Self
 
+import numpy as np
 import sentencepiece
 from pydantic import Field
 
@@ -13,8 +15,9 @@ from calque.config import Config
 from calque.errors import TextError
 from calque.text.bytes import BYTE_PIECES, piece_bytes, pieces_text
 from calque.text.cleaning import Escape
-from calque.text.tokenizer import Tokenizer, normalise
+from calque.text.tokenizer import Tokenizer, is_normalised, normalise
 from calque.text.vocabulary import BOS, EOS, PAD, PIECES, UNK, Vocabulary
+from calque.text.word_table import FlatIds, WordTable, flat_ids
 
 SPACE = "▁"
 # The library writes a space as ▁ and skips every training line that contains ▅.
@@ -23,6 +26,7 @@ _BASE = (*PIECES, *BYTE_PIECES)
 _LONGEST_LINE = 4096  # characters
 _CHARACTERS_PER_PIECE = 200
 _MULTITHREADED = 512  # texts from which encoding uses all cores
+_TOGETHER = 4096  # lines that are looked at in one call
 _WORD = re.compile(f"{SPACE}[^{SPACE}]*|[^{SPACE}]+")
 
 
@@ -67,7 +71,7 @@ class SentencePieceTokenizer(Tokenizer):
     def train(cls, config: SentencePieceConfig, *, lines: Iterable[str], share: float = 1.0) -> Self:
         """The tokenizer trained on lines, a fraction `share` of a corpus; equal lines give equal model files."""
         model = io.BytesIO()
-        prepared = list(_prepared(lines))
+        prepared = _prepared(lines)
         size = min(config.vocabulary_size, supported_size(prepared, share=share))
         try:
             sentencepiece.SentencePieceTrainer.train(
@@ -106,7 +110,35 @@ class SentencePieceTokenizer(Tokenizer):
 
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         threads = -1 if len(texts) >= _MULTITHREADED else 1
-        ids: list[list[int]] = self._processor.encode([_escaped(text) for text in texts], num_threads=threads)
+        ids: list[list[int]] = self._processor.encode(_escaped_all(texts), num_threads=threads)
+        return ids
+
+    def encode_flat(self, texts: Sequence[str]) -> FlatIds:
+        """`encode` of each text; with byte-pair encoding, word by word (calque/text/word_table.py).
+
+        The clear version is `encode_many`. A unigram model sums the scores of a whole text, in which rounding may
+        decide between segmentations of the same probability.
+        """
+        if self.algorithm == "unigram" or self._crosses_spaces:
+            return flat_ids(self.encode_many(texts))
+        return self._words(_escaped_all(texts))
+
+    @cached_property
+    def _crosses_spaces(self) -> bool:
+        """Whether a learnt piece has a space after its first character, so that words are not independent."""
+        return any(SPACE in piece[1:] for piece in self.vocabulary.pieces[len(_BASE) :])
+
+    @cached_property
+    def _words(self) -> WordTable:
+        return WordTable(self._encode_words)
+
+    def _encode_words(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word and the space before it; an empty word is a space alone."""
+        threads = -1 if len(words) >= _MULTITHREADED else 1
+        ids: list[list[int]] = self._processor.encode(words, num_threads=threads)
+        if "" in words:
+            spaces = self._processor.encode(" ")  # this one, and the one before it
+            ids[words.index("")] = spaces[: len(spaces) // 2]
         return ids
 
     def scores(self) -> dict[str, float]:
@@ -163,7 +195,16 @@ def supported_size(lines: Sequence[str], *, share: float) -> int:
     Further pieces would occur so rarely that their embeddings could not be learnt.
     """
     characters = sum(map(len, lines)) / share
-    return len(_BASE) + len(set().union(*lines)) + int(characters / _CHARACTERS_PER_PIECE) + 1
+    return len(_BASE) + _count_characters(lines) + int(characters / _CHARACTERS_PER_PIECE) + 1
+
+
+def _count_characters(lines: Sequence[str]) -> int:
+    """The number of distinct characters."""
+    seen = np.zeros(sys.maxunicode + 1, dtype=bool)
+    for start in range(0, len(lines), _TOGETHER):
+        joined = "".join(lines[start : start + _TOGETHER])
+        seen[np.frombuffer(joined.encode("utf-32-le"), dtype="<u4")] = True
+    return int(seen.sum())
 
 
 def _processor(model: bytes) -> sentencepiece.SentencePieceProcessor:
@@ -189,8 +230,16 @@ def _escaped(text: str) -> str:
     return _ESCAPE.apply(normalise(text))
 
 
-def _prepared(lines: Iterable[str]) -> Iterator[str]:
-    return (_escaped(line[:_LONGEST_LINE]) for line in lines if line)
+def _escaped_all(texts: Sequence[str]) -> Sequence[str]:
+    """`_escaped` of each text; the texts themselves if none of them changes, which one look at all of them shows."""
+    joined = "\n".join(texts)  # no character of one text combines with one of the next across a line break
+    return texts if is_normalised(joined) and not _ESCAPE.is_needed(joined) else list(map(_escaped, texts))
+
+
+def _prepared(lines: Iterable[str]) -> list[str]:
+    cut = [line[:_LONGEST_LINE] for line in lines if line]
+    blocks = (cut[start : start + _TOGETHER] for start in range(0, len(cut), _TOGETHER))
+    return [line for block in blocks for line in _escaped_all(block)]
 
 
 def _explain(problem: str, *, size: int) -> str:

@@ -5,11 +5,12 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple, Self
-from unicodedata import normalize
+from unicodedata import is_normalized, normalize
 
 from calque.errors import TextError
 from calque.text.scripts import as_bytes, is_unspaced
 from calque.text.vocabulary import BOS, EOS, PAD, Vocabulary
+from calque.text.word_table import FlatIds, flat_ids
 
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -17,6 +18,17 @@ _SURROGATE = re.compile("[\ud800-\udfff]")
 def normalise(text: str) -> str:
     """The text in Unicode's NFC; a lone surrogate raises a TextError."""
     return text if text.isascii() else normalize("NFC", refuse_surrogates(text))
+
+
+def is_normalised(text: str) -> bool:
+    """Whether `normalise` would return the text unchanged; False if it contains a lone surrogate."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return is_normalized("NFC", text)
 
 
 def refuse_surrogates(text: str) -> str:
@@ -85,6 +97,10 @@ class Tokenizer(ABC):
     def encode_many(self, texts: Sequence[str]) -> list[list[int]]:
         """`encode` of each text."""
         return [self.encode(text) for text in texts]
+
+    def encode_flat(self, texts: Sequence[str]) -> FlatIds:
+        """`encode` of each text, as one flat array: for whole corpora."""
+        return flat_ids(self.encode_many(texts))
 
     def decode(self, ids: Sequence[int], *, unknown: Sequence[str] = ()) -> str:
         """The text that the ids spell: padding, begin and end are dropped, the unknown piece reads `<unk>`.

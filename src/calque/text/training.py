@@ -1,13 +1,14 @@
 """Training the tokenizers of a corpus: one per column, or one that source and target share."""
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
+from itertools import chain, compress, count
 from pathlib import Path
 from typing import Annotated, Literal, assert_never
 
+import numpy as np
 from pydantic import Field
 
-from calque.config import Config
+from calque.config import Config, Values
 from calque.errors import TextError
 from calque.text.bytes import BytesConfig, BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
@@ -72,7 +73,15 @@ TextConfig = Annotated[
     | FormsConfig,
     Field(discriminator="kind"),
 ]
+_BLOCK = 1 << 14  # lines
 _FORMS = 'text.kind = "forms" is for tagging, whose corpora have one word per line; choose another kind'
+
+
+def with_kind(section: Values) -> Values:
+    """The values of a text section with its kind: subwords unless it sets another, or has source and target."""
+    kind = "columns" if {"source", "target"} & section.keys() else "sentencepiece"
+    return section if "kind" in section else {"kind": kind, **section}
+
 
 Lines = Callable[[], Iterator[str]]
 
@@ -129,7 +138,10 @@ def train_tokenizer(config: TextConfig, *, lines: Lines, count: int, column: str
 
 def spread(lines: Iterable[str], *, of: int, take: int) -> Iterator[str]:
     """`take` of the `of` lines, evenly spaced and including the first; all lines if there are at most `take`."""
-    return (line for at, line in enumerate(lines) if at * take % max(of, 1) < take)
+    if take >= of:
+        return iter(lines)
+    blocks = (np.arange(start, start + _BLOCK) for start in count(step=_BLOCK))
+    return compress(lines, chain.from_iterable((places * take % of < take).tolist() for places in blocks))
 
 
 def _train(

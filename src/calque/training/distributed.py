@@ -16,8 +16,6 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
-from torch.distributed.tensor import DTensor, distribute_tensor
 
 from calque.errors import CalqueError, ConfigError, Interrupted, RankError, ReportedByPeer, TrainingError, exit_code
 from calque.layers.transformer import DecoderBlock, EncoderBlock
@@ -204,7 +202,12 @@ METHODS = ("encode", "prepare", "start", "read", "logits", "log_probs", "losses"
 
 
 def shard(model: nn.Module, *, device: torch.device, ranks: int) -> None:
-    """Shards the weights among the ranks (FSDP2); they are gathered while a layer or a method of the model computes."""
+    """Shards the weights among the ranks (FSDP2); they are gathered while a layer or a method of the model computes.
+
+    FSDP2 takes half as long to import as the rest of torch, and most runs do not shard.
+    """
+    from torch.distributed.fsdp import fully_shard, register_fsdp_forward_method
+
     warnings.filterwarnings("ignore", message=".*returned a view tensor.*", category=UserWarning)
     mesh = init_device_mesh(device.type, (ranks,))
     scalars = {parameter for parameter in model.parameters() if parameter.dim() == 0}  # cannot be sharded
@@ -223,7 +226,7 @@ def shard(model: nn.Module, *, device: torch.device, ranks: int) -> None:
 
 def full_tensor(tensor: Tensor) -> Tensor:
     """The unsharded tensor; if it is sharded, all ranks must call this."""
-    return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
+    return tensor.full_tensor() if _is_sharded(tensor) else tensor  # type: ignore[attr-defined]
 
 
 def full_weights(model: nn.Module) -> dict[str, Tensor]:
@@ -241,6 +244,14 @@ def copy_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
 def shard_like(tensor: Tensor, *, like: Tensor) -> Tensor:
     """A copy of an unsharded tensor, sharded as `like` is and on the same device."""
     placed = tensor.to(like.device)
-    if isinstance(like, DTensor) and placed.dim():
+    if _is_sharded(like) and placed.dim():
+        from torch.distributed.tensor import DTensor, distribute_tensor
+
+        assert isinstance(like, DTensor)
         return distribute_tensor(placed, like.device_mesh, like.placements, src_data_rank=None)
     return placed.clone()
+
+
+def _is_sharded(tensor: Tensor) -> bool:
+    """Whether it is a DTensor, the only kind of tensor that has a device mesh; says so without importing the class."""
+    return hasattr(tensor, "device_mesh")

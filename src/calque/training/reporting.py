@@ -1,17 +1,15 @@
 """Progress reports of a run: a progress bar on a terminal, one line per validation, and log.txt."""
 
-import errno
-import os
 import sys
 import time
-from collections.abc import Collection, Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self, TextIO, cast
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+from calque.training.write_errors import ignore_write_errors
 
 
 class Pace(NamedTuple):
@@ -24,23 +22,6 @@ class Pace(NamedTuple):
     tokens_per_second: float
     padding: float = 0.0  # as a share of all positions
     skipped: int = 0  # updates so far whose loss or gradient was not finite
-
-
-CLOSED = (errno.EPIPE, errno.EIO, errno.EBADF)  # a pipe without a reader, a closed terminal, a closed stream
-
-
-@contextmanager
-def ignore_write_errors(stream: TextIO, *, errors: Collection[int] | None = None) -> Iterator[None]:
-    """Ignores a failed write to a stream and discards all later output; with `errors`, only for these errno values."""
-    try:
-        yield
-    except OSError as error:
-        if errors is not None and error.errno not in errors:
-            raise
-        with suppress(OSError):  # some streams have no file descriptor
-            devnull = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(devnull, stream.fileno())  # else the rest of the buffer would fail again when Python exits
-            os.close(devnull)
 
 
 class _SafeStream:

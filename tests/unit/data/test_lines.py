@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from calque.data.lines import Line, file_lines, open_text, raw_lines, read_lines
+from calque.data.lines import Line, file_lines, line_lists, open_text, raw_lines, read_lines
 from calque.errors import DataError
 
 BREAKS = "\u2028\u2029\x0b\x0c\x1c\x1d\x1e\x85\r"
@@ -49,6 +49,26 @@ def test_raw_lines_are_truncated_one_byte_beyond_the_limit(data, limit):
     if expected[-1] == b"":
         expected.pop()
     assert list(raw_lines(io.BytesIO(data), limit=limit)) == [line[: limit + 1] for line in expected]
+
+
+@given(st.lists(st.sampled_from([b"a", b"bc", b"\n", b"\r\n"]), max_size=40).map(b"".join), st.data())
+def test_lists_of_lines_equal_the_lines_one_by_one(text, data):
+    """However the stream is divided into chunks: within a line, at its end, within what is cut off."""
+    limit, chunk = data.draw(st.integers(1, 12)), data.draw(st.integers(1, 9))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("calque.data.lines._CHUNK", chunk)
+        lists = list(line_lists(io.BytesIO(text), limit=limit))
+    assert all(lists)
+    assert [line for lines in lists for line in lines] == list(raw_lines(io.BytesIO(text), limit=limit))
+
+
+def test_a_very_long_line_is_read_in_linear_time_and_bounded_memory():
+    text = b"x" * 40_000_000 + b"\nshort\n"
+    tracemalloc.start()
+    assert [len(line) for lines in line_lists(io.BytesIO(text), limit=1000) for line in lines] == [1001, 5]
+    assert tracemalloc.get_traced_memory()[1] < 1_000_000
+    tracemalloc.stop()
+    assert [len(line) for lines in line_lists(io.BytesIO(text), limit=50_000_000) for line in lines] == [40_000_000, 5]
 
 
 @given(st.binary(max_size=60), st.integers(1, 12))

@@ -1,6 +1,7 @@
 """Rows of text out of corpora: every kind of file, and every way it can be wrong (P11, P12, P13)."""
 
 import gzip
+import io
 import json
 import random
 from collections.abc import Iterator
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from calque.data import corpora
 from calque.data.corpora import Corpus, FilesConfig, JsonlConfig, TextFileConfig, TsvConfig, read_blocks, text_columns
-from calque.data.lines import Invalid
+from calque.data.lines import Invalid, raw_lines
 from calque.data.problems import RECODE, refuse
 from calque.data.rows import Row, Tally, parse
 from calque.errors import DataError
@@ -71,6 +72,34 @@ def test_blocks_are_bounded_in_bytes_too(tmp_path, monkeypatch):
     monkeypatch.setattr(corpora, "BLOCK_BYTES", 100)
     corpus = files(tmp_path, (b"s" * 30 + b"\n") * 9, (b"t" * 30 + b"\n") * 9)
     assert [block.lines for block in read_blocks(corpus, limit=LIMIT)] == [2, 2, 2, 2, 1]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_blocks_equal_those_of_lines_read_one_by_one(tmp_path, monkeypatch, seed):
+    draw = random.Random(seed)
+    most_lines, most_bytes = draw.choice([1, 3, 7, 1000]), draw.choice([10, 60, 10_000])
+    monkeypatch.setattr(corpora, "BLOCK_LINES", most_lines)
+    monkeypatch.setattr(corpora, "BLOCK_BYTES", most_bytes)
+    monkeypatch.setattr("calque.data.lines._CHUNK", draw.choice([1, 5, 64, 1 << 16]))
+    sides = [b"".join(b"x" * draw.randrange(30) + b"\n" for _ in range(draw.choice([0, 1, 50]))) for _ in range(2)]
+    if seed % 2:
+        sides[1] = sides[0].replace(b"x", b"yy")
+    rows = list(zip(*(raw_lines(io.BytesIO(side), limit=20) for side in sides), strict=False))
+    expected: list[list[tuple[bytes, ...]]] = [[]]
+    for row in rows:
+        if len(expected[-1]) >= most_lines or sum(len(line) for row in expected[-1] for line in row) >= most_bytes:
+            expected.append([])
+        expected[-1].append(row)
+    blocks = []
+    try:
+        for block in read_blocks(files(tmp_path, *sides), limit=20):
+            blocks.append(list(zip(*block.files, strict=True)))
+            assert block.first == 1 + sum(map(len, blocks[:-1]))
+    except DataError:
+        assert sides[0].count(b"\n") != sides[1].count(b"\n")
+    else:
+        assert sides[0].count(b"\n") == sides[1].count(b"\n")
+    assert blocks == [block for block in expected if block]
 
 
 @pytest.mark.parametrize("gone", [0, 1, 700, 1399])

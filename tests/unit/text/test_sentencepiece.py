@@ -121,6 +121,70 @@ def test_encoding_many_on_all_cores_equals_encoding_each(algorithm):
     assert tokenizer.encode_many([]) == []
 
 
+SHARED = {name: learn([*many_lines(words=100, length=200), *TINY], algorithm=name) for name in ALGORITHMS}
+WORDS = [
+    "the",
+    "cat",
+    "größer",
+    "gro\u0308ßer",
+    "ŋ",
+    "中文",
+    "",
+    "\t",
+    "\n",
+    "a\nb",
+    "\u0301",
+    "<0x41>",
+    "</s>",
+    "▁x",
+    "▅␛",
+]
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+@settings(deadline=None)
+@given(st.lists(st.lists(st.sampled_from(WORDS) | st.text(max_size=3), max_size=6).map(" ".join), max_size=8))
+def test_encoding_word_by_word_equals_encoding_each_text(algorithm, texts):
+    """sentencepiece itself is the oracle; the tokenizer is shared, so most words come out of its table."""
+    tokenizer = SHARED[algorithm]
+    expected = [tokenizer.encode(text) for text in texts]
+    values, lengths = tokenizer.encode_flat(texts)
+    assert lengths.tolist() == [len(ids) for ids in expected]
+    assert values.tolist() == [id for ids in expected for id in ids]
+    assert tokenizer.encode_many(texts) == expected
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_a_lone_surrogate_is_refused_among_many_texts(algorithm):
+    for use in (SHARED[algorithm].encode_flat, SHARED[algorithm].encode_many):
+        with pytest.raises(TextError, match="surrogate"):
+            use(["the cat", "a \ud800"])
+
+
+def test_the_table_of_words_starts_afresh_when_it_is_full(monkeypatch):
+    monkeypatch.setattr("calque.text.word_table._MOST", 20)
+    tokenizer = learn(many_lines(words=300, length=700))
+    for seed in range(8):
+        lines = many_lines(words=300, length=5, seed=seed)
+        values, _ = tokenizer.encode_flat(lines)
+        assert values.tolist() == [id for line in lines for id in tokenizer.encode(line)]
+        assert len(tokenizer._words._numbers) <= 20 + 5 * 12
+
+
+def test_a_model_whose_pieces_cross_spaces_is_not_used_word_by_word():
+    """Such a model is not of Calque's training; its pieces join words that the table would separate."""
+    file = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(["the cat sat on the mat"] * 50), model_writer=file, model_type="bpe", vocab_size=320,
+        split_by_whitespace=False, hard_vocab_limit=False, pad_id=0, bos_id=1, eos_id=2, unk_id=3, byte_fallback=True,
+        normalization_rule_name="identity", remove_extra_whitespaces=False, minloglevel=2,
+    )  # fmt: skip
+    tokenizer = SentencePieceTokenizer.from_bytes(file.getvalue())
+    assert any("▁" in piece[1:] for piece in tokenizer.vocabulary.pieces)
+    lines = ["the cat sat", "on the mat the cat"]
+    assert tokenizer.encode_flat(lines).values.tolist() == [id for line in lines for id in tokenizer.encode(line)]
+
+
 def test_special_pieces_in_the_corpus_are_text():
     tokenizer = learn(["<s> a <0x41> </s>", "<pad><unk>"] * 50)
     assert tokenizer.vocabulary.pieces.count("<s>") == 1

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from calque.training.reporting import CLOSED, Pace, Reporter, ignore_write_errors
+from calque.training.reporting import Pace, Reporter
+from calque.training.write_errors import CLOSED, ignore_write_errors
 
 
 def test_lines_go_to_the_log_and_to_standard_error_without_a_bar(
