@@ -21,6 +21,17 @@ class KeysValues(NamedTuple):
     keys: Tensor  # [N,G,S,d]
     values: Tensor  # [N,G,S,d]
 
+    def select_with_room(self, rows: Tensor) -> "KeysValues":
+        """These rows, in memory that has room for one more token, which `append` then fills without copying the rest.
+
+        `append` may be called once: a second call would overwrite the token that the first one has appended.
+        """
+        return KeysValues(*(_select_with_room(part, rows) for part in self))
+
+    def append(self, new: "KeysValues") -> "KeysValues":
+        """These keys and values, followed by those of T new tokens."""
+        return KeysValues(*(_append(past, part) for past, part in zip(self, new, strict=True)))
+
 
 class Chunk(NamedTuple):
     """The positions of T consecutive tokens, read together, and what each of them may attend to."""
@@ -133,9 +144,7 @@ class MultiHead(AttentionLayer):
         """
         keys_values = self.remember(inputs, turn=chunk.turn)
         if chunk.past:
-            keys_values = KeysValues(
-                torch.cat([past.keys, keys_values.keys], dim=2), torch.cat([past.values, keys_values.values], dim=2)
-            )
+            keys_values = past.append(keys_values)
         return self(inputs, keys_values, chunk.mask, causal=not chunk.past, turn=chunk.turn), keys_values
 
     def split_heads(self, rows: Tensor) -> Tensor:
@@ -146,6 +155,21 @@ class MultiHead(AttentionLayer):
         """[N,H,S,d], each of the G key-value heads repeated for every head that shares it."""
         shared = self.heads // self.key_value_heads
         return grouped if shared == 1 else grouped.repeat_interleave(shared, dim=1)
+
+
+def _select_with_room(past: Tensor, rows: Tensor) -> Tensor:
+    size = past.shape[2]
+    roomy = past.new_empty(len(rows), past.shape[1], size + 1, past.shape[3])[:, :, :size]
+    return torch.index_select(past, 0, rows, out=roomy)
+
+
+def _append(past: Tensor, new: Tensor) -> Tensor:
+    rows, heads, size, width = past.shape
+    if new.shape[2] > 1 or past.stride() != (heads * (size + 1) * width, (size + 1) * width, width, 1):
+        return torch.cat([past, new], dim=2)
+    grown = past.as_strided((rows, heads, size + 1, width), past.stride())
+    grown[:, :, size:] = new
+    return grown
 
 
 def _is_decoding(queries: Tensor) -> bool:

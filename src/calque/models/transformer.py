@@ -22,7 +22,7 @@ from calque.layers.normalisation import NormName, build_norm
 from calque.layers.positions import LearnedPositions, PositionsName, Sinusoids
 from calque.layers.transformer import BlockShape, DecoderBlock, Dropouts, EncoderBlock, MixerName, NormPlace
 from calque.models.interfaces import Decoder, Encoder, Inputs, Memory, MemoryShape, Output
-from calque.tensors import Slots
+from calque.tensors import Slots, select_rows
 
 
 class TransformerConfig(Config):
@@ -159,6 +159,17 @@ class TransformerState(NamedTuple):
         if isinstance(layers[0], KeysValues):
             return cls(tuple(layers), position)
         return cls((), position, torch.stack(list(layers), dim=1))
+
+    def select(self, rows: Tensor) -> Self:
+        """These rows of the state; in decoding on a CPU, the memory of the caches has room for the next token.
+
+        A state so selected is read once, since reading it fills that room.
+        """
+        if torch.is_grad_enabled() or rows.device.type != "cpu":
+            past = select_rows(self.past, rows)
+        else:
+            past = tuple(layer.select_with_room(rows) for layer in self.past)
+        return type(self)(past, self.position.index_select(0, rows), select_rows(self.carried, rows))
 
     @property
     def layers(self) -> Sequence[Any]:
