@@ -25,7 +25,7 @@ PIPE_CLOSED = 128 + 13  # SIGPIPE
 STOPPED = 128 + 2  # SIGINT
 OUT_OF_MEMORY = (
     "out of memory; to generate text, lower --beam, --nbest, batch_tokens, samples, minimum or maximum; to train, "
-    "lower training.batch.tokens or the model's size"
+    "lower training.batch.tokens or the model's size; to align, lower --maximum or align fewer pairs at once"
 )
 PRINTING = {typer.echo.__module__.partition(".")[0], "rich"}  # libraries that write to standard output, never to files
 

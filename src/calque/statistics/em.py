@@ -45,13 +45,14 @@ def reestimated(
     posterior probabilities that the words are linked, and returns the log-likelihood. M-step: t(f | e) = c(f, e) / Σ_f'
     c(f', e), where c(f, e) is the sum of the posteriors of their cells.
     """
-    counts, log_likelihood, done = np.zeros_like(lexical), 0.0, 0
+    counts, log_likelihood = np.zeros_like(lexical), 0.0
+    done, pairs = 0, corpus.pairs
     for block in corpus.blocks:
         values = block.gather(lexical)
         for chunk in block.chunks:
             log_likelihood += expect(chunk.cells(values))
             done += len(chunk.pairs)
         block.add(counts, values)
-        observer.progress(phase, done, corpus.pairs)
+        observer.progress(phase, done, pairs)
     corpus.normalise(counts)
     return counts, log_likelihood

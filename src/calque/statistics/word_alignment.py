@@ -70,14 +70,14 @@ def align_words(
     model = _train(corpus, settings, observer=observer)
     offsets = np.concatenate([[0], np.cumsum(target.lengths, dtype=np.int64)])
     words = np.full(int(offsets[-1]), -1, dtype=np.int32)
-    done = 0
+    done, pairs = 0, corpus.pairs
     for block in corpus.blocks:
         values = block.gather(model.lexical)
         for chunk in block.chunks:
             words[offsets[chunk.pairs][:, None] + np.arange(chunk.targets)] = model.align(chunk.cells(values))
             done += len(chunk.pairs)
-        observer.progress("aligning", done, corpus.pairs)
-    return WordAlignments(words, offsets, lexical_table(corpus, model.lexical, minimum=minimum), corpus.pairs)
+        observer.progress("aligning", done, pairs)
+    return WordAlignments(words, offsets, lexical_table(corpus, model.lexical, minimum=minimum), pairs)
 
 
 def train_lexicon(
