@@ -78,6 +78,7 @@ def config_of(peer: PeerName, work: Work, *, steps: int, texts: PieceTexts, mode
         "share_vocab": True,
         "src_vocab_size": 2 * work.vocabulary,  # all pieces
         "tgt_vocab_size": 2 * work.vocabulary,
+        "vocab_size_multiple": 1,  # no pieces that do not exist
         "seed": 1,
         "report_every": steps,
     }
