@@ -9,7 +9,8 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from tests.conftest import FAMILIES
 
-from calque.engine import Translator
+from calque.engine import Request, Translator
+from calque.engine.constraints import length_limits
 from calque.engine.truncation import FIRST, MOST, truncate
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.search.decode import limits_of
@@ -17,6 +18,7 @@ from calque.search.settings import SearchConfig
 from calque.text import NumberedText, Tokenizer, Tokenizers, number_source
 from calque.text.bytes import BytesTokenizer
 from calque.text.characters import CharactersConfig, CharactersTokenizer
+from calque.text.length_profile import LengthProfile, TargetLimit
 from calque.text.sentencepiece import SentencePieceConfig, SentencePieceTokenizer
 from calque.text.tokens import TokensConfig, TokensTokenizer
 from calque.text.words import WordsConfig, WordsTokenizer
@@ -156,3 +158,19 @@ def test_lengths_are_limited_whatever_the_source() -> None:
     assert limits_of(lengths, search=SearchConfig(maximum=50)).maximum.tolist() == [21, 51, 51, 51]
     assert limits_of(lengths, search=SearchConfig(maximum=5000)).maximum.tolist() == [21, 61, 1221, 2069]
     assert limits_of(lengths, search=SearchConfig(minimum=1500)).maximum.tolist() == [1501] * 4
+
+
+def test_lengths_are_limited_by_those_of_the_training_targets() -> None:
+    profile = LengthProfile(20, 1, (TargetLimit(5, 8), TargetLimit(10, 13)))
+    source = NumberedText(list(range(4, 12)), ())
+
+    def limits(*, request: Request = Request("a text"), **settings: Any) -> tuple[int, int]:
+        return length_limits(request, source, search=SearchConfig(**settings), profile=profile)
+
+    assert limits() == (0, 13)
+    assert limits(learnt_maximum=False) == (0, 4 * 8 + 20)
+    assert limits(maximum=9) == (0, 9)
+    assert limits(minimum=15) == (15, 15)
+    assert (
+        limits(request=Request("a text", prefix="A")) == limits(request=Request("a text", required=("b",))) == (0, 52)
+    )
