@@ -39,11 +39,11 @@ class OutputLayer(nn.Module):
     def best(self, hidden: Tensor, *, count: int, end: int) -> BestWords:
         """The `count` most likely words, given hidden [M,D], and the log-probability of the word `end`.
 
-        Log-probabilities of all words are held for a few hundred rows at a time, not for all of them: they stay in the
-        processor's cache, and memory does not grow with the batch.
+        On a CPU, log-probabilities of all words are held for a few rows at a time: they stay in the processor's cache,
+        and memory does not grow with the batch.
         """
         parts = []
-        for rows in torch.split(hidden, BEST_ROWS):
+        for rows in torch.split(hidden, BEST_ROWS if hidden.device.type == "cpu" else max(1, len(hidden))):
             log_probs = self.log_probs(rows)
             parts.append(BestWords(*best_candidates(log_probs, count=count), log_probs[:, end]))
         return parts[0] if len(parts) == 1 else BestWords(*(torch.cat(part) for part in zip(*parts, strict=True)))
