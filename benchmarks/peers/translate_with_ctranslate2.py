@@ -31,7 +31,6 @@ def main() -> None:
         sentencepiece.SentencePieceProcessor(model_file=str(options.model / f"{side}.spm"))
         for side in ("source", "target")
     )
-    # Several workers of one thread are faster than one worker of several threads.
     translator = ctranslate2.Translator(
         str(options.model),
         device="cpu",
