@@ -11,12 +11,12 @@ import torch
 from torch import Tensor
 
 from calque import tensors
-from calque.layers import attention, copying
+from calque.layers import attention, copying, recurrent
 from calque.layers.mixers import AverageAttention
 from calque.layers.multihead import KeysValues, MultiHead
 from calque.layers.positions import sinusoids
 from calque.layers.recurrent import Recurrence
-from calque.models import convolutional, recurrent, transformer
+from calque.models import convolutional, transformer
 from calque.models.convolutional import ConvolutionalDecoder, ConvolutionalState
 from calque.models.luong import LuongDecoder, LuongState
 from calque.models.transformer import Embedding, TransformerDecoder, TransformerState
