@@ -129,7 +129,7 @@ def test_a_long_line_is_cut_or_split(command: Command, trained: Path, tmp_path: 
 
 def test_a_line_in_parts_has_parts_as_long_as_the_lines_of_training(command: Command, trained: Path) -> None:
     """Far below source_limit; the training lines have at most 6 letters."""
-    assert calque.load(trained).length_profile == (6, 1)
+    assert calque.load(trained).length_profile[:2] == (6, 1)
     line, part = " ".join("abcdefgh" * 9), " ".join("abcdefgh" * 9)[: 2 * 6 - 1]
     whole = command("translate", trained, "--long", "split", "--format", "jsonl", stdin=f"{line}\n".encode())
     assert (whole.code, whole.err) == (0, "")
@@ -321,7 +321,7 @@ def test_mistakes_are_one_message(command: Command, trained: Path, sentences: Pa
         (["coverage"], "is not a setting: write KEY=VALUE"),
         (["minimum=9", "maximum=3"], "minimum 9 is more than maximum 3"),
         (["beam=100000"], "less than or equal to 1000"),
-        (["--precision", "int8"], "not one of float32, bfloat16, float64"),
+        (["--precision", "int4"], "not one of float32, bfloat16, float64, int8"),
     ):
         answer = command("translate", trained, "--input", sentences, *options)
         assert answer.code == 2, options

@@ -141,7 +141,7 @@ def test_what_is_kept_grows_by_the_chunk() -> None:
     attention, inputs = loud(_multihead(2)), random(ROWS, SIZE, WIDTH)
     _, first = attention.read(inputs, attention.start(ROWS, like=inputs), chunk())
     mask = torch.ones(ROWS, 1, SIZE, 2 * SIZE, dtype=torch.bool).tril(SIZE)
-    _, second = attention.read(inputs, first, chunk(SIZE)._replace(mask=mask))
+    _, second = attention.read(inputs, first, chunk(SIZE)._replace(mask=mask, past=SIZE))
     assert isinstance(second, KeysValues)
     assert second.keys.shape == (ROWS, 2, 2 * SIZE, WIDTH // HEADS)
     assert torch.equal(second.keys[:, :, :SIZE], first.keys)

@@ -8,7 +8,7 @@ import typer
 
 from calque.commands.corpus_files import pair_corpora
 from calque.commands.inputs import choice, refuse_unreadable
-from calque.commands.options import choice_option
+from calque.commands.options import choice_option, count_option, file_option
 from calque.commands.table_options import (
     Delimiter,
     Header,
@@ -27,39 +27,40 @@ if TYPE_CHECKING:
 
 MODELS = ("hmm", "ibm1")
 METHODS = ("grow-diag-final-and", "grow-diag", "intersection", "union", "forward", "backward")
+LONGEST = 512  # words of a side that can be aligned; memory grows with the square
 SHOWN = 0.001
 """Translations that are less likely than this are not written to --lexicon."""
 
 
 def align(
-    source: Annotated[Path | None, typer.Option(help="Source sentences, one per line (plain or compressed).")] = None,
-    target: Annotated[Path | None, typer.Option(help="Their translations, line by line.")] = None,
-    tsv: Annotated[Path | None, typer.Option(help="Pairs, separated by a tab, instead of two files.")] = None,
-    csv: Annotated[Path | None, typer.Option(help="Pairs, as comma-separated values.")] = None,
-    jsonl: Annotated[Path | None, typer.Option(help="Pairs, as a JSON object per line.")] = None,
+    source: Annotated[Path | None, file_option(help="Source sentences, one per line (plain or compressed).")] = None,
+    target: Annotated[Path | None, file_option(help="Their translations, line by line.")] = None,
+    tsv: Annotated[Path | None, file_option(help="Pairs, separated by a tab, instead of two files.")] = None,
+    csv: Annotated[Path | None, file_option(help="Pairs, as comma-separated values.")] = None,
+    jsonl: Annotated[Path | None, file_option(help="Pairs, as a JSON object per line.")] = None,
     source_column: SourceColumn = None,
     target_column: TargetColumn = None,
     header: Header = None,
     delimiter: Delimiter = None,
-    output: Annotated[Path | None, typer.Option(help="The file for the alignments; stdout by default.")] = None,
+    output: Annotated[Path | None, file_option(help="The file for the alignments; stdout by default.")] = None,
     model: Annotated[
         str, choice_option(choices=MODELS, help="hmm: words move with their neighbours; ibm1: word order is ignored.")
     ] = "hmm",
     iterations: Annotated[
-        tuple[int, int], typer.Option(metavar="IBM1 HMM", help="Iterations of EM of each model; the HMM follows IBM 1.")
+        tuple[int, int], typer.Option(metavar="N N", help="Iterations of EM: of IBM 1, and of the HMM that follows it.")
     ] = (5, 5),
     symmetrise: Annotated[
         str, choice_option(choices=METHODS, help="How the alignments of both directions are combined.")
     ] = METHODS[0],
     case: Annotated[bool, typer.Option("--case", help="Tell upper and lower case apart.")] = False,
     maximum: Annotated[
-        int, typer.Option(min=1, max=512, help="Pairs with more words than this on a side are left out.")
+        int, count_option(help="Pairs with more words than this on a side, at most 512, are left out.")
     ] = 256,
     lexicon: Annotated[
-        Path | None, typer.Option(help="Write source word, target word and t(target | source) to this file.")
+        Path | None, file_option(help="Write source word, target word and t(target | source) to this file.")
     ] = None,
     reference: Annotated[
-        Path | None, typer.Option(help="True alignments (Pharaoh), to compute the alignment error rate.")
+        Path | None, file_option(help="True alignments (Pharaoh), to compute the alignment error rate.")
     ] = None,
 ) -> None:
     """Align the words of a parallel corpus; one output line per pair, such as 0-0 1-2 2-1.
@@ -85,6 +86,8 @@ def align(
     from calque.statistics.word_alignment import AlignmentSettings
 
     method = choice(symmetrise, METHODS, option="--symmetrise")
+    if maximum > LONGEST:
+        raise ConfigError(f"--maximum: {maximum}; at most {LONGEST} words can be aligned")
     if min(iterations) < 1:
         raise ConfigError(f"--iterations: {iterations[0]} and {iterations[1]}; each model needs at least 1")
     settings = AlignmentSettings(choice(model, MODELS, option="--model"), iterations=iterations, maximum=maximum)

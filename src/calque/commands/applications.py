@@ -27,10 +27,10 @@ COMMANDS = (
     "evaluate",
     "inspect",
     "compare",
-    "data",
     "init",
     "systems",
     "doctor",
+    "data",
 )
 """In the order of `calque --help`; the command `calque train` is the function `train` of calque/commands/train.py."""
 

@@ -177,9 +177,9 @@ class BeamRecorder:
 
     def _compared(self, step: SearchStep) -> Iterator[tuple[int, float, int, int, dict[str, Any]]]:
         """The possible candidates: place in the group, log-probability, parent, token, and the group or bank."""
-        log_probs, parents, tokens, matched = step.candidates
+        log_probs, parents, tokens = step.candidates
         size = log_probs.shape[1]
-        banks = [None] * size if matched is None else matched[0].tolist()
+        banks = [None] * size if step.matched is None else step.matched[0].tolist()
         last = [tokens[-1] if log_prob > -math.inf else None for log_prob, tokens in _rows(step.live)]
         rows = zip(log_probs[0].tolist(), parents[0].tolist(), tokens[0].tolist(), banks, strict=True)
         for place, (log_prob, parent, token, bank) in enumerate(rows):

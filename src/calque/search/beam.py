@@ -32,6 +32,7 @@ class Extended(NamedTuple):
     parents: Tensor  # [B,K], index of the hypothesis that each one extends
     ended: Live  # [B,K], hypotheses that end at this step; −∞ in slots without one
     candidates: Candidates
+    matched: Tensor | None = None  # [B,C], how many tokens of required phrases each candidate has matched
 
 
 class Expansion(Protocol):
@@ -134,9 +135,11 @@ def beam_search(
         if (abandoned := hooks.given_up(batch.sentence)) is not None:
             done = done | abandoned
         if hooks.observer is not None:
-            live, parents, ended, candidates = extended
+            live, parents, ended, candidates, matched = extended
             hooks.observer.search_step(
-                SearchStep(length, batch.sentence, candidates, live, parents, ended, scores, done, batch.lengths)
+                SearchStep(
+                    length, batch.sentence, candidates, live, parents, ended, scores, done, matched, batch.lengths
+                )
             )
         if bool(done.any()):
             missing_phrase = expansion.missing_phrase(previous.memory)

@@ -57,8 +57,7 @@ class Diverse:
 
 def _join_candidates(groups: list[Candidates]) -> Candidates:
     """The candidates of all groups, group by group."""
-    names = ("log_probs", "parents", "tokens")
-    return Candidates(*(torch.cat([getattr(group, name) for group in groups], dim=1) for name in names))
+    return Candidates(*(torch.cat(parts, dim=1) for parts in zip(*groups, strict=True)))
 
 
 def _is_duplicate(ended: Live) -> Tensor:

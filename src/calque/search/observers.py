@@ -21,9 +21,6 @@ class Candidates(NamedTuple):
     log_probs: Tensor  # [B,C], of the whole hypothesis including the new token; −∞ if impossible
     parents: Tensor  # [B,C], index of the hypothesis that each one extends
     tokens: Tensor  # [B,C], the new tokens
-    matched: Tensor | None = (
-        None  # [B,C], tokens of required phrases that each one has matched, its bank; see `Required`
-    )
 
 
 class SearchStep(NamedTuple):
@@ -37,6 +34,7 @@ class SearchStep(NamedTuple):
     ended: Live  # [B,K], hypotheses that end at this step; −∞ in slots without one
     scores: Tensor  # [B,K], of the ended hypotheses; −∞ in slots without one
     done: Tensor  # [B], sentences whose search ends with this step
+    matched: Tensor | None = None  # [B,C], how many tokens of required phrases each candidate has matched: its bank
     lengths: SentenceLengths | None = None  # what scores depend on beside log-probabilities, in beam search
 
 

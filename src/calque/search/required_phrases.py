@@ -124,8 +124,8 @@ class Required:
         if self.can_share:
             progress = self._rematch(progress, after, memory)  # the greedy match may not be the only one
         memory = memory._replace(progress=progress)
-        candidates = Candidates(values, parents, tokens, matched)
-        return Extended(after, parents.gather(1, chosen), ended, candidates), memory
+        candidates = Candidates(values, parents, tokens)
+        return Extended(after, parents.gather(1, chosen), ended, candidates, matched), memory
 
     def missing_phrase(self, memory: Phrases) -> Tensor:
         return ~memory.progress.met.all(dim=-1)

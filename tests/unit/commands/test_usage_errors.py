@@ -11,7 +11,21 @@ from tests.conftest import Answer
 
 from calque.commands.main import app
 
-VALUES = {"FILE", "FOLDER", "MODEL", "RUN", "N", "FACTOR", "NAME", "NAMES", "COLUMN", "CHARACTER", "TEXT", "STRING"}
+VALUES = {
+    "FILE",
+    "FOLDER",
+    "MODEL",
+    "RUN",
+    "N",
+    "FACTOR",
+    "NAME",
+    "NAMES",
+    "COLUMN",
+    "CHARACTER",
+    "N N",
+    "TEXT",
+    "STRING",
+}
 VALUES |= {"WORD", "TARGET:SOURCE", "NAME=PATH,PATH", "[KEY=VALUE]...", "[FOLDER]...", "[SYSTEM]..."}
 VALUES |= {"[SENTENCE]... [KEY=VALUE]..."}
 

@@ -229,7 +229,7 @@ def test_memory_does_not_grow_with_the_corpus(tmp_path: Path) -> None:
     data = corpus(tmp_path, pairs=1000)
     lines = {side: (tmp_path / side).read_text(encoding="utf-8") for side in ("source", "target")}
     peaks = []
-    for copies in (4, 12):
+    for copies in (40, 120):
         for side, text in lines.items():
             (tmp_path / side).write_text(text * copies, encoding="utf-8")
         peaks.append(peak(partial(draw_pairs, data, seed=1, most=100, progress=quiet)))
