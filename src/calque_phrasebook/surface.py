@@ -1,4 +1,4 @@
-"""From the words of a sentence to text, and the realiser of each language."""
+"""Realises meanings in each language, and joins the words of a sentence to text."""
 
 from collections.abc import Callable, Sequence
 from typing import Literal

@@ -199,7 +199,7 @@ def test_mistakes(trained: Path, test_set: dict[str, Path], tmp_path: Path, comm
         ([*both, *with_reference, "--train-source", good], "--train-source and --train-target: give both"),
         ([*both, *with_reference, "--columns", "a,b"], "--columns: not for this task"),
         ([*both, *with_reference, "--group", "a"], "write NAME=PATH,PATH"),
-        ([good, f"other={good}:beam=1", *with_reference], "nothing is searched; leave out beam=1"),
+        ([good, f"other={good}:beam=1", *with_reference], "search settings do not apply; leave out beam=1"),
         ([good, f"{trained}:baem=1", *with_reference, "--source", good], "did you mean 'beam'?"),
         ([good, f"{trained}:beam=0", *with_reference, "--source", good], "beam"),
         ([trained, f"{trained}:beam=1", "--text", good], "only translation models search"),

@@ -1,4 +1,4 @@
-"""The document of a comparison as tables for the terminal."""
+"""The results of a comparison as tables for the terminal."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any

@@ -81,7 +81,7 @@ def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argume
     for argument in arguments:
         if argument.is_file and argument.settings:
             raise ConfigError(
-                f"{argument.path}: is a file with a system's output, so nothing is searched; leave out "
+                f"{argument.path}: is a file with a system's output, to which search settings do not apply; leave out "
                 f"{', '.join(argument.settings)}"
             )
     return _named(arguments)

@@ -155,7 +155,7 @@ def corpus_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _named_files(
     source: Annotated[
-        Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat it for several files.")
+        Paths, files_option(help="Source sentences, one per line (plain or compressed). Repeat for several files.")
     ] = None,
     target: Annotated[
         Paths, files_option(help="The translations, line by line: as many files as --source, in the same order.")
@@ -167,7 +167,9 @@ def _named_files(
     target_column: TargetColumn = None,
     header: Header = None,
     delimiter: Delimiter = None,
-    text: Annotated[Paths, files_option(help="Text, for a language model. Repeat it for several files.")] = None,
+    text: Annotated[
+        Paths, files_option(help="A text file, for a language model. Repeat the option for several files.")
+    ] = None,
     conll: Annotated[Paths, files_option(help="Labelled words, for a tagger: CoNLL-U or columns.")] = None,
     columns: Annotated[
         str | None,

@@ -133,7 +133,7 @@ def check(
 @corpus_options
 def prepare(
     files: CorpusFiles,
-    out: Annotated[Path, folder_option(help="The store's folder; configs use it as data.store.")],
+    out: Annotated[Path, folder_option(help="The folder to write the store to; set data.store to it in a config.")],
     overrides: Overrides = None,
     config: Annotated[Path | None, file_option(help="A config whose corpora are prepared.")] = None,
     system: Annotated[

@@ -1,16 +1,16 @@
-"""Help in the field's words: an option's value is a FILE, a FOLDER or N, not a type of Python; flags have no value."""
+"""Help in the user's terms: an option's value is shown as FILE, FOLDER or N, not as a Python type; flags have none."""
 
 from typing import Any
 
 
 class PlainHelp:
-    """A mixin for commands and groups whose help shows no types of Python; its place is before Typer's class.
+    """A mixin for commands and groups whose help shows no Python types; its place is before Typer's class.
 
     The name of a value is the option's `metavar`. If all options are in panels, --help is too.
     """
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """All parameters, described in the field's words."""
+        """All parameters, described in the user's terms."""
         parameters: list[Any] = list(super().get_params(ctx))  # type: ignore[misc]
         for parameter in parameters:
             if getattr(parameter, "is_flag", False):

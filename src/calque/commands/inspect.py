@@ -67,7 +67,7 @@ def inspect(
     forbid: Annotated[
         list[str] | None,
         typer.Option(
-            "--forbid-word", metavar="WORD", help="What if this word were not allowed? Repeat it for several."
+            "--forbid-word", metavar="WORD", help="What if this word were not allowed? Repeat the option for several."
         ),
     ] = None,
     attend: Annotated[

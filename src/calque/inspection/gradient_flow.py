@@ -22,15 +22,16 @@ The document (JSON; what `calque inspect RUN --gradients --format json` writes a
                 "gates": {"forget gate": {"mean": float, "quantiles": {…}, "by_step": [float…]}…}}…],
      "clipping": {"share": float, "steps": [int…], "shares": [float…]} | null}
 
-A flow has statistics of ‖∂J(i)/∂h(j)‖₂ over all sentences and pairs (i, j) of a distance. Distances are
+J(i) is the loss of token i, h(j) the state at position j. A flow has statistics of ‖∂J(i)/∂h(j)‖₂ over all sentences
+and pairs (i, j) of a distance. Distances are
 
 - "positions": i − j, of the text that is predicted or labelled. In a decoder or language model h(j) is the state after
   token j − 1 was read. Most decoders predict token j from it, so that distance 0 is the path that does not go through
   time. Bahdanau's predicts token j from the state before it: at distance 0, its gradient is 0, and distance 1 is that
   path.
-- "steps", for the encoder of a translation model: the steps in time from reading source token j to predicting target
-  token i if there were no attention: those that are left of the source in the layer's reading direction, and i + 1 of
-  the target, i counted from 0. A path through attention is as short for all distances.
+- "steps", for the encoder of a translation model: the number of time steps that separate reading source token j from
+  predicting target token i if attention is ignored, i.e. the source tokens still to be read in the layer's direction
+  plus i + 1 target steps (i counted from 0). Paths through attention are equally short at every distance.
 """
 
 from collections.abc import Iterator, Sequence

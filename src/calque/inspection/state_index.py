@@ -134,7 +134,7 @@ class StateIndex:
 
 
 def words_of_text(text: str) -> list[str]:
-    """The words of a text: what white space separates, without punctuation around it."""
+    """The words of a text, split at white space and stripped of surrounding punctuation."""
     return [word for part in text.split() if (word := _AROUND.sub("", part))]
 
 

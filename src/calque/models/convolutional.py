@@ -132,11 +132,9 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
         super().__init__()
         if not memory.width == memory.inputs == config.embedding:
             raise ValueError(
-                "a convolutional decoder adds the memory to the source embeddings and compares it with its own "
-                f"embeddings: the memory's width {memory.width}, the encoder's embedding {memory.inputs} and the "
-                f"decoder's embedding {config.embedding} must be equal; set encoder.width (a convolutional "
-                "encoder's memory is as wide as its embedding), encoder.embedding and decoder.embedding to "
-                "the same value"
+                f"a convolutional decoder needs equal widths, but the encoder's output has {memory.width}, the source "
+                f"embeddings have {memory.inputs} and its own embeddings {config.embedding}; set encoder.embedding and "
+                "decoder.embedding to the same value, and encoder.width too unless the encoder is convolutional"
             )
         retained = 1 - config.dropout
         self.embedding = PositionedEmbedding(config, vocabulary_size=vocabulary_size)
@@ -226,7 +224,7 @@ class PositionedEmbedding(nn.Module):
 
 
 class PositionedVectors(nn.Module):
-    """e = W x + p, with dropout, for vectors x computed by an encoder's `inputs`."""
+    """Input vectors with learnt positions p: e = W x + p, with dropout, where x comes from the encoder's `inputs`."""
 
     def __init__(self, config: ConvolutionalConfig, *, width: int) -> None:
         super().__init__()

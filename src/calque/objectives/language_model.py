@@ -115,9 +115,9 @@ def _read_running(
     stride: int,
     stop: Callable[[], None] | None = None,
 ) -> Iterator[tuple[Tensor, Array]]:
-    """Yields, chunk by chunk of a running text, hidden vectors [B,T,E] and the tokens [B,T] to predict from them.
+    """Reads a running text in chunks and yields, for each, hidden vectors [B,T,E] and the tokens [B,T] to predict.
 
-    Tokens that serve only as context are replaced by padding among the tokens to predict.
+    Of the latter, tokens that serve only as context are replaced by padding.
     """
     device = next(model.parameters()).device
     chunks = _streams(text, rows=rows, steps=steps) if model.carries else _windows(text, context, stride, rows=rows)

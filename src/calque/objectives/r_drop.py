@@ -87,7 +87,10 @@ def divergence(first: Tensor, second: Tensor) -> Tensor:
 
 
 def _log_probs(model: Model, output: Output, batch: PairBatch) -> tuple[Tensor, Tensor]:
-    """The log-probabilities […,V] of all target positions, and the targets […]; on a CPU, without padding."""
+    """The log-probabilities […,V] at the target positions, and the targets […].
+
+    On a CPU, padding is left out unless the model copies.
+    """
     targets = batch.target_output
     if model.copies or targets.device.type != "cpu":
         return model.log_probs(output, Context(None, batch.source.values if model.copies else None)), targets

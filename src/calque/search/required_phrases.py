@@ -212,8 +212,11 @@ def advance(progress: Progress, tokens: Tensor, phrases: Phrases) -> Progress:
 
 
 def _forbid(totals: Tensor, phrases: Phrases, *, end: int) -> Tensor:
-    """`totals` [B,K,V], modified in place: −∞ for an end before all phrases are met, and for tokens that would continue
-    the last word of a phrase."""
+    """Sets scores in `totals` [B,K,V] to −∞, in place, and returns it.
+
+    These are the scores of the end mark until all required phrases have been generated and, right after a phrase, those
+    of tokens that would extend its last word.
+    """
     known = min(phrases.follows.shape[1], totals.shape[-1])  # tokens beyond are whole words
     sentence, beam = phrases.progress.complete.nonzero(as_tuple=True)
     if len(sentence):

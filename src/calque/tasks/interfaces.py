@@ -62,7 +62,10 @@ class Task(Protocol):
         ...
 
     def follow(self, model: nn.Module, statistics: Tensor) -> None:
-        """Updates the model's running statistics with those of one update, summed over its batches and ranks."""
+        """Updates the model's running statistics, such as the reward baseline of hard attention.
+
+        `statistics` are the sums over all batches and ranks of one training step.
+        """
         ...
 
 

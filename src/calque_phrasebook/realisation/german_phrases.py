@@ -170,7 +170,7 @@ def _place(place: Place, preposition: str, *, case: Case, at: Part) -> list[Word
 
 
 def _spot(spot: Spot, *, case: Case, at: Part) -> list[Word]:
-    """Returns a spot; only *in* is contracted with the article: im Korb, but unter dem Tisch."""
+    """Returns the words of a spot, such as "im Korb" or "unter dem Tisch": only *in* contracts with the article."""
     relation = Word(spot.relation.german, (at / "relation",))
     article, noun = with_the(spot.noun, case=case, at=at / "noun", article=at / "article")
     words = _contracted(relation, article) if relation.text == "in" else [relation, article]

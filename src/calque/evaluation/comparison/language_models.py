@@ -69,7 +69,10 @@ def compare_language_models(
     training: TrainingText | None = None,
     samples: int = SAMPLES["randomisation"],
 ) -> dict[str, Any]:
-    """The document of a comparison; the first system is the baseline. With `samples` = 0, nothing is tested."""
+    """Compares several language models: the JSON document described at the top of this module.
+
+    The first system is the baseline. With `samples` = 0, nothing is tested.
+    """
     words = [[*line.split(), END] for line in test.lines]
     _check(words, systems)
     size = sum(len(line.encode()) + 1 for line in test.lines)

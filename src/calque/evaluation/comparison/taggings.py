@@ -54,7 +54,10 @@ class TaggedTest(NamedTuple):
 def compare_taggings(
     test: TaggedTest, systems: Sequence[TaggedSystem], *, samples: int = SAMPLES["randomisation"]
 ) -> dict[str, Any]:
-    """The document of a comparison; the first system is the baseline. With `samples` = 0, nothing is tested."""
+    """Compares the labels of several taggers: the JSON document described at the top of this module.
+
+    The first system is the baseline. With `samples` = 0, nothing is tested.
+    """
     if len(systems) < 2:
         raise ConfigError("one system to compare: give at least two runs or labelled files")
     for system in systems:

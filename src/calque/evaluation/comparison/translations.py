@@ -163,7 +163,10 @@ def compare_translations(
     labels: WordLabels | None = None,
     progress: Progress = _quiet,
 ) -> dict[str, Any]:
-    """The document of a comparison; the first system is the baseline."""
+    """Compares the translations of several systems: the JSON document described at the top of this module.
+
+    The first system is the baseline.
+    """
     check_systems(test, systems)
     comparison = _Comparison(test, systems, settings=settings, progress=progress)
     return comparison.document(training=training, labels=labels)
