@@ -44,7 +44,8 @@ def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtyp
     """
     if name == "int8" and device.type != "cpu":
         raise ConfigError(f"precision: int8 is for CPUs, and the device is {device.type}; use bfloat16, or device cpu")
-    if name == "int8" and not hasattr(torch.ops.onednn, "qlinear_pointwise"):
+    has_kernels = torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")
+    if name == "int8" and not has_kernels:
         raise ConfigError("precision: this build of torch has no 8-bit products (oneDNN); use float32")
     if name == "float64" and device.type == "mps":
         raise ConfigError("precision: mps does not support float64; use float32, or device cpu")

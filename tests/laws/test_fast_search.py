@@ -1,6 +1,7 @@
 """Fast beam and greedy search against the clear versions, on the trigram scorer of test_oracle and on every model."""
 
 from typing import Any
+from unittest import mock
 
 import pytest
 import torch
@@ -9,11 +10,12 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from calque.objectives.decoding_step import decoding_step
+from calque.search import step as step_module
 from calque.search.beam import BestK, Goal, beam_search
 from calque.search.fast_beam import fast_beam_search
 from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.scoring import Scoring
-from calque.search.step import Best, BestStep
+from calque.search.step import Best, BestStep, Limits
 from calque.tensors import Slots, best_candidates, with_slots
 from tests.laws import laws
 from tests.laws.models import BEAMS, MODELS, SENTENCES, build, source, target
@@ -51,25 +53,53 @@ def search_arguments(task: Task) -> dict[str, Any]:
     beams=st.integers(1, 4),
     nbest=st.integers(1, 3),
     stop_after=st.sampled_from([None, None, 2]),
+    removed=st.sampled_from([1, 8]),  # 1: finished sentences stay in the batch
 )
 def test_fast_beam_search_finds_what_the_clear_one_finds(
-    task: Task, score: Scoring, beams: int, nbest: int, stop_after: int | None
+    task: Task, score: Scoring, beams: int, nbest: int, stop_after: int | None, removed: int
 ) -> None:
     goal = Goal(score._replace(beta=0.0), min(nbest, beams), stop_after)
     context, clear, fast = (task.tables, task.looks), Trigram(), Trigram()
     expected = beam_search(clear, start(task), context, expansion=BestK(beams), goal=goal, **search_arguments(task))
-    actual = fast_beam_search(fast, start(task), context, beams=beams, goal=goal, **search_arguments(task))
+    with mock.patch.object(step_module, "REMOVED", removed):
+        actual = fast_beam_search(fast, start(task), context, beams=beams, goal=goal, **search_arguments(task))
     assert actual == expected
     assert fast.rows <= clear.rows
 
 
 @thorough
-@given(task=tasks(longest=7, sentences=5))
-def test_fast_greedy_search_finds_what_the_clear_one_finds(task: Task) -> None:
+@given(task=tasks(longest=7, sentences=5), removed=st.sampled_from([1, 8]))
+def test_fast_greedy_search_finds_what_the_clear_one_finds(task: Task, removed: int) -> None:
     arguments = {"limits": task.limits, "marks": MARKS}
     context = (task.tables, task.looks)
     expected = greedy_search(trigram, start(task), context, **arguments)
-    assert fast_greedy_search(Trigram(), start(task), context, **arguments) == expected
+    with mock.patch.object(step_module, "REMOVED", removed):
+        assert fast_greedy_search(Trigram(), start(task), context, **arguments) == expected
+
+
+@pytest.mark.parametrize("beams", [1, 2, 4])
+def test_few_of_many_words_and_sentences(beams: int, seed: int) -> None:
+    """40 words, of which a hypothesis has 5 to 11 compared; 20 sentences, some of which wait for the others."""
+    generator = torch.Generator().manual_seed(seed)
+    tables = torch.randn(20, 40, 40, 40, generator=generator, dtype=torch.float64).log_softmax(dim=-1)
+    maximum = torch.randint(2, 12, (20,), generator=generator)
+    limits = Limits(maximum, torch.randint(0, 5, (20,), generator=generator).clamp(max=maximum))
+    context, state = (tables, torch.zeros(20, 40, 40, 3)), torch.full((20, 2), MARKS.start)
+    arguments = {"limits": limits, "marks": MARKS, "source_lengths": torch.full((20,), 3)}
+    for score in (Scoring(), Scoring(0.6), Scoring(1.0, normalisation="plain"), Scoring(0.6, reward=0.5)):
+        goal, clear, fast = Goal(score, beams), Trigram(), Trigram()
+        expected = beam_search(clear, state, context, expansion=BestK(beams), goal=goal, **arguments)
+        assert fast_beam_search(fast, state, context, beams=beams, goal=goal, **arguments) == expected
+
+
+def test_a_sentence_whose_probabilities_are_not_numbers_has_a_result_of_its_own() -> None:
+    tables = torch.full((3, 5, 5, 5), -1.0, dtype=torch.float64)
+    tables[1] = torch.nan
+    task = Task(tables, [4, 4, 4], [0, 0, 0], torch.zeros(3, 5, 5, 3), [3, 3, 3])
+    arguments = {"beams": 2, "goal": Goal(Scoring()), **search_arguments(task)}
+    for nothing in (tables, torch.full_like(tables, torch.nan)):
+        results = fast_beam_search(Trigram(), start(task), (nothing, task.looks), **arguments)
+        assert len(results) == 3
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -20,7 +20,7 @@ from calque.objectives.decoding_step import MARKS, pad_source
 from calque.search.decode import decode, limits_of_pieces
 from calque.search.interventions import Intervention, intervened, start_intervened
 from calque.search.observers import Hooks, SearchObserver
-from calque.search.step import Hypothesis
+from calque.search.step import Hypothesis, clear_step
 
 
 class ChangeAttention(NamedTuple):
@@ -64,7 +64,7 @@ def decode_batch(
             if inspection.attention is not None:
                 watched.enter_context(observe_attention(models.model, inspection.attention))
             hooks = Hooks(inspection.search, give_up)
-            hypotheses = _search(models, parts, settings, hooks=hooks, interventions=inspection.steps)
+            hypotheses = _search(models, parts, settings, hooks=hooks, inspection=inspection)
         sources = [part.source for part in parts]
         return _postprocessor(models, settings).candidates(sources, hypotheses, settings=settings)
 
@@ -75,16 +75,18 @@ def _search(
     settings: Settings,
     *,
     hooks: Hooks,
-    interventions: Sequence[Intervention],
+    inspection: Inspection,
 ) -> list[list[Hypothesis]]:
     search, device = settings.search, models.device
     source = pad_source([part.source.ids for part in parts]).to(device)
     decoding = start_decoding(
         models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0
     )
-    if interventions:
+    if inspection.attention is not None or inspection.weights:
+        decoding = decoding._replace(step=clear_step(decoding.step))
+    if inspection.steps:
         state = start_intervened(decoding.state, rows=len(parts), device=device)
-        decoding = Decoding(intervened(decoding.step, interventions), state, decoding.context)
+        decoding = Decoding(intervened(decoding.step, inspection.steps), state, decoding.context)
     constraints = [part.constraints for part in parts]
     samples = search.method != "beam"
     return decode(

@@ -394,4 +394,4 @@ def _read_profile(path: Path) -> LengthProfile | None:
             return profile
     except (ValueError, TypeError, AttributeError):
         pass
-    raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences")
+    raise FolderError(f"{path}: damaged: expected numbers of pieces and sentences, and target limits")

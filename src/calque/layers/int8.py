@@ -6,6 +6,8 @@ its neighbours in the batch.
 Letters: M rows, I and O widths in and out.
 """
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
@@ -15,13 +17,13 @@ from calque.tensors import weightless
 SMALLEST = 64  # narrower products are not worth it
 STEP = 64
 WEIGHT_LEVELS = 127  # on either side of 0
-_ZERO = 128  # the unsigned level that stands for 0
 
 
 def input_levels() -> int:
     """The number of levels of inputs on either side of 0: 127, or 63 on processors without VNNI.
 
-    Those add pairs of products in 16 bits, which would overflow with 127.
+    The kernel reads unsigned levels, in which n + 1 stands for 0 if there are n on either side. Without VNNI, pairs of
+    products are added in 16 bits: 2 · 127 · 127 fits, but 2 · 255 · 127 does not.
     """
     return 127 if torch.cpu._is_vnni_supported() else 63
 
@@ -69,12 +71,12 @@ class Int8Linear(nn.Module):
     def _product(self, levels: Tensor) -> Tensor:
         """[M,O], u Σ q p for unsigned levels [M,I] of inputs."""
         if self._packed is None:
-            self._packed = torch.ops.onednn.qlinear_prepack(self.weight.data, None)
             self._zeros = torch.zeros(self.outputs, dtype=torch.long)
+            self._packed = torch.ops.onednn.qlinear_prepack(self.weight.data, None)
         product: Tensor = torch.ops.onednn.qlinear_pointwise(
             levels,
             1.0,  # scale and zero point of the inputs
-            _ZERO,
+            input_levels() + 1,
             self._packed,
             self.scales,
             self._zeros,
@@ -88,12 +90,16 @@ class Int8Linear(nn.Module):
         )
         return product
 
+    def __getstate__(self) -> dict[str, Any]:
+        """The layer without the packed weight, which can be neither copied nor pickled."""
+        return {**self.__dict__, "_packed": None}
+
     def extra_repr(self) -> str:
         return f"inputs={self.inputs}, outputs={self.outputs}"
 
 
 def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Levels [M',I], unsigned with 128 for 0, and scales [M,1] of rows [M,I]: rows ≈ scales · (levels − 128).
+    """Unsigned levels [M',I] and scales [M,1] of rows [M,I]: rows ≈ scales · (levels − n − 1), n = `input_levels()`.
 
     M' is M rounded up to a multiple of `STEP`, since oneDNN keeps a kernel for every number of rows that it meets; the
     levels of the rows beyond M are arbitrary.
@@ -103,7 +109,7 @@ def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     count = len(rows)
     levels = torch.empty(count + -count % STEP, rows.shape[1], dtype=torch.int8)
     levels[:count].copy_((rows * scales.reciprocal()).round_())  # int8 first: torch converts to uint8 slowly
-    return levels.view(torch.uint8).bitwise_xor_(_ZERO), scales
+    return levels.view(torch.uint8).add_(input_levels() + 1), scales
 
 
 def quantise(model: nn.Module) -> nn.Module:

@@ -37,7 +37,7 @@ class Chunk(NamedTuple):
     """The positions of T consecutive tokens, read together, and what each of them may attend to."""
 
     places: Tensor  # [N,T]
-    mask: Tensor | None  # [N,1,T,P+T]; None if no past token is masked, and there is no past or T is 1
+    mask: Tensor | None  # [N,1,T,P+T]; None if there is no past, or if T is 1 and no cached token is masked
     turn: Tensor | None  # [N,T,d], the rotation of rotary positions
     past: int = 0  # P, the number of cached tokens
 
@@ -114,7 +114,7 @@ class MultiHead(AttentionLayer):
         )
 
     def _draws_own_masks(self, queries: Tensor) -> bool:
-        """Whether attention is computed in the open for `dropout` on its weights.
+        """Whether attention is computed explicitly for `dropout` on its weights.
 
         On a CPU, torch's own attention draws a slower mask: forward and backward of 64 sentences of 32 tokens take 1.2
         times as long. Without dropout there is no difference.

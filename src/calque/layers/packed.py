@@ -5,7 +5,7 @@ to 86 (one Zen 4 core). Narrower products gain less, and oneDNN keeps a kernel f
 so that number is rounded up.
 """
 
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -36,13 +36,18 @@ class PackedLinear(nn.Linear):
     def forward(self, inputs: Tensor) -> Tensor:
         if torch.is_grad_enabled() or inputs.dtype != torch.float32 or self.weight.device.type != "cpu":
             return F.linear(inputs, self.weight, self.bias)
-        if self._packed is None or self._version != self.weight._version:
+        version = 0 if self.weight.is_inference() else self.weight._version
+        if self._packed is None or self._version != version:
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
-            self._version = self.weight._version
+            self._version = version
         rows = inputs.reshape(-1, inputs.shape[-1])
         padded = F.pad(rows, (0, 0, 0, -len(rows) % STEP))
         outputs = torch.ops.mkldnn._linear_pointwise(padded, self._packed, self.bias, "none", [], "")
-        return outputs[: len(rows)].view(*inputs.shape[:-1], -1)  # type: ignore[no-any-return]
+        return outputs[: len(rows)].view(*inputs.shape[:-1], self.out_features)  # type: ignore[no-any-return]
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The layer without the packed weight, which can be neither copied nor pickled."""
+        return {**self.__dict__, "_packed": None}
 
 
 def pack(model: nn.Module) -> None:

@@ -163,7 +163,7 @@ class TransformerState(NamedTuple):
     def select(self, rows: Tensor) -> Self:
         """These rows of the state; in decoding on a CPU, the memory of the caches has room for the next token.
 
-        A state so selected is read once, since reading it fills that room.
+        Read such a state only once: reading it fills that room.
         """
         if torch.is_grad_enabled() or rows.device.type != "cpu":
             past = select_rows(self.past, rows)
@@ -231,9 +231,7 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
 
     def prepare(self, memory: Memory) -> TransformerContext:
         memories = tuple(block.cross_attention.remember(memory.values) for block in self._blocks())
-        if (
-            not torch.is_grad_enabled()
-        ):  # in decoding, every step multiplies with them; heads apart are multiplied as is
+        if not torch.is_grad_enabled():  # contiguous per head, so that no step of decoding copies them
             memories = tuple(KeysValues(keys.contiguous(), values.contiguous()) for keys, values in memories)
         return TransformerContext(memories, memory.mask)
 

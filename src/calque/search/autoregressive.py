@@ -10,12 +10,8 @@ import torch
 from torch import Tensor
 
 from calque.search.observers import NO_HOOKS, Candidates, Hooks, SearchStep
-from calque.search.step import Hypothesis, Limits, Live, Marks, Step, forbid
+from calque.search.step import Hypothesis, Limits, Live, Marks, Step, forbid, is_worth_removing
 from calque.tensors import select_rows
-
-REMOVED = (
-    8  # finished sentences leave the batch when they are more than 1 of this many: removing them copies the others
-)
 
 Choose = Callable[[Tensor, Tensor, int], Tensor]
 """How the next tokens [N] are chosen: a function of log_probs [N,V], row indices [N] and the length.
@@ -100,7 +96,7 @@ def autoregressive_search(
                 _step(partial, tokens, length=length, sentences=sentences, done=done, end=marks.end)
             )
         if abandoned is not None:
-            results |= {sentence: [] for sentence in sentences[abandoned].tolist()}
+            results = {sentence: [] for sentence in sentences[abandoned].tolist()} | results
             finished = finished | abandoned
         if bool(finished.any()):
             for row in finished.nonzero().squeeze(1).tolist():
@@ -111,7 +107,8 @@ def autoregressive_search(
             unfinished = (~finished).nonzero().squeeze(1)
             if len(unfinished) == 0:
                 break
-            if hooks.observer is None and (len(finished) - len(unfinished)) * REMOVED <= len(finished):
+            is_worth_it = is_worth_removing(len(finished) - len(unfinished), of=len(finished))
+            if hooks.observer is None and not is_worth_it:
                 continue
             rows = (unfinished[:, None] * count + torch.arange(count, device=unfinished.device)).flatten()
             state, partial, last = select_rows((state, partial, last), rows)

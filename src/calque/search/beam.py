@@ -48,7 +48,7 @@ class Expansion(Protocol):
 
     @property
     def prunes(self) -> bool:
-        """Whether hypotheses that can no longer win may be dropped: not where they affect what becomes of others."""
+        """Whether hypotheses that can no longer win may be dropped: not where they affect which others survive."""
         ...
 
     def missing_phrase(self, memory: Any) -> Tensor | None:

@@ -13,12 +13,8 @@ from torch import Tensor
 
 from calque.search.beam import BatchState, Extended, Goal, conclude, is_done, results_of, select_candidates, start
 from calque.search.observers import NO_HOOKS, Hooks
-from calque.search.step import Best, BestStep, Hypothesis, Limits, Marks, allowed_best
+from calque.search.step import Best, BestStep, Hypothesis, Limits, Marks, allowed_best, is_worth_removing
 from calque.tensors import Slots, best_candidates, select_rows
-
-REMOVED = (
-    8  # finished sentences leave the batch when they are more than 1 of this many: removing them copies the others
-)
 
 
 def fast_beam_search(
@@ -56,7 +52,7 @@ def fast_beam_search(
             results |= results_of(
                 batch, previous.live, done & ~has_result, missing_phrase=None, goal=goal, length=length
             )
-        is_left = (batch.live.log_probs > -torch.inf) & ~done[:, None]
+        is_left = (batch.live.log_probs != -torch.inf) & ~done[:, None]  # not a number: read on, as `beam_search` does
         batch = batch._replace(
             live=batch.live._replace(log_probs=batch.live.log_probs.masked_fill(~is_left, -torch.inf))
         )
@@ -68,7 +64,7 @@ def fast_beam_search(
         )
         last = batch.live.tokens[:, :, -1].flatten()[left]
         has_result = done
-        if int(done.sum()) * REMOVED > len(done):
+        if is_worth_removing(int(done.sum()), of=len(done)):
             remaining = (~done).nonzero().squeeze(1)
             batch, context, has_result, is_left = select_rows((batch, context, has_result, is_left), remaining)
             left = is_left.flatten().nonzero().squeeze(1)

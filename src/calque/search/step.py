@@ -92,6 +92,24 @@ NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)
 """Returned if no hypothesis is left: each reached a point where no token was allowed, or search was given up."""
 
 
+REMOVED = 8
+"""Finished sentences leave a batch when they are more than one in this many: removing them copies all others."""
+
+
+def is_worth_removing(finished: int, *, of: int) -> bool:
+    """Whether so many of the sentences in a batch are finished that they should leave it."""
+    return finished * REMOVED > of
+
+
+def clear_step(step: Step) -> Step:
+    """The same step function without its fast path, so that search calls it once per step with all hypotheses."""
+
+    def plain(tokens: Tensor, state: Any, context: Any) -> tuple[StepOutput, Any]:
+        return step(tokens, state, context)
+
+    return plain
+
+
 def forbid(log_probs: Tensor, *, marks: Marks, length: int, limits: Limits) -> Tensor:
     """The log-probabilities [B,K,V] of token number `length`, with −∞ for tokens that are not allowed there.
 

@@ -23,9 +23,11 @@ from calque import (
     Translator,
 )
 from calque.engine import PendingAnswer, load_translator
-from calque.engine.decoding import decode_batch
+from calque.engine.decoding import ChangeAttention, decode_batch
 from calque.errors import OutOfMemory
+from calque.layers.observers import attention_layers
 from calque.models.model import Model, ModelConfig, Sizes
+from calque.objectives import decoding_step
 
 BEAM = SearchConfig(beam=4)
 GREEDY = SearchConfig(beam=1, length_penalty=0.0)
@@ -514,3 +516,25 @@ def test_the_representation_says_what_it_is(translator: Translator) -> None:
     assert repr(translator) == "Translator(recurrent to luong, 17,580 parameters, cpu)"
     assert repr(translator.engine()) == "Engine(1 model, cpu)"
     assert repr(Request("a", nbest=2)) == "Request('a', nbest=2)"
+
+
+def test_a_watched_or_changed_attention_selects_the_clear_search(
+    translator: Translator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fast one reads fewer hypotheses, and an observer could not tell whose weights it is shown."""
+
+    def refuse(*_arguments: object, **_options: object) -> None:
+        raise AssertionError("the fast search was used")
+
+    class Watcher:
+        def attention(self, layer: str, weights: torch.Tensor) -> None:
+            assert weights.isfinite().all()
+
+    (layer, *_) = attention_layers(translator.model)
+    expected = translator.engine().answer("a b c").text
+    monkeypatch.setattr(decoding_step._ModelStep, "best", refuse)
+    engine = translator.engine()
+    assert engine.answer("a b c", observer=Watcher()).text == expected
+    assert engine.answer("a b c", interventions=[ChangeAttention(layer, lambda weights: weights)]).text == expected
+    with pytest.raises(AssertionError, match="fast search"):
+        engine.answer("a b c")

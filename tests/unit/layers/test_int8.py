@@ -1,5 +1,10 @@
 """Products in 8 bits: exact in their integers, close to the real product, the same whatever else is in the batch."""
 
+import copy
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -18,7 +23,7 @@ def test_the_product_is_that_of_its_integers(inputs: int, outputs: int, bias: bo
     rows = torch.randn(3, 5, inputs)
     levels, scales = quantise_rows(rows.view(15, -1))
     weight = layer.weight.double() * layer.scales.double()[:, None]
-    expected = (levels[:15].double() - 128) * scales.double() @ weight.t() + layer.bias.double()
+    expected = (levels[:15].double() - input_levels() - 1) * scales.double() @ weight.t() + layer.bias.double()
     torch.testing.assert_close(layer(rows).double(), expected.view(3, 5, -1), rtol=1e-5, atol=1e-5)
 
 
@@ -55,6 +60,34 @@ def test_the_highest_levels_do_not_overflow() -> None:
     layer = Int8Linear.of(torch.ones(64, 1024), None)
     torch.testing.assert_close(layer(torch.ones(1, 1024)), torch.full((1, 64), 1024.0))
     torch.testing.assert_close(layer(-torch.ones(1, 1024)), torch.full((1, 64), -1024.0))
+
+
+OLDER = """
+import torch
+from calque.layers import int8
+int8.input_levels = lambda: 63
+torch.manual_seed(0)
+for weight, rows in ((torch.ones(64, 1024), torch.ones(3, 1024)), (torch.rand(70, 256), torch.ones(5, 256)),
+                     (torch.randn(70, 256), torch.randn(40, 256))):
+    layer = int8.Int8Linear.of(weight, None)
+    levels, scales = int8.quantise_rows(rows)
+    exact = (levels[: len(rows)].double() - 64) * scales @ (layer.weight.double() * layer.scales[:, None]).t()
+    torch.testing.assert_close(layer(rows).double(), exact, rtol=1e-5, atol=1e-4)
+"""
+
+
+@pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
+def test_seven_bits_do_not_overflow_on_processors_without_vnni(instructions: str) -> None:
+    """oneDNN is told to use older instructions, which add pairs of products in 16 bits."""
+    environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
+    subprocess.run([sys.executable, "-c", OLDER], env=environment, check=True, timeout=120)
+
+
+def test_a_layer_that_was_used_can_be_copied() -> None:
+    layer, rows = Int8Linear.of(torch.randn(64, 64), None), torch.randn(2, 64)
+    expected = layer(rows)
+    assert torch.equal(copy.deepcopy(layer)(rows), expected)
+    assert layer(rows[:0]).shape == (0, 64)
 
 
 def test_large_products_are_replaced_and_small_ones_stay() -> None:

@@ -8,6 +8,7 @@ from tests.laws.models import loud
 from torch.nn import functional as F
 
 from calque.errors import ConfigError
+from calque.layers import output
 from calque.layers.adaptive import AdaptiveOutputConfig
 from calque.layers.output import FullOutput, FullOutputConfig, OutputLayer
 from calque.layers.sampled import SampledOutputConfig
@@ -160,3 +161,16 @@ def test_invalid_settings_are_rejected_with_their_key(name: str) -> None:
     config, message = INVALID[name]
     with pytest.raises(ConfigError, match=rf"^model\.output: .*{message}"):
         build_output(config, vocabulary_size=VOCABULARY, width=WIDTH)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 13])
+def test_the_best_words_are_the_same_whatever_is_held_at_a_time(rows: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, hidden = FullOutput(40, width=6), torch.randn(rows, 6)
+    with torch.no_grad():
+        log_probs = layer.log_probs(hidden)
+        monkeypatch.setattr(output, "BEST_ROWS", 5)
+        best = layer.best(hidden, count=7, end=2)
+    expected = log_probs.sort(dim=1, descending=True, stable=True)
+    torch.testing.assert_close(best.log_probs, expected.values[:, :7])
+    assert torch.equal(best.words, expected.indices[:, :7])
+    torch.testing.assert_close(best.ends, log_probs[:, 2])

@@ -1,5 +1,7 @@
 """Packed products are those of the plain layers, follow changes of the weights, and leave gradients to these."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
@@ -18,6 +20,16 @@ def test_a_packed_layer_computes_what_the_plain_one_computes(shape: tuple[int, .
         torch.testing.assert_close(packed(inputs), plain(inputs), rtol=1e-5, atol=1e-5)
         plain.weight.mul_(2)
         torch.testing.assert_close(packed(inputs), plain(inputs), rtol=1e-5, atol=1e-5)
+
+
+def test_a_layer_can_be_used_in_inference_mode_and_copied() -> None:
+    with torch.inference_mode():
+        plain = nn.Linear(8, 9)
+        packed = PackedLinear.sharing(plain.weight, plain.bias)
+        inputs = torch.randn(3, 8)
+        torch.testing.assert_close(packed(inputs), plain(inputs))
+        torch.testing.assert_close(copy.deepcopy(packed)(inputs), plain(inputs))
+        assert packed(inputs[:0]).shape == (0, 9)
 
 
 def test_gradients_and_other_precisions_use_the_plain_weight() -> None:
