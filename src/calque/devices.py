@@ -44,7 +44,7 @@ def choose_precision(name: PrecisionName, *, device: torch.device) -> torch.dtyp
     """
     if name == "int8" and device.type != "cpu":
         raise ConfigError(f"precision: int8 is for CPUs, and the device is {device.type}; use bfloat16, or device cpu")
-    has_kernels = torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")
+    has_kernels = torch.backends.mkldnn.is_available() and hasattr(torch.ops.onednn, "qlinear_pointwise")  # type: ignore[no-untyped-call]
     if name == "int8" and not has_kernels:
         raise ConfigError("precision: this build of torch has no 8-bit products (oneDNN); use float32")
     if name == "float64" and device.type == "mps":
