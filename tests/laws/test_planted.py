@@ -12,8 +12,9 @@ from torch import Tensor
 
 from calque import tensors
 from calque.layers import attention, copying, recurrent
+from calque.layers import transformer as transformer_layers
 from calque.layers.mixers import AverageAttention
-from calque.layers.multihead import KeysValues, MultiHead
+from calque.layers.multihead import MultiHead
 from calque.layers.positions import sinusoids
 from calque.layers.recurrent import Recurrence
 from calque.models import convolutional, transformer
@@ -95,15 +96,15 @@ def forgets_feed(real):
 def folds_beam_major(real):
     """[N,T,D] rows treated as K·B instead of B·K."""
 
-    def fold(rows, *, sentences):
-        return real(rows.unflatten(0, (-1, sentences)).transpose(0, 1).flatten(0, 1), sentences=sentences)
+    def fold(rows, *, sentences, slots=None):
+        return real(rows.unflatten(0, (-1, sentences)).transpose(0, 1).flatten(0, 1), sentences=sentences, slots=slots)
 
     return fold
 
 
 def unfolds_beam_major(real):
-    def unfold(queries, *, rows):
-        unfolded = real(queries, rows=rows)
+    def unfold(queries, *, rows, slots=None):
+        unfolded = real(queries, rows=rows, slots=slots)
         return unfolded.unflatten(0, (queries.shape[0], -1)).transpose(0, 1).flatten(0, 1)
 
     return unfold
@@ -278,7 +279,7 @@ UNMASKED = {"padding", "fidelity", "batch"}
 BUGS: dict[str, Bug] = {
     "reorder: search": Bug(replace(beam, "extend", beams_stay), "lstm", {"search"}),
     "reorder: feed": Bug(stays(LuongState, "feed"), "luong-general-feeding", {"row", "search"}),
-    "reorder: cache": Bug(stays(KeysValues, "keys", "values"), "transformer-pre", {"row", "search"}),
+    "reorder: cache": Bug(stays(TransformerState, "past"), "transformer-pre", {"row", "search"}),
     "reorder: tail": Bug(stays(ConvolutionalState, "tails"), "conv", {"row", "search"}),
     "reorder: carried": Bug(stays(TransformerState, "carried"), "transformer-ssru", {"row", "search"}),
     "feeding: never": Bug(replace(Recurrence, "rest", never_feeds), "luong-general-feeding", {"fidelity"}),
@@ -287,7 +288,7 @@ BUGS: dict[str, Bug] = {
     ),
     "tiled: Luong beam-major": Bug(beam_major(attention), "luong-concat", TILED),
     "tiled: Bahdanau beam-major": Bug(beam_major(attention), "bahdanau", TILED),
-    "tiled: Transformer beam-major": Bug(beam_major(transformer), "transformer-post", TILED),
+    "tiled: Transformer beam-major": Bug(beam_major(transformer_layers), "transformer-post", TILED),
     "tiled: convolutional beam-major": Bug(beam_major(convolutional), "conv", TILED),
     "tiled: Luong repeat": Bug(replace(LuongDecoder, "forward", tiles), "luong-general", TILED),
     "tiled: Transformer repeat": Bug(replace(TransformerDecoder, "forward", tiles), "transformer-tied", TILED),
