@@ -93,11 +93,17 @@ def test_an_even_encoder_kernel_is_rejected() -> None:
 
 
 INCOMPATIBLE = {
-    "embeddings of different width": (ConvolutionalEncoderConfig(embedding=6), "width 6, .* embedding 6 .* 8 must"),
-    "a memory wider than the embeddings": (RecurrentEncoderConfig(width=6, embedding=8), "width 6, .* embedding 8"),
+    "embeddings of different width": (
+        ConvolutionalEncoderConfig(embedding=6),
+        "output has 6, the source embeddings have 6 and its own embeddings 8",
+    ),
+    "a memory wider than the embeddings": (
+        RecurrentEncoderConfig(width=6, embedding=8),
+        "output has 6, the source embeddings have 8",
+    ),
     "a Transformer of another width": (
         TransformerEncoderConfig(width=6, heads=2),
-        "set encoder.width",
+        "and encoder.width too unless the encoder is convolutional",
     ),
 }
 
