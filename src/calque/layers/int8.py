@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from calque.layers.output import FullOutput
+from calque.layers.packed import rounded_up
 from calque.tensors import weightless
 
 SMALLEST = 64  # narrower products are not worth it
-STEP = 64
 WEIGHT_LEVELS = 127  # on either side of 0
 
 
@@ -101,13 +101,12 @@ class Int8Linear(nn.Module):
 def quantise_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Unsigned levels [M',I] and scales [M,1] of rows [M,I]: rows ≈ scales · (levels − n − 1), n = `input_levels()`.
 
-    M' is M rounded up to a multiple of `STEP`, since oneDNN keeps a kernel for every number of rows that it meets; the
-    levels of the rows beyond M are arbitrary.
+    M' is `rounded_up(M)`; the levels of the rows beyond M are arbitrary.
     """
     most = torch.maximum(rows.amax(dim=1, keepdim=True), -rows.amin(dim=1, keepdim=True))
     scales = most.clamp_(min=torch.finfo(torch.float32).tiny) / input_levels()
     count = len(rows)
-    levels = torch.empty(count + -count % STEP, rows.shape[1], dtype=torch.int8)
+    levels = torch.empty(rounded_up(count), rows.shape[1], dtype=torch.int8)
     levels[:count].copy_((rows * scales.reciprocal()).round_())  # int8 first: torch converts to uint8 slowly
     return levels.view(torch.uint8).add_(input_levels() + 1), scales
 

@@ -15,7 +15,7 @@ from calque.layers.output import FullOutput
 from calque.tensors import weightless
 
 ROWS = 512  # the number of rows that the layout is chosen for; it works for any number
-STEP = 64  # the number of rows is a multiple of this, to limit the number of kernels
+STEP = 64  # the number of rows is a multiple of this or, below it, a power of 2
 
 
 class PackedLinear(nn.Linear):
@@ -41,13 +41,18 @@ class PackedLinear(nn.Linear):
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
             self._version = version
         rows = inputs.reshape(-1, inputs.shape[-1])
-        padded = F.pad(rows, (0, 0, 0, -len(rows) % STEP))
+        padded = F.pad(rows, (0, 0, 0, rounded_up(len(rows)) - len(rows)))
         outputs = torch.ops.mkldnn._linear_pointwise(padded, self._packed, self.bias, "none", [], "")
         return outputs[: len(rows)].view(*inputs.shape[:-1], self.out_features)  # type: ignore[no-any-return]
 
     def __getstate__(self) -> dict[str, Any]:
         """The layer without the packed weight, which can be neither copied nor pickled."""
         return {**self.__dict__, "_packed": None}
+
+
+def rounded_up(rows: int) -> int:
+    """At least as many rows: few different numbers, since oneDNN keeps a kernel for every number of rows it meets."""
+    return 1 << max(0, rows - 1).bit_length() if rows < STEP else rows + -rows % STEP
 
 
 def pack(model: nn.Module) -> None:

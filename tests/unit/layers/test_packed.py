@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from calque.layers.output import FullOutput
-from calque.layers.packed import PackedLinear, pack
+from calque.layers.packed import PackedLinear, pack, rounded_up
 
 
 @pytest.mark.parametrize("bias", [True, False])
@@ -54,3 +54,9 @@ def test_output_layers_are_packed_and_parameters_keep_their_names() -> None:
         assert [name for name, _ in model.named_parameters()] == names
         assert isinstance(model[1].product, PackedLinear)
         torch.testing.assert_close(model[1].log_probs(model[0](inputs)), expected)
+
+
+def test_few_different_numbers_of_rows_reach_the_kernels() -> None:
+    sizes = [rounded_up(rows) for rows in range(1, 1025)]
+    assert all(size >= rows for rows, size in enumerate(sizes, start=1))
+    assert sorted(set(sizes)) == [1, 2, 4, 8, 16, 32, *range(64, 1025, 64)]
