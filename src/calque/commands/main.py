@@ -53,7 +53,8 @@ def run(work: Callable[[], object] | None = None) -> None:
             os._exit(end.code)
         raise
     finally:
-        gc.freeze()  # else Python would search torch's many objects for garbage before it exits, for half a second
+        if "RANK" not in os.environ:  # a rank's connections must be collected: their threads would abort the process
+            gc.freeze()  # else Python would search torch's many objects for garbage before it exits, for half a second
 
 
 def report_errors(work: Callable[[], object]) -> None:
