@@ -29,7 +29,7 @@ def main() -> int:
     parser.add_argument("output", type=Path)
     options = parser.parse_args()
     model = options.model / "model" if (options.model / "model").is_dir() else options.model
-    checkpoint = torch.load(options.checkpoint, weights_only=False)
+    checkpoint = torch.load(options.checkpoint, weights_only=False)  # a pickle, as OpenNMT-py has just written it
     description = json.loads((model / "tokenizer" / "tokenizer.json").read_text(encoding="utf-8"))
     tokenizer = model / "tokenizer" / description["columns"]["target"]["file"]
     weights = renamed(load_file(model / "weights.safetensors"), rows=rows_of(checkpoint["vocab"]["tgt"], tokenizer))

@@ -54,12 +54,10 @@ class Processes:
         if self._workers <= 1:
             yield from map(make(), items)
             return
-        if (
-            self._pool is None
-        ):  # spawned, because the fork of a process with threads (torch, sentencepiece) may deadlock
+        if self._pool is None:  # spawned: the fork of a process with threads (torch, sentencepiece) may deadlock
             self._pool = ProcessPoolExecutor(self._workers, mp_context=get_context("spawn"), initializer=_follow_parent)
         self._maps += 1
-        call = partial(_call, self._maps, pickle.dumps(make))
+        call = partial(_call, self._maps, pickle.dumps(make))  # as bytes, which a process reads once per map
         pending: deque[Future[Result]] = deque()
         try:
             for item in items:

@@ -97,7 +97,7 @@ REMOVED = 8
 
 
 def is_worth_removing(finished: int, *, of: int) -> bool:
-    """Whether so many of the sentences in a batch are finished that they should leave it."""
+    """Whether enough sentences of a batch are finished to make removing them worth the copy."""
     return finished * REMOVED > of
 
 

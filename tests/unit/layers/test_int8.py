@@ -78,7 +78,7 @@ for weight, rows in ((torch.ones(64, 1024), torch.ones(3, 1024)), (torch.rand(70
 
 @pytest.mark.parametrize("instructions", ["AVX2", "AVX512_CORE"])
 def test_seven_bits_do_not_overflow_on_processors_without_vnni(instructions: str) -> None:
-    """oneDNN is told to use older instructions, which add pairs of products in 16 bits."""
+    """Restricts oneDNN to older instructions, which add pairs of products in 16 bits."""
     environment = {**os.environ, "ONEDNN_MAX_CPU_ISA": instructions}
     subprocess.run([sys.executable, "-c", OLDER], env=environment, check=True, timeout=120)
 
