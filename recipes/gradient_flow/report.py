@@ -49,21 +49,21 @@ def collect(out: Path, corpus: Path) -> dict[str, Any]:
         lines = read_journal(run / "metrics.jsonl")
         results[name] = {
             "label": row.label,
-            "flow": _flow(run, corpus, out / "flows" / f"{name}.json", label=row.label),
+            "flow": _flow(run, corpus, out / "flows" / f"{name}.json", label=row.label, cells=name in MEMORY),
             "valid": [{"step": line["step"], "loss": line["loss"]} for line in lines if line["kind"] == "valid"],
             "train": [
                 {key: line.get(key) for key in ("step", "loss", "gradient_norm", "clipped", "skipped")}
                 for line in lines
-                if line["kind"] == "train"
+                if line["kind"] == "train" and name in CLIPPING
             ],
-            "clipping": clipped_steps(run),
+            "clipped": (clipped_steps(run) or {}).get("share"),
             "bleu": [test.bleu for test in tested],
         }
     return results
 
 
-def _flow(run: Path, corpus: Path, path: Path, *, label: str) -> dict[str, Any]:
-    """The document of a run, measured once; results keep the eigenvalues of shallow models only."""
+def _flow(run: Path, corpus: Path, path: Path, *, label: str, cells: bool) -> dict[str, Any]:
+    """What the table and the pictures need of a run's document, which is measured once; `cells`: with eigenvalues."""
     if not path.exists():
         source, target = (corpus / f"val.{language}.gz" for language in ("en", "de"))
         document = gradient_flow_report(run, source=source, target=target, sentences=SENTENCES, device="cpu")
@@ -73,9 +73,7 @@ def _flow(run: Path, corpus: Path, path: Path, *, label: str) -> dict[str, Any]:
     document["flows"] = [
         _median_only(flow) for side in ("encoder", "decoder") for flow in top_states(document["flows"], side=side)
     ]
-    if len(document["recurrences"]) > 2:
-        document["recurrences"] = []
-    return document
+    return {key: value for key, value in document.items() if key != "clipping" and (cells or key != "recurrences")}
 
 
 def _median_only(flow: dict[str, Any]) -> dict[str, Any]:
@@ -95,14 +93,13 @@ def page(results: Results) -> str:
 
 def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
     encoder, decoder = (_top(result["flow"], side) for side in ("encoder", "decoder"))
-    clipping = result["clipping"]
     losses = [line["loss"] for line in result["valid"]]
     return (
         result["label"],
         _number(encoder["factor_per_step"]),
         _number(decoder["factor_per_step"]),
         _ratio(decoder),
-        "" if clipping is None else f"{clipping['share']:.0%}",
+        "" if result["clipped"] is None else f"{result['clipped']:.0%}",
         f"{min(losses):.3f}",
         ", ".join(f"{bleu:.1f}" for bleu in result["bleu"]),
     )
@@ -137,6 +134,12 @@ def draw(folder: Path, results: Results) -> None:
         ),
         "depth": depth_picture(
             flows(DEEP), side="decoder", distance=0, title="loss of target token i, decoder layers at i"
+        ),
+        "depth-encoder": depth_picture(
+            flows(DEEP),
+            side="encoder",
+            distance=FAR,
+            title=f"loss of a target token, encoder layers {FAR} steps before",
         ),
         "clipping": compared_clipping_picture(
             {results[name]["label"]: results[name]["train"] for name in CLIPPING if name in results}

@@ -18,6 +18,7 @@ SIDE_TITLES = {
 }
 DISTANCES = {"steps": "steps from j to i without attention", "positions": "distance i − j"}
 FEWEST = 5  # pairs of a distance that is drawn
+DECADES = 12  # a norm that many below the largest is not drawn
 WATCHED_DISTANCES = (1, 2, 4, 8, 16)
 
 
@@ -280,6 +281,9 @@ def _median(axes: Any, flow: Document, **style: Any) -> None:
 
 def _norm_axes(axes: Any, *, title: str, distance: str) -> None:
     axes.set_yscale("log")
+    smallest, largest = axes.dataLim.intervaly
+    if smallest < largest * 10.0**-DECADES:
+        axes.set_ylim(largest * 10.0**-DECADES, largest * 10)
     _label(axes, title=title, x=DISTANCES[distance], y="median ‖∂J(i)/∂h(j)‖")
 
 

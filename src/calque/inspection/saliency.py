@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from calque.layers.output import wide
 from calque.models.model import Model
 from calque.objectives.decoding_step import pad_source
-from calque.tensors import Padded, select_rows
+from calque.tensors import Padded
 from calque.text import BOS
 
 STEPS = 32
@@ -78,8 +78,7 @@ def _target_attributions(model: Model, source: Sequence[int], target: Sequence[i
     device = next(model.parameters()).device
 
     def predict(rows: int) -> Iterator[Tensor]:
-        same = torch.zeros(rows, dtype=torch.long, device=device)
-        context = model.prepare(select_rows(pad_source([source]).to(device), same))
+        context = model.prepare(pad_source([source] * rows).to(device))
         inputs = torch.tensor([[BOS, *target[:-1]]] * rows, device=device)
         output, _ = model.read(inputs, model.start(context), context)
         log_probs = wide(model.log_probs(output, context))
