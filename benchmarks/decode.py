@@ -18,6 +18,8 @@ CTranslate2 in float32 and int8 for a Transformer, OpenNMT-py for an LSTM. There
 with its default search, and `here same rules` with the length limits of the peers and, with a beam, `stopping=first`
 and CTranslate2's scores. Before anything is timed, greedy translations of the same weights in float32 must be the same
 text for 99 % of the lines.
+
+With --device cuda, another measurement is made, see `python -m benchmarks.decode --device cuda --help`.
 """
 
 import argparse
@@ -29,6 +31,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from benchmarks import decode_gpu
 from benchmarks.corpora import Corpus, read_lines, write_lines
 from benchmarks.decoders import CalqueDecoder, Decoder
 from benchmarks.errors import BenchmarkError, ContenderError
@@ -147,6 +150,8 @@ class Series(NamedTuple):
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
+    if "--device" in words:
+        return decode_gpu.main(words)
     options = parse(words)
     return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
 

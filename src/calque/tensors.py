@@ -73,6 +73,16 @@ def select_rows(tree: Tree, rows: Tensor) -> Tree:
             return map_rows(lambda tensor: tensor.index_select(0, rows), tree)
 
 
+def move_rows(tree: Tree, rows: Tensor, *, size: int) -> Tree:
+    """`select_rows` for states of fixed shape, with room for `size` tokens; a node may have a `moved` method."""
+    if hasattr(tree, "moved"):
+        return tree.moved(rows, size=size)  # type: ignore[no-any-return]
+    if isinstance(tree, tuple):
+        parts = [move_rows(part, rows, size=size) for part in tree]
+        return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)  # type: ignore[return-value]
+    return select_rows(tree, rows)
+
+
 class Slots(NamedTuple):
     """Where the rows of a batch stand if some of the K hypotheses of a sentence have been dropped, so that N < B·K."""
 
@@ -116,6 +126,8 @@ def unfold(queries: Tensor, *, rows: int, slots: Slots | None = None) -> Tensor:
 def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
     """The `count` best values of [B,C] and their indices, best first; ties go to the lower index."""
     count = min(count, scores.shape[1])
+    if scores.is_cuda and scores.dtype == torch.float32:
+        return _best_by_key(scores, count=count)
     values, indices = _top(scores, count=min(count + 1, scores.shape[1]))
     ties = (values[:, count - 1 : count] == values[:, count:]) & values[:, count:].isfinite()
     indices, order = indices[:, :count].sort(dim=1)
@@ -126,6 +138,18 @@ def best_candidates(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
         exact = scores[tied_rows].sort(dim=1, descending=True, stable=True)
         values[tied_rows], indices[tied_rows] = exact.values[:, :count], exact.indices[:, :count]
     return values, indices
+
+
+def _best_by_key(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
+    """`best_candidates` of float32 values without asking the host whether there are ties.
+
+    A value and its index are joined in one integer, larger for larger values and for the lower of two indices.
+    """
+    bits = (scores + 0.0).view(torch.int32).long()  # + 0.0 makes −0.0 equal to 0.0
+    ordered = torch.where(bits < 0, bits ^ 0x7FFF_FFFF, bits)
+    keys = (ordered << 32) | (0xFFFF_FFFF - torch.arange(scores.shape[1], device=scores.device))
+    indices = 0xFFFF_FFFF - (keys.topk(count).values & 0xFFFF_FFFF)
+    return scores.gather(1, indices), indices
 
 
 def _top(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:

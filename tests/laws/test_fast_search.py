@@ -13,10 +13,11 @@ from calque.objectives.decoding_step import decoding_step
 from calque.search import step as step_module
 from calque.search.beam import BestK, Goal, beam_search
 from calque.search.fast_beam import fast_beam_search
+from calque.search.fixed_beam import FixedStep, fixed_beam_search
 from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.scoring import Scoring
 from calque.search.step import Best, BestStep, Limits
-from calque.tensors import Slots, best_candidates, with_slots
+from calque.tensors import Slots, best_candidates, select_rows, with_slots
 from tests.laws import laws
 from tests.laws.models import BEAMS, MODELS, SENTENCES, build, source, target
 from tests.laws.test_oracle import MARKS, SCORINGS, Task, start, tasks, thorough, trigram
@@ -139,3 +140,61 @@ def test_dropped_hypotheses_do_not_change_the_others(name: str) -> None:
         if expected.attention is not None:
             laws.close(some.attention, expected.attention[rows], tolerance=1e-9)
         laws.close(laws.flat(some_after), laws.flat(laws.select_rows(after, rows)), tolerance=1e-9)
+
+
+# --- Search on tensors of fixed shape ---
+
+
+class FixedTrigram(Trigram):
+    """The trigram scorer, whose states always have the same shape."""
+
+    def fixed(self, state: Tensor, *, size: int) -> Tensor:
+        return state
+
+
+@thorough
+@given(
+    task=tasks(longest=11, sentences=5),
+    score=SCORINGS,
+    beams=st.integers(1, 4),
+    nbest=st.integers(1, 3),
+    stop_after=st.sampled_from([None, None, 2]),
+    fillers=st.integers(0, 2),
+)
+def test_beam_search_of_fixed_shape_finds_what_the_clear_one_finds(
+    task: Task, score: Scoring, beams: int, nbest: int, stop_after: int | None, fillers: int
+) -> None:
+    goal = Goal(score._replace(beta=0.0), min(nbest, beams), stop_after)
+    context, arguments = (task.tables, task.looks), search_arguments(task)
+    expected = beam_search(trigram, start(task), context, expansion=BestK(beams), goal=goal, **arguments)
+    rows = torch.tensor([*range(len(task.sources)), *[0] * fillers])
+    filled = select_rows((start(task), context, arguments["limits"], arguments["source_lengths"]), rows)
+    state, context, limits, lengths = filled
+    actual = fixed_beam_search(
+        FixedTrigram(),
+        state,
+        context,
+        beams=beams,
+        goal=goal,
+        limits=limits,
+        marks=MARKS,
+        source_lengths=lengths,
+        sentences=len(task.sources),
+    )
+    assert actual == expected
+
+
+@pytest.mark.parametrize("name", MODELS)
+@torch.no_grad()
+def test_search_of_fixed_shape_with_a_model(name: str) -> None:
+    model = build(name)
+    step = decoding_step(model)
+    context, state = laws.begin(model)
+    if not isinstance(step, FixedStep) or step.fixed(state, size=1) is None:
+        assert model.copies or any(not getattr(part, "attends_to_rows", True) for part in model.modules())
+        return
+    for beams, alpha, nbest in ((BEAMS, 0.7, BEAMS), (1, 0.0, 1), (BEAMS, 1.5, 1)):
+        goal = Goal(Scoring(alpha), nbest)
+        arguments = {"limits": laws.limits(), "marks": laws.MARKS, "source_lengths": source().lengths, "goal": goal}
+        expected = beam_search(step, state, context, expansion=BestK(beams), **arguments)
+        laws.same(fixed_beam_search(step, state, context, beams=beams, **arguments), expected, tolerance=1e-9)

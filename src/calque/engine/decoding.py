@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from calque.engine.constraints import rules_of
-from calque.engine.ensemble import Decoding, start_decoding
+from calque.engine.ensemble import Decoding, Ensemble, start_decoding
 from calque.engine.forced_decoding import force_decode
 from calque.engine.postprocessing import Postprocessor
 from calque.engine.preparation import Part, Settings
@@ -17,7 +17,8 @@ from calque.engine.translation_models import TranslationModels
 from calque.engine.types import Candidate
 from calque.layers.observers import AttentionObserver, ChangeWeights, change_attention, observe_attention
 from calque.objectives.decoding_step import MARKS, pad_source
-from calque.search.decode import decode, limits_of_pieces
+from calque.search.decode import FixedSteps, allows_fixed_steps, decode, limits_of_pieces
+from calque.search.fixed_beam import usual_size
 from calque.search.interventions import Intervention, intervened, start_intervened
 from calque.search.observers import Hooks, SearchObserver
 from calque.search.step import Hypothesis, clear_step
@@ -78,7 +79,16 @@ def _search(
     inspection: Inspection,
 ) -> list[list[Hypothesis]]:
     search, device = settings.search, models.device
-    source = pad_source([part.source.ids for part in parts]).to(device)
+    constraints = [part.constraints for part in parts]
+    rules = rules_of(constraints, target=models.tokenizers.target, forbidden=settings.forbidden)
+    ids, limits = [part.source.ids for part in parts], [part.limits for part in parts]
+    fixed = None
+    if _has_fixed_steps(models) and inspection == UNWATCHED and allows_fixed_steps(search, rules, hooks):
+        assert models.graphs is not None
+        fixed = FixedSteps(models.graphs.run, len(parts))
+        fillers = usual_size(len(parts)) - len(parts)
+        ids, limits = [*ids, *[[]] * fillers], [*limits, *[(0, 1)] * fillers]
+    source = pad_source(ids, size=fixed and usual_size).to(device)
     decoding = start_decoding(
         models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0
     )
@@ -87,18 +97,29 @@ def _search(
     if inspection.steps:
         state = start_intervened(decoding.state, rows=len(parts), device=device)
         decoding = Decoding(intervened(decoding.step, inspection.steps), state, decoding.context)
-    constraints = [part.constraints for part in parts]
     samples = search.method != "beam"
     return decode(
         *decoding,
         source_lengths=source.lengths.to(device),
-        limits=limits_of_pieces([part.limits for part in parts], device=device),
+        limits=limits_of_pieces(limits, device=device),
         search=search,
         marks=MARKS,
-        rules=rules_of(constraints, target=models.tokenizers.target, forbidden=settings.forbidden),
+        rules=rules,
         nbest=settings.nbest,
         streams=streams([part.place for part in parts], seed=search.seed).to(device) if samples else None,
         hooks=hooks,
+        fixed=fixed,
+    )
+
+
+def _has_fixed_steps(models: TranslationModels) -> bool:
+    """Whether graphs can be captured of this model: of one model alone, which does not copy."""
+    model = models.model
+    return (
+        models.graphs is not None
+        and models.ensemble == Ensemble()
+        and model.decoder.has_fixed_state
+        and not model.copies
     )
 
 

@@ -23,10 +23,12 @@ from calque.folders.upgrades import upgrade_model
 from calque.folders.weights import give_weights_to, read_weights, weights_of
 from calque.layers.int8 import quantise
 from calque.layers.packed import pack
+from calque.layers.padded import pad
 from calque.models.language_model import LanguageModel, LanguageModelConfig
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.tagger import TaggerConfig, TaggerModel
 from calque.parsing import parse_json
+from calque.search.graphs import Graphs
 from calque.search.settings import LARGEST, SearchConfig
 from calque.tasks.language_modelling import LanguageModellingConfig
 from calque.tasks.tagging import TaggingConfig
@@ -301,6 +303,10 @@ def _load(folder: Path, *, device: DeviceName, precision: PrecisionName) -> Load
         quantise(loaded.model)
     elif precision == "float32" and chosen_device.type == "cpu":
         pack(loaded.model)
+    elif chosen_device.type == "cuda":
+        pad(loaded.model)
+        if isinstance(loaded, Translator):
+            loaded.graphs = Graphs()
     return loaded
 
 

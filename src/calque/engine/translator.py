@@ -20,6 +20,7 @@ from calque.errors import CalqueError, ConfigError, TextError
 from calque.evaluation.confidence import Confidence
 from calque.models.model import Model, ModelConfig
 from calque.objectives.cross_entropy import mean_loss
+from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
 from calque.text import Tokenizers
 from calque.text.length_profile import LengthProfile
@@ -43,6 +44,7 @@ class Translator:
         self.ensemble = Ensemble()
         self.confidence: Confidence | None = None
         self.length_profile: LengthProfile | None = None
+        self.graphs: Graphs | None = None
         """The lengths of its training lines; None for a model that was saved without them."""
 
     def with_ensemble(
@@ -92,7 +94,7 @@ class Translator:
     @property
     def _models(self) -> TranslationModels:
         return TranslationModels(
-            self.model, self.tokenizers, self.search, self.ensemble, self.confidence, self.length_profile
+            self.model, self.tokenizers, self.search, self.ensemble, self.confidence, self.length_profile, self.graphs
         )
 
     @property

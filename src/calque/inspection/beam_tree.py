@@ -228,7 +228,7 @@ class BeamRecorder:
             terms = self.scoring.terms(step.ended.log_probs, length=step.length, covered=covered, lengths=step.lengths)
             columns = (terms.length, terms.coverage, terms.end)
             parts = zip(*([0.0] * len(rows) if part is None else part[0].tolist() for part in columns), strict=True)
-            scores = [ScoreParts(length, coverage, end, terms.reward) for length, coverage, end in parts]
+            scores = [ScoreParts(length, coverage, end, float(terms.reward)) for length, coverage, end in parts]
         return {
             (self._group(slot, size=len(rows)), tokens): score
             for slot, ((log_prob, tokens), score) in enumerate(zip(rows, scores, strict=True))

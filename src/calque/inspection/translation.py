@@ -285,7 +285,7 @@ def _score(
     lengths = SentenceLengths(torch.tensor([len(source.ids) + 1]), torch.tensor([len(found.ids)]))
     terms = scoring.terms(values, length=len(found.ids), covered=covered, lengths=lengths)
     coverage, end = (0.0 if part is None else float(part) for part in (terms.coverage, terms.end))
-    return ScoreParts(float(terms.length), coverage, end, terms.reward)
+    return ScoreParts(float(terms.length), coverage, end, float(terms.reward))
 
 
 def _steps(

@@ -13,6 +13,7 @@ from calque.layers.arithmetic import arithmetic
 from calque.layers.dropout import dropout
 from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
+from calque.layers.row_attention import row_attention
 
 
 class KeysValues(NamedTuple):
@@ -40,6 +41,8 @@ class Chunk(NamedTuple):
     mask: Tensor | None  # [N,1,T,P+T]; None if there is no past, or if T is 1 and no cached token is masked
     turn: Tensor | None  # [N,T,d], the rotation of rotary positions
     past: int = 0  # P, the number of cached tokens
+    ancestors: Tensor | None = None  # [N,M], for caches of fixed size: the row that has the token at each position
+    lengths: Tensor | None = None  # [N], with `ancestors`: the number of tokens, the new one included
 
 
 class MultiHead(AttentionLayer):
@@ -48,6 +51,8 @@ class MultiHead(AttentionLayer):
     head = softmax(q·k/√d) v, Concat(head₁, …) W (§3.2.2). With fewer key-value heads than heads, H/G adjacent heads
     share keys and values (grouped queries, Ainslie 2023, §2.2; G = 1 is Shazeer's multi-query attention).
     """
+
+    attends_to_rows = True  # can decode with a cache of fixed size
 
     def __init__(
         self, width: int, *, memory_width: int, heads: int, dropout: float, key_value_heads: int | None = None
@@ -143,9 +148,24 @@ class MultiHead(AttentionLayer):
         With rotary positions, keys are cached after rotation.
         """
         keys_values = self.remember(inputs, turn=chunk.turn)
+        if chunk.ancestors is not None:
+            return self._read_fixed(inputs, keys_values, past, chunk), past
         if chunk.past:
             keys_values = past.append(keys_values)
         return self(inputs, keys_values, chunk.mask, causal=not chunk.past, turn=chunk.turn), keys_values
+
+    def _read_fixed(self, inputs: Tensor, new: KeysValues, cache: KeysValues, chunk: Chunk) -> Tensor:
+        """Self-attention [N,1,D] of one new token, whose keys and values are written into a cache of fixed size."""
+        assert chunk.ancestors is not None and chunk.lengths is not None
+        for part, added in zip(cache, new, strict=True):
+            part.index_copy_(2, chunk.places[0], added)
+        queries = self.queries(inputs, turn=chunk.turn)
+        return self.attend_rows(queries, cache, rows=chunk.ancestors, lengths=chunk.lengths)
+
+    def attend_rows(self, queries: Tensor, memory: KeysValues, *, rows: Tensor, lengths: Tensor) -> Tensor:
+        """The attention output [N,1,D] of one query per hypothesis [N,H,1,d] over rows of the memory."""
+        heads = row_attention(queries.squeeze(2), *memory, rows=rows, lengths=lengths)
+        return self.out(heads.flatten(1)[:, None])  # type: ignore[no-any-return]
 
     def split_heads(self, rows: Tensor) -> Tensor:
         """[N,T,D] as [N,H,T,d], one vector per head."""
@@ -186,6 +206,8 @@ class RelativeMultiHead(MultiHead):
     e_ij = q_i·(k_j + a^K_ij)/√d (eq. 4), z_i = Σ_j α_ij (v_j + a^V_ij) (eq. 3), a_ij = w[clip(j − i, −reach, reach)]
     (eq. 5 and after). Each layer has its own two tables, shared by its heads (§3.3).
     """
+
+    attends_to_rows = False
 
     def __init__(
         self, width: int, *, heads: int, dropout: float, reach: int, key_value_heads: int | None = None

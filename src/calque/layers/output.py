@@ -3,25 +3,18 @@
 Letters: M positions, D width, V vocabulary.
 """
 
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from calque.config import Config
+from calque.layers.best_words import BestWords, best_words
 from calque.layers.summed_loss import can_sum_in_chunks, summed_cross_entropy
 from calque.tensors import best_candidates
 
 BEST_ROWS = 128  # whose log-probabilities are held at a time when only the best words are wanted
-
-
-class BestWords(NamedTuple):
-    """The most likely words of each row."""
-
-    log_probs: Tensor  # [M,C], best first
-    words: Tensor  # [M,C]; of equally likely words, the lower id first
-    ends: Tensor  # [M], the log-probability of the end mark
 
 
 class OutputLayer(nn.Module):
@@ -88,6 +81,11 @@ class FullOutput(OutputLayer):
 
     def log_probs(self, hidden: Tensor) -> Tensor:
         return F.log_softmax(wide(self.logits(hidden)), dim=-1)
+
+    def best(self, hidden: Tensor, *, count: int, end: int) -> BestWords:
+        if not hidden.is_cuda or hidden.dtype == torch.float64:
+            return super().best(hidden, count=count, end=end)
+        return best_words(self.logits(hidden), count=count, end=end)
 
     def loss(self, hidden: Tensor, targets: Tensor, *, smoothing: float, ignored: int = -100) -> Tensor:
         """[M], the cross-entropy of `targets` [M] under `hidden` [M,D]; 0 where the target is `ignored`.

@@ -36,14 +36,20 @@ class PackedLinear(nn.Linear):
     def forward(self, inputs: Tensor) -> Tensor:
         if torch.is_grad_enabled() or inputs.dtype != torch.float32 or self.weight.device.type != "cpu":
             return F.linear(inputs, self.weight, self.bias)
-        version = 0 if self.weight.is_inference() else self.weight._version
-        if self._packed is None or self._version != version:
+        if self._is_stale():
             self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), ROWS)
-            self._version = version
+        assert self._packed is not None
         rows = inputs.reshape(-1, inputs.shape[-1])
         padded = F.pad(rows, (0, 0, 0, rounded_up(len(rows)) - len(rows)))
         outputs = torch.ops.mkldnn._linear_pointwise(padded, self._packed, self.bias, "none", [], "")
         return outputs[: len(rows)].view(*inputs.shape[:-1], self.out_features)  # type: ignore[no-any-return]
+
+    def _is_stale(self) -> bool:
+        """Whether the packed weight must be made anew; the version of the weight is then taken as its version."""
+        version = 0 if self.weight.is_inference() else self.weight._version
+        is_stale = self._packed is None or self._version != version
+        self._version = version
+        return is_stale
 
     def __getstate__(self) -> dict[str, Any]:
         """The layer without the packed weight, which can be neither copied nor pickled."""

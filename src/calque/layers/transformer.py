@@ -127,6 +127,13 @@ class DecoderBlock(StateLayer):
             weights = unfold(layer.weights(queries, memory.keys, mask), rows=rows, slots=slots)
         return CrossAttention(self.around_cross.leave(stream, attended), attended, weights)
 
+    def cross_attend_rows(self, stream: Tensor, memory: KeysValues, *, rows: Tensor, lengths: Tensor) -> CrossAttention:
+        """Cross-attention of one token [N,1,D] per hypothesis, which reads row `rows[n]` of the memory."""
+        layer = self.cross_attention
+        queries = layer.queries(self.around_cross.enter(stream))
+        attended = layer.attend_rows(queries, memory, rows=rows, lengths=lengths)
+        return CrossAttention(self.around_cross.leave(stream, attended), attended, None)
+
     def feed(self, stream: Tensor) -> Tensor:
         """The residual stream after the feed-forward layer."""
         fed = self.feed_forward(self.around_feed_forward.enter(stream))

@@ -44,6 +44,8 @@ class AttentionalSteps(NamedTuple):
 class AttentionalDecoder(Decoder[S, C]):
     """A decoder with one attention over the memory, which may also copy source words."""
 
+    has_fixed_state = True
+
     def __init__(self, config: AttentionalConfig, *, memory: MemoryShape) -> None:
         super().__init__()
         attention, width = config.attention, config.width

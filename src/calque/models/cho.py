@@ -52,6 +52,7 @@ class ChoDecoder(Decoder[ChoState, ChoContext], StateLayer):
     readout maxout(O_h h' + O_y y + O_c c).
     """
 
+    has_fixed_state = True
     attends = False
 
     def __init__(self, config: ChoConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:

@@ -126,6 +126,7 @@ class ConvolutionalDecoder(Decoder[ConvolutionalState, ConvolutionalContext]):
     attention of vˡ.
     """
 
+    has_fixed_state = True
     parallel = True
 
     def __init__(self, config: ConvolutionalDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:

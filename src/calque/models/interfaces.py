@@ -98,6 +98,7 @@ class Decoder(nn.Module, Generic[State, Context]):
     draws: Draws | None = None  # how sampled source positions are trained, with hard attention
     attends: bool = True  # returns attention if requested
     parallel: bool = False  # processes T tokens in parallel, not one after the other
+    has_fixed_state: bool = False  # the tensors of a state have the same shapes after every token
 
     def prepare(self, memory: Memory) -> Context:
         """What the decoder computes once per sentence, such as projected keys, initial states; rows are sentences."""
@@ -106,6 +107,14 @@ class Decoder(nn.Module, Generic[State, Context]):
     def start(self, context: Context) -> State:
         """The state before the first token; one row per sentence."""
         raise NotImplementedError
+
+    def fixed(self, state: State, *, size: int) -> State | None:
+        """The state before the first token in tensors whose shapes stay the same while up to `size` tokens are read.
+
+        None if the decoder has no such state. With such a state, reading a token must not wait for the device, so that
+        it can be captured in a CUDA graph.
+        """
+        return state if self.has_fixed_state else None
 
     def forward(
         self, tokens: Tensor, state: State, context: Context, *, attention: bool = False

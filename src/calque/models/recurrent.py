@@ -158,6 +158,7 @@ class RecurrentContext(NamedTuple):
 class RecurrentDecoder(Decoder[StackState, RecurrentContext]):
     """p(y | x) = Π p(yₜ | v, y₁…yₜ₋₁): the source is represented by the initial state v of the decoder (§2)."""
 
+    has_fixed_state = True
     attends = False
 
     def __init__(self, config: RecurrentDecoderConfig, *, vocabulary_size: int, memory: MemoryShape) -> None:

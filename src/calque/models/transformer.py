@@ -10,6 +10,7 @@ from typing import Any, Literal, NamedTuple, Self, assert_never
 import torch
 from pydantic import Field, ValidationInfo, model_validator
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from calque.config import Config, refuse_unused
 from calque.layers.bounds import Heads, Layers, Places, Width
@@ -152,19 +153,50 @@ class TransformerState(NamedTuple):
     past: tuple[KeysValues, ...]  # [N,G,P,d] per layer; empty if the mixer is not attention
     position: Tensor  # [N]
     carried: Tensor | None = None  # [N,L,D]: the cells of SSRU, the sums of average attention
+    ancestors: Tensor | None = None  # [N,P], if caches have a fixed size: the row that holds the token at each position
 
     @classmethod
-    def of_layers(cls, layers: Sequence[Any], position: Tensor) -> Self:
+    def of_layers(cls, layers: Sequence[Any], position: Tensor, *, ancestors: Tensor | None = None) -> Self:
         """The state of a Transformer, given the states of its layers and the number of tokens read, `position` [N]."""
         if isinstance(layers[0], KeysValues):
-            return cls(tuple(layers), position)
+            return cls(tuple(layers), position, ancestors=ancestors)
         return cls((), position, torch.stack(list(layers), dim=1))
+
+    def fixed(self, *, size: int) -> Self:
+        """The empty state with room for `size` tokens per row; the tokens of row n are the first `position[n]`."""
+        if not self.past:
+            return self
+        rows = len(self.position)
+        caches = tuple(
+            KeysValues(*(part.new_zeros(rows, part.shape[1], size, part.shape[3]) for part in layer))
+            for layer in self.past
+        )
+        return type(self)(caches, self.position, ancestors=own_rows(rows, size=size, device=self.position.device))
+
+    def moved(self, rows: Tensor, *, size: int) -> Self:
+        """These rows of a state of fixed size, with room for `size` tokens.
+
+        All hypotheses of a sentence must be moved together and in order.
+        """
+        if self.ancestors is None:
+            return self.select(rows)
+        offsets = (torch.arange(len(rows), device=rows.device) - rows).to(torch.int32)
+        ancestors, extra = self.ancestors.index_select(0, rows) + offsets[:, None], size - self.ancestors.shape[1]
+        ancestors = torch.cat([ancestors, own_rows(len(rows), size=extra, device=rows.device)], dim=1)
+        caches = tuple(
+            KeysValues(*(F.pad(part.index_select(0, rows), (0, 0, 0, extra)) for part in layer)) for layer in self.past
+        )
+        return type(self)(caches, self.position.index_select(0, rows), ancestors=ancestors)
 
     def select(self, rows: Tensor) -> Self:
         """These rows of the state; in decoding on a CPU, the memory of the caches has room for the next token.
 
-        Read such a state only once: reading it fills that room.
+        Read such a state only once: reading it fills that room. Caches of fixed size stay as they are: only the index
+        of ancestors changes.
         """
+        if self.ancestors is not None:
+            ancestors = self.ancestors.index_select(0, rows)
+            return self._replace(position=self.position.index_select(0, rows), ancestors=ancestors)
         if torch.is_grad_enabled() or rows.device.type != "cpu":
             past = select_rows(self.past, rows)
         else:
@@ -175,6 +207,11 @@ class TransformerState(NamedTuple):
     def layers(self) -> Sequence[Any]:
         """The state of each layer: its cached keys and values, or the state vector of another mixer."""
         return self.past if self.carried is None else self.carried.unbind(1)
+
+
+def own_rows(rows: int, *, size: int, device: torch.device) -> Tensor:
+    """An index of ancestors [N,size] before any token is read: every hypothesis is its own."""
+    return torch.arange(rows, dtype=torch.int32, device=device)[:, None].repeat(1, size)
 
 
 class CausalTransformerConfig(TransformerConfig):
@@ -227,6 +264,8 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         self.copy_gate = CopyGate(context=width, state=width, inputs=width) if config.copies else None
         self.shown = (config.attention_layer or config.layers) - 1
         self.width = config.width
+        mixers = [block.self_attention for block in self._blocks()]
+        self.has_fixed_state = all(getattr(mixer, "attends_to_rows", True) for mixer in mixers)
         initialise(self)
 
     def prepare(self, memory: Memory) -> TransformerContext:
@@ -241,9 +280,14 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         layers = [block.self_attention.start(rows, like=like) for block in self._blocks()]
         return TransformerState.of_layers(layers, position)
 
+    def fixed(self, state: TransformerState, *, size: int) -> TransformerState | None:
+        return state.fixed(size=size) if self.has_fixed_state else None
+
     def forward(
         self, tokens: Tensor, state: TransformerState, context: TransformerContext, *, attention: bool = False
     ) -> tuple[Output, TransformerState]:
+        if state.ancestors is not None and not attention and self.copy_gate is None:
+            return self._read_fixed(tokens, state, context)
         size = tokens.shape[1]
         inputs, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
         before = state.layers
@@ -268,6 +312,19 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         gate = None if self.copy_gate is None else self.copy_gate(shown.attended, hidden, inputs)
         output = Output(hidden, weights if attention else None, gate, None if gate is None else weights)
         return output, TransformerState.of_layers(after, state.position + size)
+
+    def _read_fixed(
+        self, tokens: Tensor, state: TransformerState, context: TransformerContext
+    ) -> tuple[Output, TransformerState]:
+        """`forward` for one token per row and caches of fixed size; every sentence has as many rows as any other."""
+        stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
+        rows, sentences = len(tokens), len(context.mask)
+        of_rows = torch.arange(rows, device=tokens.device) // (rows // sentences)
+        lengths = context.mask.sum(dim=1)[of_rows]
+        for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
+            stream, _ = block.read(stream, past, chunk)
+            stream = block.feed(block.cross_attend_rows(stream, memory, rows=of_rows, lengths=lengths).stream)
+        return Output(self.norm(stream)), state._replace(position=state.position + 1, ancestors=chunk.ancestors)
 
     def _blocks(self) -> list[DecoderBlock]:
         return [block for block in self.blocks if isinstance(block, DecoderBlock)]
@@ -316,6 +373,13 @@ def embed_chunk(
     past = state.past[0].keys.shape[2] if state.past else 0
     total = past + size if state.past else None
     positions = state.position[:, None] + torch.arange(size, device=tokens.device)
+    if state.ancestors is not None:
+        assert size == 1
+        rows = torch.arange(len(tokens), device=tokens.device, dtype=torch.int32)
+        ancestors = state.ancestors.index_copy(1, positions[0], rows[:, None])
+        inputs = embedding(tokens, positions, size=past)
+        turn = None if rotary is None else rotary(positions, size=past, like=inputs)
+        return inputs, Chunk(positions, None, turn, ancestors=ancestors, lengths=positions[:, 0] + 1)
     inputs = embedding(tokens, positions, size=total)
     mask = self_mask(state.position, past=past, size=size) if past and not _is_unmasked(state, past, size) else None
     turn = None if rotary is None else rotary(positions, size=total, like=inputs)

@@ -1,6 +1,6 @@
 """Builds the step function that search calls, given a model. Letters: B sentences, S source, N hypotheses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -46,6 +46,9 @@ class _ModelStep:
         output, state = self.model.read(tokens[:, None], state, with_slots(context, slots))
         return Best(*self.model.output.best(output.hidden[:, -1], count=count, end=end)), state
 
+    def fixed(self, state: Any, *, size: int) -> Any | None:
+        return self.model.decoder.fixed(state, size=size)
+
 
 def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
     """The step function of a language model, for search; the model reads `start` in place of the begin mark."""
@@ -57,10 +60,14 @@ def language_step(model: LanguageModel, *, start: int = BOS) -> Step:
     return step
 
 
-def pad_source(ids: Sequence[Sequence[int]]) -> Padded:
-    """A batch of source sentences, given as ids without end marks: end marks are added, and rows are padded."""
+def pad_source(ids: Sequence[Sequence[int]], *, size: Callable[[int], int] | None = None) -> Padded:
+    """A batch of source sentences, given as ids without end marks: end marks are added, and rows are padded.
+
+    `size` is a function of the longest length that returns the size of the rows.
+    """
     lengths = torch.tensor([len(row) + 1 for row in ids])
-    values = torch.full((len(ids), int(lengths.max())), PAD)
+    longest = int(lengths.max())
+    values = torch.full((len(ids), longest if size is None else size(longest)), PAD)
     for row, sentence in enumerate(ids):
         values[row, : len(sentence) + 1] = torch.tensor([*sentence, EOS])
     return Padded(values, lengths)

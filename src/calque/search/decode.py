@@ -16,6 +16,7 @@ from calque.search.beam import BestK, Expansion, Goal, beam_search
 from calque.search.constraints import Constraint, NoRepeat, Prefix, constrained, start_constrained
 from calque.search.diverse import Diverse
 from calque.search.fast_beam import fast_beam_search
+from calque.search.fixed_beam import FixedStep, Run, fixed_beam_search
 from calque.search.forbidden_words import Forbidden
 from calque.search.greedy import fast_greedy_search, greedy_search
 from calque.search.observers import NO_HOOKS, Hooks
@@ -24,6 +25,13 @@ from calque.search.sampling import Sampling, sample_search
 from calque.search.scoring import Scoring
 from calque.search.settings import SearchConfig
 from calque.search.step import NO_ANSWER, BestStep, Hypothesis, Limits, Marks, Step
+
+
+class FixedSteps(NamedTuple):
+    """How search runs on tensors of fixed shape."""
+
+    run: Run
+    sentences: int  # that are searched for; the rest of the batch fills it up to a usual size
 
 
 class Rules(NamedTuple):
@@ -49,12 +57,14 @@ def decode(
     nbest: int,
     streams: Tensor | None = None,
     hooks: Hooks = NO_HOOKS,
+    fixed: FixedSteps | None = None,
 ) -> list[list[Hypothesis]]:
     """At least one hypothesis per sentence: the `nbest` best or, when sampling, all samples.
 
     `source_lengths` [B] include end marks; `streams` [B] identifies each sentence's random stream, which sampling
     needs. Length limits and constraints apply to every method. A hypothesis that reaches a point where no token is
     allowed is discarded; if none is left, the result is NO_ANSWER, with missing_phrase set if phrases were required.
+    With `fixed`, which needs `allows_fixed_steps`, search runs on tensors of fixed shape.
     """
     constraints = _constraints(search, rules, limits=limits)
     if constraints:
@@ -78,6 +88,21 @@ def decode(
             limits=limits,
             marks=marks,
             hooks=hooks,
+        )
+    elif fixed is not None:
+        assert isinstance(step, FixedStep)
+        hypotheses = fixed_beam_search(
+            step,
+            state,
+            context,
+            beams=search.beam,
+            goal=Goal(scoring_of(search), nbest, _stop_after(search)),
+            limits=limits,
+            marks=marks,
+            source_lengths=source_lengths,
+            sentences=fixed.sentences,
+            hooks=hooks,
+            run=fixed.run,
         )
     elif search.is_greedy and not any(rules.required):
         if isinstance(step, BestStep) and hooks.observer is None:
@@ -113,6 +138,12 @@ def decode(
         n_best or [NO_ANSWER._replace(missing_phrase=bool(phrases))]
         for n_best, phrases in zip(hypotheses, required, strict=True)
     ]
+
+
+def allows_fixed_steps(search: SearchConfig, rules: Rules, hooks: Hooks) -> bool:
+    """Whether search can run on tensors of fixed shape: plain beam or greedy search without constraints."""
+    has_constraints = any(rules.prefixes) or search.no_repeat or rules.forbidden is not None
+    return search.method == "beam" and not has_constraints and _is_plain(search, rules, hooks)
 
 
 def check_phrases_supported(search: SearchConfig) -> None:

@@ -11,6 +11,10 @@ from torch import Tensor
 FLOOR = 1e-6  # minimum coverage of a position: local and hard attention leave some positions at zero
 
 
+Length = int | Tensor
+"""A number of tokens; as a tensor [1] it is not known to the host."""
+
+
 class SentenceLengths(NamedTuple):
     """The lengths that a score depends on besides log-probabilities; end marks are counted."""
 
@@ -45,7 +49,7 @@ class ScoreTerms(NamedTuple):
     """The terms of a score, each [B,K]; None or 0 if the setting is 0."""
 
     length: Tensor  # log P(Y|X) / lp(Y)
-    reward: float
+    reward: float | Tensor
     end: Tensor | None = None
     coverage: Tensor | None = None
 
@@ -74,12 +78,20 @@ class Scoring(NamedTuple):
     def needs_coverage(self) -> bool:
         return self.beta > 0
 
-    def finished(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> Tensor:
+    def finished(
+        self, log_probs: Tensor, *, length: Length, covered: Tensor | None, lengths: SentenceLengths
+    ) -> Tensor:
         return self.terms(log_probs, length=length, covered=covered, lengths=lengths).total
 
-    def terms(self, log_probs: Tensor, *, length: int, covered: Tensor | None, lengths: SentenceLengths) -> ScoreTerms:
+    def terms(
+        self, log_probs: Tensor, *, length: Length, covered: Tensor | None, lengths: SentenceLengths
+    ) -> ScoreTerms:
         """The terms of the scores that `finished` returns."""
-        target_lengths = torch.full_like(lengths.maximum, length)
+        target_lengths = (
+            length.expand_as(lengths.maximum)
+            if isinstance(length, Tensor)
+            else torch.full_like(lengths.maximum, length)
+        )
         normalised = log_probs / self._penalty(target_lengths, like=log_probs)[:, None]
         end = coverage = None
         if self.gamma:
@@ -88,9 +100,10 @@ class Scoring(NamedTuple):
             if covered is None:
                 raise ValueError("coverage needs a model with attention; set search.coverage = 0")
             coverage = self.beta * _coverage(covered, lengths.source_lengths)
-        return ScoreTerms(normalised, self.reward * length, end, coverage)
+        reward = self.reward * (length.to(log_probs.dtype) if isinstance(length, Tensor) else length)
+        return ScoreTerms(normalised, reward, end, coverage)
 
-    def bound(self, log_probs: Tensor, *, length: int, lengths: SentenceLengths) -> Tensor:
+    def bound(self, log_probs: Tensor, *, length: Length, lengths: SentenceLengths) -> Tensor:
         # Each term at its maximum: log P decreases, lp increases, coverage is at most 0, |X| / |Y| decreases.
         reward = self.reward * lengths.maximum.to(log_probs.dtype)
         end_term = self.gamma * lengths.source_lengths.to(log_probs.dtype) / (length + 1)

@@ -128,7 +128,7 @@ def forbid(log_probs: Tensor, *, marks: Marks, length: int, limits: Limits) -> T
     return allowed
 
 
-def allowed_best(best: Best, *, marks: Marks, length: int, limits: Limits) -> tuple[Tensor, Tensor]:
+def allowed_best(best: Best, *, marks: Marks, length: int | Tensor, limits: Limits) -> tuple[Tensor, Tensor]:
     """The log-probabilities [N,C] of the best tokens, −∞ where `forbid` has −∞, and the tokens; limits are per row.
 
     Where only the end mark is allowed, it is the first of a row's tokens.
@@ -139,7 +139,7 @@ def allowed_best(best: Best, *, marks: Marks, length: int, limits: Limits) -> tu
         is_forbidden = is_forbidden | (best.tokens == token)
     log_probs, tokens = best.log_probs.masked_fill(is_forbidden, -torch.inf), best.tokens
     must_end = (length == maximum) & (minimum == maximum)
-    if bool(must_end.any()):
+    if isinstance(length, Tensor) or bool(must_end.any()):
         log_probs = log_probs.masked_fill(must_end[:, None], -torch.inf)
         log_probs[:, 0] = torch.where(must_end, best.ends, log_probs[:, 0])
         tokens = torch.cat([tokens[:, :1].masked_fill(must_end[:, None], marks.end), tokens[:, 1:]], dim=1)
