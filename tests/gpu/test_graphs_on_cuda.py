@@ -1,19 +1,21 @@
 """Search by CUDA graphs finds what the clear search finds, and its kernels compute what their plain versions do."""
 
+import itertools
 import os
 
 import pytest
 import torch
+from torch import Tensor
 
-from calque.layers.best_words import best_words, clear_vocabulary_summary
-from calque.layers.row_attention import clear_row_attention, row_attention
+from calque.layers.best_words import best_words
+from calque.layers.row_attention import attend_cached, attend_shared
 from calque.objectives.decoding_step import decoding_step
 from calque.search.beam import BestK, Goal, beam_search
 from calque.search.fixed_beam import FixedStep, fixed_beam_search, run_plainly
 from calque.search.graphs import Graphs
 from calque.search.scoring import Scoring
-from calque.search.step import Limits
-from calque.tensors import Padded, best_candidates
+from calque.search.step import Best, Hypothesis, Limits, StepOutput
+from calque.tensors import Padded, Slots, best_candidates
 from tests.laws import laws
 from tests.laws.models import BEAMS, MODELS, build, loud, source
 
@@ -24,19 +26,30 @@ if DEVICE == "cuda" and not torch.cuda.is_available():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize(("heads", "groups", "width"), [(8, 8, 64), (4, 2, 32), (3, 1, 20)])
-def test_attention_to_rows(heads: int, groups: int, width: int, dtype: torch.dtype, seed: int) -> None:
+def test_attention_of_one_token(heads: int, groups: int, width: int, dtype: torch.dtype, seed: int) -> None:
+    """Over a cache with an index of ancestors, and over sources that 5 hypotheses share."""
     generator = torch.Generator().manual_seed(seed)
-    queries = torch.randn(37, heads, width, generator=generator)
-    keys, values = torch.randn(2, 37, groups, 50, width, generator=generator)
-    rows = torch.randint(0, 37, (37, 50), generator=generator, dtype=torch.int32)
-    lengths = torch.randint(1, 51, (37,), generator=generator)
-    for index in (rows, rows[:, 0].long()):
-        parts = [part.to(DEVICE, dtype) for part in (queries, keys, values)]
-        actual = row_attention(*parts, rows=index.to(DEVICE), lengths=lengths.to(DEVICE))
-        exact = [part.cpu().double() for part in parts]
-        expected = clear_row_attention(*exact, rows=index, lengths=lengths)
-        tolerance = 2e-6 if dtype == torch.float32 else 1e-2
+    queries = torch.randn(35, heads, width, generator=generator)
+    new, sources = torch.randn(2, 35, groups, width, generator=generator), torch.randn(2, 7, groups, 41, width)
+    caches = torch.randn(2, 35, groups, 70, width, generator=generator)
+    ancestors = torch.randint(0, 35, (35, 70), generator=generator, dtype=torch.int32)
+    lengths = torch.randint(1, 42, (7,), generator=generator)
+    tolerance = 3e-6 if dtype == torch.float32 else 1.5e-2
+    for place in (0, 1, 31, 32, 69):
+        position = torch.full((35,), place)
+        exact = [part.to(dtype).double() for part in (queries, new, caches, sources)]
+        given = [part.to(DEVICE, dtype) for part in (queries, new, caches, sources)]
+        index, index_on_device = ancestors.clone(), ancestors.to(DEVICE)
+        expected = attend_cached(exact[0], tuple(exact[1]), tuple(exact[2]), ancestors=index, position=position)
+        actual = attend_cached(
+            given[0], tuple(given[1]), tuple(given[2]), ancestors=index_on_device, position=position.to(DEVICE)
+        )
         torch.testing.assert_close(actual.cpu().double(), expected, rtol=tolerance, atol=tolerance)
+        assert torch.equal(index_on_device.cpu(), index)
+        assert torch.equal(given[2].cpu().double(), exact[2])  # the cache, in place
+    expected = attend_shared(exact[0], *exact[3], lengths=lengths)
+    actual = attend_shared(given[0], *given[3], lengths=lengths.to(DEVICE))
+    torch.testing.assert_close(actual.cpu().double(), expected, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -47,11 +60,67 @@ def test_best_words(words: int, dtype: torch.dtype, seed: int) -> None:
     logits = (5 * torch.randn(19, words, generator=generator)).to(dtype)
     best = best_words(logits.to(DEVICE), count=13, end=2)
     wide = logits.float()
-    values, indices = best_candidates(wide, count=13)
+    log_probs = wide.log_softmax(dim=-1)
+    _, indices = best_candidates(wide, count=13)
     assert torch.equal(best.words.cpu(), indices)
-    normaliser, _ = clear_vocabulary_summary(logits)
-    torch.testing.assert_close(best.log_probs.cpu(), values - normaliser[:, None], rtol=1e-5, atol=1e-5)
-    torch.testing.assert_close(best.ends.cpu(), wide[:, 2] - normaliser, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(best.log_probs.cpu(), log_probs.gather(1, indices), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(best.ends.cpu(), log_probs[:, 2], rtol=1e-5, atol=1e-5)
+
+
+class Table:
+    """Log-probabilities of the next token given the last one: a table [B,V,V] per sentence, with equal values."""
+
+    def __init__(self, tables: Tensor) -> None:
+        self.tables = tables
+
+    def __call__(self, tokens: Tensor, state: Tensor, context: Tensor, /) -> tuple[StepOutput, Tensor]:
+        sentences = torch.arange(len(tokens), device=tokens.device) // (len(tokens) // len(context))
+        return StepOutput(self.tables[context[sentences], tokens]), state
+
+    def best(
+        self, tokens: Tensor, state: Tensor, context: Tensor, *, slots: Slots | None, count: int, end: int
+    ) -> tuple[Best, Tensor]:
+        log_probs = self(tokens, state, context)[0].log_probs
+        return Best(*best_candidates(log_probs, count=count), log_probs[:, end]), state
+
+    def fixed(self, state: Tensor, *, size: int) -> Tensor:
+        return state
+
+
+@pytest.mark.parametrize("beams", [1, 2, 5, 8])
+def test_search_on_tables(beams: int, seed: int) -> None:
+    """The kernel of beam search against the clear search on a CPU, with every term of the score and all limits."""
+    generator = torch.Generator().manual_seed(seed)
+    tables = torch.randint(0, 60, (40, 30, 30), generator=generator).float().div(8).log_softmax(dim=-1)
+    maximum = torch.randint(2, 24, (40,), generator=generator)
+    limits = Limits(maximum, torch.randint(0, 12, (40,), generator=generator).clamp(max=maximum))
+    lengths, context, state = torch.randint(1, 9, (40,), generator=generator), torch.arange(40), torch.zeros(40, 1)
+    scores = (Scoring(), Scoring(0.6), Scoring(1.0, normalisation="plain"), Scoring(0.6, gamma=0.3, reward=0.2))
+    for score, nbest, stop_after in itertools.product(scores, (1, beams), (None, beams)):
+        goal = Goal(score, nbest, stop_after)
+        arguments = {"limits": limits, "source_lengths": lengths, "marks": laws.MARKS, "goal": goal}
+        expected = beam_search(Table(tables), state, context, expansion=BestK(beams), **arguments)
+        on_device = {"limits": Limits(*(part.to(DEVICE) for part in limits)), "source_lengths": lengths.to(DEVICE)}
+        actual = fixed_beam_search(
+            Table(tables.to(DEVICE)),
+            state.to(DEVICE),
+            context.to(DEVICE),
+            beams=beams,
+            run=Graphs().run if DEVICE == "cuda" else run_plainly,
+            **(arguments | on_device),
+        )
+        same_or_tied(actual, expected)
+
+
+def same_or_tied(actual: list[list[Hypothesis]], expected: list[list[Hypothesis]]) -> None:
+    """The same hypotheses in the same order, except where scores differ by rounding alone."""
+    for hypotheses, others in zip(actual, expected, strict=True):
+        assert [round(item.score, 3) for item in hypotheses] == pytest.approx(
+            [round(item.score, 3) for item in others], abs=2e-3
+        )
+        is_clear = len(others) < 2 or min(a.score - b.score for a, b in itertools.pairwise(others)) > 1e-4
+        if is_clear and len(others) > 1:
+            assert [item.tokens for item in hypotheses[:-1]] == [item.tokens for item in others[:-1]]
 
 
 def test_best_candidates_on_a_gpu_are_those_of_a_cpu(seed: int) -> None:

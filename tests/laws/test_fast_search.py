@@ -191,7 +191,7 @@ def test_search_of_fixed_shape_with_a_model(name: str) -> None:
     step = decoding_step(model)
     context, state = laws.begin(model)
     if not isinstance(step, FixedStep) or step.fixed(state, size=1) is None:
-        assert model.copies or any(not getattr(part, "attends_to_rows", True) for part in model.modules())
+        assert model.copies or any(not getattr(part, "has_fixed_cache", True) for part in model.modules())
         return
     for beams, alpha, nbest in ((BEAMS, 0.7, BEAMS), (1, 0.0, 1), (BEAMS, 1.5, 1)):
         goal = Goal(Scoring(alpha), nbest)

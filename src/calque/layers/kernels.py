@@ -1,6 +1,6 @@
 """Triton kernels for decoding on a GPU; each has a plain version that it is tested against.
 
-Letters: N hypotheses, R rows of keys, H heads, G key-value heads, P positions, d head width, V vocabulary.
+Letters: N hypotheses, H heads, G key-value heads, P positions, d head width, V vocabulary, C best words.
 """
 
 import torch
@@ -8,28 +8,40 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-POSITIONS = 32  # keys that a program of the attention kernel reads at a time
+POSITIONS = 32  # keys that a program of the attention kernels reads at a time
 WORDS = 2048  # logits that a program of the vocabulary kernel reads
-GROUP = 64  # neighbouring words of which it keeps the largest logit
+GROUP = 64  # neighbouring words, of which it keeps the largest logit
 
 
-def attend_rows(queries: Tensor, keys: Tensor, values: Tensor, *, rows: Tensor, lengths: Tensor) -> Tensor:
-    """`row_attention.row_attention` as one kernel: a program per hypothesis and head, with a running softmax."""
+def attend_cached(
+    queries: Tensor,
+    new: tuple[Tensor, Tensor],
+    cache: tuple[Tensor, Tensor],
+    *,
+    ancestors: Tensor,
+    position: Tensor,
+) -> Tensor:
+    """`row_attention.attend_cached` as one kernel: a program per hypothesis and head, with a running softmax."""
     hypotheses, heads, width = queries.shape
-    assert keys.stride() == values.stride() and keys.stride(3) == 1
+    keys, values = cache
+    new_keys, new_values = new
+    assert keys.stride() == values.stride() and new_keys.stride() == new_values.stride()
+    assert keys.stride(3) == 1 and new_keys.stride(2) == 1 and queries.stride(2) == 1
     outputs = torch.empty_like(queries, memory_format=torch.contiguous_format)
-    _attend_rows[(hypotheses, heads)](
+    _attend_cached[(hypotheses, heads)](
         queries,
+        new_keys,
+        new_values,
         keys,
         values,
-        rows,
-        lengths,
+        ancestors,
+        position,
         outputs,
         width**-0.5,
         *queries.stride()[:2],
+        *new_keys.stride()[:2],
         *keys.stride()[:3],
-        rows.stride(0),
-        rows.stride(1) if rows.dim() == 2 else 0,
+        ancestors.stride(0),
         *outputs.stride()[:2],
         shared=heads // keys.shape[1],
         width=width,
@@ -41,21 +53,24 @@ def attend_rows(queries: Tensor, keys: Tensor, values: Tensor, *, rows: Tensor, 
 
 
 @triton.jit
-def _attend_rows(  # type: ignore[no-untyped-def]
+def _attend_cached(  # type: ignore[no-untyped-def]
     queries,
+    new_keys,
+    new_values,
     keys,
     values,
-    rows,
-    lengths,
+    ancestors,
+    position,
     outputs,
     scale,
     query_row,
     query_head,
+    new_row,
+    new_head,
     key_row,
     key_head,
     key_position,
-    rows_row,
-    rows_position,
+    ancestor_row,
     output_row,
     output_head,
     shared: tl.constexpr,
@@ -64,67 +79,156 @@ def _attend_rows(  # type: ignore[no-untyped-def]
     block: tl.constexpr,
 ):
     row, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    group = head // shared
     columns = tl.arange(0, width_block)
     is_column = columns < width
+    length = tl.load(position + row)
     query = tl.load(queries + row * query_row + head * query_head + columns, mask=is_column, other=0.0)
     query = query.to(tl.float32) * scale
-    length = tl.load(lengths + row)
-    largest = tl.full([1], -float("inf"), tl.float32)
-    total = tl.zeros([1], tl.float32)
-    mixed = tl.zeros([width_block], tl.float32)
+    own = row * new_row + group * new_head + columns
+    new_key = tl.load(new_keys + own, mask=is_column, other=0.0)
+    new_value = tl.load(new_values + own, mask=is_column, other=0.0)
+    if head % shared == 0:
+        place = row * key_row + group * key_head + length * key_position + columns
+        tl.store(keys + place, new_key, mask=is_column)
+        tl.store(values + place, new_value, mask=is_column)
+    if head == 0:
+        tl.store(ancestors + row * ancestor_row + length, row.to(tl.int32))
+    largest = tl.sum(new_key.to(tl.float32) * query, axis=0)
+    total = largest * 0.0 + 1.0
+    mixed = new_value.to(tl.float32)
     for first in range(0, length, block):
         positions = first + tl.arange(0, block)
         is_position = positions < length
-        source = tl.load(rows + row * rows_row + positions * rows_position, mask=is_position, other=0).to(tl.int64)
-        offsets = source * key_row + (head // shared) * key_head + positions * key_position
-        places = offsets[:, None] + columns[None, :]
+        source = tl.load(ancestors + row * ancestor_row + positions, mask=is_position, other=0).to(tl.int64)
+        places = (source * key_row + group * key_head + positions * key_position)[:, None] + columns[None, :]
         is_place = is_position[:, None] & is_column[None, :]
         key = tl.load(keys + places, mask=is_place, other=0.0).to(tl.float32)
+        value = tl.load(values + places, mask=is_place, other=0.0).to(tl.float32)
         scores = tl.where(is_position, tl.sum(key * query[None, :], axis=1), -float("inf"))
         raised = tl.maximum(largest, tl.max(scores, axis=0))
         weights = tl.exp(scores - raised)
         shrunk = tl.exp(largest - raised)
-        value = tl.load(values + places, mask=is_place, other=0.0).to(tl.float32)
         mixed = mixed * shrunk + tl.sum(weights[:, None] * value, axis=0)
         total = total * shrunk + tl.sum(weights, axis=0)
         largest = raised
-    result = mixed / total
-    tl.store(
-        outputs + row * output_row + head * output_head + columns,
-        result.to(outputs.dtype.element_ty),
-        mask=is_column,
+    result = (mixed / total).to(outputs.dtype.element_ty)
+    tl.store(outputs + row * output_row + head * output_head + columns, result, mask=is_column)
+
+
+def attend_shared(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Tensor) -> Tensor:
+    """`row_attention.attend_shared` as one kernel: a program per sentence and head reads keys for all hypotheses."""
+    hypotheses, heads, width = queries.shape
+    assert keys.stride() == values.stride() and keys.stride(3) == 1 and queries.stride(2) == 1
+    beams = hypotheses // len(keys)
+    outputs = torch.empty_like(queries, memory_format=torch.contiguous_format)
+    _attend_shared[(len(keys), heads)](
+        queries,
+        keys,
+        values,
+        lengths,
+        outputs,
+        width**-0.5,
+        *queries.stride()[:2],
+        *keys.stride()[:3],
+        *outputs.stride()[:2],
+        beams=beams,
+        shared=heads // keys.shape[1],
+        width=width,
+        width_block=max(16, triton.next_power_of_2(width)),
+        beam_block=max(16, triton.next_power_of_2(beams)),
+        block=POSITIONS,
+        exact=queries.dtype == torch.float32,
+        num_warps=2,
     )
-
-
-def vocabulary_summary(logits: Tensor, *, vocabulary: int) -> tuple[Tensor, Tensor]:
-    """The normaliser log Σ exp [N] of the first V logits [N,≥V], and the largest [N,⌈V/64⌉] of every 64 neighbours.
-
-    The logits are read once.
-    """
-    count = len(logits)
-    programs = triton.cdiv(vocabulary, WORDS)
-    groups = logits.new_empty(count, programs * (WORDS // GROUP), dtype=torch.float32)
-    largest, totals = (logits.new_empty(count, programs, dtype=torch.float32) for _ in range(2))
-    _vocabulary_summary[(count, programs)](
-        logits,
-        groups,
-        largest,
-        totals,
-        logits.stride(0),
-        vocabulary,
-        programs,
-        words=WORDS,
-        group=GROUP,
-        num_warps=4,
-    )
-    peak = largest.amax(dim=1, keepdim=True)
-    normaliser = peak.squeeze(1) + (totals * (largest - peak).exp()).sum(dim=1).log()
-    return normaliser, groups[:, : triton.cdiv(vocabulary, GROUP)]
+    return outputs
 
 
 @triton.jit
-def _vocabulary_summary(  # type: ignore[no-untyped-def]
-    logits, groups, largest, totals, stride, vocabulary, programs, words: tl.constexpr, group: tl.constexpr
+def _attend_shared(  # type: ignore[no-untyped-def]
+    queries,
+    keys,
+    values,
+    lengths,
+    outputs,
+    scale,
+    query_row,
+    query_head,
+    key_row,
+    key_head,
+    key_position,
+    output_row,
+    output_head,
+    beams: tl.constexpr,
+    shared: tl.constexpr,
+    width: tl.constexpr,
+    width_block: tl.constexpr,
+    beam_block: tl.constexpr,
+    block: tl.constexpr,
+    exact: tl.constexpr,
+):
+    sentence, head = tl.program_id(0).to(tl.int64), tl.program_id(1)
+    columns, rows = tl.arange(0, width_block), tl.arange(0, beam_block)
+    is_column, is_row = columns < width, rows < beams
+    length = tl.load(lengths + sentence)
+    cells = is_row[:, None] & is_column[None, :]
+    places = (sentence * beams + rows)[:, None] * query_row + head * query_head + columns[None, :]
+    query = tl.load(queries + places, mask=cells, other=0.0)
+    largest = tl.full([beam_block], -float("inf"), tl.float32)
+    total = tl.zeros([beam_block], tl.float32)
+    mixed = tl.zeros([beam_block, width_block], tl.float32)
+    precision: tl.constexpr = "ieee" if exact else "tf32"
+    for first in range(0, length, block):
+        positions = first + tl.arange(0, block)
+        is_position = positions < length
+        offsets = sentence * key_row + (head // shared) * key_head + positions * key_position
+        is_place = is_position[:, None] & is_column[None, :]
+        key = tl.load(keys + offsets[:, None] + columns[None, :], mask=is_place, other=0.0)
+        value = tl.load(values + offsets[:, None] + columns[None, :], mask=is_place, other=0.0)
+        scores = tl.dot(query, tl.trans(key), input_precision=precision) * scale
+        scores = tl.where(is_position[None, :], scores, -float("inf"))
+        raised = tl.maximum(largest, tl.max(scores, axis=1))
+        weights = tl.exp(scores - raised[:, None])
+        shrunk = tl.exp(largest - raised)
+        total = total * shrunk + tl.sum(weights, axis=1)
+        mixed = mixed * shrunk[:, None] + tl.dot(weights.to(value.dtype), value, input_precision=precision)
+        largest = raised
+    result = (mixed / total[:, None]).to(outputs.dtype.element_ty)
+    places = (sentence * beams + rows)[:, None] * output_row + head * output_head + columns[None, :]
+    tl.store(outputs + places, result, mask=cells)
+
+
+def best_words(logits: Tensor, *, count: int, end: int) -> tuple[Tensor, Tensor, Tensor]:
+    """`best_words.best_words` as two kernels: one reads all logits once, the other the groups that have the best words.
+
+    The first keeps the largest of every 64 neighbouring logits; the second takes the best of these `count` times, and
+    after each time replaces it by the next best of its group.
+    """
+    rows, vocabulary = logits.shape
+    programs, groups = triton.cdiv(vocabulary, WORDS), triton.cdiv(vocabulary, GROUP)
+    peaks = logits.new_empty(rows, programs * (WORDS // GROUP), dtype=torch.float32)
+    largest, totals = (logits.new_empty(rows, programs, dtype=torch.float32) for _ in range(2))
+    _summarise[(rows, programs)](
+        logits, peaks, largest, totals, logits.stride(0), vocabulary, programs, words=WORDS, group=GROUP, num_warps=4
+    )
+    log_probs = logits.new_empty(rows, count, dtype=torch.float32)
+    words = logits.new_empty(rows, count, dtype=torch.long)
+    ends = logits.new_empty(rows, dtype=torch.float32)
+    _take_best[(rows,)](
+        *(logits, peaks, largest, totals, log_probs, words, ends),
+        *(logits.stride(0), peaks.stride(0), vocabulary, groups, programs, end),
+        count=count,
+        group=GROUP,
+        group_block=triton.next_power_of_2(groups),
+        program_block=triton.next_power_of_2(programs),
+        num_warps=1,
+    )
+    return log_probs, words, ends
+
+
+@triton.jit
+def _summarise(  # type: ignore[no-untyped-def]
+    logits, peaks, largest, totals, stride, vocabulary, programs, words: tl.constexpr, group: tl.constexpr
 ):
     row, part = tl.program_id(0).to(tl.int64), tl.program_id(1)
     places = part * words + tl.arange(0, words)
@@ -134,4 +238,49 @@ def _vocabulary_summary(  # type: ignore[no-untyped-def]
     tl.store(totals + row * programs + part, tl.sum(tl.exp(values - peak), axis=0))
     of_groups = tl.max(tl.reshape(values, [words // group, group]), axis=1)
     slots = part * (words // group) + tl.arange(0, words // group)
-    tl.store(groups + row * programs * (words // group) + slots, of_groups)
+    tl.store(peaks + row * programs * (words // group) + slots, of_groups)
+
+
+@triton.jit
+def _take_best(  # type: ignore[no-untyped-def]
+    logits,
+    peaks,
+    largest,
+    totals,
+    log_probs,
+    words,
+    ends,
+    stride,
+    peak_stride,
+    vocabulary,
+    groups,
+    programs,
+    end,
+    count: tl.constexpr,
+    group: tl.constexpr,
+    group_block: tl.constexpr,
+    program_block: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    parts = tl.arange(0, program_block)
+    part_peaks = tl.load(largest + row * programs + parts, mask=parts < programs, other=-float("inf"))
+    part_totals = tl.load(totals + row * programs + parts, mask=parts < programs, other=0.0)
+    peak = tl.max(part_peaks, axis=0)
+    normaliser = peak + tl.log(tl.sum(part_totals * tl.exp(part_peaks - peak), axis=0))
+    tl.store(ends + row, tl.load(logits + row * stride + end).to(tl.float32) - normaliser)
+    numbers, inner = tl.arange(0, group_block), tl.arange(0, group)
+    best = tl.load(peaks + row * peak_stride + numbers, mask=numbers < groups, other=-float("inf"))
+    taken = tl.full([group_block], -1, tl.int32)  # of equal logits in a group, the place of the last one taken
+    for rank in range(count):
+        value, which = tl.max(best, axis=0, return_indices=True, return_indices_tie_break_left=True)
+        places = which * group + inner
+        members = tl.load(logits + row * stride + places, mask=places < vocabulary, other=-float("inf")).to(tl.float32)
+        last = tl.sum(tl.where(numbers == which, taken, 0), axis=0)
+        place = tl.min(tl.where((members == value) & (inner > last), inner, group - 1), axis=0)
+        is_left = (members < value) | ((members == value) & (inner > place))
+        following = tl.max(tl.where(is_left, members, -float("inf")), axis=0)
+        is_chosen = numbers == which
+        best = tl.where(is_chosen, following, best)
+        taken = tl.where(is_chosen, tl.where(following == value, place, -1), taken)
+        tl.store(log_probs + row * count + rank, value - normaliser)
+        tl.store(words + row * count + rank, tl.minimum(which * group + place, vocabulary - 1).to(tl.int64))

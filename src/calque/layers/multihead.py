@@ -13,7 +13,7 @@ from calque.layers.arithmetic import arithmetic
 from calque.layers.dropout import dropout
 from calque.layers.observers import AttentionLayer
 from calque.layers.positions import distances, rotate
-from calque.layers.row_attention import row_attention
+from calque.layers.row_attention import attend_cached, attend_shared
 
 
 class KeysValues(NamedTuple):
@@ -42,7 +42,6 @@ class Chunk(NamedTuple):
     turn: Tensor | None  # [N,T,d], the rotation of rotary positions
     past: int = 0  # P, the number of cached tokens
     ancestors: Tensor | None = None  # [N,M], for caches of fixed size: the row that has the token at each position
-    lengths: Tensor | None = None  # [N], with `ancestors`: the number of tokens, the new one included
 
 
 class MultiHead(AttentionLayer):
@@ -52,7 +51,7 @@ class MultiHead(AttentionLayer):
     share keys and values (grouped queries, Ainslie 2023, §2.2; G = 1 is Shazeer's multi-query attention).
     """
 
-    attends_to_rows = True  # can decode with a cache of fixed size
+    has_fixed_cache = True  # can decode with a cache of fixed size
 
     def __init__(
         self, width: int, *, memory_width: int, heads: int, dropout: float, key_value_heads: int | None = None
@@ -156,15 +155,15 @@ class MultiHead(AttentionLayer):
 
     def _read_fixed(self, inputs: Tensor, new: KeysValues, cache: KeysValues, chunk: Chunk) -> Tensor:
         """Self-attention [N,1,D] of one new token, whose keys and values are written into a cache of fixed size."""
-        assert chunk.ancestors is not None and chunk.lengths is not None
-        for part, added in zip(cache, new, strict=True):
-            part.index_copy_(2, chunk.places[0], added)
-        queries = self.queries(inputs, turn=chunk.turn)
-        return self.attend_rows(queries, cache, rows=chunk.ancestors, lengths=chunk.lengths)
+        assert chunk.ancestors is not None
+        queries = self.queries(inputs, turn=chunk.turn).squeeze(2)
+        added = KeysValues(new.keys.squeeze(2), new.values.squeeze(2))
+        heads = attend_cached(queries, added, cache, ancestors=chunk.ancestors, position=chunk.places[:, 0])
+        return self.out(heads.flatten(1)[:, None])  # type: ignore[no-any-return]
 
-    def attend_rows(self, queries: Tensor, memory: KeysValues, *, rows: Tensor, lengths: Tensor) -> Tensor:
-        """The attention output [N,1,D] of one query per hypothesis [N,H,1,d] over rows of the memory."""
-        heads = row_attention(queries.squeeze(2), *memory, rows=rows, lengths=lengths)
+    def attend_shared(self, inputs: Tensor, memory: KeysValues, *, lengths: Tensor) -> Tensor:
+        """The attention output [N,1,D] of one token per hypothesis, where adjacent hypotheses share a row of memory."""
+        heads = attend_shared(self.queries(inputs).squeeze(2), *memory, lengths=lengths)
         return self.out(heads.flatten(1)[:, None])  # type: ignore[no-any-return]
 
     def split_heads(self, rows: Tensor) -> Tensor:
@@ -207,7 +206,7 @@ class RelativeMultiHead(MultiHead):
     (eq. 5 and after). Each layer has its own two tables, shared by its heads (§3.3).
     """
 
-    attends_to_rows = False
+    has_fixed_cache = False
 
     def __init__(
         self, width: int, *, heads: int, dropout: float, reach: int, key_value_heads: int | None = None

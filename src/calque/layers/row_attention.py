@@ -1,37 +1,58 @@
-"""Attention of one query per hypothesis over keys and values that lie in the rows of others.
+"""Attention of one new token per hypothesis in decoding, over caches of fixed size.
 
-In decoding, the token that a hypothesis has at position p was read by one of its ancestors, whose row of the cache
-holds its keys and values. With an index of ancestors no cache is copied when hypotheses are reordered. Likewise, all
-hypotheses of a sentence attend to one row of source keys. On a GPU a single kernel does all of this.
+The token that a hypothesis has at position p was read by one of its ancestors, whose row of the cache holds its keys
+and values. With an index of ancestors, no cache is copied when hypotheses are reordered. On a GPU each function is one
+kernel.
 
-Letters: N hypotheses, R rows of keys, H heads, G key-value heads, P positions, d head width.
+Letters: N hypotheses, B sentences, H heads, G key-value heads, P positions, S source, d head width. Keys and values are
+shared by H/G adjacent heads.
 """
 
 import torch
 from torch import Tensor
 
+Pair = tuple[Tensor, Tensor]  # keys and values
 
-def row_attention(queries: Tensor, keys: Tensor, values: Tensor, *, rows: Tensor, lengths: Tensor) -> Tensor:
-    """softmax(q·k/√d) v, the attention output [N,H,d] of queries [N,H,d].
 
-    Keys and values [R,G,P,d] are shared by H/G adjacent heads. Hypothesis n attends to the first `lengths[n]`
-    positions, and finds position p in row `rows[n, p]` of the keys or, if `rows` is [N], all of them in row `rows[n]`.
+def attend_cached(queries: Tensor, new: Pair, cache: Pair, *, ancestors: Tensor, position: Tensor) -> Tensor:
+    """softmax(q·k/√d) v, the self-attention [N,H,d] of queries [N,H,d] over all tokens of a hypothesis.
+
+    The `new` keys and values [N,G,d] of the last token are written into the `cache` [N,G,P,d] at `position` [N], which
+    is the same for all hypotheses. Row `ancestors[n, p]` of the cache, an index [N,P], has the token at position p;
+    the new token is entered there too.
     """
     if queries.is_cuda and queries.dtype != torch.float64:
-        from calque.layers.kernels import attend_rows  # needs Triton
+        from calque.layers.kernels import attend_cached as fast  # needs Triton
 
-        return attend_rows(queries, keys, values, rows=rows, lengths=lengths)
-    return clear_row_attention(queries, keys, values, rows=rows, lengths=lengths)
+        return fast(queries, new, cache, ancestors=ancestors, position=position)
+    for part, added in zip(cache, new, strict=True):
+        part.index_copy_(2, position[:1], added[:, :, None])
+    rows = torch.arange(len(queries), dtype=ancestors.dtype, device=queries.device)
+    ancestors.index_copy_(1, position[:1], rows[:, None])
+    places = torch.arange(ancestors.shape[1], device=queries.device)
+    keys, values = (part.transpose(1, 2)[ancestors.long(), places] for part in cache)  # [N,P,G,d]
+    return _attend(queries, keys.transpose(1, 2), values.transpose(1, 2), lengths=position + 1)
 
 
-def clear_row_attention(queries: Tensor, keys: Tensor, values: Tensor, *, rows: Tensor, lengths: Tensor) -> Tensor:
-    """What `row_attention` returns, with plain operations."""
-    positions = torch.arange(keys.shape[2], device=keys.device)
-    index = rows[:, None].expand(-1, len(positions)) if rows.dim() == 1 else rows
+def attend_shared(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Tensor) -> Tensor:
+    """softmax(q·k/√d) v, the cross-attention [N,H,d] of queries [N,H,d] over the keys and values [B,G,S,d] of a source.
+
+    N/B adjacent hypotheses share a sentence; of its keys the first `lengths` [B] are attended to.
+    """
+    if queries.is_cuda and queries.dtype != torch.float64:
+        from calque.layers.kernels import attend_shared as fast  # needs Triton
+
+        return fast(queries, keys, values, lengths=lengths)
+    rows = torch.arange(len(queries), device=queries.device) // (len(queries) // len(keys))
+    return _attend(queries, keys[rows], values[rows], lengths=lengths[rows])
+
+
+def _attend(queries: Tensor, keys: Tensor, values: Tensor, *, lengths: Tensor) -> Tensor:
+    """Attention [N,H,d] over the first `lengths` [N] of keys and values [N,G,P,d]."""
     shared = queries.shape[1] // keys.shape[1]
-    own_keys, own_values = (
-        part.transpose(1, 2)[index.long(), positions].repeat_interleave(shared, dim=2) for part in (keys, values)
-    )  # [N,P,H,d]
-    scores = torch.einsum("nhd,nphd->nhp", queries, own_keys) * queries.shape[2] ** -0.5
-    weights = scores.masked_fill((positions >= lengths[:, None])[:, None], -torch.inf).softmax(dim=-1)
-    return torch.einsum("nhp,nphd->nhd", weights, own_values)
+    keys, values = (part.repeat_interleave(shared, dim=1) for part in (keys, values))
+    scores = (keys @ queries[..., None]).squeeze(3) * queries.shape[2] ** -0.5  # [N,H,P]
+    is_beyond = torch.arange(keys.shape[2], device=keys.device) >= lengths[:, None]
+    weights = scores.masked_fill(is_beyond[:, None], -torch.inf).softmax(dim=-1)
+    attended: Tensor = weights[:, :, None] @ values
+    return attended.squeeze(2)

@@ -127,12 +127,10 @@ class DecoderBlock(StateLayer):
             weights = unfold(layer.weights(queries, memory.keys, mask), rows=rows, slots=slots)
         return CrossAttention(self.around_cross.leave(stream, attended), attended, weights)
 
-    def cross_attend_rows(self, stream: Tensor, memory: KeysValues, *, rows: Tensor, lengths: Tensor) -> CrossAttention:
-        """Cross-attention of one token [N,1,D] per hypothesis, which reads row `rows[n]` of the memory."""
-        layer = self.cross_attention
-        queries = layer.queries(self.around_cross.enter(stream))
-        attended = layer.attend_rows(queries, memory, rows=rows, lengths=lengths)
-        return CrossAttention(self.around_cross.leave(stream, attended), attended, None)
+    def cross_attend_once(self, stream: Tensor, memory: KeysValues, *, lengths: Tensor) -> Tensor:
+        """The residual stream [N,1,D] of one token after cross-attention over the first `lengths` [B] source tokens."""
+        attended = self.cross_attention.attend_shared(self.around_cross.enter(stream), memory, lengths=lengths)
+        return self.around_cross.leave(stream, attended)
 
     def feed(self, stream: Tensor) -> Tensor:
         """The residual stream after the feed-forward layer."""

@@ -140,6 +140,7 @@ class TransformerEncoder(Encoder):
 class TransformerContext(NamedTuple):
     memory: tuple[KeysValues, ...]  # [B,G,S,d] per layer
     mask: Tensor  # [B,S]
+    lengths: Tensor  # [B], the number of true values in the mask, which come first
     slots: Slots | None = None
 
 
@@ -265,14 +266,14 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
         self.shown = (config.attention_layer or config.layers) - 1
         self.width = config.width
         mixers = [block.self_attention for block in self._blocks()]
-        self.has_fixed_state = all(getattr(mixer, "attends_to_rows", True) for mixer in mixers)
+        self.has_fixed_state = all(getattr(mixer, "has_fixed_cache", True) for mixer in mixers)
         initialise(self)
 
     def prepare(self, memory: Memory) -> TransformerContext:
         memories = tuple(block.cross_attention.remember(memory.values) for block in self._blocks())
         if not torch.is_grad_enabled():  # contiguous per head, so that no step of decoding copies them
             memories = tuple(KeysValues(keys.contiguous(), values.contiguous()) for keys, values in memories)
-        return TransformerContext(memories, memory.mask)
+        return TransformerContext(memories, memory.mask, memory.mask.sum(dim=1))
 
     def start(self, context: TransformerContext) -> TransformerState:
         rows, like = context.mask.shape[0], context.memory[0].keys
@@ -318,13 +319,10 @@ class TransformerDecoder(Decoder[TransformerState, TransformerContext]):
     ) -> tuple[Output, TransformerState]:
         """`forward` for one token per row and caches of fixed size; every sentence has as many rows as any other."""
         stream, chunk = embed_chunk(tokens, state, embedding=self.embedding, rotary=self.rotary)
-        rows, sentences = len(tokens), len(context.mask)
-        of_rows = torch.arange(rows, device=tokens.device) // (rows // sentences)
-        lengths = context.mask.sum(dim=1)[of_rows]
         for block, past, memory in zip(self._blocks(), state.past, context.memory, strict=True):
             stream, _ = block.read(stream, past, chunk)
-            stream = block.feed(block.cross_attend_rows(stream, memory, rows=of_rows, lengths=lengths).stream)
-        return Output(self.norm(stream)), state._replace(position=state.position + 1, ancestors=chunk.ancestors)
+            stream = block.feed(block.cross_attend_once(stream, memory, lengths=context.lengths))
+        return Output(self.norm(stream)), state._replace(position=state.position + 1)
 
     def _blocks(self) -> list[DecoderBlock]:
         return [block for block in self.blocks if isinstance(block, DecoderBlock)]
@@ -375,11 +373,9 @@ def embed_chunk(
     positions = state.position[:, None] + torch.arange(size, device=tokens.device)
     if state.ancestors is not None:
         assert size == 1
-        rows = torch.arange(len(tokens), device=tokens.device, dtype=torch.int32)
-        ancestors = state.ancestors.index_copy(1, positions[0], rows[:, None])
         inputs = embedding(tokens, positions, size=past)
         turn = None if rotary is None else rotary(positions, size=past, like=inputs)
-        return inputs, Chunk(positions, None, turn, ancestors=ancestors, lengths=positions[:, 0] + 1)
+        return inputs, Chunk(positions, None, turn, ancestors=state.ancestors)
     inputs = embedding(tokens, positions, size=total)
     mask = self_mask(state.position, past=past, size=size) if past and not _is_unmasked(state, past, size) else None
     turn = None if rotary is None else rotary(positions, size=total, like=inputs)

@@ -65,9 +65,7 @@ def pad_source(ids: Sequence[Sequence[int]], *, size: Callable[[int], int] | Non
 
     `size` is a function of the longest length that returns the size of the rows.
     """
-    lengths = torch.tensor([len(row) + 1 for row in ids])
-    longest = int(lengths.max())
-    values = torch.full((len(ids), longest if size is None else size(longest)), PAD)
-    for row, sentence in enumerate(ids):
-        values[row, : len(sentence) + 1] = torch.tensor([*sentence, EOS])
-    return Padded(values, lengths)
+    lengths = [len(row) + 1 for row in ids]
+    width = max(lengths) if size is None else size(max(lengths))
+    rows = [[*row, EOS, *[PAD] * (width - length)] for row, length in zip(ids, lengths, strict=True)]
+    return Padded(torch.tensor(rows), torch.tensor(lengths))

@@ -200,7 +200,7 @@ def start(limits: Limits, source_lengths: Tensor, *, memory: Any, nbest: int) ->
         torch.zeros(len(sentence_indices), 1, device=sentence_indices.device),
         sentence_indices.new_zeros(len(sentence_indices), 1, 0),
     )
-    finished = no_finished(live.log_probs, nbest=nbest, longest=int(limits.maximum.max()))
+    finished = _no_finished(live.log_probs, nbest=nbest, longest=int(limits.maximum.max()))
     lengths = SentenceLengths(source_lengths, limits.maximum)
     return BatchState(sentence_indices, limits, lengths, live, finished, torch.zeros_like(sentence_indices), memory)
 
@@ -282,7 +282,7 @@ def results_of(
     results = {}
     for row in done.nonzero().squeeze(1).tolist():
         finished, live, lengths = (_row(part, row) for part in (batch.finished, previous, batch.lengths))
-        hypotheses = finished_hypotheses(finished)
+        hypotheses = _finished_hypotheses(finished)
         if length >= int(batch.limits.maximum[row]):
             missing = None if missing_phrase is None else missing_phrase[row].tolist()
             hypotheses += cut_hypotheses(
@@ -292,7 +292,7 @@ def results_of(
     return results
 
 
-def finished_hypotheses(finished: Finished) -> list[Hypothesis]:
+def _finished_hypotheses(finished: Finished) -> list[Hypothesis]:
     """The complete hypotheses of one sentence, best first."""
     return [
         Hypothesis(tuple(tokens[: size - 1]), value, log_prob, cut=False)
@@ -332,7 +332,7 @@ def _row(tree: Any, row: int) -> Any:
     return type(tree)(*(None if part is None else part[row : row + 1] for part in tree))
 
 
-def no_finished(like: Tensor, *, nbest: int, longest: int) -> Finished:
+def _no_finished(like: Tensor, *, nbest: int, longest: int) -> Finished:
     """Empty slots for `nbest` hypotheses of up to `longest` tokens for each sentence of `like` [B,K]."""
     sentences = like.shape[0]
     scores = like.new_full((sentences, nbest), -torch.inf)

@@ -15,18 +15,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from calque.search.beam import (
-    Finished,
-    Goal,
-    cut_hypotheses,
-    finished_hypotheses,
-    gather_candidates,
-    no_finished,
-)
+from calque.search.beam import Goal, cut_hypotheses
 from calque.search.observers import NO_HOOKS, Hooks
 from calque.search.scoring import Scoring, SentenceLengths
 from calque.search.step import Best, BestStep, Hypothesis, Limits, Live, Marks, allowed_best
-from calque.tensors import best_candidates, move_rows, select_rows
+from calque.tensors import best_candidates, map_rows, move_rows, select_rows
 
 STEPS = 4  # that are taken before the host asks which sentences are done
 
@@ -49,15 +42,29 @@ class Batch(NamedTuple):
     context: Any
 
 
-class Beams(NamedTuple):
-    """The state of beam search in tensors of fixed shape."""
+class Ends(NamedTuple):
+    """The best complete hypotheses, best first; −∞ in slots that are still empty."""
 
-    length: Tensor  # [1], the number of tokens that have been read
-    live: Live  # tokens are [B,K,M]
-    finished: Finished  # tokens are [B,F,M]
+    scores: Tensor  # [B,F]
+    log_probs: Tensor  # [B,F]
+    lengths: Tensor  # [B,F], including the end mark
+    slots: Tensor  # [B,F], the slot of the hypothesis before its end mark
+
+
+class Beams(NamedTuple):
+    """The state of beam search in tensors of fixed shape.
+
+    Hypotheses are kept as the tokens that every slot has read and the slots that they extend; see `traced`.
+    """
+
+    length: Tensor  # [B], the number of tokens that have been read, the same for all sentences
+    live: Tensor  # [B,K], the log-probabilities of hypotheses; −∞ in slots without one
+    tokens: Tensor  # [B,K,M], the token that the hypothesis in a slot had at each position when it was there
+    parents: Tensor  # [B,K,M], the slot of the hypothesis that it extended
+    ends: Ends
     counts: Tensor  # [B], number of hypotheses that have ended so far
     done: Tensor  # [B]
-    cut: Live  # the hypotheses that reached the maximum length, before its last token; −∞ until then
+    cut: Tensor  # [B,K], log-probabilities of hypotheses that reached the maximum length; −∞ until then
     last: Tensor  # [N], the tokens to read next
     state: Any
 
@@ -154,62 +161,76 @@ def start_fixed(step: FixedStep, state: Any, batch: Batch, *, plan: Plan, size: 
     """The search state before the first token, given the model's initial state with one row per sentence."""
     count, device = len(batch.sentence), batch.sentence.device
     rows = torch.arange(count, device=device).repeat_interleave(plan.beams)
-    first = torch.full((count, plan.beams), -torch.inf, device=device)
-    first[:, 0] = 0
-    tokens = batch.sentence.new_zeros(count, plan.beams, size)
-    nothing = Live(torch.full_like(first, -torch.inf), tokens)
-    return Beams(
-        batch.sentence.new_zeros(1),
-        Live(first, tokens),
-        no_finished(first, nbest=plan.nbest, longest=size),
-        torch.zeros_like(batch.sentence),
-        batch.sentence >= sentences,
-        nothing,
-        torch.full_like(rows, plan.marks.start),
-        step.fixed(select_rows(state, rows), size=size),
+    nothing = torch.full((count, plan.beams), -torch.inf, device=device)
+    live = nothing.clone()
+    live[:, 0] = 0
+    tokens = torch.zeros(count, plan.beams, size, dtype=torch.int32, device=device)
+    no_end, no_number = nothing.new_full((count, plan.nbest), -torch.inf), tokens.new_zeros(count, plan.nbest)
+    zeros, ends = tokens.new_zeros(count), Ends(no_end, no_end, no_number, no_number)
+    start_tokens = torch.full_like(rows, plan.marks.start)
+    beams = Beams(
+        zeros, live, tokens, tokens, ends, zeros, batch.sentence >= sentences, nothing, start_tokens, state=None
     )
+    beams = map_rows(torch.clone, beams)  # a tensor of its own for each
+    return beams._replace(state=step.fixed(select_rows(state, rows), size=size))
 
 
 def fixed_beam_step(step: BestStep, beams: Beams, batch: Batch, *, plan: Plan) -> Beams:
-    """The search state after one more token."""
+    """The search state after one more token; on a GPU, in the same tensors."""
+    count = 2 * plan.beams + len(plan.marks.never) + 1  # so that 2K remain if special tokens are among the best
+    best, state = step.best(beams.last, beams.state, batch.context, slots=None, count=count, end=plan.marks.end)
+    if beams.live.is_cuda:
+        from calque.search.beam_kernel import update  # needs Triton
+
+        beams, rows = update(beams, batch, best, plan=plan)
+    else:
+        beams, rows = clear_update(beams, batch, best, plan=plan)
+    return beams._replace(state=select_rows(state, rows))
+
+
+def clear_update(beams: Beams, batch: Batch, best: Best, *, plan: Plan) -> tuple[Beams, Tensor]:
+    """The search state after a token, given the best tokens of all hypotheses, and the rows [N] that they extend."""
     width, score, marks = plan.beams, plan.score, plan.marks
-    count = 2 * width + len(marks.never) + 1  # so that 2K remain if special tokens are among the best
-    before, length = beams.live, beams.length + 1
-    best, state = step.best(beams.last, beams.state, batch.context, slots=None, count=count, end=marks.end)
+    column = beams.length[:1].long()
+    length = column + 1
     values, parents, tokens = _candidates(beams, batch, best, plan=plan, length=length)
     is_end = tokens == marks.end
-    ended = Live(
-        values.masked_fill(~is_end, -torch.inf)[:, :width], gather_candidates(before.tokens, parents[:, :width])
-    )
-    scores = score.finished(ended.log_probs, length=length, covered=None, lengths=batch.lengths)
-    finished = _merged(beams.finished, ended, scores=scores, length=length)
-    counts = beams.counts + (ended.log_probs > -torch.inf).sum(dim=1)
+    ended = values.masked_fill(~is_end, -torch.inf)[:, :width]
+    scores = score.finished(ended, length=length, covered=None, lengths=batch.lengths)
+    ends = _merged(beams.ends, Ends(scores, ended, length.expand(ended.shape), parents[:, :width]))
+    counts = beams.counts + (ended > -torch.inf).sum(dim=1)
     chosen = is_end.long().sort(dim=1, stable=True).indices[:, :width]  # the first K that do not end
-    log_probs = values.masked_fill(is_end, -torch.inf).gather(1, chosen)
+    live = values.masked_fill(is_end, -torch.inf).gather(1, chosen)
     parents, tokens = parents.gather(1, chosen), tokens.gather(1, chosen)
     if plan.stop_after is None:
-        bounds = score.bound(log_probs.flatten(), length=length, lengths=_of_rows(batch.lengths, width))
-        log_probs = log_probs.masked_fill(bounds.view_as(log_probs) <= finished.scores[:, -1:], -torch.inf)
+        bounds = score.bound(live.flatten(), length=length, lengths=_of_rows(batch.lengths, width))
+        live = live.masked_fill(bounds.view_as(live) <= ends.scores[:, -1:], -torch.inf)
     at_maximum = length >= batch.limits.maximum
-    is_over = (log_probs == -torch.inf).all(dim=1)  # no hypothesis is left that could still win
+    is_over = (live == -torch.inf).all(dim=1)  # no hypothesis is left that could still win
     if plan.stop_after is not None:
         is_over = is_over | (counts >= plan.stop_after)
-    is_cut = (at_maximum & ~beams.done)[:, None]
-    cut = Live(
-        torch.where(is_cut, before.log_probs, beams.cut.log_probs),
-        torch.where(is_cut[..., None], before.tokens, beams.cut.tokens),
-    )
+    cut = torch.where((at_maximum & ~beams.done)[:, None], beams.live, beams.cut)
     done = beams.done | at_maximum | is_over
-    grown = gather_candidates(before.tokens, parents).index_copy(2, beams.length, tokens[..., None])
-    live = Live(log_probs.masked_fill(done[:, None], -torch.inf), grown)
     rows = (torch.arange(len(parents), device=parents.device)[:, None] * width + parents).flatten()
-    return Beams(length, live, finished, counts, done, cut, tokens.flatten(), select_rows(state, rows))
+    after = Beams(
+        beams.length + 1,
+        live.masked_fill(done[:, None], -torch.inf),
+        beams.tokens.index_copy(2, column, tokens[..., None].to(torch.int32)),
+        beams.parents.index_copy(2, column, parents[..., None].to(torch.int32)),
+        ends,
+        counts,
+        done,
+        cut,
+        tokens.flatten(),
+        None,
+    )
+    return after, rows
 
 
 def _candidates(beams: Beams, batch: Batch, best: Best, *, plan: Plan, length: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The log-probabilities of the 2K best extensions [B,2K], the hypotheses that they extend, and their tokens."""
     log_probs, tokens = allowed_best(best, marks=plan.marks, length=length, limits=_of_rows(batch.limits, plan.beams))
-    live = beams.live.log_probs.masked_fill(beams.done[:, None], -torch.inf)
+    live = beams.live.masked_fill(beams.done[:, None], -torch.inf)
     totals = live[..., None] + log_probs.view(*live.shape, -1)
     values, indices = best_candidates(totals.flatten(1), count=2 * plan.beams)
     return values, indices // totals.shape[2], tokens.view(len(live), -1).gather(1, indices)
@@ -220,57 +241,63 @@ def _of_rows(parts: Any, width: int) -> Any:
     return type(parts)(*(part[:, None].expand(-1, width).flatten() for part in parts))
 
 
-def _merged(finished: Finished, ended: Live, *, scores: Tensor, length: Tensor) -> Finished:
+def _merged(ends: Ends, added: Ends) -> Ends:
     """The best complete hypotheses, out of those finished before and those that end at this step."""
-    both = Finished(
-        torch.cat([finished.scores, scores], dim=1),
-        torch.cat([finished.log_probs, ended.log_probs], dim=1),
-        torch.cat([finished.lengths, length.expand(scores.shape)], dim=1),
-        torch.cat([finished.tokens, ended.tokens], dim=1),
-    )
-    order = both.scores.sort(dim=1, descending=True, stable=True).indices[:, : finished.scores.shape[1]]
-    return Finished(*(gather_candidates(part, order) for part in both))
+    both = Ends(*(torch.cat(parts, dim=1) for parts in zip(ends, added, strict=True)))
+    order = both.scores.sort(dim=1, descending=True, stable=True).indices[:, : ends.scores.shape[1]]
+    return Ends(*(part.gather(1, order) for part in both))
 
 
 def moved(beams: Beams, batch: Batch, sentences: Tensor, *, size: int) -> tuple[Beams, Batch]:
     """The search state of these sentences alone, with room for `size` tokens."""
-    width, extra = beams.live.log_probs.shape[1], size - beams.live.tokens.shape[2]
+    width, extra = beams.live.shape[1], size - beams.tokens.shape[2]
     rows = (sentences[:, None] * width + torch.arange(width, device=sentences.device)).flatten()
-    length, live, finished, counts, done, cut, last, state = beams
-    live, finished, counts, done, cut = select_rows((live, finished, counts, done, cut), sentences)
-    live, cut = (part._replace(tokens=F.pad(part.tokens, (0, extra))) for part in (live, cut))
-    finished = finished._replace(tokens=F.pad(finished.tokens, (0, extra)))
-    last, state = last.index_select(0, rows), move_rows(state, rows, size=size)
-    return Beams(length, live, finished, counts, done, cut, last, state), select_rows(batch, sentences)
+    of_sentences = select_rows(beams._replace(last=beams.length, state=None), sentences)  # both have rows: see below
+    after = of_sentences._replace(
+        tokens=F.pad(of_sentences.tokens, (0, extra)),
+        parents=F.pad(of_sentences.parents, (0, extra)),
+        last=beams.last.index_select(0, rows),
+        state=move_rows(beams.state, rows, size=size),
+    )
+    return after, select_rows(batch, sentences)
 
 
 def results_of_done(beams: Beams, batch: Batch, *, plan: Plan) -> dict[int, list[Hypothesis]]:
     """The results of the sentences that are done, by their indices in the initial batch."""
-    finished, cut, done, sentence, lengths = _on_host(
-        (beams.finished, beams.cut, beams.done, batch.sentence, batch.lengths)
-    )
-    results = {}
-    for row in done.nonzero().squeeze(1).tolist():
-        own = slice(row, row + 1)
-        hypotheses = finished_hypotheses(Finished(*(part[own] for part in finished)))
-        if bool((cut.log_probs[row] > -torch.inf).any()):
-            size = int(lengths.maximum[row]) - 1
-            hypotheses += cut_hypotheses(
-                Live(cut.log_probs[own], cut.tokens[own, :, :size]),
-                SentenceLengths(*(part[own] for part in lengths)),
-                missing=None,
-                score=plan.score,
-                size=size,
-                exclude=hypotheses,
-            )
-        results[int(sentence[row])] = hypotheses[: plan.nbest]
-    return results
+    rows = beams.done.nonzero().squeeze(1)
+    needed = (beams.tokens, beams.parents, beams.ends, beams.cut, batch.sentence, batch.lengths)
+    tokens, parents, ends, cut, sentence, lengths = map_rows(Tensor.cpu, select_rows(needed, rows))
+    texts = traced(tokens, parents, slots=ends.slots, lengths=ends.lengths - 1).tolist()
+    numbers = zip(texts, *(part.tolist() for part in ends[:3]), strict=True)
+    results = {
+        index: [
+            Hypothesis(tuple(text[: size - 1]), score, log_prob, cut=False)
+            for text, score, log_prob, size in zip(*values, strict=True)
+            if score > -torch.inf
+        ]
+        for index, values in zip(sentence.tolist(), numbers, strict=True)
+    }
+    for row in (cut > -torch.inf).any(dim=1).nonzero().squeeze(1).tolist():
+        own, size, index = slice(row, row + 1), int(lengths.maximum[row]) - 1, int(sentence[row])
+        slots = torch.arange(cut.shape[1])[None]
+        live = traced(tokens[own], parents[own], slots=slots, lengths=torch.full_like(slots, size))[..., :size]
+        results[index] += cut_hypotheses(
+            Live(cut[own], live),
+            SentenceLengths(*(part[own] for part in lengths)),
+            missing=None,
+            score=plan.score,
+            size=size,
+            exclude=results[index],
+        )
+    return {index: hypotheses[: plan.nbest] for index, hypotheses in results.items()}
 
 
-def _on_host(tree: Any) -> Any:
-    if isinstance(tree, Tensor):
-        return tree.cpu()
-    if tree is None:
-        return None
-    parts = [_on_host(part) for part in tree]
-    return type(tree)(*parts) if hasattr(tree, "_fields") else tuple(parts)
+def traced(tokens: Tensor, parents: Tensor, *, slots: Tensor, lengths: Tensor) -> Tensor:
+    """The tokens [B,F,M] of the hypotheses of `lengths` [B,F] tokens whose last token is in `slots` [B,F]."""
+    texts = tokens.new_zeros(*slots.shape, tokens.shape[2])
+    slot = slots.long()
+    for position in reversed(range(int(lengths.max()) if lengths.numel() else 0)):
+        is_inside = position < lengths
+        texts[..., position] = torch.where(is_inside, tokens[..., position].gather(1, slot), 0)
+        slot = torch.where(is_inside, parents[..., position].gather(1, slot).long(), slot)
+    return texts

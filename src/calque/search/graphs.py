@@ -46,7 +46,7 @@ class Graphs:
                 self._captured.popitem(last=False)
         self._captured.move_to_end((key, shapes))
         _copy(beams, to=captured.beams)
-        if captured.loaded != [batch]:
+        if not any(loaded is batch for loaded in captured.loaded):
             _copy(batch, to=captured.batch)
             captured.loaded[:] = [batch]
         captured.graph.replay()
