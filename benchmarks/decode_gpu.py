@@ -25,13 +25,13 @@ from benchmarks.figures import ratios, spread
 from benchmarks.machine import this_machine
 from benchmarks.options import positive, run_command
 from benchmarks.report import Report, command_line, shown_spread
-from calque.engine.ensemble import Ensemble, start_decoding
+from calque.engine.ensemble import Ensemble, start_decoding, start_with_graphs
 from calque.layers.padded import pad
 from calque.models.model import Model, ModelConfig, Sizes
 from calque.models.systems import system_model
 from calque.objectives.decoding_step import MARKS, pad_source
 from calque.search.decode import FixedSteps, Rules, decode, limits_of_pieces
-from calque.search.fixed_beam import Run, run_plainly, usual_size
+from calque.search.fixed_beam import usual_size
 from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
 
@@ -65,7 +65,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--device", required=True, help="cuda, or cpu to try the command")
+    parser.add_argument("--device", required=True, choices=("cuda",), help="cuda: graphs need an NVIDIA GPU")
     parser.add_argument("--system", default="base", help="a named system with a Transformer decoder (default: base)")
     parser.add_argument(
         "--batches",
@@ -89,19 +89,18 @@ def _case(text: str) -> Case:
 
 def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
     """Decodes with both contenders in turn and reports."""
-    if options.device == "cuda" and not torch.cuda.is_available():
+    if not torch.cuda.is_available():
         raise BenchmarkError("--device cuda: no GPU that torch can use on this machine")
-    device = torch.device(options.device)
+    device = torch.device("cuda")
     model = build(options.system, device=device, dtype=getattr(torch, options.precision))
-    timed = {case: measure(model, case, rounds=options.rounds, device=device) for case in options.batches}
-    name = torch.cuda.get_device_name() if device.type == "cuda" else "CPU"
+    timed = {case: measure(model, case, rounds=options.rounds) for case in options.batches}
     parameters = sum(parameter.numel() for parameter in model.parameters())
     return Report(
         "decode-gpu",
         command_line("benchmarks.decode", words),
         this_machine(),
         {
-            "device": f"{name}, torch {torch.__version__}",
+            "device": f"{torch.cuda.get_device_name()}, torch {torch.__version__}",
             "work": f"{options.system} ({parameters / 1e6:.0f} M parameters), {options.precision}, "
             f"{VOCABULARY:,} words, sources of {SOURCE} pieces, {TARGET} pieces each, {options.rounds} rounds",
         },
@@ -136,45 +135,46 @@ def build(system: str, *, device: torch.device, dtype: torch.dtype) -> Model:
     return model
 
 
-def measure(model: Model, case: Case, *, rounds: int, device: torch.device) -> Timed:
+def measure(model: Model, case: Case, *, rounds: int) -> Timed:
     """Both contenders in turn on the same sources."""
     generator = torch.Generator().manual_seed(2)
     ids = torch.randint(4, VOCABULARY, (case.sentences, SOURCE - 1), generator=generator).tolist()
-    run: Run = Graphs().run if device.type == "cuda" else run_plainly
     contenders = {
-        "graphs": partial(decode_once, model, ids, case, FixedSteps(run, len(ids))),
+        "graphs": partial(decode_once, model, ids, case, Graphs()),
         "steps": partial(decode_once, model, ids, case, None),
     }
-    if device.type == "cuda":
-        torch.cuda.reset_peak_memory_stats()
-    first, _ = _timed(contenders["graphs"], device)
-    _timed(contenders["steps"], device)
+    torch.cuda.reset_peak_memory_stats()
+    first, _ = _timed(contenders["graphs"])
+    _timed(contenders["steps"])
     speeds: dict[str, list[float]] = {name: [] for name in contenders}
     for _ in range(rounds):
         for name, contender in contenders.items():
-            seconds, tokens = _timed(contender, device)
+            seconds, tokens = _timed(contender)
             speeds[name].append(tokens / seconds)
-    return Timed(speeds, first, torch.cuda.max_memory_allocated() if device.type == "cuda" else 0)
+    return Timed(speeds, first, torch.cuda.max_memory_allocated())
 
 
-def _timed(contender: Callable[[], int], device: torch.device) -> tuple[float, int]:
+def _timed(contender: Callable[[], int]) -> tuple[float, int]:
     """Seconds, and output tokens."""
-    if device.type == "cuda":
-        torch.cuda.synchronize()
+    torch.cuda.synchronize()
     start = time.perf_counter()
     tokens = contender()
     return time.perf_counter() - start, tokens
 
 
 @torch.inference_mode()
-def decode_once(model: Model, ids: Sequence[Sequence[int]], case: Case, fixed: FixedSteps | None) -> int:
+def decode_once(model: Model, ids: Sequence[Sequence[int]], case: Case, graphs: Graphs | None) -> int:
     """Decodes a batch and returns the number of output tokens."""
+    fixed = FixedSteps(graphs.run, len(ids)) if graphs is not None else None
     device = next(model.parameters()).device
     penalty = 0.0 if case.beam == 1 else 0.6
     search = SearchConfig(beam=case.beam, length_penalty=penalty, minimum=TARGET, maximum=TARGET)
     fillers = usual_size(len(ids)) - len(ids) if fixed else 0
-    source = pad_source([*ids, *[[]] * fillers], size=usual_size if fixed else None).to(device)
-    decoding = start_decoding(model, source, ensemble=Ensemble(), search=search, attention=False)
+    source = pad_source([*ids, *[[]] * fillers], size=usual_size if fixed else None)
+    if graphs is not None:
+        decoding = start_with_graphs(model, source, graphs=graphs)
+    else:
+        decoding = start_decoding(model, source.to(device), ensemble=Ensemble(), search=search, attention=False)
     rows = [*[(TARGET, TARGET)] * len(ids), *[(0, 1)] * fillers]
     hypotheses = decode(
         *decoding,

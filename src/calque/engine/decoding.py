@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 
 from calque.engine.constraints import rules_of
-from calque.engine.ensemble import Decoding, Ensemble, start_decoding
+from calque.engine.ensemble import Decoding, Ensemble, start_decoding, start_with_graphs
 from calque.engine.forced_decoding import force_decode
 from calque.engine.postprocessing import Postprocessor
 from calque.engine.preparation import Part, Settings
@@ -88,10 +88,13 @@ def _search(
         fixed = FixedSteps(models.graphs.run, len(parts))
         fillers = usual_size(len(parts)) - len(parts)
         ids, limits = [*ids, *[[]] * fillers], [*limits, *[(0, 1)] * fillers]
-    source = pad_source(ids, size=fixed and usual_size).to(device)
-    decoding = start_decoding(
-        models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0
-    )
+        source = pad_source(ids, size=usual_size)
+        decoding = start_with_graphs(models.model, source, graphs=models.graphs)
+    else:
+        source = pad_source(ids).to(device)
+        decoding = start_decoding(
+            models.model, source, ensemble=models.ensemble, search=search, attention=search.coverage > 0
+        )
     if inspection.attention is not None or inspection.weights:
         decoding = decoding._replace(step=clear_step(decoding.step))
     if inspection.steps:

@@ -9,6 +9,7 @@ from calque.models.model import Model
 from calque.objectives.decoding_step import decoding_step, language_step
 from calque.search.ensemble import ensemble as ensemble_step
 from calque.search.ensemble import fused
+from calque.search.graphs import Graphs
 from calque.search.settings import SearchConfig
 from calque.search.step import Step
 from calque.tensors import Padded
@@ -58,6 +59,20 @@ def start_decoding(
     steps = [decoding.step, language_step(language, start=ensemble.language_start)]
     step = fused(steps, weights=[1.0, search.language_weight], unknown=UNK)
     return Decoding(step, (decoding.state, language.start(len(source.lengths))), (decoding.context, ()))
+
+
+def start_with_graphs(model: Model, source: Padded, *, graphs: Graphs) -> Decoding:
+    """`start_decoding` of one model; if its encoder needs no lengths on the host, encoding is replayed as a graph.
+
+    The source may be on the CPU.
+    """
+    if model.encoder.needs_host_lengths:
+        context = model.prepare(source.to(next(model.parameters()).device))
+    else:
+        device = next(model.parameters()).device
+        values, lengths = (part.to(device, non_blocking=True) for part in source)
+        context = graphs.call(lambda values, lengths: model.prepare(Padded(values, lengths)), "encode", values, lengths)
+    return Decoding(decoding_step(model), model.start(context), context)
 
 
 def refuse_other_vocabularies(own: Tokenizers, *, ensemble: Sequence[Tokenizers], language: Tokenizer | None) -> None:

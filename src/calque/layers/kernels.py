@@ -25,8 +25,8 @@ def attend_cached(
     hypotheses, heads, width = queries.shape
     keys, values = cache
     new_keys, new_values = new
-    assert keys.stride() == values.stride() and new_keys.stride() == new_values.stride()
-    assert keys.stride(3) == 1 and new_keys.stride(2) == 1 and queries.stride(2) == 1
+    assert keys.stride() == values.stride()
+    assert keys.stride(3) == new_keys.stride(2) == new_values.stride(2) == queries.stride(2) == 1
     outputs = torch.empty_like(queries, memory_format=torch.contiguous_format)
     _attend_cached[(hypotheses, heads)](
         queries,
@@ -40,6 +40,7 @@ def attend_cached(
         width**-0.5,
         *queries.stride()[:2],
         *new_keys.stride()[:2],
+        *new_values.stride()[:2],
         *keys.stride()[:3],
         ancestors.stride(0),
         *outputs.stride()[:2],
@@ -65,8 +66,10 @@ def _attend_cached(  # type: ignore[no-untyped-def]
     scale,
     query_row,
     query_head,
-    new_row,
-    new_head,
+    new_key_row,
+    new_key_head,
+    new_value_row,
+    new_value_head,
     key_row,
     key_head,
     key_position,
@@ -85,9 +88,8 @@ def _attend_cached(  # type: ignore[no-untyped-def]
     length = tl.load(position + row)
     query = tl.load(queries + row * query_row + head * query_head + columns, mask=is_column, other=0.0)
     query = query.to(tl.float32) * scale
-    own = row * new_row + group * new_head + columns
-    new_key = tl.load(new_keys + own, mask=is_column, other=0.0)
-    new_value = tl.load(new_values + own, mask=is_column, other=0.0)
+    new_key = tl.load(new_keys + row * new_key_row + group * new_key_head + columns, mask=is_column, other=0.0)
+    new_value = tl.load(new_values + row * new_value_row + group * new_value_head + columns, mask=is_column, other=0.0)
     if head % shared == 0:
         place = row * key_row + group * key_head + length * key_position + columns
         tl.store(keys + place, new_key, mask=is_column)

@@ -60,6 +60,7 @@ class Encoder(nn.Module):
 
     shape: MemoryShape
     inputs: Inputs | None
+    needs_host_lengths: bool = True  # the lengths of a source must be on the CPU; otherwise they may be anywhere
 
     def forward(self, source: Any) -> Memory:
         """The memory of a source: [B,S] ids, or whatever `inputs` accept. Law: padding does not affect the memory."""

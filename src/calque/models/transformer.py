@@ -111,6 +111,7 @@ class TransformerEncoder(Encoder):
     ) -> None:
         super().__init__()
         self.inputs = inputs
+        self.needs_host_lengths = inputs is not None
         self.embedding = (
             Embedding(config, vocabulary_size=vocabulary_size)
             if inputs is None

@@ -24,7 +24,7 @@ def update(beams: "Beams", batch: "Batch", best: Best, *, plan: "Plan") -> tuple
     never = (*plan.marks.never, -1, -1)[:2]
     assert len(plan.marks.never) <= 2 and plan.score.beta == 0
     _update[(len(beams.done),)](
-        *(best.log_probs, best.tokens, best.ends),
+        *(part.contiguous() for part in best),
         *(beams.length, beams.live, beams.tokens, beams.parents, *beams.ends, beams.counts, beams.done, beams.cut),
         *(beams.last, rows, *batch.limits, batch.lengths.source_lengths),
         *(plan.score.alpha, plan.score.gamma, plan.score.reward),

@@ -279,6 +279,8 @@ def results_of_done(beams: Beams, batch: Batch, *, plan: Plan) -> dict[int, list
     }
     for row in (cut > -torch.inf).any(dim=1).nonzero().squeeze(1).tolist():
         own, size, index = slice(row, row + 1), int(lengths.maximum[row]) - 1, int(sentence[row])
+        if len(results[index]) >= plan.nbest:
+            continue
         slots = torch.arange(cut.shape[1])[None]
         live = traced(tokens[own], parents[own], slots=slots, lengths=torch.full_like(slots, size))[..., :size]
         results[index] += cut_hypotheses(

@@ -1,8 +1,8 @@
-"""CUDA graphs of search steps: hundreds of small kernels are launched at once, without Python between them."""
+"""CUDA graphs for decoding: hundreds of small kernels are launched at once, without Python between them."""
 
 from collections import OrderedDict
-from collections.abc import Hashable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Hashable, Iterator
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -10,20 +10,22 @@ from torch import Tensor
 from calque.search.fixed_beam import Advance, Batch, Beams, run_plainly
 from calque.tensors import map_rows
 
-KEPT = 16  # graphs of different shapes
+KEPT = 32  # graphs of different shapes
+
+Tree = TypeVar("Tree")
 
 
 class Captured(NamedTuple):
-    """A graph, and the tensors that it reads and writes."""
+    """A graph, the tensors that it reads, and those that it writes."""
 
     graph: torch.cuda.CUDAGraph
-    beams: Beams
-    batch: Batch
-    loaded: list[Batch]  # the batch that was copied last, if any
+    inputs: Any
+    outputs: Any
+    loaded: list[Any]  # the trees that were copied into the inputs last
 
 
 class Graphs:
-    """Takes steps of `fixed_beam_search` by replaying graphs, which are captured when a shape is first met and kept.
+    """Captures graphs of functions when a shape is first met, and replays them from then on.
 
     The weights of the model must stay where they are. Only one search may run at a time, as all batches of a shape use
     the same tensors.
@@ -36,45 +38,61 @@ class Graphs:
     def __len__(self) -> int:
         return len(self._captured)
 
+    def call(self, function: Callable[..., Tree], key: Hashable, *inputs: Tensor) -> Tree:
+        """The value of a function of tensors, in tensors that the next call for the same shapes overwrites."""
+        captured = self._find(key, inputs, lambda static: function(*static))
+        _copy(inputs, to=captured.inputs)
+        captured.graph.replay()
+        return captured.outputs  # type: ignore[no-any-return]
+
     def run(self, advance: Advance, key: Hashable, beams: Beams, batch: Batch) -> Beams:
-        """The search state after several steps, in tensors that the next call for the same shape overwrites."""
-        shapes = tuple((leaf.shape, leaf.dtype) for leaf in _leaves((beams, batch)))
-        captured = self._captured.get((key, shapes))
-        if captured is None:
-            captured = self._captured[key, shapes] = self._capture(advance, beams, batch)
-            if len(self._captured) > KEPT:
-                self._captured.popitem(last=False)
-        self._captured.move_to_end((key, shapes))
-        _copy(beams, to=captured.beams)
+        """The search state after several steps of `fixed_beam_search`, in tensors that the next call overwrites."""
+
+        def steps(static: tuple[Beams, Batch]) -> None:
+            _copy(run_plainly(advance, None, *static), to=static[0])
+
+        captured = self._find(key, (beams, batch), steps)
+        own_beams, own_batch = captured.inputs
+        _copy(beams, to=own_beams)
         if not any(loaded is batch for loaded in captured.loaded):
-            _copy(batch, to=captured.batch)
+            _copy(batch, to=own_batch)
             captured.loaded[:] = [batch]
         captured.graph.replay()
-        return captured.beams
+        return own_beams  # type: ignore[no-any-return]
 
-    def _capture(self, advance: Advance, beams: Beams, batch: Batch) -> Captured:
+    def _find(self, key: Hashable, inputs: Any, function: Callable[[Any], Any]) -> Captured:
+        whole_key = (key, tuple((leaf.shape, leaf.dtype) for leaf in _leaves(inputs)))
+        captured = self._captured.get(whole_key)
+        if captured is None:
+            captured = self._captured[whole_key] = self._capture(function, inputs)
+            if len(self._captured) > KEPT:
+                self._captured.popitem(last=False)
+        self._captured.move_to_end(whole_key)
+        return captured
+
+    def _capture(self, function: Callable[[Any], Any], inputs: Any) -> Captured:
         if self._pool is None:
             self._pool = torch.cuda.graph_pool_handle()
-        beams, batch = map_rows(torch.clone, (beams, batch))
+        inputs = map_rows(torch.clone, inputs)
         stream, current = torch.cuda.Stream(), torch.cuda.current_stream()  # type: ignore[no-untyped-call]
         stream.wait_stream(current)
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(stream):
-            run_plainly(advance, None, beams, batch)  # compiles kernels and lets libraries allocate memory
+            function(inputs)  # compiles kernels and lets libraries allocate memory
             torch.cuda.synchronize()
             graph.capture_begin(self._pool, capture_error_mode="thread_local")
             try:
-                _copy(run_plainly(advance, None, beams, batch), to=beams)
+                outputs = function(inputs)
             finally:
                 graph.capture_end()
         current.wait_stream(stream)
-        return Captured(graph, beams, batch, [])
+        return Captured(graph, inputs, outputs, [])
 
 
 def _copy(tree: Any, *, to: Any) -> None:
     for given, own in zip(_leaves(tree), _leaves(to), strict=True):
         if own is not given:
-            own.copy_(given)
+            own.copy_(given, non_blocking=True)
 
 
 def _leaves(tree: Any) -> Iterator[Tensor]:
