@@ -1,5 +1,6 @@
 """Builds the step function that search calls, given a model. Letters: B sentences, S source, N hypotheses."""
 
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -67,5 +68,7 @@ def pad_source(ids: Sequence[Sequence[int]], *, size: Callable[[int], int] | Non
     """
     lengths = [len(row) + 1 for row in ids]
     width = max(lengths) if size is None else size(max(lengths))
-    rows = [[*row, EOS, *[PAD] * (width - length)] for row, length in zip(ids, lengths, strict=True)]
-    return Padded(torch.tensor(rows), torch.tensor(lengths))
+    flat = array("q")  # 64-bit integers
+    for row, length in zip(ids, lengths, strict=True):
+        flat.extend([*row, EOS, *[PAD] * (width - length)])
+    return Padded(torch.frombuffer(flat, dtype=torch.long).view(len(ids), width), torch.tensor(lengths))

@@ -11,6 +11,7 @@ tokens per hypothesis.
 from collections.abc import Callable, Hashable
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -295,11 +296,14 @@ def results_of_done(beams: Beams, batch: Batch, *, plan: Plan) -> dict[int, list
 
 
 def traced(tokens: Tensor, parents: Tensor, *, slots: Tensor, lengths: Tensor) -> Tensor:
-    """The tokens [B,F,M] of the hypotheses of `lengths` [B,F] tokens whose last token is in `slots` [B,F]."""
-    texts = tokens.new_zeros(*slots.shape, tokens.shape[2])
-    slot = slots.long()
-    for position in reversed(range(int(lengths.max()) if lengths.numel() else 0)):
-        is_inside = position < lengths
-        texts[..., position] = torch.where(is_inside, tokens[..., position].gather(1, slot), 0)
-        slot = torch.where(is_inside, parents[..., position].gather(1, slot).long(), slot)
-    return texts
+    """The tokens [B,F,M] of the hypotheses of `lengths` [B,F] tokens whose last token is in `slots` [B,F].
+
+    All tensors are on the CPU. NumPy takes less time for many small operations.
+    """
+    all_tokens, all_parents, sizes, slot = (part.numpy() for part in (tokens, parents, lengths, slots))
+    rows, texts = np.arange(len(slot))[:, None], np.zeros((*slot.shape, tokens.shape[2]), dtype=np.int64)
+    for position in reversed(range(int(sizes.max(initial=0)))):
+        is_inside = position < sizes
+        texts[..., position] = np.where(is_inside, all_tokens[rows, slot, position], 0)
+        slot = np.where(is_inside, all_parents[rows, slot, position], slot)
+    return torch.from_numpy(texts)
