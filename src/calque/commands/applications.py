@@ -32,7 +32,7 @@ COMMANDS = (
     "doctor",
     "data",
 )
-"""In the order of `calque --help`; the command `calque train` is the function `train` of calque/commands/train.py."""
+"""The commands, in the order of `calque --help`; `calque train` is the function `train` of calque/commands/train.py."""
 
 _GROUPS = ("data",)  # commands with subcommands: the attribute `app` of their module
 

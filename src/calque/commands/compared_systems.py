@@ -88,7 +88,7 @@ def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argume
 
 
 def _argument(text: str, *, named: bool = True) -> Argument:
-    """The system of PATH, NAME=PATH, PATH:KEY=VALUE or NAME=PATH:KEY=VALUE; only names if `named`."""
+    """The system of PATH, NAME=PATH, PATH:KEY=VALUE or NAME=PATH:KEY=VALUE; names are parsed only if `named`."""
     if Path(text).exists():
         return Argument("", Path(text))
     if (match := SETTINGS.fullmatch(text)) is not None:

@@ -75,7 +75,7 @@ def _standard_input() -> AbstractContextManager[BinaryIO]:
 
 
 def device_and_precision(device: str, precision: str, *, gradients: bool = False) -> "tuple[DeviceName, PrecisionName]":
-    """The values of --device and --precision, checked; products of integers have no gradients."""
+    """The values of --device and --precision, checked; int8 is rejected if `gradients` are needed."""
     from calque.devices import DEVICES, PRECISIONS
 
     if gradients and precision == "int8":

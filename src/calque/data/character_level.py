@@ -103,7 +103,7 @@ def sample_pairs(data: DataConfig) -> list[Pair]:
 
 
 def _columns(corpora: Sequence[Corpus], *, limit: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """The sources and targets of each block; no further ones from the first corpus without pairs on."""
+    """The sources and targets of each block; stops at the first corpus without pairs."""
     for corpus in corpora:
         if not isinstance(corpus, PairCorpus):
             return

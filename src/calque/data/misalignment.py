@@ -50,7 +50,7 @@ class Shift(NamedTuple):
     last: int
     by: int
     is_proven: bool
-    """Other lines are aligned as they stand; without such lines the shift may be intended."""
+    """Whether other lines are aligned as they are; if none is, the shift may be intended."""
 
 
 def find_shifts(lengths: Array) -> list[Shift]:

@@ -28,7 +28,7 @@ class SpoolBlock(NamedTuple):
     columns: Sequence[Sequence[str]]
     """The texts of each column."""
     keys: Hashes
-    """The key of each row; the training rows with the smallest keys are held out. Empty if none of this corpus are."""
+    """The key of each row, empty if this corpus holds out none; training rows with the smallest keys are held out."""
 
     @property
     def rows(self) -> int:
@@ -81,7 +81,7 @@ def unpack_column(record: bytes, *, column: int, held_out: Hashes) -> list[str]:
 
 
 class _Record:
-    """The parts of a record, each decoded when it is asked for."""
+    """The parts of a record, each decoded only when it is requested."""
 
     def __init__(self, record: bytes) -> None:
         start = record.index(b"\n") + 1

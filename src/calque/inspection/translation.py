@@ -40,7 +40,7 @@ class Saliency(NamedTuple):
 
 
 class OwnTranslation(NamedTuple):
-    """What a model translates a source to if the target is given, and what beam search makes of that target."""
+    """The model's own translation of a source whose target is given, and where beam search loses that target."""
 
     text: str
     is_cut: bool
@@ -162,7 +162,7 @@ def _search(
 
 
 def _given(models: TranslationModels, target: str, source: NumberedText, *, found: _Answer) -> _Answer:
-    """A given target, beside the translation that search found."""
+    """The given target as an answer, and the translation that search finds for comparison."""
     (encoded,) = models.encode_targets([target], [source])
     ids = [*encoded.numbered.ids, *([] if encoded.cut else [EOS])]
     assert found.candidate is not None
