@@ -93,7 +93,7 @@ NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)
 
 
 REMOVED = 8
-"""Finished sentences leave a batch when they are more than one in this many: removing them copies all others."""
+"""Finished sentences are removed once they are more than 1/REMOVED of the batch: removing them copies all others."""
 
 
 def is_worth_removing(finished: int, *, of: int) -> bool:

@@ -1,7 +1,8 @@
 """Which words occur together in a parallel corpus, laid out so that EM over all of them is a few array operations.
 
-Letters: B pairs, I source words, J target words. A *cell* is a target word beside a source word of the same pair, or
-beside the empty word. An *entry* is a pair of word types that share at least one cell: a parameter t(target | source).
+Letters: B pairs, I source words, J target words. A *cell* is a target word and a source word of the same pair, or a
+target word and the empty word. An *entry*, a parameter t(target | source), is a pair of word types with at least one
+cell.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ CHUNK_CELLS = 1 << 17
 
 
 class Chunk(NamedTuple):
-    """Pairs with the same number of source words and the same number of target words."""
+    """Sentence pairs with the same number of source words and the same number of target words."""
 
     pairs: Array  # [B], indices of rows of the corpus
     sources: int  # I
@@ -140,7 +141,7 @@ def _layout(sources: Array, targets: Array, *, maximum: int) -> Iterator[tuple[C
 
 
 def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: int) -> Array:
-    """source · targets + target for each cell of a chunk, flat."""
+    """The key source · targets + target of each cell of a chunk, as a flat array."""
     source_ids = source.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.sources)
     target_ids = target.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.targets)
     with_empty = np.pad(source_ids, ((0, 0), (1, 0)), constant_values=empty)

@@ -26,7 +26,7 @@ class LexicalTable(NamedTuple):
 
     @property
     def sources(self) -> int:
-        """The size of the source vocabulary; as a source id, the empty word."""
+        """The size of the source vocabulary, which is also the source id of the empty word."""
         return len(self.offsets) - 2
 
     def best(self, source: int, count: int | None = None) -> tuple[Array, Floats]:

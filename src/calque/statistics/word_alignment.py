@@ -27,7 +27,7 @@ class AlignmentSettings(NamedTuple):
 
     model: ModelName = "hmm"
     iterations: tuple[int, int] = (5, 5)
-    """Of IBM Model 1, which the HMM starts from, and of the HMM."""
+    """The EM iterations of IBM Model 1, which initialises the HMM, and of the HMM."""
     empty: float = EMPTY
     """The HMM's probability of the empty word."""
     smoothing: float = SMOOTHING
