@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def child(threads: int, spins: int, *, seconds: float) -> float:
-    """The speed in a new process, since the spin count is read when torch is loaded."""
+    """The training speed in a new process, since the spin count is read when torch is loaded."""
     command = [sys.executable, "-m", "benchmarks.threads", "--child", str(threads), "--seconds", str(seconds)]
     environment = {**os.environ, "GOMP_SPINCOUNT": str(spins)}
     return float(subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout)

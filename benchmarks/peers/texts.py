@@ -22,7 +22,8 @@ class PieceTexts(NamedTuple):
 
 
 def write_texts(corpus: Corpus, *, tokenizer: Path, folder: Path) -> PieceTexts:
-    """The training text of a corpus in pieces. Sources end in the end mark, which Calque's encoders read too."""
+    """Writes the training text of a corpus as pieces. Sources have the end mark, which Calque's encoders read
+    too."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
@@ -56,12 +57,12 @@ def decode_file(pieces: Path, *, tokenizer: Path, output: Path) -> Path:
 
 
 def vocabulary_of(texts: PieceTexts) -> int:
-    """How many pieces there are, with the special ones."""
+    """The vocabulary size, special pieces included."""
     return len(read_lines(texts.vocabulary)) + len(SPECIAL)
 
 
 def mean_length(text: Path, *, tokenizer: Path, limit: int = 5000) -> float:
-    """Mean pieces of the first lines of a file, the end mark counted."""
+    """The mean number of pieces per line, end mark included, in the first lines of a file."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))

@@ -66,8 +66,7 @@ def read_text_pairs(corpus: PairCorpus, *, keep_case: bool = False) -> TextPairs
 
 
 def read_links(path: Path, pairs: TextPairs) -> list[list[Link]]:
-    """The links of a Pharaoh file, line n for line n of the corpus; a DataError lists invalid links with file and
-    line."""
+    """The links of a Pharaoh file, one line per corpus line; a DataError lists invalid links with file and line."""
     links, problems = [], []
     number = 0
     for number, line in enumerate(file_lines(path, limit=LINE_LIMIT), start=1):
