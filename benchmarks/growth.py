@@ -152,8 +152,8 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
         command_line("benchmarks.growth", words),
         machine,
         {
-            "work": "pairs: generated text; other axes: the Transformer `small`, random weights, one thread; 32 pieces, "
-            "beam 5 and 8,000 words except along the measured axis",
+            "work": "pairs: generated text; other axes: the Transformer `small`, random weights, one thread; 32 "
+            "pieces, beam 5 and 8,000 words except along the measured axis",
             "sources": described_trees([tree]),
         },
         ["axis, task", "size", "CPU-s per sentence or pair", "peak RSS"],

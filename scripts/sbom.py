@@ -53,7 +53,7 @@ def reference(name: str, version: str) -> str:
 
 
 def licences(distribution: metadata.Distribution) -> list[dict[str, Any]]:
-    """What a distribution says of its licence: an expression, else its classifiers, else a short text."""
+    """The licence of a distribution: an expression, else its classifiers, else a short text."""
     values = distribution.metadata
     if expression := values.get("License-Expression"):
         return [{"expression": expression}]

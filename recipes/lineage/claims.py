@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """The mean over seeds."""
         return sum(self.values) / len(self.values)
 
     @property
@@ -116,7 +116,7 @@ def claims_table(parts: Sequence[Finding]) -> str:
 
 
 def _better(letter: str, claim: str, measured: Measured, better: str, worse: str, *, unit: Unit = "BLEU") -> Finding:
-    """By how much an entry exceeds another, over the seeds that both have."""
+    """The difference between two entries for each seed that both have."""
     above, below = measured.get(better, {}), measured.get(worse, {})
     seeds = sorted(above.keys() & below.keys())
     spread = max((_spread([side[seed] for seed in seeds]) for side in (above, below) if seeds), default=0.0)
@@ -136,7 +136,7 @@ def _measure(results: Results, measure: Callable[[Result], float | None]) -> Mea
 
 
 def _loss(value: float | None, *, of: float | None) -> float | None:
-    """In per cent; None if there is nothing to lose."""
+    """The loss in per cent of `of`; None if a score is missing or `of` is too low to lose anything."""
     return 100 * (1 - value / of) if value is not None and of is not None and of >= FLOOR else None
 
 

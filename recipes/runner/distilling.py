@@ -41,7 +41,7 @@ def read_nbest(lines: Iterable[str]) -> dict[int, list[str]]:
 
 
 def select(candidates: Sequence[str], reference: str, *, by: Criterion, metric: BLEU) -> str:
-    """The model's best, or the candidate most similar to the reference; the earlier one of a tie."""
+    """The model's best translation, or the candidate most similar to the reference; ties go to the earlier one."""
     if by == "score" or len(candidates) == 1:
         return candidates[0]
     return max(candidates, key=lambda text: metric.sentence_score(text, [reference]).score)

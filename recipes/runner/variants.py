@@ -97,7 +97,7 @@ class SearchSetting(NamedTuple):
     length_penalty: float | None  # None: the run's own
 
     def __str__(self) -> str:
-        """`5,1.4` or `5,-`."""
+        """Beam and length penalty as text: `5,1.4`, or `5,-` for the config's own penalty."""
         return f"{self.beam},{'-' if self.length_penalty is None else self.length_penalty}"
 
     @classmethod
@@ -127,7 +127,7 @@ def read_lists(paths: Iterable[Path], *, rows: Sequence[str] | None = None) -> L
 
 
 def winner(row: Row, *, out: Path, seed: int) -> str | None:
-    """The candidate with the highest lowercased BLEU on validation with that seed; the earlier one of a tie.
+    """The candidate with the highest lowercased BLEU on validation with that seed; ties go to the earlier one.
 
     None until all candidates are scored.
     """
@@ -144,7 +144,7 @@ def search_settings(row: Row) -> list[SearchSetting]:
 
 
 def best_setting(tried: Sequence[Sequence[Mapping[str, Any]]]) -> SearchSetting:
-    """The setting with the highest mean BLEU over seeds; the earlier one of a tie.
+    """The setting with the highest mean BLEU over seeds; ties go to the earlier one.
 
     `tried` has the scores of every seed, settings in the same order.
     """
