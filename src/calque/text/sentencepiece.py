@@ -116,8 +116,8 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_flat(self, texts: Sequence[str]) -> FlatIds:
         """`encode` of each text; with byte-pair encoding, word by word (calque/text/word_table.py).
 
-        The clear version is `encode_many`. A unigram model sums the scores of a whole text, in which rounding may
-        decide between segmentations of the same probability.
+        The reference implementation is `encode_many`. A unigram model sums the scores of a whole text, in which
+        rounding may decide between segmentations of the same probability.
         """
         if self.algorithm == "unigram" or self._crosses_spaces:
             return flat_ids(self.encode_many(texts))
