@@ -81,7 +81,7 @@ def findings(results: Results) -> list[Finding]:
         *parts,
         _better("c", "input feeding helps", bleu, "luong2015", "luong2015-unfed"),
         _better("c", "local-p is better than global attention", bleu, "luong2015-local-p", "luong2015"),
-        _better("d", "residual connections rescue 8 layers", bleu, "lstm8-residual", "lstm8-plain"),
+        _better("d", "residual connections make 8 layers trainable", bleu, "lstm8-residual", "lstm8-plain"),
     ]
 
 

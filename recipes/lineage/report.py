@@ -82,11 +82,10 @@ def report(corpus: CorpusKind, results: Results, *, speeds: Speeds) -> str:
         f"1-10 to 41-60 are lowercased BLEU by {unit} of the source; the loss on long ones is given below the figure.",
         table(results, speeds=speeds if corpus == "multi30k" else {}),
         f"![BLEU by the length of the source, and of all entries]({figure_name(corpus)})",
-        "A difference is *shown* where its mean is larger than the seeds' spread, the largest distance between two "
-        "seeds of one entry.\nA loss on long sentences is what joined sources of "
-        f"{BUCKET_NAMES[-1]} {unit} score less, in per cent, when they are translated at once\nthan when their "
-        f"sentences are translated one by one; a system *loses* where every seed loses more than {MARGIN:g} %, "
-        "and does not\nwhere none does.",
+        "A difference is *shown* if its mean is larger than the spread, the largest distance between two seeds of one "
+        "entry.\nThe loss on long sentences is how much lower, in per cent, BLEU is if joined sources of "
+        f"{BUCKET_NAMES[-1]} {unit} are translated at once\ninstead of sentence by sentence; a system *loses* if every "
+        f"seed loses more than {MARGIN:g} %, and does not lose if none does.",
         claims_table(findings(results)),
         provenance(results),
     ]
