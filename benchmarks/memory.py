@@ -56,7 +56,7 @@ def main() -> int:
     )
     growth = [after - before for before, after in zip(first, last, strict=True)]
     for what, size in zip(("before training", "in training"), growth, strict=True):
-        print(f"growth of the peak {what}: {size / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
+        print(f"growth of peak memory {what}: {size / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
     return int(max(growth) > BOUND)
 
 
@@ -96,7 +96,7 @@ def _measure(lines: int, *, folder: Path, workers: int | None) -> Measurement:
             time.sleep(EVERY)
         seconds = json.loads(child.stdout.read() or "{}")
     if child.returncode:
-        raise SystemExit(f"the child failed with {child.returncode}")
+        raise SystemExit(f"the measured process failed with exit code {child.returncode}")
     return Measurement(lines, peaks, seconds)
 
 

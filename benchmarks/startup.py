@@ -3,7 +3,7 @@
 python -m benchmarks.startup [--rounds 9] [--against REVISION] [--model RUN]
 
 `calque translate` of one sentence is measured in CPU-seconds beyond `import torch`, with a model of a few steps unless
---model names one; other starts in seconds of wall time beyond `python -c pass`.
+--model names one; other start-ups in seconds of wall time beyond `python -c pass`.
 """
 
 import argparse

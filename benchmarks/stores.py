@@ -102,7 +102,7 @@ def measure(pairs: int, *, folder: Path, steps: int) -> tuple[int, float]:
             peak = max(peak, sum(map(anonymous_bytes, process_tree(child.pid))))
             time.sleep(EVERY)
     if child.returncode:
-        raise SystemExit(f"the child failed with {child.returncode}")
+        raise SystemExit(f"the measured process failed with exit code {child.returncode}")
     return peak, time.perf_counter() - started
 
 
@@ -123,7 +123,7 @@ def main() -> int:
     for size, (peak, seconds) in zip(options.sizes, measured, strict=True):
         print(f"{size:>12,} pairs  peak RssAnon {peak / 2**20:8.1f} MB  {seconds:6.1f} s")
     growth = measured[-1][0] - measured[0][0]
-    print(f"growth of the peak: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
+    print(f"growth of peak memory: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
     return int(growth > BOUND)
 
 

@@ -115,7 +115,7 @@ class OpenNMTDecoder(NamedTuple):
 
 
 def prepare_peers(environments: Sequence[Environment], model: Path, *, threads: int, folder: Path) -> list[PeerDecoder]:
-    """The contenders of these environments, each with the weights of `model` in its own format."""
+    """The peers in these environments as contenders, each with the weights of `model` converted to its own format."""
     peers: list[PeerDecoder] = []
     for environment in environments:
         progress(f"converting the weights for {environment.title}")

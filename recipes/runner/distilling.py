@@ -32,7 +32,8 @@ def part_of(count: int, *, parts: int, number: int) -> slice:
 
 
 def read_nbest(lines: Iterable[str]) -> dict[int, list[str]]:
-    """The translations of each source line, numbered from 1, best first; lines are `number, score, text` with tabs."""
+    """The translations of each source line, best first, by its number from 1; the file has `number, score, text` in
+    TSV."""
     translations: dict[int, list[str]] = defaultdict(list)
     for line in lines:
         number, _, text = line.split("\t", maxsplit=2)

@@ -38,9 +38,9 @@ class ColumnSentence(NamedTuple):
     """The name of the file, for messages."""
     format: ColumnFormat
     first: int
-    """The number of its first line, from 1."""
+    """The line number of the sentence's first line, from 1."""
     lines: tuple[bytes, ...]
-    """All of its lines, including line ends."""
+    """All lines of the sentence, including line ends."""
     words: tuple[int, ...]
     """The indices, from 0, of the lines that are words."""
     cells: tuple[tuple[str, ...], ...]

@@ -165,7 +165,7 @@ class Block(NamedTuple):
     """Consecutive lines of a corpus, as bytes."""
 
     first: int
-    """The number of its first line, from 1."""
+    """The line number of the block's first line, from 1."""
     files: tuple[list[bytes], ...]
     """The lines of each of the corpus's files, in the order of `paths`; of CSV, as in `csv_lines`."""
     head: bytes

@@ -162,7 +162,7 @@ def _correlated(source: Array, targets: Array) -> Array:
 
 
 def _path(lines: _Lines) -> list[_Stretch]:
-    """The best k of every cell (Viterbi), as stretches."""
+    """The most likely shift k of every cell of lines (Viterbi), as stretches of lines with the same k."""
     total = np.where(_STEPS == 0, 0.0, -_PRICE)
     backpointers: list[tuple[Array, Array]] = []
     for start, stop in lines.chunks(0, len(lines)):
@@ -196,7 +196,7 @@ def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: in
 
 
 def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
-    """The stretches with every boundary moved to the line that maximises the sum of c on both sides."""
+    """The stretches, with every boundary moved to the line at which the total log-likelihood ratio is largest."""
     located = stretches[:1]
     for after in stretches[1:]:
         before = located[-1]

@@ -33,7 +33,7 @@ class SystemResult(NamedTuple):
 
     score: float
     p_value: float | None
-    """None for the baseline."""
+    """The p-value of the difference from the baseline; None for the baseline."""
     mean: float | None
     """The mean of the bootstrap resamples; None for the randomisation test."""
     interval: float | None

@@ -195,7 +195,7 @@ class BeamRecorder:
     def _with_reasons(
         self, candidates: list[TreeCandidate], tokens: Sequence[Tokens], *, width: int
     ) -> list[TreeCandidate]:
-        """The candidates of a step; those that a group or a bank decided about have that as their reason."""
+        """The candidates of a step, with the reason `group`, `penalty`, `bank` or `end-group` where it applies."""
         if self.groups == 1 and all(candidate.matched is None for candidate in candidates):
             return candidates
         compared = list(zip(candidates, tokens, strict=True))

@@ -51,7 +51,7 @@ class BeamView(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """A search with a beam of some size."""
+    """The result of a search with one beam size."""
 
     beam: int
     found: Found
@@ -102,7 +102,7 @@ def beam_view(
     pieces: Callable[[Sequence[int]], list[str]],
     text: Callable[[Sequence[int]], str],
 ) -> BeamView:
-    """The view of the first search; the others are those with narrower beams.
+    """The view of the first of the searches; the others have narrower beams.
 
     `pieces` gives the pieces of ids, and `text` the text of the ids that follow the prompt, without end mark.
     """

@@ -29,7 +29,7 @@ class Proposed(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where search is: the number of the next token, from 1, and the rows that are left."""
+    """The position of search: the number of the next token, from 1, and the remaining rows."""
 
     length: int
     rows: Tensor  # [N], indices among the initial rows

@@ -93,7 +93,7 @@ def _extend(batch: BatchState, best: Best, *, slots: Slots | None, beams: int, m
 
 
 def _parent_rows(parents: Tensor, left: Tensor, *, slots: Slots | None, width: int) -> Tensor:
-    """The row of the state that each hypothesis that is left extends; `parents` [B,K] are slots of the last step."""
+    """The row of the state that each remaining hypothesis extends; `parents` [B,K] are slots of the last step."""
     sentence = torch.arange(len(parents), device=parents.device)[:, None]
     flat = (sentence * width + parents).flatten()[left]
     if slots is None:

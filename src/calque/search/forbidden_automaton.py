@@ -81,7 +81,7 @@ class ForbiddenAutomaton:
 
     @cached_property
     def ends(self) -> list[int]:
-        """Tokens that start with a word boundary if the text ends after them, and so end the word before them."""
+        """The tokens that end the word before them if they are the last of a text: they start with a word boundary."""
         return [
             token
             for token, decoded in enumerate(self.decoded)

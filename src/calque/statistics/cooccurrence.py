@@ -29,7 +29,7 @@ class Chunk(NamedTuple):
     start: int  # where its cells begin in those of its block
 
     def cells(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values [J,B,1+I] of the chunk's cells, as a view, given those of its block; column 0: the empty word."""
+        """The values [J,B,1+I] of the chunk's cells, as a view of those of its block; column 0 is the empty word."""
         shape = self.targets, len(self.pairs), 1 + self.sources
         return values[self.start : self.start + int(np.prod(shape))].reshape(shape)
 
@@ -37,8 +37,8 @@ class Chunk(NamedTuple):
 class Block(NamedTuple):
     """Chunks, and which entry each of their cells belongs to.
 
-    The entries of a block are listed once, so that the table of all entries, which exceeds every cache, is read and
-    written once per block and in order.
+    The entries of a block are listed once, so that the table of all entries, which is larger than any CPU cache, is
+    read and written once per block and in order.
     """
 
     chunks: tuple[Chunk, ...]
@@ -56,7 +56,7 @@ class Block(NamedTuple):
 
 
 class Cooccurrences(NamedTuple):
-    """The entries of a corpus, by source word and then by target word, and its cells in blocks."""
+    """The entries of a corpus, sorted by source word and then by target word, and its cells in blocks."""
 
     offsets: Array  # [sources + 2]; the last row is that of the empty word
     targets: Array  # [entries]
@@ -167,7 +167,7 @@ def _distinct(keys: Array) -> tuple[Array, Array]:
 
 
 def _union(sets: list[Array]) -> Array:
-    """The union of ascending arrays, merged in sizes that double, so that each element is moved a few times."""
+    """The union of ascending arrays; arrays of similar size are merged, so that elements are rarely copied."""
     levels: list[Array] = [np.empty(0, dtype=np.int64)]
     for keys in sets:
         levels.append(keys)

@@ -1,4 +1,4 @@
-"""Expectation maximisation over the cells of a corpus, which all alignment models share (Dempster et al. 1977)."""
+"""Expectation maximisation, which all alignment models share (Dempster et al. 1977)."""
 
 from collections.abc import Callable
 from typing import NamedTuple

@@ -114,7 +114,7 @@ class _Side:
         self._lengths.append(len(words))
 
     def column(self, lines: int) -> Column:
-        """A row for each line."""
+        """The ids as a column, with a row for each line."""
         lengths = np.zeros(lines, dtype=np.uint32)
         lengths[np.array(self._lines, dtype=np.int64) - 1] = self._lengths
         return Column(np.array(self._values, dtype=np.uint32), np.cumsum(lengths, dtype=np.uint64) - lengths, lengths)

@@ -154,7 +154,7 @@ def _unpack(tensor: Tensor) -> Tensor:
 
 
 def _fits(trial: Trial, *, config: BatchConfig, tokens: int) -> bool:
-    """Whether steps with this batch size fit into memory beside Adam's two moments."""
+    """Whether steps with this batch size fit into memory in addition to Adam's two moments."""
     moments: list[Tensor] = []
     try:
         moments += [

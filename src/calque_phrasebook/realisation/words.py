@@ -16,7 +16,7 @@ Field = Literal[
     "quality", "recipient", "relation", "second", "standard", "stuff", "subject", "tense", "thing", "time", "unit",
     "vehicle", "verb", "what", "when", "where",
 ]  # fmt: skip
-"""The fields of meanings."""
+"""The names of the fields that meanings consist of."""
 
 Marker = Literal[
     "age",  # twenty years *old*, zwanzig Jahre *alt*
