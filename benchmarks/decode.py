@@ -182,7 +182,12 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         help="beam sizes; 1 is greedy search (default: 1 5)",
     )
     translating = [name for name in MODELS if name != "language-model"]
-    parser.add_argument("--work", choices=translating, default="transformer", help="the model to train, if any")
+    parser.add_argument(
+        "--work",
+        choices=translating,
+        default="transformer",
+        help="the kind of model to train if --model does not exist",
+    )
     parser.add_argument("--system", help="a named system instead of the usual model of --work")
     parser.add_argument("--steps", type=positive, default=300, help="training steps of that model (default: 300)")
     parser.add_argument(

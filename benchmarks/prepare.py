@@ -152,7 +152,7 @@ def measure(
 def table(
     measured: Mapping[str, Sequence[Usage]], *, costs: Mapping[str, Sequence[float]], pairs: int
 ) -> list[list[str]]:
-    """One row per contender."""
+    """The rows of the table, one per contender."""
     ratios = spread_of_ratios(costs, of=HERE)
     return [
         [

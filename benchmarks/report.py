@@ -91,7 +91,7 @@ def write_note(report: Report, *, folder: Path = RESULTS) -> Path:
 
 
 def today() -> str:
-    """The date as 2026-11-16."""
+    """Today's date, such as 2026-11-16."""
     return datetime.date.today().isoformat()
 
 

@@ -200,7 +200,7 @@ def floor_of(work: Work, *, folder: Path) -> Floor | None:
 def table(
     measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Sequence[float]], floor: Floor | None
 ) -> list[list[str]]:
-    """One row per contender."""
+    """The rows of the table, one per contender."""
     ratios = spread_of_ratios(speeds, of=HERE)
     rows = []
     for name, rounds in measured.items():

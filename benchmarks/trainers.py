@@ -25,7 +25,7 @@ class TrainingRun(NamedTuple):
     usage: Usage
 
     def measured(self) -> Measured:
-        """Target tokens and their cost."""
+        """The target tokens that the run trained on, and its cost."""
         return Measured(self.tokens, self.usage)
 
 

@@ -74,7 +74,7 @@ def component(name: str, distribution: metadata.Distribution) -> dict[str, Any]:
 
 
 def bill() -> dict[str, Any]:
-    """The bill of materials."""
+    """The software bill of materials as JSON values."""
     parts = closure(ROOT)
     urls = {name: reference(name, distribution.version) for name, (distribution, _) in parts.items()}
     components = {name: component(name, distribution) for name, (distribution, _) in parts.items()}

@@ -17,7 +17,7 @@ class PieceTexts(NamedTuple):
     vocabulary: Path  # a piece per line, without the special pieces, which every peer adds itself
 
     def bytes(self) -> int:
-        """The size of all files."""
+        """The total size of all files in bytes."""
         return sum(path.stat().st_size for path in self)
 
 
@@ -49,7 +49,7 @@ def encode_file(source: Path, *, tokenizer: Path, output: Path) -> Path:
 
 
 def decode_file(pieces: Path, *, tokenizer: Path, output: Path) -> Path:
-    """The text of lines of pieces."""
+    """Joins the pieces of each line of a file to text."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))

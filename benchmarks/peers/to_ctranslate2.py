@@ -92,7 +92,7 @@ def convert(model: Path, config: Mapping[str, Any], *, output: Path, quantisatio
 
 
 def encoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerEncoderSpec:
-    """The encoder with its weights."""
+    """CTranslate2's description of the encoder, with its weights."""
     is_pre = config.get("norm", "pre") == "pre"
     activation = ACTIVATIONS[config.get("activation", "relu")]
     spec = TransformerEncoderSpec(config["layers"], config["heads"], pre_norm=is_pre, activation=activation)
@@ -109,7 +109,7 @@ def encoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerEnco
 
 
 def decoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerDecoderSpec:
-    """The decoder and the output layer with their weights."""
+    """CTranslate2's description of the decoder and the output layer, with their weights."""
     is_pre = config.get("norm", "pre") == "pre"
     activation = ACTIVATIONS[config.get("activation", "relu")]
     spec = TransformerDecoderSpec(config["layers"], config["heads"], pre_norm=is_pre, activation=activation)

@@ -20,7 +20,7 @@ SPEEDS = "speeds.json"
 
 
 def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
-    """All numbers of the tables."""
+    """The numbers of all tables, from a folder of runs."""
     results: dict[str, Any] = {"rows": {}}
     for name, row in rows.items():
         if tested := read_tested(out, name):

@@ -76,7 +76,7 @@ def provenance(results: Results) -> str:
 
 
 def report(corpus: CorpusKind, results: Results, *, speeds: Speeds) -> str:
-    """The report of one corpus."""
+    """The report of one corpus in Markdown."""
     unit = UNITS[corpus]
     parts = [
         f"1-10 to 41-60 are lowercased BLEU by {unit} of the source; the loss on long ones is given below the figure.",

@@ -19,7 +19,7 @@ SETTING = ("beam", "length penalty")
 
 
 def collect(out: Path, lists: Lists) -> dict[str, Any]:
-    """All numbers of the tables."""
+    """The numbers of all tables, from a folder of runs."""
     name = next((row for row in reversed(ROWS) if read_tested(out, row)), None)
     if name is None:
         return {}

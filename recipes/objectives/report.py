@@ -26,7 +26,7 @@ FIGURE = "objectives.png"
 
 
 def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> dict[str, Any]:
-    """All numbers of the table."""
+    """The numbers of the table, from a folder of runs."""
     all_tested = {name: tested for name in rows if (tested := read_tested(out, name))}
     results: dict[str, Any] = {}
     for name, tested in all_tested.items():

@@ -41,7 +41,7 @@ ENTRIES = (
 
 
 class Files(NamedTuple):
-    """The three parts of a corpus."""
+    """The training, validation and test files of a corpus."""
 
     train: Path
     dev: Path

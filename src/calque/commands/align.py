@@ -1,4 +1,4 @@
-"""`calque align`."""
+"""The command `calque align`, which aligns the words of a parallel corpus."""
 
 from collections.abc import Iterator
 from pathlib import Path

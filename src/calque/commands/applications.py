@@ -38,7 +38,7 @@ _GROUPS = ("data",)  # commands with subcommands: the attribute `app` of their m
 
 
 def application(names: Iterable[str]) -> typer.Typer:
-    """`calque` with these commands."""
+    """The typer application `calque` with these commands."""
     app = typer.Typer(
         name="calque",
         cls=CommandGroup,

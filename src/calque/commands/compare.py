@@ -1,4 +1,4 @@
-"""`calque compare`."""
+"""The command `calque compare`, which compares systems on one test set."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -75,7 +75,7 @@ def compare(
     ] = None,
     sentences: Annotated[int, count_option(help="Sentences shown for each direction: better, and worse.")] = 1000,
     beam: Annotated[int | None, count_option(help="Beam size of all systems; RUN:beam=1 sets that of one.")] = None,
-    format: Annotated[str, choice_option(choices=FORMATS, help="What is written to standard output.")] = "table",
+    format: Annotated[str, choice_option(choices=FORMATS, help="The format of standard output.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Annotated[
         Path | None, file_option(help="A report: FILE.html (one page for a browser) or FILE.json.")

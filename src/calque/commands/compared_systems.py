@@ -250,7 +250,7 @@ def _curve(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, l
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or None."""
+    """The value as a float; None if it is not a finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number else None
 

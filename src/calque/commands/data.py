@@ -1,4 +1,4 @@
-"""`calque data`: check, prepare, phrasebook."""
+"""The commands `calque data check`, `prepare` and `phrasebook`."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory

@@ -1,4 +1,4 @@
-"""`calque doctor`."""
+"""The command `calque doctor`, which shows versions, devices and missing packages."""
 
 import importlib.metadata
 import os

@@ -63,7 +63,7 @@ def raw_input_lines(path: Path | None, *, limit: int) -> Iterator[bytes]:
 
 
 def input_name(path: Path | None) -> str:
-    """The input's name in messages."""
+    """The name that messages use for an input: its path, or standard input."""
     return str(path) if path else "standard input"
 
 

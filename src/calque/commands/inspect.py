@@ -1,4 +1,4 @@
-"""`calque inspect`."""
+"""The command `calque inspect`, which shows what a model computes for a text."""
 
 from collections.abc import Sequence
 from pathlib import Path

@@ -123,7 +123,7 @@ def brief_lines(briefs: Sequence[tuple[str | None, Brief]]) -> Iterator[str]:
 
 
 def _start(text: str) -> str:
-    """The beginning of a text."""
+    """The text, shortened to its beginning if it is long."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 

@@ -1,4 +1,4 @@
-"""`calque runs`."""
+"""The command `calque runs`, which lists training runs."""
 
 import math
 import os

@@ -55,14 +55,14 @@ def pack_block(block: SpoolBlock) -> bytes:
 
 
 def read_spool(path: Path) -> Iterator[bytes]:
-    """The records of a spool."""
+    """Yields the records of a spool file."""
     with path.open("rb") as file:
         while size := file.read(_SIZE):
             yield file.read(int.from_bytes(size, "little"))
 
 
 def unpack_block(record: bytes) -> SpoolBlock:
-    """The block of a record."""
+    """The block of rows that a record holds."""
     parts = _Record(record)
     columns = [parts.texts(column) for column in range(parts.columns)]
     return SpoolBlock(parts.role, parts.corpus, columns, parts.keys)

@@ -72,7 +72,7 @@ class TaggerFolder(Config):
     vocabularies: dict[str, int]
     """How many ids each column has, labels included."""
     columns: tuple[str, ...] = ()
-    """The names of the columns of the files it was trained on; empty for CoNLL-U."""
+    """The names of the columns of the training files; empty for CoNLL-U."""
     model: TaggerConfig
 
 

@@ -46,7 +46,7 @@ class Block(NamedTuple):
     cells: Array  # indices into `entries`
 
     def gather(self, table: Floats) -> Floats:
-        """The value of each cell, given that of each entry of the corpus."""
+        """The value of each cell of the block, looked up in a table with one value per entry of the corpus."""
         values: Floats = table[self.entries][self.cells]
         return values
 
@@ -66,7 +66,7 @@ class Cooccurrences(NamedTuple):
 
     @property
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks."""
+        """The chunks of all blocks."""
         return (chunk for block in self.blocks for chunk in block.chunks)
 
     @property

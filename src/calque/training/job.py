@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """How a run ended."""
+    """The summary of how a run ended."""
 
     step: int
     best_step: int
