@@ -153,7 +153,7 @@ class DataConfig(Config):
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
     def line_limit(self, *, running: bool) -> int:
-        """The largest number of bytes that a line may have to be parsed.
+        """The length in bytes of the longest line that is parsed.
 
         A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
         single line.

@@ -125,7 +125,7 @@ def _start(rows: int, *, device: torch.device) -> PartialHypotheses:
 def _append(
     partial: PartialHypotheses, tokens: Tensor, token_log_probs: Tensor, *, at_maximum: Tensor, end: int
 ) -> PartialHypotheses:
-    """Appends one token [N] to each hypothesis; complete hypotheses get an end mark at no cost."""
+    """Appends one token [N] to each hypothesis; complete hypotheses get an end mark with log-probability 0."""
     before = partial.ended
     is_end = (tokens == end) & (token_log_probs > -torch.inf)
     cut = ~before & at_maximum & ~is_end  # at the maximum length without an end mark

@@ -1,8 +1,8 @@
 """The HMM alignment model: where a target word comes from depends on where the word before it came from.
 
 Letters: B pairs, I source words, J target words. Vogel, Ney and Tillmann (1996), with the empty word of Och and Ney
-(2003): after a target word, a pair is in *position* i if the last word that was not drawn from the empty word came from
-source word i; 0 if there was none. The empty word keeps the position. The states i (drawn from source word i) and i + I
+(2003): the *position* i after a target word is the source word that the last target word came from, not counting
+words drawn from the empty word; 0 if there is none. The states i (drawn from source word i) and i + I
 (drawn from the empty word in position i) of Och and Ney have the same future, so that forward and backward scores are
 kept by position [B,1+I].
 """
