@@ -16,7 +16,7 @@ class Decoder(Protocol):
 
     @property
     def precision(self) -> str:
-        """The data type of its matrix products: float32, bfloat16 or int8."""
+        """The data type of the contender's matrix products: float32, bfloat16 or int8."""
 
     def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
         """The number of output tokens of every line, end mark included; this unmeasured run also warms up caches."""

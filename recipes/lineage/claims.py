@@ -1,9 +1,9 @@
 """The claims of the papers, tested on the results.
 
-That one entry is better than another is shown if the mean difference over seeds exceeds the seeds' spread, the largest
-distance between two seeds of one entry. That a system loses, or does not lose, on long sentences is shown if every seed
-loses more, or at most, MARGIN: a bound fixed in advance, since a bound that grows with the noise would make equality
-easier to show the noisier the measurement.
+One entry is shown to be better than another if the mean difference over seeds exceeds the spread, the largest distance
+between two seeds of one entry. A system is shown to lose on long sentences if every seed loses more than MARGIN, and
+not to lose if every seed loses at most MARGIN. MARGIN is fixed in advance: if it grew with the noise, noisier
+measurements would make it easier to show that a system does not lose.
 
 The loss on long sentences is relative, so that a system with 40 BLEU and one with 15 can be compared.
 """

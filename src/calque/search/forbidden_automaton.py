@@ -130,8 +130,7 @@ class ForbiddenAutomaton:
         return _ban(tokens, boundaries=is_complete)
 
     def _after_partial_character(self, before: Suffix, *, is_complete: bool) -> Ban:
-        """`_after` for a text with an incomplete last character, which is a boundary unless the next token continues
-        it."""
+        """`_after` for an incomplete last character, which is a boundary unless the next token continues it."""
         continuations = {
             token for token in self.continuations if self._completes(before, self.surfaces[token], self.words)
         }

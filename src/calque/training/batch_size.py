@@ -86,7 +86,7 @@ def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks:
     bounds = {
         f"with more, an epoch would have fewer than {BATCHES_PER_EPOCH} batches": positions // BATCHES_PER_EPOCH,
         "the upper limit of automatic batch sizes": MOST,
-        f"{slope / 1024:.0f} KiB per position fill {SHARES[device.type]:.0%} of the free memory": fitting,
+        f"at {slope / 1024:.0f} KiB per position, it fills {SHARES[device.type]:.0%} of the free memory": fitting,
     }
     reason, tokens = min(bounds.items(), key=lambda bound: bound[1])
     tokens = max(LEAST, tokens // 64 * 64)
