@@ -153,7 +153,7 @@ def _parse_assignment(assignment: str) -> tuple[list[str], object]:
         raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
     sections = key.strip().split(".")
     if len(sections) > DEEPEST:
-        raise ConfigError(f"{key[:40]}...: a key of {len(sections):,} sections; write section.key=value")
+        raise ConfigError(f"{key[:40]}...: a key of {len(sections):,} sections, too many; write section.key=value")
     return sections, _literal(text.strip())
 
 

@@ -43,7 +43,7 @@ class Translator:
         self.ensemble = Ensemble()
         self.confidence: Confidence | None = None
         self.length_profile: LengthProfile | None = None
-        """The lengths of its training lines; None for a model that was saved without them."""
+        """The lengths of the model's training lines; None if the model was saved without them."""
 
     def with_ensemble(
         self, ensemble: Sequence["Translator"] = (), *, language: TextGenerator | None = None
