@@ -221,7 +221,7 @@ def _pair_corpora(sources: list[Path] | None, targets: list[Path] | None) -> "li
     if not sources and not targets:
         return None
     if len(sources or ()) != len(targets or ()):
-        raise ConfigError("--train-source and --train-target: give both, equally often")
+        raise ConfigError("--train-source and --train-target: give both, the same number of times")
     return [FilesConfig(source=left, target=right) for left, right in zip(sources or (), targets or (), strict=True)]
 
 

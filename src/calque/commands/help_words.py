@@ -34,4 +34,4 @@ class PlainHelp:
 
 
 def _no_type(ctx: Any) -> None:
-    """Nothing: replaces the type that Typer would show beside the name of an argument."""
+    """Nothing: replaces the type that Typer would show next to the name of an argument."""

@@ -303,7 +303,7 @@ def _messages(shifts: list[Shift], corpus: Corpus, *, lines: int, hint: str) -> 
     if all(shift.is_proven for shift in shifts):
         message.append(f"  other lines are aligned; look for a missing, duplicated or broken line{hint}")
     else:
-        message.append("  no lines are aligned as they stand; if this offset is intended, ignore this warning")
+        message.append("  no lines are aligned as they are; if this offset is intended, ignore this warning")
     return ["\n".join(message)]
 
 
