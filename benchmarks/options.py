@@ -20,7 +20,7 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="PATH_OR_REV",
-        help="another tree of Calque: a folder that holds src/calque, or a git revision; may be repeated",
+        help="another version of Calque: a folder that holds src/calque, or a git revision; may be repeated",
     )
     parser.add_argument("--corpus", type=Path, help="a folder with train.de.gz, train.en.gz, …; else the phrasebook")
     parser.add_argument("--from", dest="source", default="de", metavar="LANGUAGE", help="source language (default: de)")

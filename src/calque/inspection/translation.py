@@ -277,7 +277,7 @@ def _view(
 def _score(
     found: _Answer, reading: Reading, source: NumberedText, *, log_prob: float, search: SearchConfig
 ) -> ScoreParts | None:
-    """The terms of the score, of a given translation too; None if it was cut or the method is not beam search."""
+    """The terms of a translation's score; None if the translation was cut or the method is not beam search."""
     if found.beam is None or found.is_cut:
         return None
     scoring, values = scoring_of(search), torch.tensor([[log_prob]], dtype=torch.float64)
