@@ -21,20 +21,20 @@ ALPHA, SMOOTHING = 5.0, 0.1
 
 
 def from_logits(logits: Tensor, targets: Tensor) -> Tensor:
-    """As in training."""
+    """R-Drop's loss from logits, as in training."""
     loss = agreement(logits, targets, counts=torch.ones_like(targets), smoothing=SMOOTHING)
     return loss.cross_entropy / 2 + ALPHA / 2 * loss.divergence
 
 
 def from_log_probs(logits: Tensor, targets: Tensor) -> Tensor:
-    """As in models that copy."""
+    """R-Drop's loss from log-probabilities, as in models that copy."""
     log_probs = logits.log_softmax(dim=-1)
     losses = mixture_loss(log_probs, targets.repeat(2), smoothing=SMOOTHING, vocabulary=logits.shape[-1])
     return losses.sum() / 2 + ALPHA / 2 * divergence(*log_probs.chunk(2)).sum()
 
 
 def measure(form: Callable[[Tensor, Tensor], Tensor], logits: Tensor, targets: Tensor) -> tuple[float, float]:
-    """Seconds, and on a GPU the gigabytes needed besides the logits."""
+    """The seconds that a loss takes and, on a GPU, the memory in GB that it needs besides the logits."""
     on_gpu = logits.device.type == "cuda"
     if on_gpu:
         torch.cuda.reset_peak_memory_stats()

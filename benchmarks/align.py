@@ -4,7 +4,7 @@
     python -m benchmarks.align --pairs 50000 100000 --words 20 --extrapolate 1000000
 
 Words follow Zipf's law. A target has the translations of its source's words, moved by up to one position; a fifth of
-them is replaced by random words. One direction; set OMP_NUM_THREADS=1, as waiting threads burn CPU time.
+them are replaced by random words. Only one direction is aligned. Set OMP_NUM_THREADS=1: waiting threads use CPU time.
 """
 
 import argparse
@@ -50,7 +50,7 @@ def corpus(pairs: int, *, words: int, vocabulary: int, seed: int = 0) -> tuple[C
 
 
 def measure(source: Column, target: Column) -> dict[str, float]:
-    """CPU-seconds of each phase."""
+    """Aligns a corpus; returns the CPU-seconds of each phase."""
     seconds: dict[str, float] = {}
 
     @contextmanager
@@ -96,7 +96,7 @@ def main() -> None:
     if fewest < most:
         slope = (totals[most] - totals[fewest]) / (most - fewest)
         expected = totals[most] + slope * (options.extrapolate - most)
-        print(f"{options.extrapolate:,} pairs, by the slope between the two: {expected:.0f} CPU-s")
+        print(f"{options.extrapolate:,} pairs, extrapolated from these two sizes: {expected:.0f} CPU-s")
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Corpora that contenders are trained on: a folder of text files, or else the built-in phrasebook."""
+"""Corpora that contenders are trained on: a folder of text files or, by default, the built-in phrasebook."""
 
 import gzip
 from itertools import islice
@@ -44,7 +44,7 @@ def open_corpus(folder: Path, *, source: str, target: str) -> Corpus:
 def write_phrasebook(
     tree: SourceTree, *, folder: Path, source: str, target: str, pairs: int = PHRASEBOOK_PAIRS
 ) -> Corpus:
-    """A corpus that needs no download: `calque data phrasebook`, written by one of the trees."""
+    """Writes a corpus that needs no download, with `calque data phrasebook` of one of the source trees."""
     book = folder / "phrasebook"
     languages = ("--from", source, "--to", target)
     tree.calque(*("data", "phrasebook", *languages, "--pairs", str(pairs), "--out", book), folder=folder, threads=1)
@@ -52,19 +52,19 @@ def write_phrasebook(
 
 
 def read_lines(path: Path, *, limit: int | None = None) -> list[str]:
-    """The first lines of a file, plain or .gz, without their ends."""
+    """The first lines of a file, plain or .gz, without line ends."""
     with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as lines:
         return [line.rstrip("\n") for line in islice(lines, limit)]
 
 
 def write_lines(path: Path, lines: list[str]) -> Path:
-    """A plain text file of these lines."""
+    """Writes lines to a plain text file."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     return path
 
 
 def write_validation(corpus: Corpus, *, folder: Path) -> tuple[Path, Path]:
-    """The shortest few of the first validation pairs, source and target: as little work as possible."""
+    """Writes the shortest of the first validation pairs, source and target, so that validation takes little time."""
     sources, targets = (read_lines(path, limit=200) for path in (corpus.valid_source, corpus.valid_target))
     pairs = [pair for pair in zip(sources, targets, strict=True) if all(map(str.strip, pair))]
     shortest = sorted(pairs, key=lambda pair: len(pair[0]))[:VALID_PAIRS]

@@ -6,16 +6,16 @@
     python -m benchmarks.decode --peers .peers --work lstm --model runs/2 --corpus DIR --threads 2
 
 Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
-gives them. All contenders use the same model: --model, which is trained first where there is no such folder, or a
-temporary one. Every contender translates a SHORT and a LONG file, the long one beginning with the lines of the short
-one, each a process; the difference of their lines is divided by the difference of their seconds, so that start-up does
-not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With one thread
-the unit is CPU-seconds, with more it is seconds of wall time. Translations are compared byte by byte. More
-KEY=VALUE settings go to the search of all contenders.
+gives them. All contenders use the same model: --model, which is trained first if there is no such folder, or a
+temporary one. Every contender translates a SHORT and a LONG file, each in a new process; the long file begins with the
+lines of the short one. The difference of their lines is divided by the difference of their seconds, so that start-up
+does not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With one thread
+the unit is CPU-seconds, with more it is seconds of wall time. Translations are compared byte by byte. Further
+KEY=VALUE arguments are search settings of all contenders.
 
 With --peers DIR, other toolkits decode with the same weights (benchmarks/peers/install installs them in DIR):
-CTranslate2 in float32 and int8 for a Transformer, OpenNMT-py for an LSTM. There are two Calque contenders then: `here`
-with its default search, and `here same rules` with the length limits of the peers and, with a beam, `stopping=first`
+CTranslate2 in float32 and int8 for a Transformer, OpenNMT-py for an LSTM. Calque then takes part twice: as `here`
+with its default search, and as `here same rules` with the length limits of the peers and, with a beam, `stopping=first`
 and CTranslate2's scores. Before anything is timed, greedy translations of the same weights in float32 must be the same
 text for 99 % of the lines.
 
@@ -70,7 +70,7 @@ SAME_TEXT = 0.99  # share of lines, at least, that the same weights must transla
 
 
 class Contenders(NamedTuple):
-    """Who decodes with one beam size."""
+    """The contenders that decode with one beam size."""
 
     decoders: Sequence[Decoder]
     bases: tuple[str, ...] = (HERE,)  # contenders that get a column of ratios
@@ -78,7 +78,7 @@ class Contenders(NamedTuple):
 
 
 class Files(NamedTuple):
-    """What is translated: the first lines of a test set, and more of them."""
+    """The files to translate: the first lines of a test set (short), and more of them (long)."""
 
     short: Path
     long: Path
@@ -93,7 +93,7 @@ class Round(NamedTuple):
     output: bytes  # of the long file
 
     def speed(self, amounts: tuple[int, int], *, clock: Clock) -> float:
-        """Sentences or tokens per second, without the start-up; `amounts` are those of both files."""
+        """Sentences or tokens per second, without start-up; `amounts` are the counts of both files."""
         short, long = (Measured(*pair) for pair in zip(amounts, (self.short, self.long), strict=True))
         return difference_rate(short, long, clock=clock)
 
@@ -122,11 +122,11 @@ class Series(NamedTuple):
         }
 
     def outputs(self) -> dict[str, list[bytes]]:
-        """What every round gave."""
+        """The translations of every round, by contender."""
         return {name: [pair.output for pair in rounds] for name, rounds in self.rounds.items()}
 
     def values(self, clock: Clock) -> dict[str, Any]:
-        """For JSON."""
+        """The results as JSON values."""
         speeds = self.speeds(clock)
         return {
             "beam": self.beam,
@@ -148,7 +148,7 @@ class Series(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Runs the benchmark and returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     if "--device" in words:
         return decode_gpu.main(words)
@@ -157,16 +157,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_common_options(parser)
-    parser.add_argument("--model", type=Path, metavar="DIR", help="a run or model folder; trained there if it is new")
+    parser.add_argument(
+        "--model", type=Path, metavar="DIR", help="a run or model folder; the model is trained there if there is none"
+    )
     parser.add_argument(
         "--lines", type=positive, nargs=2, default=(100, 2000), metavar=("SHORT", "LONG"), help="(default: 100 2000)"
     )
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="also other toolkits, installed in this folder")
+    parser.add_argument(
+        "--peers", type=Path, metavar="DIR", help="also compare other toolkits, which are installed in this folder"
+    )
     parser.add_argument(
         "--precision",
         nargs="+",
@@ -175,25 +179,37 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
         help="with --peers: `calque translate --precision` of the working tree, a contender each (default: float32)",
     )
     parser.add_argument(
-        "--beams", type=positive, nargs="+", default=(1, 5), metavar="K", help="1 is greedy (default: 1 5)"
+        "--beams",
+        type=positive,
+        nargs="+",
+        default=(1, 5),
+        metavar="K",
+        help="beam sizes; 1 is greedy search (default: 1 5)",
     )
     translating = [name for name in MODELS if name != "language-model"]
-    parser.add_argument("--work", choices=translating, default="transformer", help="the model to train, if any")
+    parser.add_argument(
+        "--work",
+        choices=translating,
+        default="transformer",
+        help="the kind of model to train if --model does not exist",
+    )
     parser.add_argument("--system", help="a named system instead of the usual model of --work")
     parser.add_argument("--steps", type=positive, default=300, help="training steps of that model (default: 300)")
-    parser.add_argument("--tokens", type=positive, default=1024, help="its training.batch.tokens (default: 1024)")
+    parser.add_argument(
+        "--tokens", type=positive, default=1024, help="training.batch.tokens of that model (default: 1024)"
+    )
     parser.add_argument(
         "--trained-by",
         default=HERE,
         metavar="NAME",
         help="the contender that trains it: an older one may not read what a newer one saves (default: here)",
     )
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="more settings of the search")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="further search settings")
     return parser.parse_intermixed_args(words)
 
 
 def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
-    """Translates with every contender in turn and reports."""
+    """Translates with every contender in turn and returns the report."""
     lines = parse_sizes(options.lines, option="--lines")
     trainer = position_of(options.trained_by, names=[HERE, *options.against])
     environments = open_environments(options.peers, PEERS[options.work]) if options.peers else []
@@ -271,7 +287,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
 def contenders(
     calque: Sequence[CalqueDecoder], peers: Sequence[PeerDecoder], *, beam: int, precisions: Sequence[str]
 ) -> Contenders:
-    """The trees alone or, beside peers, the working tree in every precision and also with the peers' search."""
+    """The source trees; with peers, also the working tree in each precision, with and without the peers' rules."""
     if not peers:
         return Contenders(calque)
     here, *others = calque
@@ -290,7 +306,7 @@ def with_same_rules(ours: CalqueDecoder, *, beam: int) -> CalqueDecoder:
 
 
 def agreement_of(ours: Decoder, peer: Decoder, *, files: Files, folder: Path) -> str:
-    """A remark on how many lines a peer translates as we do, greedily; a ContenderError below SAME_TEXT."""
+    """A remark on the share of lines that a peer translates as Calque does; a ContenderError if it is too low."""
     texts = []
     for number, decoder in enumerate((ours, peer)):
         progress(f"greedy translations of {decoder.name}, to be compared")
@@ -312,25 +328,25 @@ def agreement_of(ours: Decoder, peer: Decoder, *, files: Files, folder: Path) ->
 
 
 def write_files(corpus: Corpus, *, lines: tuple[int, int], folder: Path) -> Files:
-    """Both inputs as plain text: lines of the test set and, where they do not suffice, of the training set."""
+    """Writes both input files: lines of the test set and, if these are too few, of the training set."""
     sentences = [line for path in (corpus.test_source, corpus.source) for line in read_lines(path, limit=lines[1])]
     if len(sentences) < lines[1]:
         raise BenchmarkError(
-            f"--lines {lines[0]} {lines[1]}: {corpus.name} has {len(sentences):,} lines to test and to train on"
+            f"--lines {lines[0]} {lines[1]}: {corpus.name} has {len(sentences):,} test and training lines in total"
         )
     short, long = (write_lines(folder / f"{count}.source", sentences[:count]) for count in lines)
     return Files(short, long, lines)
 
 
 def position_of(name: str, *, names: Sequence[str]) -> int:
-    """Which contender has that name."""
+    """The index of the contender with this name."""
     if name not in names:
         raise BenchmarkError(f"--trained-by {name}: no such contender; there are {', '.join(names)}")
     return names.index(name)
 
 
 def train_model(tree: SourceTree, *, work: Work, steps: int, run: Path, folder: Path) -> None:
-    """A model to decode with, in a run folder; the last weights, whatever their score."""
+    """Trains a model to decode with; its run folder has the last weights, whatever their score."""
     tree.calque(
         *("train", *work.model_options(), *work.corpus_options(), "--run", run),
         *("--valid-source", work.corpus.valid_source, "--valid-target", work.corpus.valid_target),
@@ -343,7 +359,7 @@ def train_model(tree: SourceTree, *, work: Work, steps: int, run: Path, folder: 
 
 
 def measure(contenders: Contenders, *, files: Files, beam: int, rounds: int, clock: Clock, folder: Path) -> Series:
-    """The rounds of every contender with one beam size."""
+    """Measures the rounds of every contender with one beam size."""
     decoders = contenders.decoders
     tokens: dict[str, tuple[int, int]] = {}
     for decoder in decoders:
@@ -366,7 +382,7 @@ def measure(contenders: Contenders, *, files: Files, beam: int, rounds: int, clo
 
 
 def with_floor(series: Series, *, model: Path, files: Files, threads: int) -> Series:
-    """The series with its floor, unless the model is of a kind whose operations are not counted."""
+    """The series with its floor; unchanged for a kind of model whose operations are not counted."""
     folder = model / "model" if (model / "model").is_dir() else model
     config, tokenizer = read_model_config(folder / "config.toml"), folder / "tokenizer" / "joint.model"
     if config is None or not tokenizer.exists():
@@ -384,7 +400,7 @@ def with_floor(series: Series, *, model: Path, files: Files, threads: int) -> Se
 
 
 def table(series: Series, *, bases: Sequence[str], clock: Clock) -> list[list[str]]:
-    """One row per contender, with a ratio for each of the bases."""
+    """One row per contender, with its ratio to each of the bases."""
     speeds, token_speeds = series.speeds(clock), series.token_speeds(clock)
     ratios = {base: spread_of_ratios(speeds, of=base) for base in bases if base in speeds}
     return [
@@ -403,17 +419,17 @@ def table(series: Series, *, bases: Sequence[str], clock: Clock) -> list[list[st
 
 
 def search_name(beam: int) -> str:
-    """As tables call it."""
+    """The name of a search in tables: greedy, or beam 5."""
     return "greedy" if beam == 1 else f"beam {beam}"
 
 
 def shown_share(series: Series, name: str, *, speed: float) -> str:
-    """The part of the floor that a contender reaches in the arithmetic it uses."""
+    """The speed of a contender as a share of the floor in the precision it uses."""
     return series.floor.share(speed, precision=series.precisions[name]) if series.floor else "–"
 
 
 def shown_ratio(name: str, ratios: Mapping[str, Spread] | None, *, base: str) -> str:
-    """How many times as fast `base` is as a contender; a dash where `base` did not take part."""
+    """How many times as fast `base` is as a contender; a dash if `base` did not take part."""
     if ratios is None:
         return "–"
     return "1" if name == base else shown_spread(ratios[name], digits=3)

@@ -9,17 +9,17 @@ from benchmarks.source_trees import SourceTree
 
 
 class Decoder(Protocol):
-    """A contender that holds its model. Every call is a process of its own, so that its whole cost is seen."""
+    """A contender that translates. Every call starts a new process, so that its whole cost is measured."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def precision(self) -> str:
-        """The type of its products: float32, bfloat16 or int8."""
+        """The data type of the contender's matrix products: float32, bfloat16 or int8."""
 
     def count_tokens(self, source: Path, *, beam: int, folder: Path) -> list[int]:
-        """Output tokens of every line, the end mark counted; unmeasured, and what warms up this contender's caches."""
+        """The number of output tokens of every line, end mark included; this unmeasured run also warms up caches."""
 
     def translate(self, source: Path, *, output: Path, beam: int) -> Usage:
         """Writes one translation per line to a new file; a beam of 1 is greedy."""
@@ -65,6 +65,6 @@ class CalqueDecoder(NamedTuple):
 
 
 def tokens_of(answer: dict[str, list[dict[str, list[str]]]]) -> int:
-    """Pieces of the best candidate in one line of `calque translate --format jsonl`, and the end mark."""
+    """The number of pieces of the best candidate, end mark included, in a line of `calque translate --format jsonl`."""
     candidates = answer["candidates"]
     return len(candidates[0]["pieces"]) + 1 if candidates else 0

@@ -1,4 +1,4 @@
-"""What a benchmark command reports as one message and an exit code."""
+"""The errors that a benchmark command reports as one message with an exit code."""
 
 
 class BenchmarkError(Exception):

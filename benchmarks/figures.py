@@ -13,7 +13,7 @@ UNITS: dict[Clock, str] = {"cpu": "CPU-s", "wall": "s"}
 
 
 class Spread(NamedTuple):
-    """The median of some rounds, their least and their greatest value."""
+    """The median, minimum and maximum over rounds."""
 
     median: float
     least: float
@@ -21,7 +21,7 @@ class Spread(NamedTuple):
 
 
 class Measured(NamedTuple):
-    """One process: how much it produced (tokens, sentences) and what that cost."""
+    """What one process produced (tokens, sentences) and what that cost."""
 
     amount: float
     usage: Usage
@@ -38,12 +38,12 @@ def ratios(ours: Sequence[float], theirs: Sequence[float]) -> list[float]:
 
 
 def spread_of_ratios(speeds: Mapping[str, Sequence[float]], *, of: str) -> dict[str, Spread]:
-    """For every other contender, how many times as fast `of` is."""
+    """For every other contender, the ratio of the speed of `of` to its speed."""
     return {name: spread(ratios(speeds[of], theirs)) for name, theirs in speeds.items() if name != of}
 
 
 def clock_for(threads: int) -> Clock:
-    """CPU-seconds with one thread; with more, waiting threads burn CPU time, so seconds of wall time."""
+    """The clock to use: CPU time with one thread; wall time with more, as waiting threads use CPU time."""
     return "cpu" if threads == 1 else "wall"
 
 
@@ -63,7 +63,7 @@ def difference_rate(short: Measured, long: Measured, *, clock: Clock) -> float:
 
 
 def core_share(usages: Iterable[Usage]) -> float:
-    """The share of the time that processes of one thread had a core to run on: CPU seconds ÷ seconds."""
+    """CPU seconds ÷ wall seconds: the share of the time in which single-threaded processes had a core."""
     costs = list(usages)
     return sum(usage.cpu for usage in costs) / sum(usage.wall for usage in costs)
 

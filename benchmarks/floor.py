@@ -1,4 +1,4 @@
-"""The floor of a figure: operations that cannot be avoided ÷ what the chip does per second in such products.
+"""The floor of some work, a lower bound on its time: unavoidable operations ÷ the chip's peak rate for such products.
 
 A speed of 60 % of the floor means that a perfect implementation with these product kernels would take 60 % of the time.
 """
@@ -21,18 +21,18 @@ PRECISIONS = ("float32", "bfloat16", "int8")
 
 
 class Floor(NamedTuple):
-    """The most that products allow: `amount` units (tokens, sentences) take `flops` operations."""
+    """The highest speed that matrix products allow: `amount` units (tokens, sentences) take `flops` operations."""
 
     flops: float
     amount: float
     peaks: dict[str, float]  # operations per second, by type
 
     def speed(self, precision: str = "float32") -> float:
-        """Units per second."""
+        """The highest possible speed, in units per second."""
         return self.peaks[precision] * self.amount / self.flops
 
     def share(self, speed: float, *, precision: str = "float32") -> str:
-        """The part of the floor that a speed reaches, such as 57%."""
+        """A speed as a share of the highest possible speed, such as 57%."""
         return f"{speed / self.speed(precision):.0%}"
 
     def described(self, unit: str, per: str) -> str:
@@ -46,7 +46,7 @@ class Floor(NamedTuple):
 
 
 def measure_floor(operations: Operations, *, amount: float, rows: int, threads: int) -> Floor:
-    """The floor of `amount` units of some work, whose products have `rows` rows; measured in a process of its own."""
+    """The floor of `amount` units of work whose products have `rows` rows; a new process measures the chip's peak."""
     products = Counter[tuple[int, int]]()
     for product in operations.products:
         products[product.inner, product.columns] += product.rows  # type: ignore[assignment]
@@ -61,7 +61,7 @@ def measure_floor(operations: Operations, *, amount: float, rows: int, threads: 
 
 
 def read_model_config(path: Path) -> tuple[Mapping[str, Any], int] | None:
-    """[model] of a model folder's config.toml and the number of target pieces; None where there is no such file."""
+    """The [model] table of a model folder's config.toml, and the number of target pieces; None without that file."""
     if not path.exists():
         return None
     values = tomllib.loads(path.read_text(encoding="utf-8"))

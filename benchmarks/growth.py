@@ -4,10 +4,10 @@
     python -m benchmarks.growth --axes length beam --note
     python -m benchmarks.growth --axes pairs --large          # also 10,000,000 pairs: half an hour and 3 GB of disk
 
-Run from the root of the repository. Every point is a process of its own. `pairs` prepares generated text with
-`calque data prepare`, and its whole cost counts; the other axes train and decode with the Transformer `small` and
-random weights, start-up left out, with translations as long as their sources. An exponent b means that
-the cost grows as n^b: of all points by least squares, and of the last two alone, where what is constant weighs least.
+Run from the root of the repository. Every point is measured in a process of its own. `pairs` prepares generated text
+with `calque data prepare`, and its whole cost counts. The other axes train and decode with the Transformer `small` and
+random weights, without start-up, with translations as long as their sources. An exponent b means that the cost grows
+as n^b. It is fitted to all points by least squares, and to the last two alone, where constant costs matter least.
 """
 
 import argparse
@@ -61,7 +61,7 @@ REPETITIONS = 3  # of which the fastest counts
 
 
 class Setting(NamedTuple):
-    """What a point trains or decodes."""
+    """The task and the sizes of one point: what is trained or decoded."""
 
     task: TaskName
     length: int = 32
@@ -70,13 +70,13 @@ class Setting(NamedTuple):
 
     @property
     def sentences(self) -> int:
-        """So many that a point has about TOKENS tokens, beams counted."""
+        """The number of sentences, such that a point has about TOKENS tokens in all beams together."""
         rows = self.beam if self.task == "decode" else 1
         return max(1, TOKENS // (self.length * rows))
 
 
 class Point(NamedTuple):
-    """One measurement."""
+    """One measured point: its CPU time and peak memory."""
 
     axis: AxisName
     task: TaskName
@@ -86,7 +86,7 @@ class Point(NamedTuple):
 
 
 class Growth(NamedTuple):
-    """Exponents of one axis and task."""
+    """The exponents of one axis and task: of all points, and of the last two."""
 
     seconds: float
     last_seconds: float
@@ -101,7 +101,7 @@ class Growth(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Runs the benchmark and returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = parse(words)
     if options.child:
@@ -111,16 +111,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.growth", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     names = get_args(AxisName)
     parser.add_argument("--axes", nargs="+", choices=names, default=names, help="(default: all)")
-    parser.add_argument("--quick", action="store_true", help="fewer and smaller points: minutes")
+    parser.add_argument("--quick", action="store_true", help="fewer and smaller points; takes minutes")
     parser.add_argument("--large", action="store_true", help=f"also {LARGEST_PAIRS:,} pairs")
     parser.add_argument("--figure", type=Path, metavar="FILE", help="draw time and memory (needs matplotlib)")
-    parser.add_argument("--folder", type=Path, help="where generated text goes; a temporary folder otherwise")
+    parser.add_argument("--folder", type=Path, help="folder for generated text (default: a temporary folder)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
     parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
     parser.add_argument("--child", help=argparse.SUPPRESS)
@@ -128,7 +128,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
 
 
 def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
-    """Measures every point and reports."""
+    """Measures every point and returns the report."""
     if options.figure is not None and not options.figure.absolute().parent.is_dir():
         raise BenchmarkError(f"--figure {options.figure}: no such folder")
     tree, machine = this_tree(), this_machine()
@@ -152,8 +152,8 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
         command_line("benchmarks.growth", words),
         machine,
         {
-            "work": "pairs: generated text; else the Transformer `small`, random weights, 32 pieces, beam 5, 8,000 "
-            "words where the axis is another; one thread",
+            "work": "pairs: generated text; other axes: the Transformer `small`, random weights, one thread; 32 "
+            "pieces, beam 5 and 8,000 words except along the measured axis",
             "sources": described_trees([tree]),
         },
         ["axis, task", "size", "CPU-s per sentence or pair", "peak RSS"],
@@ -170,7 +170,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
 
 
 def measure_point(axis: AxisName, task: TaskName, size: int, *, folder: Path) -> Point:
-    """One point, in a process of its own."""
+    """Measures one point in a process of its own."""
     if task == "prepare":
         return measure_preparation(size, folder=folder)
     changed: dict[str, Any] = {axis: size}
@@ -185,7 +185,7 @@ def measure_point(axis: AxisName, task: TaskName, size: int, *, folder: Path) ->
 
 
 def measure_preparation(pairs: int, *, folder: Path) -> Point:
-    """`calque data prepare` on generated text: all of its CPU time, per pair."""
+    """Measures `calque data prepare` on generated text: its whole CPU time per pair, and its peak memory."""
     place = folder / str(pairs)
     place.mkdir()
     generate(place, lines=pairs)
@@ -200,7 +200,7 @@ def measure_preparation(pairs: int, *, folder: Path) -> Point:
 
 
 def measure_here(setting: Setting) -> dict[str, Any]:
-    """CPU seconds per sentence in this process, model and first run left out, and the peak of the resident set."""
+    """CPU seconds per sentence in this process, without building the model and a first run, and peak memory."""
     import torch
 
     torch.set_num_threads(1)
@@ -217,7 +217,7 @@ def measure_here(setting: Setting) -> dict[str, Any]:
 
 
 def training_work(setting: Setting) -> Callable[[], object]:
-    """Forward and backward pass over one batch."""
+    """A function that runs a forward and a backward pass over one batch."""
     import torch
 
     from calque.tensors import Padded
@@ -237,7 +237,7 @@ def training_work(setting: Setting) -> Callable[[], object]:
 
 
 def decoding_work(setting: Setting) -> Callable[[], object]:
-    """Beam search for one batch of sentences; translations are as long as their sources."""
+    """A function that runs beam search for one batch of sentences; translations are as long as their sources."""
     import random
 
     from calque.engine.translator import Translator
@@ -258,7 +258,7 @@ def decoding_work(setting: Setting) -> Callable[[], object]:
 
 
 def random_model(vocabulary: int) -> "Model":
-    """The Transformer `small` as it is before training."""
+    """The Transformer `small` with random weights."""
     from calque.models.model import Model, Sizes
 
     return Model(small_config(), sizes=Sizes(vocabulary, vocabulary, joint=True))
@@ -283,7 +283,7 @@ def grouped(points: Sequence[Point]) -> dict[tuple[AxisName, TaskName], list[Poi
 
 
 def growth_of(points: Sequence[Point]) -> Growth:
-    """Exponents of a series of points."""
+    """The exponents fitted to a series of points."""
     sizes = [point.size for point in points]
     seconds, peaks = [point.seconds for point in points], [float(point.peak) for point in points]
     return Growth(
@@ -305,7 +305,7 @@ def exponent(sizes: Sequence[float], values: Sequence[float]) -> float:
 
 
 def draw(points: Sequence[Point], *, path: Path) -> None:
-    """Time above, memory below, a column per axis; both scales are logarithmic."""
+    """Draws time (above) and memory (below) on logarithmic scales, with a column per axis."""
     try:
         import matplotlib
     except ImportError:

@@ -17,7 +17,7 @@ FEATURES = {  # what matrix products run on, and the flags of /proc/cpuinfo that
 
 
 class Machine(NamedTuple):
-    """Where and with what something was measured."""
+    """The hardware and software versions of a measurement."""
 
     chip: str
     features: tuple[str, ...]  # of FEATURES
@@ -33,7 +33,7 @@ class Machine(NamedTuple):
         return "-".join([*words, *(feature.lower().replace("-", "") for feature in self.features)])
 
     def described(self) -> str:
-        """One line."""
+        """The machine in one line."""
         features = ", ".join(f"{name} {'yes' if name in self.features else 'no'}" for name in FEATURES)
         return (
             f"{self.chip} ({features}), {self.cores} cores, load {self.load:.1f}; "

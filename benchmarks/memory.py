@@ -23,7 +23,7 @@ STEPS = 60  # of training
 
 
 class Measurement(NamedTuple):
-    """Memory and time of one corpus."""
+    """The peak memory and the time of each phase, for one corpus."""
 
     lines: int
     peaks: dict[str, int]  # bytes of RssAnon, by phase
@@ -31,10 +31,10 @@ class Measurement(NamedTuple):
 
 
 def main() -> int:
-    """Exit code 0 if the bound holds."""
+    """Runs the benchmark; the exit code is 0 if memory grows by no more than the bound."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--folder", type=Path, help="where to write the lines and stores; a temporary folder otherwise")
+    parser.add_argument("--folder", type=Path, help="folder for corpora and stores (default: a temporary folder)")
     parser.add_argument("--workers", type=int)
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -56,7 +56,7 @@ def main() -> int:
     )
     growth = [after - before for before, after in zip(first, last, strict=True)]
     for what, size in zip(("before training", "in training"), growth, strict=True):
-        print(f"growth of the peak {what}: {size / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
+        print(f"growth of peak memory {what}: {size / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
     return int(max(growth) > BOUND)
 
 
@@ -65,7 +65,7 @@ def _highest(measured: Measurement, *, training: bool) -> int:
 
 
 def generate(folder: Path, *, lines: int) -> None:
-    """Writes `source` and `target` with as many lines of made-up words; the same every time."""
+    """Writes `source` and `target` with this many lines of invented words; always the same lines."""
     generator = np.random.default_rng(7)
     letters = np.array(list("etaoinshrdlucmfwypvbgkqjxz"))
     words = ["".join(generator.choice(letters[:20], size)) for size in generator.integers(2, 9, 8000)]
@@ -96,12 +96,12 @@ def _measure(lines: int, *, folder: Path, workers: int | None) -> Measurement:
             time.sleep(EVERY)
         seconds = json.loads(child.stdout.read() or "{}")
     if child.returncode:
-        raise SystemExit(f"the child failed with {child.returncode}")
+        raise SystemExit(f"the measured process failed with exit code {child.returncode}")
     return Measurement(lines, peaks, seconds)
 
 
 def _work(folder: Path, *, workers: int | None) -> None:
-    """The measured work: preparing, an epoch of either order, then training as `calque train` does it."""
+    """The measured work: preparing data, an epoch with exact and with static shapes, then training."""
     from calque.data.batching import BatchConfig, Bucketed
     from calque.data.corpora import DataConfig, FilesConfig
     from calque.data.pair_batch import collate_pairs, pair_widths
@@ -135,7 +135,7 @@ def _work(folder: Path, *, workers: int | None) -> None:
         order = Bucketed(pair_widths(prepared.train), spans=prepared.train.spans, config=config, seed=1)
         for planned in order.batches(0):
             collate_pairs(prepared.train, planned=planned)
-        enter(f"skipping it, {config.shapes} shapes")
+        enter(f"skipping an epoch, {config.shapes} shapes")
         assert next(order.batches(0, start=10**9), None) is None
     enter("training")
     from calque.experiment import Experiment, train

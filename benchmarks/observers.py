@@ -1,11 +1,11 @@
-"""What it costs a recurrent decoder that its steps can be observed, while nobody observes them.
+"""The overhead of observable steps in a recurrent decoder when no observer is set.
 
     python -m benchmarks.observers --model runs/lstm --input test.de
 
-One process translates the same lines in turns, A B, B A, …: with `Recurrence.step` as it is, which calls the cell's
-equations in a function of their own and then looks for an observer, and with a step that has the equations of an LSTM
-in place and no observer. Every translation has the same number of pieces, so that the work does not depend on the
-weights. Times are CPU-seconds of one thread; a ratio is taken within each round.
+One process translates the same lines with two versions in turn, A B, B A, …: with `Recurrence.step`, which computes the
+cell in a separate function and then checks for an observer, and with a step that computes an LSTM cell inline, without
+observers. Every translation has the same number of pieces, so that the work does not depend on the weights. Times are
+CPU-seconds of one thread; a ratio is taken within each round.
 """
 
 import argparse
@@ -28,7 +28,7 @@ BEAM, PIECES = 5, 24
 def plain_step(
     self: Recurrence, projected: Tensor, state: State, *, keep: Tensor | None = None, weight: Tensor | None = None
 ) -> tuple[Tensor, State]:
-    """`Recurrence.step` of an LSTM without an observer, in one function."""
+    """`Recurrence.step` for an LSTM, in a single function and without support for observers."""
     before = state[0]
     recurring = before if keep is None else before * keep
     match self.cell:
@@ -44,7 +44,7 @@ def plain_step(
 
 @contextmanager
 def stepping(step: Callable[..., tuple[Tensor, State]]) -> Iterator[None]:
-    """A context in which recurrent layers step like this."""
+    """A context in which `step` replaces `Recurrence.step`."""
     own = Recurrence.step
     Recurrence.step = step  # type: ignore[method-assign]
     try:
@@ -60,7 +60,7 @@ def read_lines(path: Path, *, count: int) -> list[str]:
 
 def main() -> None:
     arguments = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--model", type=Path, required=True, help="a run whose decoder steps with LSTM cells")
+    arguments.add_argument("--model", type=Path, required=True, help="a run whose decoder is an LSTM")
     arguments.add_argument("--input", type=Path, required=True, help="sentences to translate, one per line")
     arguments.add_argument("--lines", type=int, default=16)
     arguments.add_argument("--rounds", type=int, default=60)
@@ -82,7 +82,9 @@ def main() -> None:
     with stepping(counted):
         expected = [translation.text for translation in translator.stream(lines, search=search)]
     if not calls:
-        raise SystemExit("this model's decoder makes no recurrent steps one by one")
+        raise SystemExit(
+            "this model's decoder does not call Recurrence.step; use a model with an LSTM decoder and attention"
+        )
 
     def seconds(step: Callable[..., tuple[Tensor, State]]) -> float:
         with stepping(step):
@@ -108,7 +110,7 @@ def main() -> None:
 
 
 def steps_alone(*, rounds: int = 100, calls: int = 100, width: int = 256) -> None:
-    """Prints the ratio of the steps alone, on the rows of one beam, where a call weighs most."""
+    """Prints the ratio for the steps alone, with the rows of one beam, where the overhead of a call is largest."""
     torch.manual_seed(1)
     layer = Recurrence("lstm", input_width=width, width=width)
     state = layer.zero_state(BEAM, like=torch.zeros(1))

@@ -30,7 +30,7 @@ class Product(NamedTuple):
 
 
 class Operations(NamedTuple):
-    """The products of some work."""
+    """The matrix products of some work, and their total cost."""
 
     products: tuple[Product, ...]  # with weights
     attention: float = 0.0  # multiply-adds of products without weights
@@ -45,7 +45,7 @@ class Operations(NamedTuple):
 
 
 def training_operations(config: Config, *, source: float, target: float, vocabulary: int) -> Operations:
-    """Forward and backward pass over one sentence pair: three times the forward pass."""
+    """The operations of a forward and backward pass over one sentence pair: three times those of the forward pass."""
     encoder = encoder_operations(config["encoder"], source=source)
     decoder = decoder_operations(
         config["decoder"], source=source, rows=target, keys=target, memory=config["encoder"]["width"]
@@ -58,7 +58,7 @@ def training_operations(config: Config, *, source: float, target: float, vocabul
 
 
 def decoding_operations(config: Config, *, source: float, target: float, vocabulary: int, beam: int) -> Operations:
-    """Beam search for one sentence that keeps K hypotheses for as many steps as its translation has tokens.
+    """The operations of beam search for one sentence: K hypotheses, for as many steps as its translation has tokens.
 
     The first step has one hypothesis. A search that goes on after the best translation has ended does more.
     """
@@ -71,7 +71,7 @@ def decoding_operations(config: Config, *, source: float, target: float, vocabul
 
 
 def encoder_operations(config: Config, *, source: float) -> Operations:
-    """The encoder over one source."""
+    """The operations of the encoder for one source."""
     layers = config["layers"]
     match config["kind"]:
         case "transformer":
@@ -97,7 +97,7 @@ def encoder_operations(config: Config, *, source: float) -> Operations:
 
 
 def decoder_operations(config: Config, *, source: float, rows: float, keys: float, memory: int) -> Operations:
-    """The decoder for `rows` target positions that attend to `keys` positions of the target, on the mean."""
+    """The operations of the decoder for `rows` positions, which attend to `keys` target positions on average."""
     layers, width = config["layers"], config["width"]
     match config["kind"]:
         case "transformer":

@@ -14,26 +14,31 @@ from benchmarks.source_trees import SourceTree
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
-    """Contenders, corpus, rounds and where results go."""
+    """Adds the options for contenders, corpus, rounds and results."""
     parser.add_argument(
         "--against",
         action="append",
         default=[],
         metavar="PATH_OR_REV",
-        help="another tree of Calque: a folder that holds src/calque, or a git revision; may be repeated",
+        help="another version of Calque: a folder that holds src/calque, or a git revision; may be repeated",
     )
     parser.add_argument("--corpus", type=Path, help="a folder with train.de.gz, train.en.gz, …; else the phrasebook")
     parser.add_argument("--from", dest="source", default="de", metavar="LANGUAGE", help="source language (default: de)")
     parser.add_argument("--to", dest="target", default="en", metavar="LANGUAGE", help="target language (default: en)")
-    parser.add_argument("--vocabulary", type=positive, default=8000, help="pieces at most (default: 8000)")
+    parser.add_argument("--vocabulary", type=positive, default=8000, help="maximum vocabulary size (default: 8000)")
     parser.add_argument("--rounds", type=positive, default=5, help="interleaved rounds (default: 5)")
-    parser.add_argument("--threads", type=positive, default=1, help="1: per CPU-second; more: per second (default: 1)")
+    parser.add_argument(
+        "--threads",
+        type=positive,
+        default=1,
+        help="CPU threads (default: 1); with more than 1, speeds are per second of wall time",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
     parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
 
 
 def positive(text: str) -> int:
-    """A whole number of at least 1."""
+    """Parses a whole number of at least 1."""
     number = int(text)
     if number < 1:
         raise argparse.ArgumentTypeError(f"{text}: at least 1 is needed")
@@ -41,7 +46,7 @@ def positive(text: str) -> int:
 
 
 def parse_sizes(sizes: Sequence[int], *, option: str) -> tuple[int, int]:
-    """SHORT and LONG of the same work."""
+    """The sizes SHORT and LONG of an option, checked."""
     short, long = sizes
     if short >= long:
         raise BenchmarkError(f"{option} {short} {long}: the second number must be larger")
@@ -49,7 +54,7 @@ def parse_sizes(sizes: Sequence[int], *, option: str) -> tuple[int, int]:
 
 
 def parse_tokens_of(assignments: Sequence[str], *, names: Sequence[str]) -> dict[str, int]:
-    """NAME=N of every `--tokens-of`, by the name of a contender."""
+    """The numbers N of all options `--tokens-of NAME=N`, by the contender's name."""
     tokens = {}
     for text in assignments:
         name, _, number = text.rpartition("=")
@@ -69,12 +74,12 @@ def chosen_corpus(options: argparse.Namespace, *, tree: SourceTree, folder: Path
 
 
 def progress(text: str) -> None:
-    """One line on standard error."""
+    """Prints a line to standard error."""
     print(text, file=sys.stderr, flush=True)
 
 
 def run_command(compare: Callable[[], Report], *, json: Path | None, note: bool) -> int:
-    """Compares, then shows and saves the report; a mistake is one message. Returns the exit code.
+    """Runs a comparison, prints and saves its report, and returns the exit code; an error is printed as one message.
 
     Ctrl-C and SIGTERM end the contender that is running and remove the temporary folder.
     """

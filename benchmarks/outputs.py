@@ -1,4 +1,4 @@
-"""Whether contenders give the same bytes, and where they differ."""
+"""Whether contenders write the same output, and where they differ."""
 
 from collections.abc import Mapping, Sequence
 from itertools import zip_longest
@@ -7,13 +7,13 @@ Outputs = Mapping[str, Sequence[bytes]]  # by contender, one a round
 
 
 def differing_lines(ours: bytes, theirs: bytes) -> list[int]:
-    """The numbers of the lines that are not the same bytes, counted from 1; a line that one of them lacks differs."""
+    """The numbers, from 1, of the lines that differ; a line that only one of the outputs has counts as different."""
     pairs = zip_longest(ours.split(b"\n"), theirs.split(b"\n"))
     return [number for number, (our, their) in enumerate(pairs, start=1) if our != their]
 
 
 def comparison_of(outputs: Outputs, name: str, *, base: str) -> str:
-    """In a few words: the first output of a contender against that of `base`."""
+    """A short comparison of a contender's first output with that of `base`."""
     ours, theirs = outputs[base][0], outputs[name][0]
     if name == base:
         return "–"
@@ -24,12 +24,12 @@ def comparison_of(outputs: Outputs, name: str, *, base: str) -> str:
 
 
 def remarks_on(outputs: Outputs, *, base: str, beam: int) -> list[str]:
-    """One sentence per contender that disagrees with `base`, with the first line that differs, or with itself."""
+    """A sentence for each contender whose output differs from that of `base`, or from round to round."""
     remarks = []
     for name, rounds in outputs.items():
         changed = [number for number, output in enumerate(rounds, start=1) if output != rounds[0]]
         if changed:
-            remarks.append(f"Beam {beam}: {name} gave other bytes in round {changed[0]} than in its first.")
+            remarks.append(f"Beam {beam}: {name} wrote different output in round {changed[0]} than in its first.")
         if name != base and rounds[0] != outputs[base][0]:
             remarks.append(f"Beam {beam}: {_first_difference(outputs, name, base=base)}")
     return remarks

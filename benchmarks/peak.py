@@ -26,9 +26,15 @@ def main() -> None:
     )
     parser.add_argument("--rows", type=int, default=2048, help="(default: 2048)")
     parser.add_argument(
-        "--products", nargs="+", default=SMALL, metavar="INNERxCOLUMNS", help="(default: those of small)"
+        "--products",
+        nargs="+",
+        default=SMALL,
+        metavar="INNERxCOLUMNS",
+        help="shapes of the weights (default: those of the system small)",
     )
-    parser.add_argument("--shares", nargs="+", type=float, help="how often each is done; else all alike")
+    parser.add_argument(
+        "--shares", nargs="+", type=float, help="how often each product is computed (default: equally often)"
+    )
     parser.add_argument("--threads", type=int, default=1, help="(default: 1)")
     options = parser.parse_args()
     shapes = [parse_shape(text) for text in options.products]
@@ -37,7 +43,7 @@ def main() -> None:
 
 
 def parse_shape(text: str) -> tuple[int, int]:
-    """256x1024 as (256, 1024)."""
+    """Parses a shape such as 256x1024."""
     inner, _, columns = text.partition("x")
     return int(inner), int(columns)
 
@@ -45,7 +51,7 @@ def parse_shape(text: str) -> tuple[int, int]:
 def measure_peaks(
     shapes: Sequence[tuple[int, int]], shares: Sequence[float], *, rows: int, threads: int
 ) -> dict[str, float]:
-    """Operations per second of all shapes together, each done as often as its share says, by type."""
+    """Operations per second by data type, over all shapes, each weighted by how often it is computed."""
     import torch
 
     torch.set_num_threads(threads)
@@ -61,7 +67,7 @@ def measure_peaks(
 
 
 def _product(name: str, *, rows: int, inner: int, columns: int) -> Callable[[], object]:
-    """One product with a weight matrix."""
+    """A function that computes one product with a weight matrix."""
     import torch
     from torch.nn import functional as F
 
@@ -79,7 +85,7 @@ def _product(name: str, *, rows: int, inner: int, columns: int) -> Callable[[], 
 
 
 def _fastest(product: Callable[[], object], *, clock: Callable[[], float]) -> float:
-    """Seconds of the fastest repetition."""
+    """The seconds of the fastest repetition."""
     product()
     best, started, count = float("inf"), clock(), 0
     while count < REPETITIONS or clock() - started < SECONDS:

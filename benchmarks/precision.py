@@ -32,7 +32,7 @@ MODES: dict[str, tuple[str, ...]] = {
 
 
 def write_lines(path: Path, *, lines: int, seed: int) -> Path:
-    """Lines of words drawn uniformly."""
+    """Writes lines of uniformly drawn words."""
     drawn = random.Random(seed)
     path.write_text(
         "".join(" ".join(f"w{drawn.randrange(WORDS)}" for _ in range(LENGTH)) + "\n" for _ in range(lines)),
@@ -42,7 +42,7 @@ def write_lines(path: Path, *, lines: int, seed: int) -> Path:
 
 
 def measure(run: Path, options: argparse.Namespace, *settings: str) -> tuple[float, float]:
-    """Target tokens per second, and the seconds of the first steps beyond those of as many later ones."""
+    """Target tokens per second, and how many seconds longer the first steps took than as many later ones."""
     every = options.steps // 10
     files = {
         option: write_lines(run.with_name(option), lines=lines, seed=seed)
@@ -78,7 +78,7 @@ def main() -> None:
     arguments.add_argument("--device", choices=("cpu", "cuda", "mps"), required=True)
     arguments.add_argument("--system", default="vaswani2017-base")
     arguments.add_argument("--tokens", type=int, default=16_384, help="positions per batch")
-    arguments.add_argument("--steps", type=int, default=100, help="per mode; 20 or more")
+    arguments.add_argument("--steps", type=int, default=100, help="training steps per mode; 20 or more")
     arguments.add_argument(
         "--modes", nargs="+", choices=MODES, default=list(MODES), metavar="MODE", help=", ".join(MODES)
     )

@@ -33,7 +33,7 @@ ALONE = "sentencepiece"
 
 
 class Preparer(Protocol):
-    """A contender."""
+    """A contender that prepares a corpus."""
 
     @property
     def name(self) -> str: ...
@@ -62,7 +62,7 @@ class CalquePreparer(NamedTuple):
 
 
 class SentencePieceAlone(NamedTuple):
-    """The library itself."""
+    """The sentencepiece library by itself."""
 
     name: str = ALONE
 
@@ -79,24 +79,24 @@ class SentencePieceAlone(NamedTuple):
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Runs the benchmark and returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = parse(words)
     return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.prepare", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     add_common_options(parser)
-    parser.add_argument("--pairs", type=positive, default=200_000, help="of the phrasebook (default: 200000)")
+    parser.add_argument("--pairs", type=positive, default=200_000, help="pairs of the phrasebook (default: 200000)")
     return parser.parse_args(words)
 
 
 def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
-    """Prepares with every contender in turn and reports."""
+    """Prepares the corpus with every contender in turn and returns the report."""
     with tempfile.TemporaryDirectory(prefix="calque-prepare-") as name:
         folder = Path(name)
         trees = open_trees(options.against, folder=folder)
@@ -135,7 +135,7 @@ def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
 def measure(
     preparers: Sequence[Preparer], corpus: Corpus, *, vocabulary: int, rounds: int, folder: Path
 ) -> dict[str, list[Usage]]:
-    """The cost of every round by contender; an unmeasured run of each comes first."""
+    """The cost of every round, by contender; an unmeasured run of each comes first."""
     measured: dict[str, list[Usage]] = {preparer.name: [] for preparer in preparers}
     order = [*((0, preparer) for preparer in preparers), *interleaved(preparers, rounds=rounds)]
     for number, preparer in order:
@@ -152,7 +152,7 @@ def measure(
 def table(
     measured: Mapping[str, Sequence[Usage]], *, costs: Mapping[str, Sequence[float]], pairs: int
 ) -> list[list[str]]:
-    """One row per contender."""
+    """The rows of the table, one per contender."""
     ratios = spread_of_ratios(costs, of=HERE)
     return [
         [

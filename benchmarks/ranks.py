@@ -25,7 +25,7 @@ def loopback_bytes() -> int:
 def work(
     rank: int, count: int, port: int, parameters: int, updates: int, results: "multiprocessing.Queue[int]"
 ) -> None:
-    """One rank: reduces gradients of the sizes of a model."""
+    """The work of one rank: all-reduces gradients as large as those of a model."""
     variables = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": rank, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
     os.environ.update({name: str(value) for name, value in variables.items()})
     torch.set_num_threads(1)

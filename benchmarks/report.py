@@ -1,4 +1,4 @@
-"""What a comparison gives: facts, a table and remarks, on a terminal, as Markdown, as JSON and as a dated note."""
+"""The report of a comparison: facts, a table and remarks, for a terminal, as Markdown, as JSON and as a dated note."""
 
 import datetime
 import json
@@ -20,7 +20,7 @@ QUIET = 0.9  # share of the time with a core, below which a machine is busy; wai
 
 
 class Report(NamedTuple):
-    """One comparison."""
+    """The report of one comparison."""
 
     theme: str  # part of a note's file name
     command: str
@@ -32,12 +32,12 @@ class Report(NamedTuple):
     values: dict[str, Any]  # every measurement, for JSON
 
     def facts_with_machine(self) -> dict[str, str]:
-        """Command and machine first."""
+        """The facts, preceded by the command and the machine."""
         return {"command": f"`{self.command}`", "machine": self.machine.described(), **self.facts}
 
 
 def command_line(module: str, arguments: Sequence[str]) -> str:
-    """The command as a reader would type it; of absolute paths only the last part, since folders differ."""
+    """The command as a reader would type it; absolute paths are shortened to their last part."""
     words = [Path(word).name if Path(word).is_absolute() else word for word in arguments]
     return shlex.join(["python", "-m", module, *words])
 
@@ -69,7 +69,7 @@ def markdown(report: Report) -> str:
 
 
 def write_json(report: Report, path: Path) -> None:
-    """Everything that was measured, with the facts."""
+    """Writes all measurements and the facts as JSON."""
     values = {
         "date": today(),
         "command": report.command,
@@ -91,24 +91,24 @@ def write_note(report: Report, *, folder: Path = RESULTS) -> Path:
 
 
 def today() -> str:
-    """The date as 2026-11-16."""
+    """Today's date, such as 2026-11-16."""
     return datetime.date.today().isoformat()
 
 
 def remarks_on_table(*, base: str, usages: Iterable[Usage], threads: int) -> list[str]:
     """How to read the table, and a warning where other processes took the cores."""
-    remarks = [f"Median [least–greatest] of the rounds; {base} ÷ it: above 1, {base} is faster."]
+    remarks = [f"Median [minimum–maximum] of the rounds. Ratios {base} ÷ it above 1 mean that {base} is faster."]
     share = core_share(usages)
     if threads == 1 and share < QUIET:
         remarks.append(
-            f"The machine was busy: contenders had a core for {share:.0%} of the time. Neighbours also stretch "
-            "CPU-seconds (shared caches, shared cores), so trust no difference that is smaller than the spread."
+            f"The machine was busy: contenders had a core for {share:.0%} of the time. Other processes also lengthen "
+            "CPU-seconds (shared caches, shared cores), so differences smaller than the spread mean nothing."
         )
     return remarks
 
 
 def shown_spread(values: Spread, *, digits: int) -> str:
-    """Median [least–greatest], such as 1.02 [0.99–1.05]."""
+    """Median [minimum–maximum], such as 1.02 [0.99–1.05]."""
     median, least, greatest = (f"{value:,.{digits}f}" for value in values)
     return f"{median} [{least}–{greatest}]"
 

@@ -1,4 +1,4 @@
-"""How often shifted lines are found in real corpora, and how often in corpora that have none.
+"""How often shifted lines are detected in real corpora, and how often falsely in corpora without shifted lines.
 
     python -m benchmarks.shifts multi30k=train.en.gz,train.de.gz words=words.tsv.gz [--rounds 30]
 
@@ -27,7 +27,7 @@ STRETCHES = {1_000: (100, 200, 300, 500), 10_000: (100, 200, 300, 500, 3_000)}
 
 
 def main() -> None:
-    """Prints both tables."""
+    """Prints the tables of false alarms and of detected shifts."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("corpora", nargs="+")
     parser.add_argument("--rounds", type=int, default=30)
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def shifted(lengths: Array, *, by: int, start: int, stop: int, generator: np.random.Generator) -> Array:
-    """The lengths with the target of lines `start` to `stop` moved by some lines: as many are lost as come in."""
+    """The lengths with the targets of lines `start` to `stop` shifted by `by` lines; random ones fill the gap."""
     target, count = lengths[:, 1], abs(by)
     extra = generator.choice(target, count)
     middle = [extra, target[start : stop - count]] if by > 0 else [target[start + count : stop], extra]
@@ -86,7 +86,7 @@ def _fits(shift: Shift, *, by: int, start: int, stop: int) -> bool:
 
 
 def _sound(lengths: Array, *, rounds: int, generator: np.random.Generator) -> Iterator[tuple[str, Array]]:
-    """Corpora whose lines are where they belong, or nowhere."""
+    """Corpora without shifted lines: aligned, or with no alignment at all."""
     yield "whole corpora", lengths
     for side in (0, 1):
         yield "whole corpora, sorted by a side's length", lengths[np.argsort(lengths[:, side], kind="stable")]
@@ -114,7 +114,10 @@ def _sound(lengths: Array, *, rounds: int, generator: np.random.Generator) -> It
             yield "sources with three targets", np.stack([np.repeat(mixed[::3, 0], 3)[:size], mixed[:, 1]], axis=1)
             yield "both directions in turn", np.stack([half, half[:, ::-1]], axis=1).reshape(-1, 2)
             yield "each line answers the one before", rolling
-            yield "so does half of the corpus", np.concatenate([excerpt[: size // 2], rolling[: size // 2]])
+            yield (
+                "each line answers the one before, in half of the corpus",
+                np.concatenate([excerpt[: size // 2], rolling[: size // 2]]),
+            )
             yield (
                 "each line answers the two before",
                 np.stack([subset[:-2, 0] + subset[1:-1, 0], subset[2:, 0]], axis=1),

@@ -34,7 +34,7 @@ class SourceTree(NamedTuple):
             raise ContenderError(f"{self.name}: {error}") from error
 
     def environment(self, *, threads: int) -> dict[str, str]:
-        """These sources, that many threads, and no matplotlib: drawing curves costs more than starting up."""
+        """Environment variables that set these sources and the number of threads, and hide matplotlib."""
         sources = os.pathsep.join(map(str, (self.root / "src", HIDDEN)))
         return {**os.environ, "PYTHONPATH": sources, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
 
@@ -64,7 +64,7 @@ def open_tree(name: str, *, folder: Path, repository: Path) -> SourceTree:
 
 
 def open_trees(names: list[str], *, folder: Path) -> list[SourceTree]:
-    """This tree, and then those that `--against` names."""
+    """This tree, followed by those that `--against` names."""
     repeated = sorted({name for name in names if names.count(name) > 1 or name == HERE})
     if repeated:
         raise BenchmarkError(f"--against {repeated[0]}: the name is taken; every contender needs its own")
@@ -79,7 +79,7 @@ def open_trees(names: list[str], *, folder: Path) -> list[SourceTree]:
 
 
 def described_trees(trees: list[SourceTree]) -> str:
-    """Every name with the revision behind it."""
+    """The name and the git revision of every tree."""
     return ", ".join(f"{tree.name} is {tree.revision or 'not in git'}" for tree in trees)
 
 
@@ -96,13 +96,13 @@ def check_imports(tree: SourceTree) -> None:
 
 
 def _described(root: Path) -> str:
-    """The commit, "-dirty" behind it where files were changed; empty outside of git."""
+    """The commit, followed by "-dirty" if files have been changed; empty outside a git repository."""
     described = _git("describe", "--always", "--dirty", "--abbrev=7", "--exclude=*", repository=root)
     return "" if described is None else described.decode().strip()
 
 
 def _git(*arguments: str, repository: Path) -> bytes | None:
-    """What git prints, or None where it fails or is not installed."""
+    """The output of git; None if it fails or is not installed."""
     try:
         ended = subprocess.run(["git", "-C", str(repository), *arguments], capture_output=True)
     except FileNotFoundError:

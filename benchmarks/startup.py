@@ -3,7 +3,7 @@
 python -m benchmarks.startup [--rounds 9] [--against REVISION] [--model RUN]
 
 `calque translate` of one sentence is measured in CPU-seconds beyond `import torch`, with a model of a few steps unless
---model names one; other starts in seconds of wall time beyond `python -c pass`.
+--model names one; other start-ups in seconds of wall time beyond `python -c pass`.
 """
 
 import argparse
@@ -45,7 +45,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=positive, default=9)
     parser.add_argument("--against", action="append", default=[], metavar="PATH_OR_REV", help="another tree of Calque")
-    parser.add_argument("--model", type=Path, help="the run or model to translate with; else one is trained")
+    parser.add_argument("--model", type=Path, help="the run or model to translate with (default: one is trained)")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="calque-benchmark-") as name:
         folder = Path(name)
@@ -82,7 +82,7 @@ def _starts(trees: list[SourceTree], *, model: Path, folder: Path) -> Iterator[S
 
 
 def _trained(tree: SourceTree, *, folder: Path) -> Path:
-    """A model of a few steps; newer trees read what older ones wrote, so the last tree trains it."""
+    """A model trained for a few steps, by the last tree: newer versions can read what older ones wrote."""
     progress("training a model")
     book, run = folder / "book", folder / "run"
     tree.calque("data", "phrasebook", "--pairs", "400", "--out", book, folder=folder, threads=1)

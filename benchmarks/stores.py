@@ -26,7 +26,7 @@ IDS = ColumnKind("<u2")
 
 
 def write_store(folder: Path, *, pairs: int) -> None:
-    """A store of random ids; lengths are 3 to 24 pieces."""
+    """Writes a store of random ids; lengths are 3 to 24 pieces."""
     generator = np.random.default_rng(7)
     with StoreWriter(folder, columns={"source": IDS, "target": IDS}, longest=32) as writer:
         for start in range(0, pairs, BLOCK):
@@ -102,16 +102,16 @@ def measure(pairs: int, *, folder: Path, steps: int) -> tuple[int, float]:
             peak = max(peak, sum(map(anonymous_bytes, process_tree(child.pid))))
             time.sleep(EVERY)
     if child.returncode:
-        raise SystemExit(f"the child failed with {child.returncode}")
+        raise SystemExit(f"the measured process failed with exit code {child.returncode}")
     return peak, time.perf_counter() - started
 
 
 def main() -> int:
-    """Exit code 0 if the bound holds."""
+    """Runs the benchmark; the exit code is 0 if memory grows by no more than the bound."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("sizes", nargs="*", type=int, default=SIZES)
-    parser.add_argument("--folder", type=Path, help="where to write the stores; a temporary folder otherwise")
-    parser.add_argument("--steps", type=int, default=200, help="how long to train, at least 4")
+    parser.add_argument("--folder", type=Path, help="folder for the stores (default: a temporary folder)")
+    parser.add_argument("--steps", type=int, default=200, help="training steps, at least 4")
     parser.add_argument("--child", type=int, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
@@ -123,7 +123,7 @@ def main() -> int:
     for size, (peak, seconds) in zip(options.sizes, measured, strict=True):
         print(f"{size:>12,} pairs  peak RssAnon {peak / 2**20:8.1f} MB  {seconds:6.1f} s")
     growth = measured[-1][0] - measured[0][0]
-    print(f"growth of the peak: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
+    print(f"growth of peak memory: {growth / 2**20:+.1f} MB (bound {BOUND / 2**20:.0f} MB)")
     return int(growth > BOUND)
 
 

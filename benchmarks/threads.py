@@ -3,7 +3,7 @@
     python -m benchmarks.threads [--seconds 8]
 
 Prints target tokens per second of the `tiny` system for 1 and 2 threads and several spin counts, on an idle machine and
-beside one busy process; ratios are relative to one thread.
+with one other busy process; ratios are relative to one thread.
 """
 
 import argparse
@@ -34,7 +34,7 @@ def main() -> None:
         for threads, spins in TRIALS:
             speed = child(threads, spins, seconds=options.seconds)
             base = base or speed
-            place = "beside a busy process" if beside else "alone"
+            place = "with a busy process" if beside else "alone"
             print(
                 f"{place:22} {threads} threads {spins:7,} spins {speed:8,.0f} tok/s  {speed / base:5.2f}x", flush=True
             )
@@ -43,7 +43,7 @@ def main() -> None:
 
 
 def child(threads: int, spins: int, *, seconds: float) -> float:
-    """The speed in a new process, since the spin count is read when torch is loaded."""
+    """The training speed in a new process, since the spin count is read when torch is loaded."""
     command = [sys.executable, "-m", "benchmarks.threads", "--child", str(threads), "--seconds", str(seconds)]
     environment = {**os.environ, "GOMP_SPINCOUNT": str(spins)}
     return float(subprocess.run(command, env=environment, capture_output=True, check=True, text=True).stdout)

@@ -6,14 +6,14 @@
     python -m benchmarks.train --peers .peers --work lstm --corpus DIR --note
 
 Run from the root of the repository. The working tree is called `here`; other contenders have the names that --against
-gives them. Every contender trains the same work for a SHORT and for a LONG number of steps, each run a process; the
+gives them. Every contender trains the same model for a SHORT and for a LONG number of steps, each in a new process; the
 difference of their tokens is divided by the difference of their seconds, so that start-up, data preparation and the
 final save do not count. Contenders take turns. No round is discarded: an unmeasured run comes before the first. With
-one thread the unit is CPU-seconds, with more it is seconds of wall time. More KEY=VALUE settings go to `calque train`
-of all contenders.
+one thread the unit is CPU-seconds, with more it is seconds of wall time. Further KEY=VALUE arguments are settings of
+`calque train` for all contenders.
 
 With --peers DIR, OpenNMT-py and Eole train models of the same size on the same pieces (benchmarks/peers/install puts
-them in DIR). A batch has about 4,096 positions a side then, unless --tokens says otherwise: half of its number.
+them in DIR). A batch then has about 4,096 positions per side, half of the default of --tokens.
 """
 
 import argparse
@@ -55,24 +55,24 @@ class Round(NamedTuple):
     long: TrainingRun
 
     def speed(self, clock: Clock) -> float:
-        """Target tokens per second, without the start-up."""
+        """Target tokens per second, without start-up."""
         return difference_rate(self.short.measured(), self.long.measured(), clock=clock)
 
     def values(self) -> dict[str, Any]:
-        """For JSON."""
+        """The results as JSON values."""
         runs = self._asdict()
         return {name: {**run._asdict(), "usage": run.usage._asdict()} for name, run in runs.items()}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit code."""
+    """Runs the benchmark and returns the exit code."""
     words = sys.argv[1:] if arguments is None else list(arguments)
     options = parse(words)
     return run_command(partial(compare, options, words=words), json=options.json, note=options.note)
 
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
-    """The command line."""
+    """Parses the command line."""
     parser = argparse.ArgumentParser(
         prog="python -m benchmarks.train", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -85,20 +85,22 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     parser.add_argument(
         "--tokens", type=positive, help="training.batch.tokens, over both sides (default: 4096; with --peers 8192)"
     )
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="also other toolkits, installed in this folder")
+    parser.add_argument(
+        "--peers", type=Path, metavar="DIR", help="also compare other toolkits, which are installed in this folder"
+    )
     parser.add_argument(
         "--tokens-of",
         action="append",
         default=[],
         metavar="NAME=N",
-        help="the same for one contender, where its batches count other positions",
+        help="--tokens for one contender, if its batches count positions differently",
     )
-    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="more settings of `calque train`")
+    parser.add_argument("settings", nargs="*", metavar="KEY=VALUE", help="further settings of `calque train`")
     return parser.parse_intermixed_args(words)
 
 
 def compare(options: argparse.Namespace, *, words: Sequence[str]) -> Report:
-    """Trains with every contender in turn and reports."""
+    """Trains with every contender in turn and returns the report."""
     steps = parse_sizes(options.steps, option="--steps")
     if options.peers and (options.work not in ALIKE or options.system):
         raise BenchmarkError("--peers: the peers' models are those of --work transformer and --work lstm, no other")
@@ -176,7 +178,7 @@ def measure(
 
 
 def folder_of(number: int, *, folder: Path) -> Path:
-    """Where a contender works."""
+    """The working folder of a contender."""
     return folder / f"contender-{number}"
 
 
@@ -198,7 +200,7 @@ def floor_of(work: Work, *, folder: Path) -> Floor | None:
 def table(
     measured: Mapping[str, Sequence[Round]], *, speeds: Mapping[str, Sequence[float]], floor: Floor | None
 ) -> list[list[str]]:
-    """One row per contender."""
+    """The rows of the table, one per contender."""
     ratios = spread_of_ratios(speeds, of=HERE)
     rows = []
     for name, rounds in measured.items():

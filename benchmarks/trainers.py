@@ -1,4 +1,4 @@
-"""Contenders of `python -m benchmarks.train`: anything that trains a given work for a given number of steps."""
+"""Contenders of `python -m benchmarks.train`: anything that trains a given model for a given number of steps."""
 
 import json
 import shutil
@@ -25,21 +25,21 @@ class TrainingRun(NamedTuple):
     usage: Usage
 
     def measured(self) -> Measured:
-        """Target tokens and their cost."""
+        """The target tokens that the run trained on, and its cost."""
         return Measured(self.tokens, self.usage)
 
 
 class Trainer(Protocol):
-    """A contender. Every call is a process of its own, so that its whole cost is seen."""
+    """A contender that trains. Every call starts a new process, so that its whole cost is measured."""
 
     @property
     def name(self) -> str: ...
 
     def prepare(self, work: Work, *, folder: Path) -> None:
-        """Does once, unmeasured, what all runs share, and fills the caches that a first run finds empty."""
+        """Prepares what all runs share and warms up caches; not measured."""
 
     def train(self, work: Work, *, steps: int, folder: Path) -> TrainingRun:
-        """Trains for that many steps.   Law: a longer run begins with the batches of a shorter one."""
+        """Trains for this many steps.   Law: a longer run begins with the batches of a shorter one."""
 
 
 class CalqueTrainer(NamedTuple):
@@ -53,7 +53,7 @@ class CalqueTrainer(NamedTuple):
         return self.tree.name
 
     def prepare(self, work: Work, *, folder: Path) -> None:
-        """Makes the store and trains for one step."""
+        """Prepares the store and trains for one step."""
         self.train(work, steps=1, folder=folder)
 
     def train(self, work: Work, *, steps: int, folder: Path) -> TrainingRun:
@@ -79,7 +79,7 @@ class CalqueTrainer(NamedTuple):
         return TrainingRun(steps, tokens, padding, size, usage)
 
     def _validation(self, work: Work, *, folder: Path) -> tuple[str | Path, ...]:
-        """A language model computes a loss only, of the lines that are held out; others also translate: 1 piece."""
+        """Validation options: language models compute only a loss; other models also translate, one piece per line."""
         if work.is_language_model:
             return ()
         source, target = write_validation(work.corpus, folder=folder)
@@ -97,5 +97,5 @@ def read_metrics(path: Path) -> tuple[int, float]:
 
 
 def folder_bytes(folder: Path) -> int:
-    """The sizes of all files below a folder, added up."""
+    """The total size of all files in a folder and its subfolders."""
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())

@@ -71,7 +71,7 @@ def measure(work: Callable[[], Tensor], *, rounds: int) -> dict[Arithmetic, floa
 
 
 def _turns(rounds: int) -> Iterator[tuple[int, Arithmetic]]:
-    """1 2, 2 1, 1 2, …"""
+    """The order of both versions, round by round: 1 2, 2 1, 1 2, …"""
     for number in range(rounds + 1):
         yield from ((number, version) for version in (VERSIONS if number % 2 else VERSIONS[::-1]))
 

@@ -15,7 +15,7 @@ MODELS: dict[WorkName, tuple[str | Path, ...]] = {
 
 
 class Work(NamedTuple):
-    """A model to train and what to train it on."""
+    """A model to train, and the corpus and batches that it is trained on."""
 
     name: WorkName
     corpus: Corpus

@@ -1,10 +1,10 @@
-"""Trains lists of variants on Multi30k, many runs side by side, selects on val, and tests what was selected.
+"""Trains lists of variants on Multi30k, many runs in parallel, selects on val, and tests the selected ones.
 
     python -m recipes.run CORPUS OUT --lists recipes/objectives/objectives.toml recipes/multi30k/search.toml
 
-Run again, it resumes. Every run is OUT/VARIANT-SEED with its log beside it. A row's variant is selected on val with the
-first seed; the winner is trained with all seeds, translates val with every search setting that the row lists, and then
-the test set, once: OUT/tested/ROW-SEED.json and .de. Exit codes: 0 all done, 1 a run failed, 2 a mistake in the
+The same command resumes. Every run is OUT/VARIANT-SEED with its log next to it. A row's variant is selected on val with
+the first seed; the winner is trained with all seeds, translates val with every search setting that the row lists, and
+then the test set, once: OUT/tested/ROW-SEED.json and .de. Exit codes: 0 all done, 1 a run failed, 2 a mistake in the
 arguments, 75 stopped with runs left.
 """
 
@@ -31,7 +31,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--lists", type=Path, nargs="+", required=True, help="TOML files of variants and rows")
     parser.add_argument("--rows", nargs="+", help="default: all rows of the lists")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3], help="default: 1 2 3; the first selects")
-    parser.add_argument("--jobs", type=int, default=6, help="processes side by side (default: 6)")
+    parser.add_argument("--jobs", type=int, default=6, help="parallel processes (default: 6)")
     parser.add_argument("--seconds", type=float, help="save and stop after this time")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     arguments, assignments = split_assignments(sys.argv[1:])

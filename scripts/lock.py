@@ -79,7 +79,7 @@ def _is_of(file: str, pin: Pin) -> bool:
 
 
 def lock(constraints: str, *, fetch: Callable[[str], str]) -> str:
-    """The text of requirements.lock; `fetch` gives the index's page of a name."""
+    """The text of requirements.lock; `fetch` returns the page of a distribution in the index."""
     lines = [HEADER]
     for pin in pins(constraints):
         if normalised(pin.name) in NOT_LOCKED:
@@ -93,7 +93,7 @@ def lock(constraints: str, *, fetch: Callable[[str], str]) -> str:
 
 
 def problems(constraints: str, locked: str) -> Iterator[str]:
-    """Where a lock does not fit the constraints; needs no network."""
+    """The differences between a lock and the constraints; needs no network."""
     expected = {
         normalised(pin.name): pin.version for pin in pins(constraints) if normalised(pin.name) not in NOT_LOCKED
     }
@@ -106,7 +106,7 @@ def problems(constraints: str, locked: str) -> Iterator[str]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description="Write requirements.lock from constraints.txt and a package index.")
-    parser.add_argument("--index", default=INDEX, help=f"the index to ask (default: {INDEX})")
+    parser.add_argument("--index", default=INDEX, help=f"the package index (default: {INDEX})")
     parser.add_argument("--check", action="store_true", help="only compare the pins; needs no network")
     options = parser.parse_args()
     constraints = CONSTRAINTS.read_text(encoding="utf-8")

@@ -53,7 +53,7 @@ def reference(name: str, version: str) -> str:
 
 
 def licences(distribution: metadata.Distribution) -> list[dict[str, Any]]:
-    """What a distribution says of its licence: an expression, else its classifiers, else a short text."""
+    """The licence of a distribution: an expression, else its classifiers, else a short text."""
     values = distribution.metadata
     if expression := values.get("License-Expression"):
         return [{"expression": expression}]
@@ -74,7 +74,7 @@ def component(name: str, distribution: metadata.Distribution) -> dict[str, Any]:
 
 
 def bill() -> dict[str, Any]:
-    """The bill of materials."""
+    """The software bill of materials as JSON values."""
     parts = closure(ROOT)
     urls = {name: reference(name, distribution.version) for name, (distribution, _) in parts.items()}
     components = {name: component(name, distribution) for name, (distribution, _) in parts.items()}

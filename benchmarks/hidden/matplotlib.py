@@ -1,3 +1,3 @@
-"""Stands in for matplotlib where a contender runs, so that it finds none and draws no curves."""
+"""Replaces matplotlib while a contender runs: importing it fails, so that no curves are drawn."""
 
 raise ModuleNotFoundError("matplotlib is hidden while a benchmark runs", name="matplotlib")

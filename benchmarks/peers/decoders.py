@@ -26,7 +26,7 @@ search stops when `beam` hypotheses have ended, and their log-probabilities are 
 
 
 class PeerDecoder(Decoder, Protocol):
-    """A peer that holds the weights of a Calque model."""
+    """A peer that decodes with the weights of a Calque model."""
 
     @property
     def is_exact(self) -> bool:
@@ -34,7 +34,7 @@ class PeerDecoder(Decoder, Protocol):
 
 
 class CTranslate2Decoder(NamedTuple):
-    """CTranslate2 with one type of arithmetic."""
+    """CTranslate2 in one precision."""
 
     environment: Environment
     model: Path  # in its own format
@@ -75,9 +75,8 @@ class CTranslate2Decoder(NamedTuple):
 
 
 class OpenNMTDecoder(NamedTuple):
-    """`onmt_translate`. Lines are cut into pieces before, and joined after what is measured, which favours it a little.
-
-    It stops when the best of all candidates is one that has ended, and divides log-probabilities by lengths.
+    """`onmt_translate`; tokenisation and detokenisation are not measured, which favours it a little.
+    It stops when the best of all candidates has ended, and divides log-probabilities by lengths.
     """
 
     environment: Environment
@@ -116,10 +115,10 @@ class OpenNMTDecoder(NamedTuple):
 
 
 def prepare_peers(environments: Sequence[Environment], model: Path, *, threads: int, folder: Path) -> list[PeerDecoder]:
-    """The contenders of these environments, each with the weights of `model` in its own format."""
+    """The peers in these environments as contenders, each with the weights of `model` converted to its own format."""
     peers: list[PeerDecoder] = []
     for environment in environments:
-        progress(f"putting the weights into {environment.title}")
+        progress(f"converting the weights for {environment.title}")
         place = folder / environment.peer
         place.mkdir()
         match environment.peer:

@@ -1,4 +1,4 @@
-"""The virtual environments that `benchmarks/peers/install` makes, and how a program is run in one of them."""
+"""The virtual environments that `benchmarks/peers/install` creates, and how a program is run in one of them."""
 
 import os
 import subprocess
@@ -38,7 +38,7 @@ class Environment(NamedTuple):
         return TITLES[self.peer]
 
     def run(self, *command: str | Path, folder: Path, threads: int, log: Path | None = None) -> Usage:
-        """Runs `python COMMAND` there, in `folder`, and returns its cost."""
+        """Runs `python COMMAND` of this environment in `folder` and returns its cost."""
         environment = {**os.environ, **dict.fromkeys(THREAD_VARIABLES, str(threads))}
         environment.pop("PYTHONPATH", None)
         environment["TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD"] = "1"  # OpenNMT-py's checkpoints are pickled objects
@@ -73,5 +73,5 @@ def _version(folder: Path, package: str) -> str:
     code = f"from importlib.metadata import version; print(version({package!r}))"
     ended = subprocess.run([folder / "bin" / "python", "-c", code], capture_output=True, text=True)
     if ended.returncode:
-        raise ContenderError(f"{folder}: {package} is not installed there; remove the folder and install it anew")
+        raise ContenderError(f"{folder}: {package} is not installed there; remove the folder and install it again")
     return ended.stdout.strip()

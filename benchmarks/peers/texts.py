@@ -17,12 +17,13 @@ class PieceTexts(NamedTuple):
     vocabulary: Path  # a piece per line, without the special pieces, which every peer adds itself
 
     def bytes(self) -> int:
-        """The size of all files."""
+        """The total size of all files in bytes."""
         return sum(path.stat().st_size for path in self)
 
 
 def write_texts(corpus: Corpus, *, tokenizer: Path, folder: Path) -> PieceTexts:
-    """The training text of a corpus in pieces. Sources end in the end mark, which Calque's encoders read too."""
+    """Writes the training text of a corpus as pieces. Sources have the end mark, which Calque's encoders read
+    too."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
@@ -48,7 +49,7 @@ def encode_file(source: Path, *, tokenizer: Path, output: Path) -> Path:
 
 
 def decode_file(pieces: Path, *, tokenizer: Path, output: Path) -> Path:
-    """The text of lines of pieces."""
+    """Joins the pieces of each line of a file to text."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))
@@ -56,12 +57,12 @@ def decode_file(pieces: Path, *, tokenizer: Path, output: Path) -> Path:
 
 
 def vocabulary_of(texts: PieceTexts) -> int:
-    """How many pieces there are, with the special ones."""
+    """The vocabulary size, special pieces included."""
     return len(read_lines(texts.vocabulary)) + len(SPECIAL)
 
 
 def mean_length(text: Path, *, tokenizer: Path, limit: int = 5000) -> float:
-    """Mean pieces of the first lines of a file, the end mark counted."""
+    """The mean number of pieces per line, end mark included, in the first lines of a file."""
     import sentencepiece
 
     processor = sentencepiece.SentencePieceProcessor(model_file=str(tokenizer))

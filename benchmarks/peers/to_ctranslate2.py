@@ -1,4 +1,4 @@
-"""Puts the weights of a Calque Transformer into CTranslate2's format; run by the Python of CTranslate2's environment.
+"""Converts the weights of a Calque Transformer to CTranslate2's format; run by the Python of CTranslate2's environment.
 
     .peers/ctranslate2/bin/python benchmarks/peers/to_ctranslate2.py runs/1 OUT
     .peers/ctranslate2/bin/python benchmarks/peers/to_ctranslate2.py runs/1 OUT --quantisation int8
@@ -31,11 +31,13 @@ ACTIVATIONS = {"relu": Activation.RELU, "gelu": Activation.GELU}
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Converts a model and returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a run or model folder of Calque")
     parser.add_argument("output", type=Path, help="the new model folder of CTranslate2")
-    parser.add_argument("--quantisation", choices=["float32", "int8"], default="float32", help="of the stored weights")
+    parser.add_argument(
+        "--quantisation", choices=["float32", "int8"], default="float32", help="data type of the stored weights"
+    )
     options = parser.parse_args()
     model = options.model / "model" if (options.model / "model").is_dir() else options.model
     config = tomllib.loads((model / "config.toml").read_text(encoding="utf-8"))
@@ -48,7 +50,7 @@ def main() -> int:
 
 
 def unsupported(config: Mapping[str, Any]) -> list[str]:
-    """Every setting of [model] that is not converted."""
+    """A message for every setting of [model] that cannot be converted."""
     problems = []
     for side in ("encoder", "decoder"):
         part = config.get(side, {})
@@ -72,7 +74,7 @@ def unsupported(config: Mapping[str, Any]) -> list[str]:
 
 
 def convert(model: Path, config: Mapping[str, Any], *, output: Path, quantisation: str) -> None:
-    """Writes the model folder, and beside the weights the tokenizer of either side."""
+    """Writes the model folder: the weights, and the tokenizers of both sides."""
     weights = load_file(model / "weights.safetensors")
     spec = TransformerSpec(encoder_spec(config["encoder"], weights), decoder_spec(config["decoder"], weights))
     files = tokenizer_files(model / "tokenizer")
@@ -90,7 +92,7 @@ def convert(model: Path, config: Mapping[str, Any], *, output: Path, quantisatio
 
 
 def encoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerEncoderSpec:
-    """The encoder with its weights."""
+    """CTranslate2's description of the encoder, with its weights."""
     is_pre = config.get("norm", "pre") == "pre"
     activation = ACTIVATIONS[config.get("activation", "relu")]
     spec = TransformerEncoderSpec(config["layers"], config["heads"], pre_norm=is_pre, activation=activation)
@@ -107,7 +109,7 @@ def encoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerEnco
 
 
 def decoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerDecoderSpec:
-    """The decoder and the output layer with their weights."""
+    """CTranslate2's description of the decoder and the output layer, with their weights."""
     is_pre = config.get("norm", "pre") == "pre"
     activation = ACTIVATIONS[config.get("activation", "relu")]
     spec = TransformerDecoderSpec(config["layers"], config["heads"], pre_norm=is_pre, activation=activation)
@@ -129,7 +131,7 @@ def decoder_spec(config: Mapping[str, Any], weights: Weights) -> TransformerDeco
 
 
 def embedding(weights: Weights, *, side: str) -> "np.ndarray[Any, Any]":
-    """[V,D]; a shared matrix is stored under the first of its names. CTranslate2 multiplies by √D, as Calque does."""
+    """The embedding [V,D]; if shared, stored under its first name. CTranslate2 multiplies it by √D, as Calque does."""
     return weights.get(f"{side}.embedding.weight", weights["encoder.embedding.weight"])
 
 
@@ -145,7 +147,7 @@ def positions(config: Mapping[str, Any], weights: Weights, *, side: str) -> "np.
 
 
 def self_attention(spec: Any, weights: Weights, name: str, *, norm: str) -> None:
-    """Queries, keys and values are one matrix in CTranslate2."""
+    """Sets the weights of self-attention; queries, keys and values are one matrix in CTranslate2."""
     joined, out = spec.linear
     for part in ("weight", "bias"):
         parts = [weights[f"{name}.{layer}.{part}"] for layer in ("query", "key_value")]
@@ -155,19 +157,19 @@ def self_attention(spec: Any, weights: Weights, name: str, *, norm: str) -> None
 
 
 def feed_forward(spec: Any, weights: Weights, prefix: str) -> None:
-    """Both matrices and the normalisation around them."""
+    """Sets both matrices and the normalisation of a feed-forward layer."""
     dense(spec.linear_0, weights, f"{prefix}.feed_forward.enter")
     dense(spec.linear_1, weights, f"{prefix}.feed_forward.leave")
     normalise(spec.layer_norm, weights, f"{prefix}.around_feed_forward.norm")
 
 
 def dense(spec: LinearSpec, weights: Weights, name: str) -> None:
-    """A matrix and its bias."""
+    """Sets a matrix and its bias."""
     spec.weight, spec.bias = weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 
 def normalise(spec: LayerNormSpec, weights: Weights, name: str) -> None:
-    """Scale and shift of a layer normalisation."""
+    """Sets the scale and shift of a layer normalisation."""
     spec.gamma, spec.beta = weights[f"{name}.weight"], weights[f"{name}.bias"]
 
 

@@ -1,9 +1,10 @@
-"""Puts the weights of a Calque LSTM into a checkpoint of OpenNMT-py; run by the Python of OpenNMT-py's environment.
+"""Writes the weights of a Calque LSTM into a checkpoint of OpenNMT-py; run by the Python of OpenNMT-py's environment.
 
     .peers/opennmt-py/bin/python benchmarks/peers/to_opennmt.py runs/1 checkpoint.pt OUT.pt
 
 `checkpoint.pt` is what OpenNMT-py saves after a step with a model of the same size and the same pieces: a bidirectional
-LSTM, general attention and input feeding (Luong 2015), one matrix for all words. Both compute the same equations.
+LSTM, general attention and input feeding (Luong 2015), one matrix for both embeddings and the output. Both toolkits
+compute the same equations.
 """
 
 import argparse
@@ -22,7 +23,7 @@ WORDS = ("encoder", "decoder")
 
 
 def main() -> int:
-    """Returns the exit code."""
+    """Converts a model and returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", type=Path, help="a run or model folder of Calque")
     parser.add_argument("checkpoint", type=Path, help="a checkpoint of OpenNMT-py to be filled")

@@ -32,7 +32,7 @@ REPORT = re.compile(r"Step\s+(\d+)/.*bsz:\s*\d+/\s*(\d+)/")
 
 
 class PeerTrainer(NamedTuple):
-    """OpenNMT-py or Eole."""
+    """A peer that trains: OpenNMT-py or Eole."""
 
     environment: Environment
     tokenizer: Path  # a sentencepiece model, which is there before `prepare`
@@ -62,7 +62,7 @@ class PeerTrainer(NamedTuple):
 
 
 def read_report(log: str, *, steps: int) -> int:
-    """Target tokens of all steps, from the one line that a peer reports after the last step."""
+    """The target tokens of all steps, from the line that a peer reports after the last step."""
     reports = [(int(step), int(tokens)) for step, tokens in REPORT.findall(log)]
     if [step for step, _ in reports] != [steps]:
         raise ContenderError(f"expected one report after step {steps}, found {reports or 'none'}:\n{log[-2000:]}")

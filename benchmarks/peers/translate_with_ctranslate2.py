@@ -24,7 +24,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5, help="1 is greedy")
     parser.add_argument("--length-penalty", type=float, default=1.0, help="α of |Y|^α")
     parser.add_argument("--batch-tokens", type=int, default=4000, help="padded source positions per batch")
-    parser.add_argument("--maximum", type=int, default=256, help="pieces of a translation at most")
+    parser.add_argument("--maximum", type=int, default=256, help="maximum number of pieces per translation")
     parser.add_argument("--threads", type=int, default=1, help="workers of one thread each")
     options = parser.parse_args()
     source, target = (

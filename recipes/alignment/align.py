@@ -24,7 +24,7 @@ def read_links(line: str) -> list[Link]:
 
 
 def alignments(translator: Translator, sources: Sequence[str], targets: Sequence[str]) -> dict[str, list[list[Link]]]:
-    """The alignment of each pair by every layer that attends to the source, and by the mean that the model reports."""
+    """The alignment of each pair by the attention of every layer, and by the mean attention that the model outputs."""
     by_layer: dict[str, list[list[Link]]] = {}
     for source, target in zip(sources, targets, strict=True):
         view = inspect_translation(translator, Request(source), target=target, saliency=False)
@@ -37,7 +37,7 @@ def alignments(translator: Translator, sources: Sequence[str], targets: Sequence
 
 
 def main() -> None:
-    """Writes the error rates of a run."""
+    """Aligns the test pairs and writes the error rates of a run."""
     parser = parser_of(__doc__)
     parser.add_argument("run", type=Path)
     parser.add_argument("book", type=Path)

@@ -18,7 +18,7 @@ def collect(out: Path) -> dict[str, Any]:
 
 
 def page(results: dict[str, Any]) -> str:
-    """A row for every system: error rates on its own and guided, the best layer, and exact matches of translations."""
+    """The table, a row per system: error rates with and without guidance, the best layer, and exact matches."""
     rows = []
     for entry in ENTRIES:
         own, guided = (_of(results, f"{entry.system}-{kind}-") for kind in ("own", "guided"))
@@ -55,7 +55,7 @@ def _layers(runs: list[dict[str, Any]]) -> int:
 
 
 def _best_layer(runs: list[dict[str, Any]]) -> str:
-    """The layer with the lowest error rate in the mean of seeds."""
+    """The layer with the lowest mean error rate over seeds."""
     layers: list[str] = [name for name in runs[0]["rates"] if name != MEAN]
     return min(layers, key=lambda name: float(sum(run["rates"][name] for run in runs)))
 
@@ -65,7 +65,7 @@ def _layer_name(layer: str) -> str:
 
 
 def main() -> None:
-    """Prints, keeps and writes the table."""
+    """Prints the table, saves the results, and writes the table into a page."""
     publish(report_parser(__doc__).parse_args(), collect=collect, page=page)
 
 

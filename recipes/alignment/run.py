@@ -3,8 +3,8 @@
     python -m recipes.alignment.run OUT [--seeds 1 2 3] [--jobs 4] [--seconds 540] [--device cuda] [KEY=VALUE ...]
 
 Trains each system twice, on its own and with guided alignment (Chen 2016), on sentences of the built-in phrasebook,
-whose grammar writes the alignments; then aligns the test pairs by the attention of forced decoding. Runs that exist are
-kept, and interrupted ones resumed. `python -m recipes.alignment.report OUT` prints the table.
+whose grammar writes the alignments; then aligns the test pairs by the attention of forced decoding. Finished runs are
+not repeated, and interrupted ones are resumed. `python -m recipes.alignment.report OUT` prints the table.
 """
 
 import subprocess
@@ -25,7 +25,7 @@ STEPS = 2_000
 
 
 class Entry(NamedTuple):
-    """A system at the size at which it is trained."""
+    """A system, and the size that it is trained at."""
 
     system: str
     scale: float
@@ -46,7 +46,7 @@ ENTRIES = (
 
 
 def settings(entry: Entry, *, guided: bool, seed: int) -> list[str]:
-    """The settings that all systems share, and the rate of this one."""
+    """The settings that all systems share, and this system's learning rate."""
     return [
         f"seed={seed}",
         "text.vocabulary_size=2000",
@@ -94,7 +94,7 @@ def jobs(out: Path, *, seeds: Sequence[int], device: str, assignments: Sequence[
 
 
 def write_book(folder: Path, *, languages: tuple[str, str] = LANGUAGES) -> None:
-    """The corpus with its alignments, if it is not there yet; Chinese is segmented, as its alignments need."""
+    """Writes the corpus with its alignments unless it exists; Chinese is segmented, as alignments require."""
     if not folder.is_dir():
         source, target = languages
         command = ["data", "phrasebook", "--from", source, "--to", target, "--pairs", str(PAIRS), "--alignments"]
@@ -103,7 +103,7 @@ def write_book(folder: Path, *, languages: tuple[str, str] = LANGUAGES) -> None:
 
 
 def main() -> None:
-    """Trains and aligns."""
+    """Trains all systems and aligns the test pairs with each of them."""
     arguments, assignments = split_assignments(sys.argv[1:])
     parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)

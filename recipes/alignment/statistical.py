@@ -81,7 +81,7 @@ def _read(book: Path, source: str, target: str) -> TextPairs:
 
 
 def main() -> None:
-    """Prints, keeps and writes the table."""
+    """Prints the table, saves the results, and writes the table into a page."""
     options = report_parser(__doc__).parse_args()
     if not options.path.is_file():
         options.path.mkdir(parents=True, exist_ok=True)

@@ -20,7 +20,7 @@ SPEEDS = "speeds.json"
 
 
 def collect(out: Path, rows: Mapping[str, Row]) -> dict[str, Any]:
-    """All numbers of the tables."""
+    """The numbers of all tables, from a folder of runs."""
     results: dict[str, Any] = {"rows": {}}
     for name, row in rows.items():
         if tested := read_tested(out, name):
@@ -63,7 +63,7 @@ def _scores_table(rows: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _distances(rows: Mapping[str, Mapping[str, Any]]) -> str:
-    """How far the student is above or below the other models."""
+    """A sentence on how far the student's BLEU is above or below that of the other models."""
     others = [rows[name] for name in ("teacher", "ensemble", "student-alone") if name in rows]
     if "student" not in rows or not others:
         return ""

@@ -24,7 +24,7 @@ WARM_UP = 50  # sentences
 
 
 class Condition(NamedTuple):
-    """What is timed."""
+    """The conditions of a timing: device, beam and batching."""
 
     device: DeviceName
     beam: int
@@ -32,7 +32,7 @@ class Condition(NamedTuple):
 
 
 def measure(translator: Translator, sources: Sequence[str], *, condition: Condition) -> dict[str, float]:
-    """Sentences and target pieces per second, of one round."""
+    """Sentences and target pieces per second in one round."""
     changes: dict[str, Any] = {"beam": condition.beam}
     if condition.beam == 1:
         changes["length_penalty"] = 0.0  # which makes it greedy search

@@ -1,1 +1,1 @@
-"""Fine-tuning to another domain, and what is forgotten of the first."""
+"""Fine-tuning to another domain, and how much of the first domain is forgotten."""

@@ -28,7 +28,7 @@ LEARNING = ("training.batch.tokens=2048", "training.schedule.kind=linear", "trai
 
 
 class Adaptation(NamedTuple):
-    """One way to obtain a model of the new domain."""
+    """One way to obtain a model for the new domain."""
 
     name: str
     label: str
@@ -49,7 +49,7 @@ ADAPTATIONS = (
 
 
 class Paths(NamedTuple):
-    """Where corpora and runs are."""
+    """The folders of corpora and runs."""
 
     corpus: Path
     out: Path
@@ -61,7 +61,7 @@ class Paths(NamedTuple):
 
     @property
     def pieces(self) -> Path:
-        """The store of both domains, for its tokenizer."""
+        """The prepared store of both domains, whose tokenizer is used."""
         return self.out / "pieces"
 
     def pairs(self, domain: str, part: str, *, weight: float | None = None) -> str:
@@ -80,7 +80,7 @@ class Paths(NamedTuple):
 
 
 def train_command(run: Path, data: str, settings: Sequence[str]) -> list[str]:
-    """Starts a run, with its corpora in a config beside it, or resumes it."""
+    """The command that starts a run, with its corpora in a config next to it, or resumes the run."""
     if (run / "config.toml").is_file():
         return ["train", "--resume", str(run)]
     config = run.with_suffix(".toml")
@@ -133,7 +133,7 @@ def _steps(count: int) -> list[str]:
 
 
 def _calque(*command: str) -> str:
-    """Runs a command of Calque; its standard output."""
+    """Runs a command of Calque and returns its standard output."""
     done = subprocess.run([sys.executable, "-m", "calque", *command], stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         sys.exit(done.returncode)
@@ -141,7 +141,7 @@ def _calque(*command: str) -> str:
 
 
 def _write_corpora(paths: Paths) -> None:
-    """The phrasebook, the first test sentences of both domains, and a tokenizer for both."""
+    """Writes the phrasebook, the first test sentences of both domains, and a tokenizer for both."""
     book = paths.out / "phrasebook"
     if not (book / "test.en").is_file():
         _calque("data", "phrasebook", "--from", "de", "--to", "en", "--pairs", "6000", "--out", str(book))
@@ -157,7 +157,7 @@ def _write_corpora(paths: Paths) -> None:
 
 
 def _scores(run: Path, paths: Paths) -> dict[str, float]:
-    """Greedy BLEU on both domains, kept beside the run."""
+    """Greedy BLEU on both domains, saved next to the run."""
     kept = run / SCORES
     if not kept.is_file():
         scores: dict[str, float] = {}
@@ -179,7 +179,7 @@ def _main() -> None:
     parser.usage = "python -m recipes.finetuning.run CORPUS OUT [--write FILE] [KEY=VALUE ...]"
     parser.add_argument("corpus", type=Path)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a Markdown page with marks for the results")
     arguments, assignments = split_assignments(sys.argv[1:])
     options = parser.parse_args(arguments)
     paths = Paths(options.corpus.absolute(), options.out.absolute())

@@ -1,1 +1,1 @@
-"""How gradients flow through plain and gated, shallow and deep, attentional and other networks."""
+"""How gradients flow through plain and gated, shallow and deep networks, with and without attention."""

@@ -3,8 +3,8 @@
     python -m recipes.gradient_flow.report OUT CORPUS --keep recipes/gradient_flow/results.json
     python -m recipes.gradient_flow.report recipes/gradient_flow/results.json --write recipes/gradient_flow/README.md
 
-The first command measures the gradient flow of every run on 64 pairs of val (OUT/flows/VARIANT.json) and keeps what the
-table and the pictures need; the second writes the table into a page, and the pictures beside it.
+The first command measures the gradient flow of every run on 64 pairs of val (OUT/flows/VARIANT.json) and saves what the
+table and the pictures need; the second writes the table into a page, and the pictures next to it.
 """
 
 from collections.abc import Mapping
@@ -39,7 +39,7 @@ Results = Mapping[str, Mapping[str, Any]]
 
 
 def collect(out: Path, corpus: Path) -> dict[str, Any]:
-    """The gradient flow, loss and scores of every run that is trained."""
+    """The gradient flow, loss and scores of every trained run."""
     results = {}
     for name, row in read_lists(LISTS).rows.items():
         run = out / f"{name}-{SEED}"
@@ -77,13 +77,13 @@ def _flow(run: Path, corpus: Path, path: Path, *, label: str, cells: bool) -> di
 
 
 def _median_only(flow: dict[str, Any]) -> dict[str, Any]:
-    """What the table and the pictures need of a flow."""
+    """The part of a flow that the table and the pictures need: medians, without means."""
     medians = [float(f"{median:.4g}") for median in flow["quantiles"]["0.5"]]
     return {key: value for key, value in flow.items() if key != "mean"} | {"quantiles": {"0.5": medians}}
 
 
 def page(results: Results) -> str:
-    """The table and the places of the pictures."""
+    """The table of the page: one row per model."""
     header = (
         *("model", "encoder: factor per step", "decoder: factor per step", f"decoder: norm at {FAR} / at 1"),
         *("clipped steps", "validation loss", "test BLEU, greedy"),
@@ -106,7 +106,7 @@ def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def _top(flow: Mapping[str, Any], side: str) -> Mapping[str, Any]:
-    """The flow of the top layer: of an LSTM's cell."""
+    """The gradient flow of the top layer; for an LSTM, that of its cell."""
     return max(top_states(flow["flows"], side=side), key=lambda item: int(item["layer"]))
 
 
@@ -120,7 +120,7 @@ def _ratio(flow: Mapping[str, Any]) -> str:
 
 
 def draw(folder: Path, results: Results) -> None:
-    """All pictures of the page."""
+    """Draws all pictures of the page."""
 
     def flows(names: tuple[str, ...]) -> dict[str, Any]:
         return {results[name]["label"]: results[name]["flow"] for name in names if name in results}
@@ -155,7 +155,7 @@ def draw(folder: Path, results: Results) -> None:
 
 def _main() -> None:
     parser = report_parser(__doc__)
-    parser.add_argument("corpus", type=Path, nargs="?", help="for a folder of runs: where val is")
+    parser.add_argument("corpus", type=Path, nargs="?", help="the folder that holds val; needed for a folder of runs")
     options = parser.parse_args()
     if options.path.is_dir() and not options.corpus:
         parser.error("a folder of runs needs the corpus too")

@@ -1,9 +1,9 @@
 """The claims of the papers, tested on the results.
 
-That one entry is better than another is shown if the mean difference over seeds exceeds the seeds' spread, the largest
-distance between two seeds of one entry. That a system loses, or does not lose, on long sentences is shown if every seed
-loses more, or at most, MARGIN: a bound fixed in advance, since a bound that grows with the noise would make equality
-easier to show the noisier the measurement.
+One entry is shown to be better than another if the mean difference over seeds exceeds the spread, the largest distance
+between two seeds of one entry. A system is shown to lose on long sentences if every seed loses more than MARGIN, and
+not to lose if every seed loses at most MARGIN. MARGIN is fixed in advance: if it grew with the noise, noisier
+measurements would make it easier to show that a system does not lose.
 
 The loss on long sentences is relative, so that a system with 40 BLEU and one with 15 can be compared.
 """
@@ -37,7 +37,7 @@ class Finding(NamedTuple):
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
+        """The mean over seeds."""
         return sum(self.values) / len(self.values)
 
     @property
@@ -81,7 +81,7 @@ def findings(results: Results) -> list[Finding]:
         *parts,
         _better("c", "input feeding helps", bleu, "luong2015", "luong2015-unfed"),
         _better("c", "local-p is better than global attention", bleu, "luong2015-local-p", "luong2015"),
-        _better("d", "residual connections rescue 8 layers", bleu, "lstm8-residual", "lstm8-plain"),
+        _better("d", "residual connections make 8 layers trainable", bleu, "lstm8-residual", "lstm8-plain"),
     ]
 
 
@@ -116,7 +116,7 @@ def claims_table(parts: Sequence[Finding]) -> str:
 
 
 def _better(letter: str, claim: str, measured: Measured, better: str, worse: str, *, unit: Unit = "BLEU") -> Finding:
-    """By how much an entry exceeds another, over the seeds that both have."""
+    """The difference between two entries for each seed that both have."""
     above, below = measured.get(better, {}), measured.get(worse, {})
     seeds = sorted(above.keys() & below.keys())
     spread = max((_spread([side[seed] for seed in seeds]) for side in (above, below) if seeds), default=0.0)
@@ -136,7 +136,7 @@ def _measure(results: Results, measure: Callable[[Result], float | None]) -> Mea
 
 
 def _loss(value: float | None, *, of: float | None) -> float | None:
-    """In per cent; None if there is nothing to lose."""
+    """The loss in per cent of `of`; None if a score is missing or `of` is too low to lose anything."""
     return 100 * (1 - value / of) if value is not None and of is not None and of >= FLOOR else None
 
 

@@ -1,4 +1,4 @@
-"""The corpora of the recipe: where their files are, and the files that the recipe derives from them.
+"""The corpora of the recipe: their files, and the files that the recipe derives from them.
 
 Training pairs are those of the corpus and the same pairs with neighbours joined (see `training_lines`), so
 that every system has seen long sentences; dialogues have no test set and get one from their `dev`.

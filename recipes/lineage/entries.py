@@ -35,12 +35,12 @@ class Entry(NamedTuple):
     rate: float = RATE  # peak learning rate
 
     def at(self, rate: float) -> "Entry":
-        """The same entry with another rate, which is added to its name."""
+        """The same entry with another learning rate, which is added to its name."""
         return self._replace(name=f"{self.name}-{rate:g}", rate=rate)
 
     @property
     def assignments(self) -> list[str]:
-        """Its settings on a command line of `calque train`, beside the system and its scale."""
+        """The entry's settings on the command line of `calque train`, besides the system and its scale."""
         dropouts = [f"model.{side}.dropout={DROPOUT}" for side in ("encoder", "decoder")]
         return [*self.changes, *dropouts, f"training.optimiser.learning_rate={self.rate}"]
 
@@ -64,7 +64,7 @@ ENTRIES: tuple[Entry, ...] = (
         "a: the same, the source read forwards",
         ("model.encoder.reverse=false",),
     ),
-    Entry("bahdanau2015", "bahdanau2015", 0.34, "recurrent", 393, "b: attention keeps long sentences"),
+    Entry("bahdanau2015", "bahdanau2015", 0.34, "recurrent", 393, "b: attention, for long sentences"),
     Entry("luong2015", "luong2015", 0.24, "recurrent", 314, "b, c: global attention, input feeding"),
     Entry(
         "luong2015-unfed",
@@ -77,7 +77,7 @@ ENTRIES: tuple[Entry, ...] = (
     ),
     Entry("luong2015-local-m", "luong2015-local-m", 0.24, "recurrent", 319, "c: a window that moves with the target"),
     Entry("luong2015-local-p", "luong2015-local-p", 0.24, "recurrent", 358, "c: a window at a predicted place"),
-    Entry("luong2015-hard", "luong2015-hard", 0.24, "recurrent", 379, "one position, drawn"),
+    Entry("luong2015-hard", "luong2015-hard", 0.24, "recurrent", 379, "attention to one sampled position"),
     Entry("gnmt2016", "gnmt2016", 0.25, "recurrent", 252, "the bottom decoder layer attends for all"),
     Entry(
         "lstm8-residual",
@@ -89,7 +89,16 @@ ENTRIES: tuple[Entry, ...] = (
         _connected("residual"),
         rate=0.016,
     ),
-    Entry("lstm8-plain", "luong2015", 0.17, "recurrent", 246, "d: the same without", _connected("none"), rate=0.002),
+    Entry(
+        "lstm8-plain",
+        "luong2015",
+        0.17,
+        "recurrent",
+        246,
+        "d: the same without residual connections",
+        _connected("none"),
+        rate=0.002,
+    ),
     Entry("gehring2017", "gehring2017", 0.35, "convolutional", 170, "convolutions instead of recurrence", rate=0.008),
     Entry(
         "vaswani2017-base",
@@ -117,7 +126,7 @@ ENTRIES: tuple[Entry, ...] = (
         0.28,
         "recurrent",
         201,
-        "the encoder knows no order: words by themselves and their mean",
+        "an encoder without word order: single words and their mean",
         (
             'model.encoder={kind = "mean", width = 280, embedding = 280}',
             "model.decoder.layers=1",

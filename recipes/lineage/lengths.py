@@ -9,7 +9,7 @@ UNSPACED = {"zh"}  # languages written without spaces between words
 
 
 def bucket_name(bucket: tuple[int, int]) -> str:
-    """`11-20`."""
+    """The name of a bucket, such as `11-20`."""
     return f"{bucket[0]}-{bucket[1]}"
 
 

@@ -19,7 +19,7 @@ from recipes.runner.arguments import parser_of
 
 
 class LongSource(NamedTuple):
-    """A joined source."""
+    """Several test sentences joined: their number, the source and the reference."""
 
     sentences: int
     source: str
@@ -27,7 +27,7 @@ class LongSource(NamedTuple):
 
 
 class Counts(NamedTuple):
-    """How long sources were translated."""
+    """How many translations of long sources omit or repeat sentences, and their length ratio."""
 
     omitting: int  # translations with fewer distinct sentences than their source
     repeating: int  # translations that contain a sentence twice

@@ -40,7 +40,7 @@ class Plan(NamedTuple):
 
 
 class Run(NamedTuple):
-    """An entry with a seed."""
+    """A run: an entry of the table with a seed."""
 
     entry: Entry
     seed: int
@@ -56,13 +56,13 @@ class Run(NamedTuple):
 
 
 def runs_of(entries: Sequence[Entry], *, seeds: Sequence[int], out: Path, order: Order = "seed") -> list[Run]:
-    """In the order of seeds, which completes a first table early, or the slowest first, which ends earliest."""
+    """The runs, seed by seed, which completes a first table early, or the slowest first, which finishes earliest."""
     runs = [Run(entry, seed, out) for seed in seeds for entry in entries]
     return runs if order == "seed" else sorted(runs, key=lambda run: -run.entry.cost)
 
 
 def job_of(run: Run, plan: Plan) -> Job:
-    """Trains a run, scores it, and removes its checkpoints."""
+    """The job that trains a run, scores it, and removes its checkpoints."""
 
     def summary() -> str:
         result = read_json(run.folder / RESULT)
@@ -80,7 +80,7 @@ def job_of(run: Run, plan: Plan) -> Job:
 
 
 def train_command(run: Run, plan: Plan) -> list[str]:
-    """Starts or resumes a run."""
+    """The command that starts or resumes a run."""
     source, target = plan.corpus
     arguments = [
         *("--config", str(CONFIG), "--system", run.entry.system, "--scale", repr(run.entry.scale * plan.factor)),
@@ -94,7 +94,7 @@ def train_command(run: Run, plan: Plan) -> list[str]:
 
 
 def score_command(run: Run, plan: Plan) -> list[str]:
-    """Writes the result.json of a trained run."""
+    """The command that writes the result.json of a trained run."""
     source, target = plan.corpus
     return [
         *(sys.executable, "-m", "recipes.lineage.score", str(run.folder)),

@@ -67,9 +67,11 @@ def _of_folder(out: Path) -> Iterator[Row]:
 
 def _main() -> None:
     parser = parser_of(__doc__)
-    parser.add_argument("paths", type=Path, nargs="+", metavar="PATH", help="a folder of runs, or a kept file")
+    parser.add_argument(
+        "paths", type=Path, nargs="+", metavar="PATH", help="a folder of runs, or a file saved by --keep"
+    )
     parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks")
+    parser.add_argument("--write", type=Path, metavar="FILE", help="a Markdown page with marks for the results")
     options = parser.parse_args()
     try:
         rows = collect(options.paths)

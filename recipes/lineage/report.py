@@ -3,8 +3,8 @@
     python -m recipes.lineage.report OUT [OUT2 ...] --keep recipes/lineage/results
     python -m recipes.lineage.report recipes/lineage/results/*.jsonl --write recipes/lineage/README.md
 
-Each PATH is a folder of runs, or a file kept from one. The report is printed; --keep writes the numbers it needs to
-FOLDER/CORPUS.jsonl, --write writes it between the marks of a page, with the figures beside the page.
+Each path is a folder of runs, or a file that --keep saved. The report is printed; --keep saves the numbers it needs as
+FOLDER/CORPUS.jsonl, and --write writes it between the marks of a page, with the figures next to the page.
 """
 
 import sys
@@ -76,17 +76,16 @@ def provenance(results: Results) -> str:
 
 
 def report(corpus: CorpusKind, results: Results, *, speeds: Speeds) -> str:
-    """The report of one corpus."""
+    """The report of one corpus in Markdown."""
     unit = UNITS[corpus]
     parts = [
-        f"1-10 to 41-60 are lowercased BLEU by {unit} of the source; what is lost there is said below the figure.",
+        f"1-10 to 41-60 are lowercased BLEU by {unit} of the source; the loss on long ones is given below the figure.",
         table(results, speeds=speeds if corpus == "multi30k" else {}),
         f"![BLEU by the length of the source, and of all entries]({figure_name(corpus)})",
-        "A difference is *shown* where its mean is larger than the seeds' spread, the largest distance between two "
-        "seeds of one entry.\nA loss on long sentences is what joined sources of "
-        f"{BUCKET_NAMES[-1]} {unit} score less, in per cent, when they are translated at once\nthan when their "
-        f"sentences are translated one by one; a system *loses* where every seed loses more than {MARGIN:g} %, "
-        "and does not\nwhere none does.",
+        "A difference is *shown* if its mean is larger than the spread, the largest distance between two seeds of one "
+        "entry.\nThe loss on long sentences is how much lower, in per cent, BLEU is if joined sources of "
+        f"{BUCKET_NAMES[-1]} {unit} are translated at once\ninstead of sentence by sentence; a system *loses* if every "
+        f"seed loses more than {MARGIN:g} %, and does not lose if none does.",
         claims_table(findings(results)),
         provenance(results),
     ]
@@ -94,7 +93,7 @@ def report(corpus: CorpusKind, results: Results, *, speeds: Speeds) -> str:
 
 
 def figure_name(corpus: CorpusKind) -> str:
-    """`lineage-multi30k.png`."""
+    """The name of a corpus's figure, such as `lineage-multi30k.png`."""
     return f"lineage-{corpus}.png"
 
 
@@ -104,7 +103,7 @@ def fill(text: str, *, corpus: CorpusKind, results: str) -> str:
 
 
 def read_speeds(paths: Sequence[Path]) -> Speeds:
-    """The speeds measured beside these results; empty if they were not measured."""
+    """The training speeds saved next to these results; empty if they were not measured."""
     files = dict.fromkeys((path if path.is_dir() else path.parent) / SPEEDS for path in paths)
     return {name: speed for path in files if path.is_file() for name, speed in read_json(path).items()}
 
@@ -139,8 +138,15 @@ def _distinct(values: Any) -> str:
 def _main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("paths", type=Path, nargs="+", metavar="PATH")
-    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for compact results, one file per corpus")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks; figures are written beside it")
+    parser.add_argument(
+        "--keep", type=Path, metavar="FOLDER", help="the folder for compact results, one file per corpus"
+    )
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="a Markdown page with marks for the results; figures are written next to it",
+    )
     options = parser.parse_args()
     try:
         collected = collect(options.paths)

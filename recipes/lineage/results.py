@@ -1,6 +1,5 @@
-"""Results of runs: collected from their folders, or from the compact files kept from them.
-
-A kept file is named after its corpus, `results/multi30k.jsonl`, and has one line per run: the part of its result.json
+"""Results of runs: collected from their folders, or from compact files saved by --keep.
+Such a file is named after its corpus, `results/multi30k.jsonl`, and has one line per run: the part of its result.json
 that the report needs.
 """
 
@@ -28,7 +27,7 @@ KEPT_OF_SEARCH = ("beam", "length_penalty")
 
 
 def collect(paths: Sequence[Path]) -> dict[CorpusKind, Results]:
-    """The results in folders of runs and in kept files, by corpus; entries in their order, then unknown names."""
+    """The results in folders of runs and in saved files, by corpus; entries in table order, then unknown names."""
     collected: dict[CorpusKind, dict[str, dict[int, Result]]] = {}
     seen: dict[tuple[str, str, int], str] = {}
     for path in paths:
@@ -47,7 +46,7 @@ def collect(paths: Sequence[Path]) -> dict[CorpusKind, Results]:
 
 
 def corpus_of(path: Path) -> CorpusKind:
-    """From a folder's settings, or the name of a kept file."""
+    """The corpus of a folder of runs, by its settings, or of a saved file, by its name."""
     if not path.exists():
         raise FileNotFoundError(f"{path}: no such file or folder")
     if path.is_dir() and not (path / SETTINGS).is_file():
@@ -59,7 +58,7 @@ def corpus_of(path: Path) -> CorpusKind:
 
 
 def keep(folder: Path, results: Mapping[CorpusKind, Results]) -> list[Path]:
-    """Writes one file per corpus, which `collect` reads back; a ValueError if kept runs would be lost."""
+    """Saves one file per corpus, which `collect` reads back; a ValueError if saved runs would be lost."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for corpus, entries in results.items():
@@ -87,7 +86,7 @@ def _read(path: Path) -> Iterator[tuple[str, Result]]:
 
 
 def _compact(result: Result) -> dict[str, Any]:
-    """The part that the report needs; rounded beyond the digits it shows, so that it stays the same."""
+    """The part of a result that the report needs, rounded to more digits than the report shows."""
     kept = {key: result[key] for key in KEPT if key in result}
     kept["search"] = {key: result["search"][key] for key in KEPT_OF_SEARCH if key in result["search"]}
     rounded: dict[str, Any] = _rounded(kept)

@@ -1,8 +1,9 @@
-"""Trains and scores all entries, many runs side by side; run again, it resumes.
+"""Trains and scores all entries, many runs in parallel; the same command resumes.
+
 
     python -m recipes.lineage.run CORPUS OUT --seeds 1 2 3 --jobs 16
 
-Every run is OUT/NAME-SEED with its log beside it, and is finished when it has a result.json. With --rates every entry
+Every run is OUT/NAME-SEED with its log next to it, and is finished when it has a result.json. With --rates every entry
 is trained with every rate, as OUT/NAME-RATE-SEED, and not tested: `recipes.lineage.rates` compares them. After
 --seconds all runs save and stop. Exit codes: 0 all done, 1 a run failed, 2 a mistake in the arguments, 75 stopped with
 runs left.
@@ -36,11 +37,11 @@ def _arguments(known: dict[str, Entry]) -> argparse.Namespace:
     parser.add_argument("--seeds", nargs="+", type=int, default=[1, 2, 3], help="default: 1 2 3")
     parser.add_argument("--rates", nargs="+", type=float, metavar="RATE", help="peak learning rates to compare")
     parser.add_argument("--order", choices=get_args(Order), default="seed", help="cost: the slowest entries first")
-    parser.add_argument("--jobs", type=int, default=16, help="processes side by side (default: 16)")
+    parser.add_argument("--jobs", type=int, default=16, help="parallel processes (default: 16)")
     parser.add_argument("--seconds", type=float, help="save and stop after this time")
     parser.add_argument("--device", choices=("auto", "cpu", "cuda", "mps"), default="auto")
     parser.add_argument(
-        "--keep-checkpoints", action="store_true", help="keep those of finished runs: half a gigabyte each"
+        "--keep-checkpoints", action="store_true", help="keep the checkpoints of finished runs: half a gigabyte each"
     )
     parser.add_argument(
         "--factor", type=float, default=1.0, help="multiplies the scale of every entry, for a quick try"

@@ -78,7 +78,7 @@ def joined(test: Pairs, *, size: int, languages: tuple[str, str]) -> Pairs:
 
 
 def translated_apart(scored: Mapping[int, Sequence[Row]], *, language: str) -> list[Row]:
-    """The joined sources and references, with sentences translated one by one, so that length does not matter."""
+    """Joined sources and references, and the translations of their single sentences, joined likewise."""
     single = [translation for _, _, translation in scored[1]]
     return [
         (source, reference, translation)

@@ -39,13 +39,13 @@ def measured(entry: Entry, plan: Plan) -> float:
 
 
 def tokens_per_second(lines: list[dict[str, Any]]) -> float:
-    """Over several lines of timing.jsonl."""
+    """The mean over several lines of timing.jsonl."""
     tokens = sum(line["tokens_per_second"] * line["seconds"] for line in lines)
     return float(tokens / sum(line["seconds"] for line in lines))
 
 
 def _shortened(side: Side, out: Path) -> Side:
-    """A side with few validation lines."""
+    """The side of a corpus with fewer validation lines."""
     valid = out / f"few.{side.language}"
     write_lines(valid, read_lines(side.valid)[:VALIDATION_LINES])
     return side._replace(valid=valid)

@@ -19,7 +19,7 @@ SETTING = ("beam", "length penalty")
 
 
 def collect(out: Path, lists: Lists) -> dict[str, Any]:
-    """All numbers of the tables."""
+    """The numbers of all tables, from a folder of runs."""
     name = next((row for row in reversed(ROWS) if read_tested(out, row)), None)
     if name is None:
         return {}
@@ -53,11 +53,11 @@ def page(results: Mapping[str, Any]) -> str:
     )
     parts = [
         _variants_table(results["variants"], selected=results["chosen"]),
-        f"Chosen: `{results['chosen']}`. How it translates, lowercased BLEU on val in the mean of all seeds:"
+        f"Chosen: `{results['chosen']}`. Lowercased BLEU on val by search setting, mean over all seeds:"
         if tried
         else "",
         table((*SETTING, "val BLEU"), tried) if tried else "",
-        f"test_2016_flickr, looked at once, with {setting}:",
+        f"test_2016_flickr, evaluated once, with {setting}:",
         _tests_table(results["tested"]),
         list_signatures(results["signatures"]),
     ]

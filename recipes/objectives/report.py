@@ -3,7 +3,7 @@
     python -m recipes.objectives.report OUT CORPUS --keep recipes/objectives/results.json
     python -m recipes.objectives.report recipes/objectives/results.json --write recipes/objectives/README.md
 
-The first command computes all numbers and keeps them; the second writes them into a page, with the figure beside it.
+The first command computes and saves all numbers; the second writes them into a page, with the figure next to it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ FIGURE = "objectives.png"
 
 
 def collect(out: Path, references: Sequence[str], rows: Mapping[str, Row]) -> dict[str, Any]:
-    """All numbers of the table."""
+    """The numbers of the table, from a folder of runs."""
     all_tested = {name: tested for name in rows if (tested := read_tested(out, name))}
     results: dict[str, Any] = {}
     for name, tested in all_tested.items():
@@ -72,17 +72,17 @@ def page(results: Mapping[str, Mapping[str, Any]]) -> str:
     """The table, the selection on val, and how it was measured."""
     parts = [
         _scores_table(results),
-        "`val BLEU` is lowercased, with beam and length penalty as on the test set; greedy is without both. "
-        "`length` is words of the test set's translations to words of the references. Training is in seconds beside "
-        "other runs on the same GPU: it does not tell what a step costs.",
+        "`val BLEU` is lowercased, with beam and length penalty as on the test set; greedy search has neither. "
+        "`length` is the ratio of words in the test set's translations to words in the references. Training times are "
+        "in seconds, with other runs on the same GPU, so they do not show the cost of a step.",
         f"![BLEU of each seed]({FIGURE})",
         _tests_table(results),
         "p-values are sacreBLEU's: paired bootstrap with 1,000 samples seed by seed; bootstrap, and approximate "
-        "randomization with 10,000 trials, on all seeds' translations behind each other.",
+        "randomization with 10,000 trials, on the concatenated translations of all seeds.",
         "The choices, by lowercased BLEU on val with the first seed:\n\n" + _candidates(results),
         list_by_penalty(results),
-        "What training makes small, from the first line in `metrics.jsonl` to the last, seed by seed (minimum risk "
-        "alone: the expected risk of what is drawn):\n\n" + _objectives(results),
+        "The objective that training minimises, in the first and the last line of `metrics.jsonl`, by seed (minimum "
+        "risk alone: the expected risk of the samples):\n\n" + _objectives(results),
         list_signatures(next(iter(results.values()))["signatures"]),
     ]
     return "\n\n".join(part for part in parts if part)
@@ -169,7 +169,9 @@ def draw(path: Path, results: Mapping[str, Mapping[str, Any]]) -> None:
 
 def _main() -> None:
     parser = report_parser(__doc__)
-    parser.add_argument("corpus", type=Path, nargs="?", help="for a folder of runs: where the references are")
+    parser.add_argument(
+        "corpus", type=Path, nargs="?", help="the folder of the references; needed for a folder of runs"
+    )
     options = parser.parse_args()
     if options.path.is_dir() and not options.corpus:
         parser.error("a folder of runs needs the corpus too")

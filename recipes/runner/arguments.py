@@ -8,7 +8,7 @@ ASSIGNMENT = re.compile(r"[a-z_]+(\.[a-z_]+)+=.*", re.DOTALL)
 
 
 def parser_of(description: str | None) -> argparse.ArgumentParser:
-    """A parser whose help is a module's docstring, as it stands."""
+    """A parser whose help is a module's docstring, unformatted."""
     return argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 

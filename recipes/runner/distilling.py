@@ -32,7 +32,8 @@ def part_of(count: int, *, parts: int, number: int) -> slice:
 
 
 def read_nbest(lines: Iterable[str]) -> dict[int, list[str]]:
-    """The translations of each source line, numbered from 1, best first; lines are `number, score, text` with tabs."""
+    """The translations of each source line, best first, by its number from 1; the file has `number, score, text` in
+    TSV."""
     translations: dict[int, list[str]] = defaultdict(list)
     for line in lines:
         number, _, text = line.split("\t", maxsplit=2)
@@ -41,7 +42,7 @@ def read_nbest(lines: Iterable[str]) -> dict[int, list[str]]:
 
 
 def select(candidates: Sequence[str], reference: str, *, by: Criterion, metric: BLEU) -> str:
-    """The model's best, or the candidate most similar to the reference; the earlier one of a tie."""
+    """The model's best translation, or the candidate most similar to the reference; ties go to the earlier one."""
     if by == "score" or len(candidates) == 1:
         return candidates[0]
     return max(candidates, key=lambda text: metric.sentence_score(text, [reference]).score)

@@ -32,7 +32,7 @@ def list_by_penalty(rows: Mapping[str, Mapping[str, Any]]) -> str:
         for row in rows.values()
         if row["tried"]
     ]
-    return "\n".join(["BLEU on val by length penalty, in the mean of seeds:\n", *lines]) if lines else ""
+    return "\n".join(["BLEU on val by length penalty, mean over seeds:\n", *lines]) if lines else ""
 
 
 def list_signatures(signatures: Mapping[str, str]) -> str:
@@ -60,11 +60,16 @@ def write_page(path: Path, results: str, *, name: str = "results") -> None:
 
 
 def report_parser(description: str | None) -> argparse.ArgumentParser:
-    """The arguments of every report: where results come from, where they are kept, and the page that shows them."""
+    """A parser with the arguments of every report: the results, a file to save them to, and a page to write."""
     parser = parser_of(description)
-    parser.add_argument("path", type=Path, help="a folder of runs, or the file kept from one")
+    parser.add_argument("path", type=Path, help="a folder of runs, or a file saved by --keep")
     parser.add_argument("--keep", type=Path, metavar="FILE")
-    parser.add_argument("--write", type=Path, metavar="FILE", help="a page with marks; a figure is written beside it")
+    parser.add_argument(
+        "--write",
+        type=Path,
+        metavar="FILE",
+        help="a Markdown page with marks for the results; a figure is written next to it",
+    )
     return parser
 
 
@@ -75,7 +80,7 @@ def publish(
     page: Callable[[Any], str],
     name: str = "results",
 ) -> Any:
-    """Prints the page of a folder of runs or of kept results, keeps the results and writes the page; the results."""
+    """Prints the page of a folder of runs or of saved results, saves both if requested, and returns the results."""
     if not options.path.exists():
         sys.exit(f"{options.path}: no such file or folder")
     results = collect(options.path) if options.path.is_dir() else json.loads(options.path.read_bytes())

@@ -33,7 +33,7 @@ TRANSLATION_COST, SCORING_COST = 0.2, 0.02  # of a part of a distilled corpus an
 
 
 class Plan(NamedTuple):
-    """Lists, a corpus, and a folder for all runs."""
+    """The lists of variants, the corpus, and the folder for all runs."""
 
     lists: Lists
     corpus: Path
@@ -101,7 +101,7 @@ def needed_variants(lists: Lists) -> dict[str, bool]:
 
 
 def training_job(name: str, seed: int, plan: Plan, *, all_seeds: bool = False) -> Job:
-    """Trains a variant with a seed and scores it on val."""
+    """The job that trains a variant with a seed and scores it on val."""
     variant, first = plan.lists.variants[name], plan.seeds[0]
     run = plan.run(name, seed)
     competitions = [row for row in plan.lists.rows.values() if name in row.candidates]
@@ -130,7 +130,7 @@ def training_job(name: str, seed: int, plan: Plan, *, all_seeds: bool = False) -
 
 
 def distillation_jobs(name: str, plan: Plan) -> list[Job]:
-    """Parts of the training sources translated by an ensemble of all teachers, then joined."""
+    """Jobs that translate parts of the training sources with an ensemble of all teachers, and then join the parts."""
     corpus = plan.lists.corpora[name]
     folder = plan.distilled(name)[0].parent
     teachers = [plan.run(corpus.teacher, seed) for seed in plan.seeds]
@@ -149,7 +149,7 @@ def distillation_jobs(name: str, plan: Plan) -> list[Job]:
 
 
 def test_jobs(name: str, row: Row, plan: Plan) -> list[Job]:
-    """After a row's selection: all its search settings on val if there are several, then the test set, once."""
+    """The jobs after a row's selection: all its search settings on val if there are several, then the test set once."""
     needs = tuple(plan.run(candidate, seed).name for candidate in row.candidates for seed in plan.seeds)
     jobs = []
     if len(search_settings(row)) > 1:
@@ -240,7 +240,7 @@ def scoring_command(
     settings: Sequence[SearchSetting] = (),
     keep_translations: bool = False,
 ) -> list[str]:
-    """Scores a run, or several as an ensemble."""
+    """The command that scores a run, or several runs as an ensemble."""
     return [
         *(sys.executable, "-m", "recipes.runner.scoring", str(runs[0])),
         *("--source", str(files[0]), "--reference", str(files[1])),
@@ -268,7 +268,7 @@ def _tune(name: str, seed: int, plan: Plan) -> list[str]:
 
 
 def _test(name: str, seed: int, plan: Plan) -> list[str]:
-    """The test set, with the search setting that has the best mean over seeds on val."""
+    """The command that scores the test set with the search setting that is best on val, in the mean over seeds."""
     row = plan.lists.rows[name]
     settings = search_settings(row)
     if len(settings) > 1:
@@ -290,7 +290,7 @@ def _test_summary(path: Path) -> str:
 
 
 def _translate(part: Path, corpus: DistilledCorpus, teachers: Sequence[Path], plan: Plan) -> list[str]:
-    """N-best translations of a part of the sources by an ensemble of teachers."""
+    """The command that writes n-best translations of a part of the sources, by an ensemble of teachers."""
     return [
         *(sys.executable, "-m", "calque", "translate", str(teachers[0])),
         *(word for teacher in teachers[1:] for word in ("--ensemble", str(teacher))),

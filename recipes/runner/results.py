@@ -1,7 +1,7 @@
-"""The scores of a folder of runs: what a recipe keeps as results.json.
+"""The scores of a folder of runs, which a recipe saves as results.json.
 
 OUT/VARIANT-SEED/result.json are validation scores, OUT/tuned/ROW-SEED.json those of every search setting that a row
-tries, and OUT/tested/ROW-SEED.json those on the test set, with translations beside them.
+tries, and OUT/tested/ROW-SEED.json those on the test set, with translations next to them.
 """
 
 from collections.abc import Mapping, Sequence
@@ -25,7 +25,7 @@ class Tested(NamedTuple):
 
     @property
     def bleu(self) -> float:
-        """Lowercased."""
+        """Lowercased BLEU."""
         return float(self.result["scores"]["bleu_lowercased"])
 
     @property

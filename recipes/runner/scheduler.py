@@ -1,4 +1,4 @@
-"""Runs many jobs side by side, each in several stages, and stops them together.
+"""Runs many jobs in parallel, each in several stages, and stops them together.
 
 A recipe lists its jobs. The scheduler keeps a number of processes busy, reports progress, and asks all processes to
 save and stop when time is up. Which stages are complete is known from files alone, so the same command resumes.
@@ -30,7 +30,7 @@ class Stage(NamedTuple):
 
 
 def nothing() -> None:
-    """The default clean-up of a job."""
+    """Does nothing: the default clean-up of a job."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ class Scheduler:
         labels = {job.label for job in jobs}
         unknown = sorted({need for job in jobs for need in job.needs} - labels)
         if unknown:
-            raise ValueError(f"jobs need what no job makes: {', '.join(unknown)}")
+            raise ValueError(f"jobs depend on jobs that do not exist: {', '.join(unknown)}")
         if len(labels) < len(jobs):
             raise ValueError("two jobs have the same label")
         self.finished = {job.label for job in jobs if job.is_finished}
@@ -156,7 +156,7 @@ class Scheduler:
 def run_jobs(jobs: Sequence[Job], *, slots: int, seconds: float | None) -> int:
     """Runs all jobs, or as many as time allows. Exit code: 0 all done, 1 a job failed, 75 stopped with jobs left."""
     scheduler = Scheduler(jobs, slots=slots)
-    report(f"{len(jobs)} jobs, {len(scheduler.finished)} of them done before")
+    report(f"{len(jobs)} jobs, {len(scheduler.finished)} of them already done")
     _supervise(scheduler, seconds=seconds)
     remaining = [job.label for job in (*scheduler.stopped, *scheduler.waiting)]
     if scheduler.dropped:
@@ -211,7 +211,7 @@ def report(line: str) -> None:
 
 
 def _supervise(scheduler: Scheduler, *, seconds: float | None) -> None:
-    """Until all jobs are done, time is up, or a signal asks this process to stop; then all jobs save and stop."""
+    """Runs jobs until all are done, time is up, or a signal asks this process to stop; then all jobs save and stop."""
     signals: list[int] = []
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda number, _frame: signals.append(number))

@@ -1,4 +1,4 @@
-"""Whether one row of a table is better than another: sacreBLEU's paired tests, per seed and on all seeds."""
+"""Whether one row of a table is better than another, by sacreBLEU's paired tests, per seed and on all seeds."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
@@ -25,7 +25,7 @@ def paired_test(
 
 
 def compare_rows(row: Sequence[Tested], baseline: Sequence[Tested], references: Sequence[str]) -> dict[str, Any]:
-    """Two rows, per seed and with the translations of all seeds concatenated."""
+    """The tests of two rows, per seed and with the translations of all seeds concatenated."""
     seeds = {tested.seed: tested for tested in baseline}
     pairs = [(seeds[tested.seed], tested) for tested in row if tested.seed in seeds]
     before, after = ([line for pair in pairs for line in pair[side].translations] for side in (0, 1))

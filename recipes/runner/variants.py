@@ -18,12 +18,12 @@ RESULT = "result.json"  # of a run: its scores on the validation set
 
 
 class Variant(Config):
-    """One way to train."""
+    """A variant: a config with some settings changed."""
 
     why: str
-    """Why it may be better."""
+    """Why this variant may be better."""
     config: Path
-    """The config it changes; a relative path starts at the list."""
+    """The config that the variant changes; a relative path starts at the list's folder."""
     system: str | None = None
     """A named system that replaces the config's model."""
     scale: float = 1.0
@@ -55,12 +55,12 @@ class DistilledCorpus(Config):
 
 
 class Row(Config):
-    """A row of a table."""
+    """A row of a table, with the variants that compete for it."""
 
     candidates: tuple[str, ...] = Field(min_length=1)
     """The variants that compete."""
     label: str
-    """Its name in the table."""
+    """The row's name in the table."""
     baselines: tuple[str, ...] = ()
     """Rows that it is compared with."""
     ensemble: bool = False
@@ -71,7 +71,7 @@ class Row(Config):
 
 
 class ListConfig(Config):
-    """The contents of a list."""
+    """The contents of a list file: variants, rows and distilled corpora."""
 
     settings: tuple[str, ...] = ()
     """KEY=VALUE for all variants of this list; a variant's own settings take precedence."""
@@ -83,7 +83,7 @@ class ListConfig(Config):
 
 
 class Lists(NamedTuple):
-    """The contents of several lists."""
+    """The contents of several list files together."""
 
     variants: dict[str, Variant]
     corpora: dict[str, DistilledCorpus]
@@ -91,18 +91,18 @@ class Lists(NamedTuple):
 
 
 class SearchSetting(NamedTuple):
-    """How a trained run translates."""
+    """Beam size and length penalty with which a trained run translates."""
 
     beam: int
     length_penalty: float | None  # None: the run's own
 
     def __str__(self) -> str:
-        """`5,1.4` or `5,-`."""
+        """Beam and length penalty as text: `5,1.4`, or `5,-` for the config's own penalty."""
         return f"{self.beam},{'-' if self.length_penalty is None else self.length_penalty}"
 
     @classmethod
     def parse(cls, text: str) -> "SearchSetting":
-        """The inverse of `str`."""
+        """Parses what `str` returns, such as `5,1.4`."""
         beam, penalty = text.split(",")
         return cls(int(beam), None if penalty == "-" else float(penalty))
 
@@ -127,7 +127,7 @@ def read_lists(paths: Iterable[Path], *, rows: Sequence[str] | None = None) -> L
 
 
 def winner(row: Row, *, out: Path, seed: int) -> str | None:
-    """The candidate with the highest lowercased BLEU on validation with that seed; the earlier one of a tie.
+    """The candidate with the highest lowercased BLEU on validation with that seed; ties go to the earlier one.
 
     None until all candidates are scored.
     """
@@ -144,7 +144,7 @@ def search_settings(row: Row) -> list[SearchSetting]:
 
 
 def best_setting(tried: Sequence[Sequence[Mapping[str, Any]]]) -> SearchSetting:
-    """The setting with the highest mean BLEU over seeds; the earlier one of a tie.
+    """The setting with the highest mean BLEU over seeds; ties go to the earlier one.
 
     `tried` has the scores of every seed, settings in the same order.
     """

@@ -1,1 +1,1 @@
-"""Search measured: beam widths, scores, stopping, constraints, and independence of the batch."""
+"""Measurements of search: beam widths, scores, stopping, constraints, and independence of the batch."""

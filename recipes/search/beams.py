@@ -52,12 +52,12 @@ def grid() -> Iterator[tuple[str, Parameters]]:
 
 
 def search_of(parameters: Parameters, *, beam: int) -> SearchConfig:
-    """A search with these parameters of the score and no others."""
+    """Search settings with only these parameters of the score."""
     return SearchConfig(**{"length_penalty": 0.0, "beam": beam, **LIMITS, **parameters})
 
 
 def select(rows: Sequence[Mapping[str, Any]]) -> dict[str, Parameters]:
-    """The settings for the test set: the given ones, and for the others the best of the grid by lowercased BLEU."""
+    """The settings for the test set: the fixed ones, and the best of each grid by lowercased BLEU."""
     selected = dict(GIVEN)
     for name in SETTINGS:
         if name not in GIVEN:

@@ -29,7 +29,7 @@ class Arguments(NamedTuple):
 
 
 def parse_arguments(description: str | None, *, beams: Sequence[int] = ()) -> Arguments:
-    """MODEL CORPUS OUT [--limit N] [--threads N], the model loaded; `beams` are the default of --beams."""
+    """Parses MODEL CORPUS OUT [--limit N] [--threads N] and loads the model; `beams` is the default of --beams."""
     parser = parser_of(description)
     parser.add_argument("model", type=Path, help="a run or model folder")
     parser.add_argument("corpus", type=Path, help="a folder with train, val and test_2016_flickr, .en.gz and .de.gz")

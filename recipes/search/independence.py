@@ -155,7 +155,7 @@ def compare(
 
 
 def diverge(translator: Translator, source: Ids, single: Trace, batched: Trace) -> Divergence:
-    """Where two searches of the same source diverge."""
+    """The step at which two searches of the same source diverge, and why."""
     for step, (first, second) in enumerate(zip(single.steps, batched.steps, strict=False), start=1):
         if first.kept != second.kept:
             values = log_probs(translator, source, first.kept ^ second.kept)

@@ -3,8 +3,8 @@
     python -m recipes.search.report OUT [--write README.md] [--name NAME]
 
 prints the report of the results in OUT, and writes it to OUT/report.md with the figure OUT/beams.png; with --write also
-between the marks of a page, with the figure beside it. A page can contain several reports: each has a NAME in its marks
-and in the name of its figure.
+between the marks of a page, with the figure next to it. A page can contain several reports: each has a NAME in its
+marks and in the name of its figure.
 """
 
 import sys
@@ -34,7 +34,7 @@ def figure_name(name: str) -> str:
 
 
 def label(parameters: Mapping[str, Any]) -> str:
-    """Parameters with the letters of docs/search.md."""
+    """The parameters of a setting, written with the letters of docs/search.md."""
     parts = [f"{letter} {parameters[key]:g}" for key, letter in LETTERS.items() if key in parameters]
     return ", ".join(parts) or "log P alone"
 
@@ -132,7 +132,7 @@ def terms_table(terms: Mapping[str, Any]) -> str:
     for row, name in zip(cells[1:], ("required", "forbidden"), strict=True):
         speed = terms["speed"][name]
         row.append(f"{speed['ratio']:.2f} ({speed['slowest']:.2f} to {speed['fastest']:.2f})")
-    return table(["", "there without → with", "BLEU lowercased", "cased", "length ratio", "speed (rounds)"], cells)
+    return table(["", "present, without → with", "BLEU lowercased", "cased", "length ratio", "speed (rounds)"], cells)
 
 
 def terms_text(terms: Mapping[str, Any]) -> str:
@@ -189,7 +189,7 @@ def report(out: Path, *, name: str = "") -> tuple[str, dict[str, list[Row]]]:
     if stops:
         parts += ["### Stopping", f"test_2016_flickr, α {stopping.ALPHA}.", stopping_table(stops)]
     if terms:
-        parts += ["### Words that must and must not be there", terms_text(terms), terms_table(terms)]
+        parts += ["### Required and forbidden words", terms_text(terms), terms_table(terms)]
     return "\n\n".join([*parts, "### Made with", provenance(used)]) + "\n", lines
 
 
@@ -209,7 +209,7 @@ def _share(before: int, after: int, total: int) -> str:
 def _main() -> None:
     parser = parser_of(__doc__)
     parser.add_argument("out", type=Path)
-    parser.add_argument("--write", type=Path, help="a page with marks")
+    parser.add_argument("--write", type=Path, help="a Markdown page with marks for the results")
     parser.add_argument("--name", default="", help="name of the marks in a page with several reports")
     options = parser.parse_args()
     try:

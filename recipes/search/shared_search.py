@@ -1,6 +1,6 @@
 """One beam search for several scores: the live hypotheses of a beam do not depend on the score of finished ones.
 
-Settings that differ only in their score therefore share a search. Each gets the result of a search of its own
+Settings that differ only in their score therefore share a search. Each gets the same result as in a search of its own
 (stopping = "exact"), and all of them together cost as much as the search that stops last.
 
 Letters: B unfinished sentences, K beams, V vocabulary, S source, R scores.

@@ -27,7 +27,7 @@ ALPHA = 1.0
 
 @torch.inference_mode()
 def measure(translator: Translator, pairs: Pairs, *, beam: int) -> list[dict[str, Any]]:
-    """One row per stopping rule."""
+    """Measures every stopping rule; returns one row per rule."""
     searches = {rule: SearchConfig(beam=beam, length_penalty=ALPHA, stopping=rule) for rule in RULES}
     texts = {rule: [""] * len(pairs.sources) for rule in RULES}
     totals = {rule: {"steps": 0, "rows": 0, "seconds": 0.0} for rule in RULES}

@@ -1,10 +1,10 @@
-"""Trains the taggers of this recipe with several seeds side by side, scores them on their test sets, writes the table.
+"""Trains the taggers of this recipe with several seeds in parallel, scores them on their test sets, writes the table.
 
     python -m recipes.tagging.run CORPORA OUT [--seeds 1 2 3] [--only upos] [--side-by-side 6] [--minutes 25]
         [--keep recipes/tagging/results.json] [--write recipes/tagging/README.md] [KEY=VALUE ...]
 
-CORPORA holds ud-english-ewt/{train,dev,test}.conllu.gz and conll2000/{train,test}.txt.gz. What is done already is not
-done again, and an interrupted training is resumed. KEY=VALUE are settings of all trainings.
+CORPORA holds ud-english-ewt/{train,dev,test}.conllu.gz and conll2000/{train,test}.txt.gz. Existing results are not
+computed again, and an interrupted training is resumed. KEY=VALUE are settings of all trainings.
 """
 
 import argparse
@@ -41,7 +41,7 @@ ENTRIES = (
 
 
 class Files(NamedTuple):
-    """The three parts of a corpus."""
+    """The training, validation and test files of a corpus."""
 
     train: Path
     dev: Path
@@ -49,7 +49,7 @@ class Files(NamedTuple):
 
 
 def corpus_of(entry: Entry, corpora: Path, out: Path) -> Files:
-    """Where a corpus lies; CoNLL-2000's training file is split in two first."""
+    """The files of a corpus; CoNLL-2000's training file is first split into training and validation data."""
     if entry.name == "upos":
         return Files(*(corpora / "ud-english-ewt" / f"{part}.conllu.gz" for part in ("train", "dev", "test")))
     files = Files(out / "conll2000-train.txt", out / "conll2000-dev.txt", corpora / "conll2000" / "test.txt.gz")
@@ -62,7 +62,7 @@ def corpus_of(entry: Entry, corpora: Path, out: Path) -> Files:
 
 
 def job(entry: Entry, seed: int, *, files: Files, out: Path, settings: list[str]) -> Job:
-    """A training with one seed, and its score."""
+    """The job that trains an entry with one seed and scores it."""
     folder = out / f"{entry.name}-{seed}"
     result = folder / "result.json"
     begin = ["--config", str(HERE / f"{entry.name}.toml"), "--conll", str(files.train), "--valid-conll", str(files.dev)]
@@ -80,7 +80,7 @@ def job(entry: Entry, seed: int, *, files: Files, out: Path, settings: list[str]
 
 
 def score(run: Path, test: Path, result: Path) -> int:
-    """Writes what `calque evaluate` says of a run."""
+    """Writes the scores of `calque evaluate` for a run."""
     command = [sys.executable, "-m", "calque", "evaluate", str(run), "--conll", str(test), "--json"]
     done = subprocess.run(command, stdout=subprocess.PIPE, check=False)
     if done.returncode == 0:
@@ -151,7 +151,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("settings", nargs="*", metavar="KEY=VALUE")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", choices=[entry.name for entry in ENTRIES])
-    parser.add_argument("--side-by-side", type=int, default=6, help="processes at a time (6)")
+    parser.add_argument("--side-by-side", type=int, default=6, help="parallel processes (default: 6)")
     parser.add_argument("--minutes", type=float, help="save and stop after this time; the same command continues")
     parser.add_argument("--keep", type=Path, metavar="FILE")
     parser.add_argument("--write", type=Path, metavar="FILE")

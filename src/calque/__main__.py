@@ -1,6 +1,6 @@
 """`python -m calque` runs the command `calque`.
 
-A process that prepares data imports this module once more, but needs none of the commands.
+The worker processes of data preparation import this module again; they do not load the commands.
 """
 
 if __name__ == "__main__":

@@ -84,7 +84,7 @@ def refuse_unused(config: Config, uses: Mapping[str, tuple[bool, str]], info: Va
 def refuse_unused_by_kind(
     config: Config, readers: Mapping[str, tuple[str, ...]], *, kind: str, info: ValidationInfo
 ) -> None:
-    """`refuse_unused` for a config whose `kind` decides which keys are used; `readers` maps a key to those kinds."""
+    """`refuse_unused` by the `kind` of a config; `readers` maps each key to the kinds that use it."""
     requirements = {key: f"kind = {' or '.join(map(repr, kinds))}" for key, kinds in readers.items()}
     refuse_unused(config, {key: (kind in kinds, requirements[key]) for key, kinds in readers.items()}, info)
 
@@ -153,7 +153,7 @@ def _parse_assignment(assignment: str) -> tuple[list[str], object]:
         raise ConfigError(f"{assignment!r} is not an override: write section.key=value, e.g. training.steps=500")
     sections = key.strip().split(".")
     if len(sections) > DEEPEST:
-        raise ConfigError(f"{key[:40]}...: a key of {len(sections):,} sections; write section.key=value")
+        raise ConfigError(f"{key[:40]}...: a key of {len(sections):,} sections, too many; write section.key=value")
     return sections, _literal(text.strip())
 
 

@@ -84,7 +84,7 @@ def move_rows(tree: Tree, rows: Tensor, *, size: int) -> Tree:
 
 
 class Slots(NamedTuple):
-    """Where the rows of a batch stand if some of the K hypotheses of a sentence have been dropped, so that N < B·K."""
+    """The place of each of N rows among the B·K hypotheses of a batch, of which some have been dropped (N < B·K)."""
 
     places: Tensor  # [N], increasing: row n is hypothesis places[n] % width of sentence places[n] // width
     width: int  # K
@@ -153,7 +153,7 @@ def _best_by_key(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
 
 
 def _top(scores: Tensor, *, count: int) -> tuple[Tensor, Tensor]:
-    """`topk`, over the best of 64 neighbours first if rows are long: on a CPU, 3 times as fast with 32,000 values."""
+    """`topk`; on a CPU, only the blocks of 64 values with the largest maxima are searched, 3 times as fast."""
     rows, blocks = len(scores), scores.shape[1] // _BLOCK
     if scores.device.type != "cpu" or scores.shape[1] < _LONG or count > blocks:
         return scores.topk(count)

@@ -256,7 +256,7 @@ def _drawn(random: Random, seen: set[str], *, source: Language, target: Language
 
 
 def _balanced(drawn: Iterator[_Drawn], known: _Counts) -> Iterator[_Drawn]:
-    """Yields, of every two sentences, the one whose rarest word is rarer so far; `known` counts the words yielded."""
+    """Yields one of every two sentences, the one with the rarest word so far; `known` counts the words yielded."""
     for first, second in zip(drawn, drawn, strict=False):
         chosen = first if _rarest(first, known) <= _rarest(second, known) else second
         for tokens, counts in zip(chosen.texts, known, strict=True):

@@ -101,7 +101,7 @@ def test_an_existing_folder_is_rejected_and_an_empty_one_accepted(tmp_path: Path
 def test_a_foreign_folder_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis").mkdir()
     (tmp_path / "thesis" / "chapter.txt").write_text("years of work")
-    with pytest.raises(FolderError, match="something else"):
+    with pytest.raises(FolderError, match="may not have written it"):
         write(tmp_path / "thesis", replace=True)
     (tmp_path / "thesis" / "manifest.json").write_text('{"kind": "web page"}')
     with pytest.raises(FolderError, match="kind 'web page'"):

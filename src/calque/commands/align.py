@@ -1,4 +1,4 @@
-"""`calque align`."""
+"""The command `calque align`, which aligns the words of a parallel corpus."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -34,7 +34,7 @@ SHOWN = 0.001
 
 def align(
     source: Annotated[Path | None, file_option(help="Source sentences, one per line (plain or compressed).")] = None,
-    target: Annotated[Path | None, file_option(help="Their translations, line by line.")] = None,
+    target: Annotated[Path | None, file_option(help="The translations of --source, line by line.")] = None,
     tsv: Annotated[Path | None, file_option(help="Pairs, separated by a tab, instead of two files.")] = None,
     csv: Annotated[Path | None, file_option(help="Pairs, as comma-separated values.")] = None,
     jsonl: Annotated[Path | None, file_option(help="Pairs, as a JSON object per line.")] = None,
@@ -44,15 +44,15 @@ def align(
     delimiter: Delimiter = None,
     output: Annotated[Path | None, file_option(help="The file for the alignments; stdout by default.")] = None,
     model: Annotated[
-        str, choice_option(choices=MODELS, help="hmm: words move with their neighbours; ibm1: word order is ignored.")
+        str, choice_option(choices=MODELS, help="hmm: takes word order into account; ibm1: ignores it.")
     ] = "hmm",
     iterations: Annotated[
-        tuple[int, int], typer.Option(metavar="N N", help="Iterations of EM: of IBM 1, and of the HMM that follows it.")
+        tuple[int, int], typer.Option(metavar="N N", help="EM iterations of IBM 1, and of the HMM that it initialises.")
     ] = (5, 5),
     symmetrise: Annotated[
         str, choice_option(choices=METHODS, help="How the alignments of both directions are combined.")
     ] = METHODS[0],
-    case: Annotated[bool, typer.Option("--case", help="Tell upper and lower case apart.")] = False,
+    case: Annotated[bool, typer.Option("--case", help="Distinguish upper and lower case.")] = False,
     maximum: Annotated[
         int, count_option(help="Pairs with more words than this on a side, at most 512, are left out.")
     ] = 256,
@@ -119,7 +119,7 @@ def align(
 
 
 def _corpus(source: Path | None, target: Path | None, tables: Tables, *, columns: TableColumns) -> "PairCorpus":
-    """The corpus that the options name; raises a ConfigError unless it is exactly one."""
+    """The corpus that the options name; raises a ConfigError unless they name exactly one."""
     from calque.data.corpora import DataConfig
 
     columns.check(tables)

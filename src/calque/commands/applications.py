@@ -32,13 +32,13 @@ COMMANDS = (
     "doctor",
     "data",
 )
-"""In the order of `calque --help`; the command `calque train` is the function `train` of calque/commands/train.py."""
+"""The commands, in the order of `calque --help`; `calque train` is the function `train` of calque/commands/train.py."""
 
 _GROUPS = ("data",)  # commands with subcommands: the attribute `app` of their module
 
 
 def application(names: Iterable[str]) -> typer.Typer:
-    """`calque` with these commands."""
+    """The typer application `calque` with these commands."""
     app = typer.Typer(
         name="calque",
         cls=CommandGroup,
@@ -59,7 +59,7 @@ def application(names: Iterable[str]) -> typer.Typer:
 
 
 def application_for(arguments: Sequence[str]) -> typer.Typer:
-    """`calque` with the command that the arguments name; with all commands for help, mistakes and completion."""
+    """`calque` with only the command that the arguments name; with all commands for help, errors and completion."""
     is_completing = any(name.endswith("_COMPLETE") for name in os.environ)
     is_known = bool(arguments) and arguments[0] in COMMANDS
     return application([arguments[0]] if is_known and not is_completing else COMMANDS)

@@ -1,4 +1,4 @@
-"""`calque average`."""
+"""The command `calque average`, which averages the checkpoints of a run."""
 
 from pathlib import Path
 from typing import Annotated

@@ -37,7 +37,7 @@ def refuse_idle_columns(columns: str | None, *paths: Path | None) -> None:
     if columns and given and all(map(is_conllu, given)):
         listed = ", ".join(map(str, given))
         raise ConfigError(
-            f"--columns is for column files; {listed}: CoNLL-U by the file name, whose columns have fixed names"
+            f"--columns is for column files; {listed}: CoNLL-U by its name, a format whose columns have fixed names"
         )
 
 

@@ -10,7 +10,7 @@ from calque.errors import ConfigError
 
 
 class CommandGroup(PlainHelp, TyperGroup):
-    """A group of commands; a mistake in the use of one is a ConfigError with a single message."""
+    """A group of commands; a usage error in any of them raises a ConfigError with a single message."""
 
     def main(self, *arguments: Any, **options: Any) -> Any:
         """Runs a command line; help calls the program `calque`, however it was started."""

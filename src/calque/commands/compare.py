@@ -1,4 +1,4 @@
-"""`calque compare`."""
+"""The command `calque compare`, which compares systems on one test set."""
 
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 FORMATS = ("table", "json")
 METRICS = ("bleu", "chrf", "ter")
-"""As in calque.evaluation.segment_statistics, which imports sacreBLEU."""
+"""The metrics of calque.evaluation.segment_statistics, which is not imported here because it imports sacreBLEU."""
 PAGES, DATA = (".html", ".htm"), (".json",)
 VIEW = "calque/comparison"
 
@@ -69,13 +69,13 @@ def compare(
     training_data: Annotated[
         bool, typer.Option(help="Also compare by frequency in, and overlap with, the training data.")
     ] = True,
-    tagger: Annotated[Path | None, model_option(help="A tagging run: word accuracy by its labels.")] = None,
+    tagger: Annotated[Path | None, model_option(help="A tagging run, to report word accuracy by label.")] = None,
     sentence_labels: Annotated[
-        Path | None, file_option(help="A label per line, such as a domain: scores by label.")
+        Path | None, file_option(help="A file with one label per line, such as the domain: reports scores by label.")
     ] = None,
-    sentences: Annotated[int, count_option(help="Sentences in the report, in either direction.")] = 1000,
+    sentences: Annotated[int, count_option(help="Sentences shown for each direction: better, and worse.")] = 1000,
     beam: Annotated[int | None, count_option(help="Beam size of all systems; RUN:beam=1 sets that of one.")] = None,
-    format: Annotated[str, choice_option(choices=FORMATS, help="What is written to standard output.")] = "table",
+    format: Annotated[str, choice_option(choices=FORMATS, help="The format of standard output.")] = "table",
     as_json: Annotated[bool, typer.Option("--json", help="Short for --format json.")] = False,
     output: Annotated[
         Path | None, file_option(help="A report: FILE.html (one page for a browser) or FILE.json.")
@@ -169,7 +169,7 @@ def _refuse_few(arguments: Sequence[Argument]) -> None:
 
 
 def _refuse_settings(arguments: Sequence[Argument]) -> None:
-    """Raises a ConfigError for search settings of systems that do not search."""
+    """Raises a ConfigError if search settings are given for systems that do not use search."""
     if searching := [argument for argument in arguments if argument.settings]:
         listed = ", ".join(f"{argument.path} ({', '.join(argument.settings)})" for argument in searching)
         raise ConfigError(f"{listed}: only translation models search; leave the settings out")
@@ -221,7 +221,7 @@ def _pair_corpora(sources: list[Path] | None, targets: list[Path] | None) -> "li
     if not sources and not targets:
         return None
     if len(sources or ()) != len(targets or ()):
-        raise ConfigError("--train-source and --train-target: give both, equally often")
+        raise ConfigError("--train-source and --train-target: give both, the same number of times")
     return [FilesConfig(source=left, target=right) for left, right in zip(sources or (), targets or (), strict=True)]
 
 
@@ -314,7 +314,7 @@ def _count_training(
 
 
 def _counted(rows: Iterator[tuple[str, ...]], progress: Callable[[str, int, int], None]) -> Iterator[tuple[str, ...]]:
-    """The rows themselves; reports progress every 1,000 rows."""
+    """Yields the rows unchanged, and reports progress every 1,000 rows."""
     for number, row in enumerate(rows, start=1):
         if number % 1000 == 0:
             progress("reading the training data", number, 0)

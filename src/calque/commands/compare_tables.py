@@ -168,7 +168,10 @@ def _size_and_speed(systems: Sequence[Document], names: Sequence[str], *, unit: 
     rows.append(["parameters", *(_count(system["model"], "parameters") for system in systems)])
     rows.append(["weights, MB", *(_scaled(system["model"], "bytes", 1e6) for system in systems)])
     rows.append(
-        [f"{unit} per second here", *(_scaled(system["speed"], f"{_pace(unit)}_per_second", 1) for system in systems)]
+        [
+            f"{unit} per second on this machine",
+            *(_scaled(system["speed"], f"{_pace(unit)}_per_second", 1) for system in systems),
+        ]
     )
     rows.append(["training steps", *(_count(system["run"], "steps") for system in systems)])
     rows.append(["training, minutes", *(_scaled(system["run"], "seconds", 60) for system in systems)])

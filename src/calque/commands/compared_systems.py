@@ -88,7 +88,7 @@ def read_arguments(systems: Sequence[str], groups: Sequence[str]) -> list[Argume
 
 
 def _argument(text: str, *, named: bool = True) -> Argument:
-    """The system of PATH, NAME=PATH, PATH:KEY=VALUE or NAME=PATH:KEY=VALUE; only names if `named`."""
+    """The system of PATH, NAME=PATH, PATH:KEY=VALUE or NAME=PATH:KEY=VALUE; names are parsed only if `named`."""
     if Path(text).exists():
         return Argument("", Path(text))
     if (match := SETTINGS.fullmatch(text)) is not None:
@@ -250,7 +250,7 @@ def _curve(lines: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str, l
 
 
 def _number(value: Any) -> float | None:
-    """A finite number, or None."""
+    """The value as a float; None if it is not a finite number."""
     is_number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
     return float(value) if is_number else None
 

@@ -1,7 +1,6 @@
 """Shell completion of system names and settings.
 
-Names are read from the source, since importing the classes imports torch, which takes longer than anybody waits for a
-completion.
+Names are read from the source files: importing the classes would import torch, which is too slow for a completion.
 """
 
 import ast

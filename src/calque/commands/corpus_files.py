@@ -217,7 +217,7 @@ def pair_corpora(
 
 
 def refuse_unequal(first: Sequence[Path | str], second: Sequence[Path | str], *, options: tuple[str, str]) -> None:
-    """Raises a ConfigError that lists the files of both options if they are not equally many."""
+    """Raises a ConfigError that lists the files of both options if the options name different numbers of files."""
     if len(first) != len(second):
         lists = [
             f"  {option}: {', '.join(map(str, files))}" for option, files in zip(options, (first, second), strict=True)

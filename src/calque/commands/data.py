@@ -1,4 +1,4 @@
-"""`calque data`: check, prepare, phrasebook."""
+"""The commands `calque data check`, `prepare` and `phrasebook`."""
 
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -209,7 +209,7 @@ def _plan(
 ) -> "tuple[DataConfig, Preparation, str]":
     """The corpora, how they are prepared, and a message if their text settings were chosen automatically.
 
-    Pairs without a config need no torch.
+    For pairs without a config, torch is not imported.
     """
     from calque.data.pair_settings import plan_pairs
 

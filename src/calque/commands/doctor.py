@@ -1,4 +1,4 @@
-"""`calque doctor`."""
+"""The command `calque doctor`, which shows versions, devices and missing packages."""
 
 import importlib.metadata
 import os
@@ -21,7 +21,7 @@ def doctor(
     """Show versions, devices, threads and missing packages. Exit code 1 if a core package is missing.
 
     With --tune, a small Transformer is trained for a few seconds with each number of CPU threads. Run it while the
-    machine is as busy as it will be during training: beside other processes, fewer threads are often faster.
+    machine is as busy as it will be during training: if other processes run, fewer threads are often faster.
 
     Examples:
 

@@ -1,4 +1,4 @@
-"""`calque evaluate`."""
+"""The command `calque evaluate`, which scores a model on a test set."""
 
 import json
 from pathlib import Path

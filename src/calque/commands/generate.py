@@ -1,4 +1,4 @@
-"""`calque generate`."""
+"""The command `calque generate`, which generates text with a language model."""
 
 import sys
 from collections.abc import Iterator, Sequence

@@ -1,10 +1,10 @@
-"""Help in the user's terms: an option's value is shown as FILE, FOLDER or N, not as a Python type; flags have none."""
+"""Help in the user's terms: the value of an option is shown as FILE, FOLDER or N, not as a Python type."""
 
 from typing import Any
 
 
 class PlainHelp:
-    """A mixin for commands and groups whose help shows no Python types; its place is before Typer's class.
+    """A mixin for commands and groups whose help shows no Python types; it must precede Typer's class among the bases.
 
     The name of a value is the option's `metavar`. If all options are in panels, --help is too.
     """
@@ -34,4 +34,4 @@ class PlainHelp:
 
 
 def _no_type(ctx: Any) -> None:
-    """Nothing: replaces the type that Typer would show beside the name of an argument."""
+    """Nothing: replaces the type that Typer would show next to the name of an argument."""

@@ -1,4 +1,4 @@
-"""`calque init`."""
+"""The command `calque init`, which writes a config."""
 
 import json
 from collections.abc import Sequence

@@ -63,7 +63,7 @@ def raw_input_lines(path: Path | None, *, limit: int) -> Iterator[bytes]:
 
 
 def input_name(path: Path | None) -> str:
-    """The input's name in messages."""
+    """The name that messages use for an input: its path, or standard input."""
     return str(path) if path else "standard input"
 
 
@@ -75,7 +75,7 @@ def _standard_input() -> AbstractContextManager[BinaryIO]:
 
 
 def device_and_precision(device: str, precision: str, *, gradients: bool = False) -> "tuple[DeviceName, PrecisionName]":
-    """The values of --device and --precision, checked; products of integers have no gradients."""
+    """The values of --device and --precision, checked; int8 is rejected if `gradients` are needed."""
     from calque.devices import DEVICES, PRECISIONS
 
     if gradients and precision == "int8":

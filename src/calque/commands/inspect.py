@@ -1,4 +1,4 @@
-"""`calque inspect`."""
+"""The command `calque inspect`, which shows what a model computes for a text."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -61,7 +61,9 @@ def inspect(
     ] = None,
     picture: Annotated[
         str | None,
-        choice_option(choices=PICTURES, help="What an .svg or .png shows; by default the first that the model has."),
+        choice_option(
+            choices=PICTURES, help="What to draw as .svg or .png; by default the first kind that the model supports."
+        ),
     ] = None,
     prefix: Annotated[str, typer.Option(metavar="TEXT", help="What if the translation began like this?")] = "",
     forbid: Annotated[
@@ -161,11 +163,13 @@ def inspect(
         )
     what_if = WhatIf(prefix, tuple(forbid or ()), tuple(map(Move.parse, attend or ())))
     if target is not None and (prefix or forbid):
-        raise ConfigError("--prefix and --forbid-word are for search, and a given translation is not searched")
+        raise ConfigError(
+            "--prefix and --forbid-word constrain search, but --target gives the translation; leave one of them out"
+        )
     sentences, settings = split_settings(texts or [])
     questions = [] if index else questions_of(sentences, source=source, target=target, limit=limit)
     if len({model, *(others or ())}) < 1 + len(others or ()):
-        raise ConfigError("--with names a model that is shown already")
+        raise ConfigError("--with names the same model again; name another one")
     shows_states = picture == "states" or (picture is None and states)
     if written in ("svg", "png") and not shows_states and len(questions) * (1 + len(others or ())) > 1:
         raise ConfigError("a picture shows one sentence and one model, and more were given: use an .html page")

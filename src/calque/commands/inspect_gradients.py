@@ -1,4 +1,4 @@
-"""`calque inspect --gradients`."""
+"""The option `calque inspect --gradients`, which measures gradient flow."""
 
 import json
 from pathlib import Path

@@ -49,7 +49,7 @@ def write_views(
     output: Path | None,
     picture: str,
 ) -> None:
-    """Writes what models computed in a format, to a file or to standard output; `picture` is what an image shows."""
+    """Writes the views in a format, to a file or to standard output; `picture` names what an image shows."""
     match format:
         case "text":
             _write(output, "".join(f"{line}\n" for line in _lines(views, shown, several=len(models) > 1)))
@@ -61,7 +61,7 @@ def write_views(
 
 
 def _lines(views: Sequence[View], shown: "Shown", *, several: bool) -> Iterator[str]:
-    """The tables of every view and, of more than two, a table with a line for each at the end."""
+    """The tables of every view; if there are more than two views, a table with one line per view follows."""
     from calque.commands.inspect_text import brief_lines
     from calque.inspection.states import states_summary
 

@@ -1,4 +1,4 @@
-"""The texts that `calque inspect` looks into: sentences, files of them, pairs of files, or column files."""
+"""The texts that `calque inspect` inspects: sentences, files of them, pairs of files, or column files."""
 
 import re
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""A look inside a language model or a tagger as text: tables for a terminal or a pipe."""
+"""What `calque inspect` shows of a text or a tagged sentence: tables for a terminal or a pipe."""
 
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
@@ -46,7 +46,7 @@ def text_lines(view: "TextView", *, name: str | None = None) -> Iterator[str]:
 
 
 def text_brief(view: "TextView") -> Brief:
-    """A text in one line."""
+    """The one-line summary of a text."""
     return Brief(view.log_prob, len(view.steps), view.text)
 
 
@@ -94,7 +94,7 @@ def tagging_lines(view: "TaggingView", *, name: str | None = None) -> Iterator[s
 
 
 def tagging_brief(view: "TaggingView") -> Brief:
-    """A tagged sentence in one line."""
+    """The one-line summary of a tagged sentence."""
     return Brief(view.best.log_prob, len(view.words), " ".join(view.words), " ".join(view.predicted))
 
 

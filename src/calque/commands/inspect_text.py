@@ -1,4 +1,4 @@
-"""A look inside a translation as text: tables for a terminal or a pipe."""
+"""What `calque inspect` shows of a translation: tables for a terminal or a pipe."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -89,7 +89,7 @@ def _own_lines(view: "SentenceView", own: "OwnTranslation") -> Iterator[str]:
 
 
 class Brief(NamedTuple):
-    """One line about an inspected text."""
+    """The one-line summary of an inspected text."""
 
     log_prob: float
     pieces: int  # that the log-probability is a sum over
@@ -98,7 +98,7 @@ class Brief(NamedTuple):
 
 
 def sentence_brief(view: "SentenceView") -> Brief:
-    """A translation in one line."""
+    """The one-line summary of a translation."""
     return Brief(view.log_prob, len(view.steps), view.source, view.target)
 
 
@@ -123,7 +123,7 @@ def brief_lines(briefs: Sequence[tuple[str | None, Brief]]) -> Iterator[str]:
 
 
 def _start(text: str) -> str:
-    """The beginning of a text."""
+    """The text, shortened to its beginning if it is long."""
     return text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
 
 
@@ -201,7 +201,7 @@ def beam_lines(
 
 
 def _outcome_lines(outcomes: "Sequence[NarrowerBeam]", *, pieces: Sequence[str], answer: str) -> Iterator[str]:
-    """What beams of several sizes make of an answer; neighbouring sizes with the same outcome share a line."""
+    """Whether beams of several sizes find an answer; neighbouring sizes with the same outcome share a line."""
     described = ((_outcome(outcome, pieces=pieces, answer=answer), outcome.beam) for outcome in outcomes)
     for text, group in groupby(described, key=itemgetter(0)):
         beams = [width for _, width in group]

@@ -12,7 +12,7 @@ from calque.errors import ConfigError
 class Hint(NamedTuple):
     """What to write for an option of another toolkit: the first of `options` that the command has, or else settings.
 
-    A key with a value, such as `training.compile=true`, is suggested as it stands, other keys with the user's value.
+    A key with a value, such as `training.compile=true`, is suggested unchanged, other keys with the user's value.
     """
 
     options: tuple[str, ...] = ()  # in order of preference

@@ -9,7 +9,7 @@ from calque.commands.completion import config_keys, search_keys, system_names
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 PRECISIONS = ("float32", "bfloat16", "float64", "int8")
-"""As in calque.devices, which imports torch."""
+"""The names of calque.devices, which is not imported here because it imports torch."""
 LANGUAGES = ("zh", "en", "de")
 
 DATA, VALIDATION, TEST = "Training data", "Validation data", "Test data"

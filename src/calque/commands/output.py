@@ -34,7 +34,7 @@ class ResumableFile:
         self.lines = 0
         """The number of lines kept from an earlier part; known once the part is open."""
         self.errors = 0
-        """The number of those lines that could not be translated."""
+        """The number of kept lines that could not be translated."""
         self.discarded = 0
         """The number of lines discarded from a part of another command."""
 

@@ -1,4 +1,4 @@
-"""`calque quickstart`."""
+"""The command `calque quickstart`, which trains and scores a small translator."""
 
 import shlex
 import time

@@ -1,4 +1,4 @@
-"""`calque runs`."""
+"""The command `calque runs`, which lists training runs."""
 
 import math
 import os
@@ -38,10 +38,7 @@ class Row(NamedTuple):
         return ["" if value is None else one_field(_format_value(value)) for value in self]
 
     def formatted(self) -> dict[str, str]:
-        """The fields for people, by column name: those of COLUMNS, and the short ones of BRIEFLY.
-
-        BRIEFLY is for narrow terminals.
-        """
+        """The fields as text for people, by column: those of COLUMNS and, for narrow terminals, of BRIEFLY."""
         step, steps, rows, at_step = (
             "" if count is None else f"{count:,}" for count in (self.step, self.steps, self.pairs, self.at_step)
         )

@@ -1,4 +1,4 @@
-"""`calque score`."""
+"""The command `calque score`, which scores existing translations or text."""
 
 from collections.abc import Iterator
 from itertools import islice, zip_longest

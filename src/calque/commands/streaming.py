@@ -218,7 +218,7 @@ def _report(translated: TranslatedLine, warnings: LineWarnings, *, limit: int) -
 
 
 def windows(lines: Iterator[Line], *, live: bool, skip: int = 0) -> Iterator[list[Line]]:
-    """Groups the lines after the first `skip` into windows of WINDOW lines or, if `live`, of those that have come."""
+    """Groups the lines after the first `skip` into windows of WINDOW lines or, if `live`, of those that arrived."""
     ready: queue.Queue[Line | Exception | None] = queue.Queue(maxsize=2 * WINDOW)
 
     def read() -> None:

@@ -1,4 +1,4 @@
-"""`calque systems`."""
+"""The command `calque systems`, which lists the named systems."""
 
 from typing import Annotated
 

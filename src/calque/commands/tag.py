@@ -1,4 +1,4 @@
-"""`calque tag`."""
+"""The command `calque tag`, which labels words."""
 
 import sys
 from collections import Counter

@@ -1,4 +1,4 @@
-"""`calque train`."""
+"""The command `calque train`, which trains a model or resumes a run."""
 
 import sys
 from pathlib import Path

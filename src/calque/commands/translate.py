@@ -1,4 +1,4 @@
-"""`calque translate`."""
+"""The command `calque translate`, which translates a file or standard input."""
 
 import sys
 from pathlib import Path

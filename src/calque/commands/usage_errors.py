@@ -34,7 +34,7 @@ def command_line(ctx: Any) -> str:
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """A question after a word that is not known, if a known one is close to it; otherwise empty."""
+    """A suggestion such as "; did you mean train?" if a known word is close to the given one; otherwise empty."""
     names = sorted(known, key=len)
     longer = [name for name in names if len(word) > 3 and name.startswith(word)]
     close = longer or get_close_matches(word, names, n=1, cutoff=0.7)

@@ -106,7 +106,7 @@ class _Prefetched(Generic[Item, Result]):
             yield result
 
     def fill(self) -> None:
-        """The loop of each thread, until no items are left or the reader has stopped."""
+        """The loop of each thread: computes results until no items are left or the reader has stopped."""
         while (numbered_item := self._take()) is not None:
             number, item = numbered_item
             try:

@@ -245,7 +245,7 @@ def _by_length(axes: Sequence[Array]) -> Array:
 
 
 def _last_batches(sizes: tuple[Size, ...], waiting: list[Array]) -> list[Planned]:
-    """The rows `waiting` in each bucket at the end of an epoch, in few batches.
+    """The last batches of an epoch, with the rows that are still `waiting` in each bucket.
 
     A bucket's rows join the batch of a wider bucket if all of them fit.
     """

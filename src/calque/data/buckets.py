@@ -27,7 +27,7 @@ class Size(NamedTuple):
 
     @property
     def positions(self) -> int:
-        """The number of positions in a batch of this size, padding included; without padded axes, its rows."""
+        """The number of positions in a batch of this size, padding included; its rows if no axis is padded."""
         return self.rows * (sum(self.widths) if self.widths else 1)
 
 

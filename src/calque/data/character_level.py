@@ -103,7 +103,7 @@ def sample_pairs(data: DataConfig) -> list[Pair]:
 
 
 def _columns(corpora: Sequence[Corpus], *, limit: int) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """The sources and targets of each block; no further ones from the first corpus without pairs on."""
+    """The sources and targets of each block; stops at the first corpus without pairs."""
     for corpus in corpora:
         if not isinstance(corpus, PairCorpus):
             return
@@ -154,7 +154,7 @@ def _are_symbols(lines: Sequence[Sequence[str]]) -> bool:
 
 
 def _open_words(lines: Sequence[str]) -> Iterator[int]:
-    """For each line, the number of words with a feature that few lines have; in a line of many words, all words."""
+    """For each line, the number of words with a feature that is rare in other lines; all words of a long line."""
     features = [[_features(word) for word in _words(line)] for line in lines]
     lines_with: Counter[str] = Counter()
     for line in features:

@@ -38,9 +38,9 @@ class ColumnSentence(NamedTuple):
     """The name of the file, for messages."""
     format: ColumnFormat
     first: int
-    """The number of its first line, from 1."""
+    """The line number of the sentence's first line, from 1."""
     lines: tuple[bytes, ...]
-    """All of its lines, including line ends."""
+    """All lines of the sentence, including line ends."""
     words: tuple[int, ...]
     """The indices, from 0, of the lines that are words."""
     cells: tuple[tuple[str, ...], ...]
@@ -185,7 +185,7 @@ class _Reader:
         self.ids = _Ids()
 
     def read(self, raw: bytes, *, number: int) -> ColumnSentence | None:
-        """The sentence that ends with this line, if there is one."""
+        """Reads a line; returns the sentence that it completes, if it completes one."""
         if not self.is_ended:
             raise ValueError(f"line {number - 1} has no line end, but lines follow: pass lines including line ends")
         is_long = len(raw.removesuffix(b"\n")) > LINE_BYTES
@@ -206,7 +206,7 @@ class _Reader:
         return None
 
     def finish(self) -> ColumnSentence | None:
-        """The sentence that ends with the file, if lines are left."""
+        """The last sentence, if the file does not end with an empty line."""
         return self._complete() if self.lines else None
 
     def _keep(self, raw: bytes) -> None:

@@ -153,7 +153,7 @@ class DataConfig(Config):
         return (1 << 31) if is_long or running else self.maximum_length + 1
 
     def line_limit(self, *, running: bool) -> int:
-        """The largest number of bytes that a line may have to be parsed.
+        """The length in bytes of the longest line that is parsed.
 
         A longer line would exceed `maximum_length` tokens anyway. Running text, which has no such limit, may be a
         single line.
@@ -165,7 +165,7 @@ class Block(NamedTuple):
     """Consecutive lines of a corpus, as bytes."""
 
     first: int
-    """The number of its first line, from 1."""
+    """The line number of the block's first line, from 1."""
     files: tuple[list[bytes], ...]
     """The lines of each of the corpus's files, in the order of `paths`; of CSV, as in `csv_lines`."""
     head: bytes
@@ -236,7 +236,7 @@ def read_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest] | N
 
 
 def _line_blocks(corpus: Corpus, *, limit: int, digests: Mapping[str, Digest]) -> Iterator[Block]:
-    """The blocks of a corpus in which every line is a row, without a step per line."""
+    """The blocks of a corpus in which every line is a row, without a Python loop over lines."""
     files = [
         _LineQueue(file_line_lists(path, limit=limit, digest=digests.get(key))) for key, path in paths(corpus).items()
     ]
@@ -264,7 +264,7 @@ class _LineQueue:
         self._lists = lists
 
     def fill(self) -> int:
-        """Reads until there are enough lines for a block; the number of lines, which is 0 only at the end."""
+        """Reads enough lines for a block, unless the file ends; returns the number of lines, 0 only at the end."""
         while len(self.lines) < BLOCK_LINES and self.size < BLOCK_BYTES and (lines := next(self._lists, None)):
             self.lines += lines
             self.size += sum(map(len, lines))

@@ -81,7 +81,7 @@ class HashFile:
         self._sorted: Hashes | None = None
 
     def add(self, hashes: Hashes) -> None:
-        """Appends hashes."""
+        """Appends hashes to the file."""
         self._file.write(hashes.astype("<u8").tobytes())
 
     def duplicates(self) -> int:

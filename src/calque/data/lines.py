@@ -29,7 +29,7 @@ _CHUNK = 1 << 17  # bytes
 
 
 class Chunked(Protocol):
-    """A stream that returns what one read of its source gives, such as an `io.BufferedReader`."""
+    """A stream with `read1`, which returns the bytes of a single read of its source, such as an `io.BufferedReader`."""
 
     def read1(self, size: int, /) -> bytes: ...
 
@@ -40,7 +40,7 @@ class Line(NamedTuple):
     text: str
     number: int  # from 1
     cut: bool
-    """Longer than the limit; `text` is its beginning."""
+    """Whether the line is longer than the limit; `text` is then its beginning."""
     invalid: int | None
     """The first byte (from 1) that is not UTF-8; it is replaced in `text`, or `text` is empty if lines are skipped."""
 

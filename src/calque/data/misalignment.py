@@ -50,7 +50,7 @@ class Shift(NamedTuple):
     last: int
     by: int
     is_proven: bool
-    """Other lines are aligned as they stand; without such lines the shift may be intended."""
+    """Whether other lines are aligned as they are; if none is, the shift may be intended."""
 
 
 def find_shifts(lengths: Array) -> list[Shift]:
@@ -89,7 +89,7 @@ class _Lines:
         return ((low, min(low + size, stop)) for low in range(start, stop, size))
 
     def scores(self, start: int, stop: int) -> tuple[Array, Array]:
-        """a [lines] of the source lines and b [lines,k] of the targets around them; NaN if unknown."""
+        """The normal scores a [lines] of source lines and b [lines,k] of the targets around them; NaN if unknown."""
         low, high = max(0, start - _REACH), min(len(self), stop + _REACH)
         around = np.full(stop - start + 2 * _REACH, np.nan, dtype=np.float32)
         around[low - start + _REACH : high - start + _REACH] = self._scores[1][self._lengths[low:high, 1]]
@@ -97,7 +97,7 @@ class _Lines:
         return source, np.lib.stride_tricks.sliding_window_view(around, 2 * _REACH + 1)
 
     def contrasts(self, start: int, stop: int) -> Array:
-        """c [lines,k]; 0 if one of the three lengths is unknown."""
+        """The log-likelihood ratios c [lines,k]; 0 if one of the three lengths is unknown."""
         source, targets = self.scores(start, stop)
         rho = self.correlation
         aligned = targets[:, _REACH, None]
@@ -151,7 +151,7 @@ def _correlations(lines: _Lines, start: int, stop: int) -> Array:
 
 
 def _correlated(source: Array, targets: Array) -> Array:
-    """The correlation [k] of a [lines] with each column of b [lines,k]."""
+    """The correlation [k] of the scores a [lines] with each column of the scores b [lines,k]."""
     known = ~np.isnan(source)[:, None] & ~np.isnan(targets)
     count = np.maximum(known.sum(axis=0), 1)
     a, b = np.where(known, source[:, None], 0.0), np.where(known, targets, 0.0)
@@ -162,7 +162,7 @@ def _correlated(source: Array, targets: Array) -> Array:
 
 
 def _path(lines: _Lines) -> list[_Stretch]:
-    """The best k of every cell (Viterbi), as stretches."""
+    """The most likely shift k of every cell of lines (Viterbi), as stretches of lines with the same k."""
     total = np.where(_STEPS == 0, 0.0, -_PRICE)
     backpointers: list[tuple[Array, Array]] = []
     for start, stop in lines.chunks(0, len(lines)):
@@ -196,7 +196,7 @@ def _backtrace(backpointers: list[tuple[Array, Array]], *, state: int, lines: in
 
 
 def _located(stretches: list[_Stretch], lines: _Lines) -> list[_Stretch]:
-    """The stretches with every boundary moved to the line that maximises the sum of c on both sides."""
+    """The stretches, with every boundary moved to the line at which the total log-likelihood ratio is largest."""
     located = stretches[:1]
     for after in stretches[1:]:
         before = located[-1]
@@ -228,7 +228,7 @@ def _shift(stretch: _Stretch, *, lines: _Lines, aligned: list[_Stretch]) -> Shif
 
 
 def _deviations(stretches: list[_Stretch], *, lines: _Lines, by: int) -> float:
-    """The sum of c over the stretches at shift `by`, in standard deviations.
+    """The summed log-likelihood ratio of the stretches at shift `by`, in standard deviations.
 
     The variance allows for correlation between neighbouring lines.
     """
@@ -303,7 +303,7 @@ def _messages(shifts: list[Shift], corpus: Corpus, *, lines: int, hint: str) -> 
     if all(shift.is_proven for shift in shifts):
         message.append(f"  other lines are aligned; look for a missing, duplicated or broken line{hint}")
     else:
-        message.append("  no lines are aligned as they stand; if this offset is intended, ignore this warning")
+        message.append("  no lines are aligned as they are; if this offset is intended, ignore this warning")
     return ["\n".join(message)]
 
 

@@ -226,7 +226,7 @@ def _encode(record: bytes, *, numericaliser: Numericaliser, held_out: Hashes) ->
 
 
 def _selected(columns: Sequence[Sequence[str]], mask: NDArray[np.bool_]) -> Sequence[Sequence[str]]:
-    """The rows of the columns for which the mask is true."""
+    """The columns, restricted to the rows for which the mask is true."""
     if mask.all():
         return columns
     chosen = mask.tolist()

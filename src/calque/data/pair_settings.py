@@ -34,8 +34,8 @@ class PairPlan(NamedTuple):
 def plan_pairs(corpora: Mapping[str, Any], assignments: Sequence[str]) -> PairPlan | None:
     """The plan of an experiment with these corpora and settings, by which their pairs are prepared.
 
-    None if a setting of another section is assigned, if the corpora are no pairs, or if anything is invalid: then the
-    whole experiment has to be read, which reports it.
+    None if a setting of another section is assigned, if the corpora are not pairs, or if anything is invalid. Reading
+    the whole experiment then reports the problem.
     """
     values = override({"data": dict(corpora)}, assignments, of=PairSettings)
     if values.keys() - PairSettings.model_fields.keys():

@@ -91,8 +91,8 @@ def prepare(
 ) -> Prepared:
     """The prepared store of the corpora, written to `folder` unless it exists; its bytes do not depend on `workers`.
 
-    An existing store with another fingerprint is rejected with the differences. `begun` says whether the run has begun:
-    then it cannot continue with another store, and the error message gives other advice.
+    An existing store with another fingerprint is rejected with the differences. `begun` says whether the run has begun.
+    It cannot continue with another store then, and the error message gives other advice.
     """
     refuse_missing_columns({"train": data.train, "valid": data.valid}, reads=preparation.reads)
     files = corpus_files(data)

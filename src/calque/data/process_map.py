@@ -22,9 +22,10 @@ _PARALLEL = 16 << 20  # bytes of corpus, plain or compressed, from which startin
 
 
 def workers_for(files: Iterable[Path], *, requested: int | None) -> int:
-    """The number of processes for the files: `requested`, else the number of processors; one for a small corpus.
+    """The number of processes for the files: `requested`, else the number of processors; one if the files are small.
 
-    There is nothing in between: memory grows with the number of processes, but must not grow with the corpus.
+    There are only these two cases, so that memory, which grows with the number of processes, does not grow with the
+    corpus.
     """
     processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     size = sum(path.stat().st_size for path in files if path.is_file())

@@ -70,7 +70,7 @@ class Parsed(NamedTuple):
 
     @property
     def rows(self) -> list[Row]:
-        """The rows one by one."""
+        """Yields the rows one by one."""
         return list(map(Row, zip(*self.columns, strict=True), self.lines))
 
 

@@ -28,7 +28,7 @@ class SpoolBlock(NamedTuple):
     columns: Sequence[Sequence[str]]
     """The texts of each column."""
     keys: Hashes
-    """The key of each row; the training rows with the smallest keys are held out. Empty if none of this corpus are."""
+    """The key of each row, empty if this corpus holds out none; training rows with the smallest keys are held out."""
 
     @property
     def rows(self) -> int:
@@ -55,14 +55,14 @@ def pack_block(block: SpoolBlock) -> bytes:
 
 
 def read_spool(path: Path) -> Iterator[bytes]:
-    """The records of a spool."""
+    """Yields the records of a spool file."""
     with path.open("rb") as file:
         while size := file.read(_SIZE):
             yield file.read(int.from_bytes(size, "little"))
 
 
 def unpack_block(record: bytes) -> SpoolBlock:
-    """The block of a record."""
+    """The block of rows that a record holds."""
     parts = _Record(record)
     columns = [parts.texts(column) for column in range(parts.columns)]
     return SpoolBlock(parts.role, parts.corpus, columns, parts.keys)
@@ -81,7 +81,7 @@ def unpack_column(record: bytes, *, column: int, held_out: Hashes) -> list[str]:
 
 
 class _Record:
-    """The parts of a record, each decoded when it is asked for."""
+    """The parts of a record, each decoded only when it is requested."""
 
     def __init__(self, record: bytes) -> None:
         start = record.index(b"\n") + 1

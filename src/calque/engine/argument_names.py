@@ -18,7 +18,7 @@ OTHER_NAMES = {
 
 
 def check_argument_names(function: Callable[P, R]) -> Callable[P, R]:
-    """The same function; a call with an argument that it does not have raises a TypeError with the right name.
+    """A decorator: a call with an unknown argument raises a TypeError that suggests the right name.
 
     >>> translator.translate("Danke.", n_best=2)
     TypeError: Translator.translate() has no argument n_best; did you mean nbest? Its arguments are text, beam, nbest

@@ -85,7 +85,7 @@ def length_limits(
 ) -> tuple[int, int]:
     """The minimum and maximum number of pieces of the translation; raises a TextError if they contradict each other.
 
-    The lengths of training targets (`profile`) say nothing about translations that must contain a given phrase.
+    The lengths of training targets (`profile`) are ignored if the translation must contain a prefix or a phrase.
     """
     is_free = profile is not None and not request.prefix and not request.required
     longest = profile.longest_target(len(source.ids)) if profile is not None and is_free else None

@@ -52,7 +52,7 @@ def decode_batch(
     give_up: Callable[[], Collection[int]] | None = None,
     inspection: Inspection = UNWATCHED,
 ) -> list[list[Candidate]]:
-    """The candidates of each part, which is a text or a piece of a text that was split; at least one for each.
+    """The candidates of each part (a whole text, or one part of a text that was split), at least one per part.
 
     `give_up` is called at every step of search and returns the indices of parts whose requests were cancelled or are
     late: their search ends, and they may have no candidates.

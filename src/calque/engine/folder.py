@@ -49,7 +49,7 @@ class TranslationFolder(Config):
 
     task: TranslationConfig
     vocabularies: dict[str, int]
-    """How many pieces each column has."""
+    """The vocabulary size of each column."""
     joint: bool = False
     """Whether source and target have the same pieces."""
     model: ModelConfig
@@ -61,7 +61,7 @@ class LanguageModelFolder(Config):
 
     task: LanguageModellingConfig
     vocabularies: dict[str, int]
-    """How many pieces each column has."""
+    """The vocabulary size of each column."""
     model: LanguageModelConfig
     search: SearchConfig
 
@@ -72,9 +72,9 @@ class TaggerFolder(Config):
     task: TaggingConfig
     text: FormsConfig
     vocabularies: dict[str, int]
-    """How many ids each column has, labels included."""
+    """The vocabulary size of each column, labels included."""
     columns: tuple[str, ...] = ()
-    """The names of the columns of the files it was trained on; empty for CoNLL-U."""
+    """The names of the columns of the training files; empty for CoNLL-U."""
     model: TaggerConfig
 
 

@@ -153,7 +153,9 @@ def _refuse_types(request: Request) -> None:
         if not text.isascii() and any("\ud800" <= character <= "\udfff" for character in text):
             raise TextError(f"{name} contains a lone surrogate, which is not valid Unicode: {text!r:.{_SHOWN}}")
     if request.places and len(request.places) != len(request.required):
-        raise TextError(f"{len(request.places)} places for {len(request.required)} required phrases; give one for each")
+        raise TextError(
+            f"{len(request.places)} places for {len(request.required)} required phrases; give one place per phrase"
+        )
     if request.search is not None and not isinstance(request.search, SearchConfig):
         raise ConfigError(f"search must be a SearchConfig; found {request.search!r:.{_SHOWN}}")
     for name, number in (("nbest", request.nbest), ("line", request.line)):

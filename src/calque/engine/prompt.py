@@ -32,7 +32,7 @@ class HistoryState(NamedTuple):
 
 
 def read_prompt(model: LanguageModel, ids: Sequence[int], *, start: int) -> tuple[Tensor, Any]:
-    """The hidden values [1,P,E] before each token of a prompt, and the model's state before it reads the last token."""
+    """The hidden vectors [1,P,E] that predict each token of a prompt, and the model's state before the last token."""
     inputs = torch.tensor([[start, *ids[:-1]]], device=next(model.parameters()).device)
     read, state = model.read(inputs, model.start(1))
     return read.hidden, state

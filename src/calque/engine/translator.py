@@ -44,8 +44,9 @@ class Translator:
         self.ensemble = Ensemble()
         self.confidence: Confidence | None = None
         self.length_profile: LengthProfile | None = None
+        """The lengths of the model's training lines; None if the model was saved without them."""
         self.graphs: Graphs | None = None
-        """The lengths of its training lines; None for a model that was saved without them."""
+        """On an NVIDIA GPU, the captured steps of search."""
 
     def with_ensemble(
         self, ensemble: Sequence["Translator"] = (), *, language: TextGenerator | None = None

@@ -9,7 +9,7 @@ FIRST, MOST = 32, 128  # characters tokenised per piece that is read, at first a
 
 
 class Truncated(NamedTuple):
-    """The first pieces of a text."""
+    """The first pieces of a text, as ids, and whether there are more."""
 
     numbered: NumberedText
     cut: bool  # the text goes on

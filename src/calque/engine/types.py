@@ -18,7 +18,7 @@ def changed_fields(value: Any, *, required: int, hidden: Mapping[str, Any] | Non
 
 
 class Request(NamedTuple):
-    """A text to translate, and everything that its translation depends on beside the model.
+    """A text to translate, and everything that its translation depends on besides the model.
 
     >>> Request("Der Bahnhof ist zu.", required=("station",), nbest=3)
     Request('Der Bahnhof ist zu.', required=('station',), nbest=3)

@@ -33,7 +33,7 @@ class SystemResult(NamedTuple):
 
     score: float
     p_value: float | None
-    """None for the baseline."""
+    """The p-value of the difference from the baseline; None for the baseline."""
     mean: float | None
     """The mean of the bootstrap resamples; None for the randomisation test."""
     interval: float | None
@@ -137,7 +137,7 @@ class GroupResult(NamedTuple):
     interval: tuple[float, float]
     """The 95 % confidence interval of the mean, over seeds and sentences."""
     difference: float | None
-    """Its mean minus that of the first group; None for the first."""
+    """The group's mean score minus that of the first group; None for the first."""
     difference_interval: tuple[float, float] | None
     p_value: float | None
     """Two-sided: how often the resampled difference has the other sign, doubled."""

@@ -1,4 +1,4 @@
-"""Experiments: the root config, and the one place where all parts meet to train a run.
+"""Experiments: the root config, and the code that combines all parts of Calque to train a run.
 
 A run folder holds config.toml (resolved), run.json (versions, machine, data and settings at the start), store/,
 checkpoints/, model/, metrics.jsonl, timing.jsonl, samples.txt, plots/, lengths.json and log.txt; history.jsonl if

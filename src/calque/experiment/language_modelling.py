@@ -176,7 +176,7 @@ class LanguageModellingAssembly:
         return [f"text: {size:,} pieces, {tokens:,} tokens to train on"]
 
     def draw(self, run: Path) -> None:
-        """There are no further plots."""
+        """Does nothing: there are no further plots for language models."""
 
     def remarks(self) -> list[str]:
         return []

@@ -276,7 +276,7 @@ def _selection(
 
 
 def run_facts(training: TrainingConfig, *, data: Values, ranks: int, metrics: Mapping[str, Metric]) -> dict[str, Any]:
-    """What run.json records of every run."""
+    """The facts about a run that run.json records."""
     return {
         "machine": machine(training.device),
         "data": data,

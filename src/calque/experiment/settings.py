@@ -79,7 +79,7 @@ class Experiment(Config):
 
 
 class OwnKind(Config):
-    """A user's own task."""
+    """The task section of a run of a user's own task."""
 
     kind: Literal["own"] = "own"
 

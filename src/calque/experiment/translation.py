@@ -134,7 +134,7 @@ class TranslationAssembly:
         return [f"text: {pieces} pieces"]
 
     def draw(self, run: Path) -> None:
-        """There are no further plots."""
+        """Does nothing: there are no further plots for translation models."""
 
     def remarks(self) -> list[str]:
         if self.experiment.training.objective.method.kind == "r-drop" and not self._has_dropout():

@@ -186,7 +186,9 @@ def _check_destination(path: Path, *, kind: str, replace: bool) -> None:
     try:
         existing_kind = decode(read_manifest(path), path=path).get("kind")
     except FolderError as error:
-        raise FolderError(f"{error}\nThe folder was not replaced, as it may be something else; move it away") from None
+        raise FolderError(
+            f"{error}\nThe folder was not replaced, because Calque may not have written it; move it away"
+        ) from None
     if existing_kind != kind:
         raise FolderError(f"{path} is of kind {existing_kind!r}, not {kind!r}, so it was not replaced; move it away")
 

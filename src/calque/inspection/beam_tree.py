@@ -15,12 +15,13 @@ Fate = Literal["kept", "ended", "dropped"]
 Reason = Literal["rank", "bound", "group", "penalty", "bank", "end-rank", "end-group", "duplicate"]
 """Why a candidate was dropped, K being the beam and K' the beams per group of diverse beam search:
 
-- rank: K candidates that continue are at least as probable.
+- rank: K candidates that do not end are at least as probable.
 - bound: none of its continuations can beat the n-th best hypothesis that has ended.
-- group: fewer than K are, but K' of them are in its group.
-- penalty: not even K' are; the penalty on a token that an earlier group has chosen let less probable ones pass.
-- bank: fewer than K are, but the beam is divided among hypotheses that have matched more or fewer tokens of required
-  phrases.
+- group: fewer than K candidates are at least as probable, but K' of its own group are.
+- penalty: fewer than K' candidates of its group are at least as probable; less probable ones were preferred because
+  an earlier group has chosen its token, which is penalised.
+- bank: fewer than K candidates are at least as probable, but its bank (the hypotheses that have matched as many tokens
+  of required phrases) has only a part of the beam.
 - end-rank: it ends, and K candidates are at least as probable.
 - end-group: it ends, and K' candidates of its group are at least as probable.
 - duplicate: another group has ended with the same tokens.
@@ -194,7 +195,7 @@ class BeamRecorder:
     def _with_reasons(
         self, candidates: list[TreeCandidate], tokens: Sequence[Tokens], *, width: int
     ) -> list[TreeCandidate]:
-        """The candidates of a step; those that a group or a bank decided about have that as their reason."""
+        """The candidates of a step, with the reason `group`, `penalty`, `bank` or `end-group` where it applies."""
         if self.groups == 1 and all(candidate.matched is None for candidate in candidates):
             return candidates
         compared = list(zip(candidates, tokens, strict=True))

@@ -20,7 +20,7 @@ class Found(NamedTuple):
 
 
 class NarrowerBeam(NamedTuple):
-    """What a search with a beam of some size made of an answer: whether it found it, and where it lost it."""
+    """Whether a search with a narrower beam finds an answer and, if not, at which piece it loses the answer."""
 
     beam: int
     finds: bool  # this answer is its best
@@ -51,14 +51,14 @@ class BeamView(NamedTuple):
 
 
 class Searched(NamedTuple):
-    """A search with a beam of some size."""
+    """The result of a search with one beam size."""
 
     beam: int
     found: Found
     tree: BeamTree
 
     def outcome(self, ids: Sequence[int]) -> NarrowerBeam:
-        """What this search made of an answer with these ids."""
+        """Whether this search found the answer with these ids and, if not, where it lost the answer."""
         finds = self.found.ids == list(ids)
         lost_at = None if finds else self.tree.lost_at(ids)
         is_stopped = lost_at is not None and lost_at > len(self.tree.steps)
@@ -102,7 +102,7 @@ def beam_view(
     pieces: Callable[[Sequence[int]], list[str]],
     text: Callable[[Sequence[int]], str],
 ) -> BeamView:
-    """The view of the first search; the others are those with narrower beams.
+    """The view of the first of the searches; the others have narrower beams.
 
     `pieces` gives the pieces of ids, and `text` the text of the ids that follow the prompt, without end mark.
     """

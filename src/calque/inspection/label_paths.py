@@ -11,7 +11,7 @@ from calque.models.tagger import CrfHead, TaggerModel
 
 
 class PathScores(NamedTuple):
-    """The scores of transitions, first and last labels that a label sequence sums up; −∞ for those not allowed."""
+    """The scores that are summed along a label sequence: transitions, first and last label; −∞ if not allowed."""
 
     transitions: Tensor  # [Y,Y], from the row's label to the column's
     start: Tensor  # [Y]

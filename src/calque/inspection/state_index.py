@@ -276,7 +276,7 @@ def _open(folder: Path, manifest: Manifest) -> StateIndex:
 
 
 def _choose(translator: Translator, drawn: Sequence[TrainingPair], *, states: int, longest: int) -> list[_Chosen]:
-    """The first of the drawn pairs, as many as have at most `states` states per side, sorted by corpus and line."""
+    """As many of the drawn pairs, in order, as have at most `states` states per side; sorted by corpus and line."""
     chosen: list[_Chosen] = []
     encoder = decoder = 0
     for start in range(0, len(drawn), _TOGETHER):

@@ -22,9 +22,9 @@ A tagged sentence (task "tagging"):
      "attention": null | {"maps": [Map…]},         // word × word
      "saliency": null | [{"method", "weights"}…]}  // rows: words whose label is predicted; columns: words that are read
 
-with Path = {"labels", "score", "log_prob"}. The summary of a tagger has, beside what that of a translator has, "head",
-"labels" and "transitions": null or {"weights": [[from row to column]…], "start", "end", "allowed": {"transitions",
-"start", "end"}}.
+with Path = {"labels", "score", "log_prob"}. The summary of a tagger has the entries of a translator's summary and
+"head", "labels" and "transitions": null or {"weights": [[from row to column]…], "start", "end", "allowed":
+{"transitions", "start", "end"}}.
 """
 
 from collections.abc import Sequence

@@ -40,7 +40,7 @@ class Saliency(NamedTuple):
 
 
 class OwnTranslation(NamedTuple):
-    """What a model translates a source to if the target is given, and what beam search makes of that target."""
+    """The model's own translation of a source whose target is given, and where beam search loses that target."""
 
     text: str
     is_cut: bool
@@ -162,7 +162,7 @@ def _search(
 
 
 def _given(models: TranslationModels, target: str, source: NumberedText, *, found: _Answer) -> _Answer:
-    """A given target, beside the translation that search found."""
+    """The given target as an answer, and the translation that search finds for comparison."""
     (encoded,) = models.encode_targets([target], [source])
     ids = [*encoded.numbered.ids, *([] if encoded.cut else [EOS])]
     assert found.candidate is not None
@@ -277,7 +277,7 @@ def _view(
 def _score(
     found: _Answer, reading: Reading, source: NumberedText, *, log_prob: float, search: SearchConfig
 ) -> ScoreParts | None:
-    """The terms of the score, of a given translation too; None if it was cut or the method is not beam search."""
+    """The terms of a translation's score; None if the translation was cut or the method is not beam search."""
     if found.beam is None or found.is_cut:
         return None
     scoring, values = scoring_of(search), torch.tensor([[log_prob]], dtype=torch.float64)

@@ -5,7 +5,7 @@
 | 1 | torch's own dropout and packed LSTM; the loss from the logits of all positions at once |
 | 2 | on a CPU, `dropout` with masks from 16-bit numbers, `packed_lstm`, and the loss and its gradient in chunks |
 
-Results differ from version to version: in the last digits, and in what dropout draws (decision 25).
+Results differ from version to version: in the last digits, and in the masks that dropout draws (decision 25).
 """
 
 from collections.abc import Iterator

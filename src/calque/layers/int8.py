@@ -1,7 +1,7 @@
 """Products of 8-bit integers for decoding on a CPU.
 
-A row's levels depend on nothing but the row, and sums of integers are exact, so the result for a row does not depend on
-its neighbours in the batch.
+Each row is quantised by itself, and sums of integers are exact, so the result for a row does not depend on the other
+rows of the batch.
 
 Letters: M rows, I and O widths in and out.
 """
@@ -49,7 +49,7 @@ class Int8Linear(nn.Module):
 
     @classmethod
     def of(cls, weight: Tensor, bias: Tensor | None) -> "Int8Linear":
-        """The layer that stands for a product with this weight [O,I], rounded to 8 bits."""
+        """The layer that multiplies by this weight [O,I], rounded to 8 bits."""
         with weightless():
             layer = cls(weight.shape[1], weight.shape[0])
         precise = weight.detach().float()

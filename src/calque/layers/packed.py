@@ -1,4 +1,4 @@
-"""The product with the vocabulary for decoding on a CPU, with a copy of the weight in the layout of oneDNN's kernels.
+"""The output layer's matrix product for decoding on a CPU, with a copy of the weight in the layout of oneDNN's kernels.
 
 With 60 to 1,250 rows, a width of 256 and 8,000 words they reach 76 to 103 GFLOP/s, where the plain product reaches 56
 to 86 (one Zen 4 core). Narrower products gain less, and oneDNN keeps a kernel for every number of rows that it meets,
@@ -26,7 +26,7 @@ class PackedLinear(nn.Linear):
 
     @classmethod
     def sharing(cls, weight: nn.Parameter, bias: nn.Parameter | None) -> Self:
-        """A layer with these parameters."""
+        """A packed layer that uses these parameters themselves, not copies."""
         with weightless():
             layer = cls(weight.shape[1], weight.shape[0], bias=bias is not None)
         layer.weight = weight
@@ -57,7 +57,7 @@ class PackedLinear(nn.Linear):
 
 
 def rounded_up(rows: int) -> int:
-    """At least as many rows: few different numbers, since oneDNN keeps a kernel for every number of rows it meets."""
+    """The number of rows, rounded up to one of few sizes, since oneDNN keeps a kernel for every size it meets."""
     return 1 << max(0, rows - 1).bit_length() if rows < STEP else rows + -rows % STEP
 
 

@@ -18,7 +18,7 @@ from calque.layers.recurrent import CellName, Recurrence, State
 
 
 class StackConfig(Config):
-    """Recurrent layers."""
+    """A stack of recurrent layers."""
 
     cell: CellName = "lstm"
     """rnn (tanh), rnn-relu, lstm, gru (cuDNN's form) or gru-original (Cho 2014: reset before the product)."""

@@ -286,7 +286,7 @@ def scaled(model: AnyModelConfig, *, scale: float) -> AnyModelConfig:
 def changed_sizes(name: str, *, scale: float) -> list[str]:
     """Lines that list the sizes that `scale` changes in a named system, one line per part of the model.
 
-    The original sizes stand in parentheses.
+    The original sizes are in parentheses.
     """
     now, full = to_values(system_model(name, scale=scale)), to_values(SYSTEMS[name].model)
     spread = [f"spread {now['spread']} ({full['spread']})"] if now.get("spread") != full.get("spread") else []

@@ -41,8 +41,8 @@ class TaggerConfig(Config):
     column_width: Width = 25
     """Width of the vectors of each further input column (task.inputs)."""
     encoder: EncoderConfig = RecurrentEncoderConfig(layers=1, width=200, embedding=100, dropout=0.5)
-    """Its `embedding` (in a Transformer its `width`) is the width of the word vectors; the vectors of characters and
-    further columns are concatenated to them."""
+    """The encoder of the words. Its `embedding` (in a Transformer its `width`) is the width of the word vectors; the
+    vectors of characters and further columns are concatenated to them."""
     characters: CharactersConfig = NoCharactersConfig()
 
     @property

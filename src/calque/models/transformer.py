@@ -384,7 +384,7 @@ def embed_chunk(
 
 
 def _is_unmasked(state: TransformerState, past: int, size: int) -> bool:
-    """Whether one new token per row may attend to all cached ones; asked on a CPU only, where asking does not wait."""
+    """Whether one new token per row may attend to all cached ones; False on a GPU, where checking is slow."""
     return size == 1 and state.position.device.type == "cpu" and bool((state.position == past).all())
 
 

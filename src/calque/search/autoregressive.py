@@ -29,7 +29,7 @@ class Proposed(NamedTuple):
 
 
 class Position(NamedTuple):
-    """Where search is: the number of the next token, from 1, and the rows that are left."""
+    """The position of search: the number of the next token, from 1, and the remaining rows."""
 
     length: int
     rows: Tensor  # [N], indices among the initial rows
@@ -75,8 +75,8 @@ def autoregressive_search(
 ) -> list[list[Hypothesis]]:
     """`count` hypotheses per sentence; a hypothesis that reaches a point where no token is allowed is discarded.
 
-    The score is the log-probability. Finished sentences are removed from the batch (without an observer, only once they
-    are many), and so are sentences that are given up (`hooks.give_up`), whose list of hypotheses is empty.
+    The score is the log-probability. Finished sentences are removed from the batch (without an observer, only once
+    there are many), and so are sentences that are given up (`hooks.give_up`), whose list of hypotheses is empty.
     """
     sentences = torch.arange(len(limits.maximum), device=limits.maximum.device)
     state = state if count == 1 else select_rows(state, sentences.repeat_interleave(count))
@@ -125,7 +125,7 @@ def _start(rows: int, *, device: torch.device) -> PartialHypotheses:
 def _append(
     partial: PartialHypotheses, tokens: Tensor, token_log_probs: Tensor, *, at_maximum: Tensor, end: int
 ) -> PartialHypotheses:
-    """Appends one token [N] to each hypothesis; complete hypotheses get an end mark at no cost."""
+    """Appends one token [N] to each hypothesis; complete hypotheses get an end mark with log-probability 0."""
     before = partial.ended
     is_end = (tokens == end) & (token_log_probs > -torch.inf)
     cut = ~before & at_maximum & ~is_end  # at the maximum length without an end mark

@@ -48,7 +48,7 @@ class Expansion(Protocol):
 
     @property
     def prunes(self) -> bool:
-        """Whether hypotheses that can no longer win may be dropped: not where they affect which others survive."""
+        """Whether hypotheses that can no longer win may be dropped; False if they affect which others survive."""
         ...
 
     def missing_phrase(self, memory: Any) -> Tensor | None:

@@ -74,7 +74,7 @@ class Prefix:
         self.tokens = torch.tensor([[*row, *[-1] * (longest - len(row))] for row in tokens]).view(len(tokens), longest)
 
     def start(self, sentences: int, *, device: torch.device) -> Tensor:
-        """The initial state: the number [N] of tokens read, 0."""
+        """The initial state: the number [N] of tokens read, which is 0."""
         self.tokens = self.tokens.to(device)
         return torch.zeros(sentences, dtype=torch.long, device=device)
 
@@ -97,7 +97,7 @@ class NoRepeat:
         self.size = size
 
     def start(self, sentences: int, *, device: torch.device) -> Tensor:
-        """The initial state: the tokens [N,t] read so far, none."""
+        """The initial state: the tokens [N,t] read so far, of which there are none."""
         return torch.zeros(sentences, 0, dtype=torch.long, device=device)
 
     def read(self, tokens: Tensor, state: Tensor) -> Tensor:

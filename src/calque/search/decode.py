@@ -216,7 +216,7 @@ def _expansion(search: SearchConfig, rules: Rules) -> Expansion:
 
 
 def _is_plain(search: SearchConfig, rules: Rules, hooks: Hooks) -> bool:
-    """Whether the fast beam search applies; constraints wrap the step, which then is no `BestStep`."""
+    """Whether the fast beam search can be used: not with constraints, whose step function is not a `BestStep`."""
     return search.groups == 1 and not search.coverage and not any(rules.required) and hooks.observer is None
 
 

@@ -61,7 +61,7 @@ def _join_candidates(groups: list[Candidates]) -> Candidates:
 
 
 def _is_duplicate(ended: Live) -> Tensor:
-    """[B,K], hypotheses that an earlier group ended with the same tokens."""
+    """[B,K], whether an earlier group has ended a hypothesis with the same tokens."""
     same = (ended.tokens[:, :, None] == ended.tokens[:, None]).all(dim=-1)  # [B,K,K]
     same = same & (ended.log_probs > -torch.inf)[:, None]
     return same.tril(-1).any(dim=-1)

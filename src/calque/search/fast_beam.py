@@ -1,4 +1,4 @@
-"""Plain beam search that computes less; `beam.beam_search` is the clear version that it is tested against.
+"""Plain beam search that computes less; `beam.beam_search` is the reference that it is tested against.
 
 It asks the model for the few best tokens of each hypothesis instead of all log-probabilities, and the model reads only
 the hypotheses that are left: those of finished sentences and those that can no longer win take no time.
@@ -93,7 +93,7 @@ def _extend(batch: BatchState, best: Best, *, slots: Slots | None, beams: int, m
 
 
 def _parent_rows(parents: Tensor, left: Tensor, *, slots: Slots | None, width: int) -> Tensor:
-    """The row of the state that each hypothesis that is left extends; `parents` [B,K] are slots of the last step."""
+    """The row of the state that each remaining hypothesis extends; `parents` [B,K] are slots of the last step."""
     sentence = torch.arange(len(parents), device=parents.device)[:, None]
     flat = (sentence * width + parents).flatten()[left]
     if slots is None:

@@ -66,7 +66,7 @@ class ForbiddenAutomaton:
 
     @cached_property
     def closing(self) -> dict[str, list[int]]:
-        """For each forbidden word, the tokens after which it can be complete if the text ends there."""
+        """For each forbidden word, the tokens that can complete it if they are the last of a text."""
         by_suffix: dict[str, list[str]] = {}  # the words with each suffix
         for word in self.words:
             for place in range(len(word)):
@@ -81,7 +81,7 @@ class ForbiddenAutomaton:
 
     @cached_property
     def ends(self) -> list[int]:
-        """Tokens that start with a word boundary if the text ends after them, and so end the word before them."""
+        """The tokens that end the word before them if they are the last of a text: they start with a word boundary."""
         return [
             token
             for token, decoded in enumerate(self.decoded)
@@ -130,7 +130,7 @@ class ForbiddenAutomaton:
         return _ban(tokens, boundaries=is_complete)
 
     def _after_partial_character(self, before: Suffix, *, is_complete: bool) -> Ban:
-        """`_after` for a text that ends with an incomplete character: a boundary unless the next token continues it."""
+        """`_after` for an incomplete last character, which is a boundary unless the next token continues it."""
         continuations = {
             token for token in self.continuations if self._completes(before, self.surfaces[token], self.words)
         }
@@ -139,7 +139,7 @@ class ForbiddenAutomaton:
         return _ban({*others}.difference(self.continuations) | continuations)
 
     def _after_last(self, before: Suffix) -> Ban:
-        """The tokens that may not be the last of a text: here a word at the end is complete without a boundary."""
+        """The tokens that may not be the last of a text, at whose end a word is complete without a boundary."""
         ban = self.after(before)
         tokens = set(ban.tokens)
         if ban.boundaries:

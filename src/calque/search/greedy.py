@@ -36,7 +36,7 @@ def fast_greedy_search(
     marks: Marks,
     hooks: Hooks = NO_HOOKS,
 ) -> list[list[Hypothesis]]:
-    """What `greedy_search` returns, from a step that returns only the best tokens."""
+    """The result of `greedy_search`, computed with a step function that returns only the best tokens."""
     propose = _first_allowed(step, marks=marks)
     return autoregressive_search(propose, state, context, count=1, limits=limits, marks=marks, hooks=hooks)
 

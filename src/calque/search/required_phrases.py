@@ -47,10 +47,11 @@ class Required:
     """Beam search with required phrases: divides the beam among banks of hypotheses with equally many phrase tokens.
 
     The candidates are the best overall, the best extension of each hypothesis, and each hypothesis extended by the next
-    token of a phrase or by the end mark; where no missing phrase may start, also by the best token after which one can.
-    Candidates with the same number of matched phrase tokens form one bank, or two if some wait for such a token. The K
-    slots go to the best of each bank in turn, starting with the bank that has matched most. Thus no bank
-    crowds out the others, all phrases appear if the length permits, and no hypothesis ends before they do.
+    token of a phrase or by the end mark. Where no missing phrase may start, the best token after which one may start is
+    a candidate too. Candidates with the same number of matched phrase tokens form one bank; those after which no
+    missing phrase may start form a second one. The K slots go to the best of each bank in turn, starting with the bank
+    that has matched most. Thus no bank crowds out the others, all phrases appear if the length permits, and no
+    hypothesis ends before they do.
 
     `follows` [V] or [B,V] marks tokens that may follow a phrase, i.e. do not continue its last word. `opens`, of the
     same shape, marks tokens after which a phrase may start whatever its first token is; elsewhere a phrase may start

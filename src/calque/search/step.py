@@ -38,8 +38,8 @@ class Best(NamedTuple):
 class BestStep(Protocol):
     """A step function that can also return the few best tokens, which is all that a plain beam search compares.
 
-    It need not keep a log-probability for every token, and it reads only the hypotheses that are left: row n of tokens
-    and state is the hypothesis in slot n.
+    It need not keep a log-probability for every token, and it reads only the remaining hypotheses: row n of tokens and
+    state belongs to the hypothesis in slot n.
     """
 
     def __call__(self, tokens: Tensor, state: Any, context: Any, /) -> tuple[StepOutput, Any]: ...
@@ -93,7 +93,7 @@ NO_ANSWER = Hypothesis((), -math.inf, -math.inf, cut=True)
 
 
 REMOVED = 8
-"""Finished sentences leave a batch when they are more than one in this many: removing them copies all others."""
+"""Finished sentences are removed once they are more than 1/REMOVED of the batch: removing them copies all others."""
 
 
 def is_worth_removing(finished: int, *, of: int) -> bool:

@@ -1,4 +1,4 @@
-"""Statistical models from before the networks: word alignment by IBM Model 1 and a hidden Markov model.
+"""Statistical models that predate neural networks: word alignment by IBM Model 1 and a hidden Markov model.
 
-NumPy alone, ids in and arrays out; may use data. Never imports models or torch.
+Uses NumPy only: ids in, arrays out. May import data; never imports models or torch.
 """

@@ -1,7 +1,8 @@
 """Which words occur together in a parallel corpus, laid out so that EM over all of them is a few array operations.
 
-Letters: B pairs, I source words, J target words. A *cell* is a target word beside a source word of the same pair, or
-beside the empty word. An *entry* is a pair of word types that share at least one cell: a parameter t(target | source).
+Letters: B pairs, I source words, J target words. A *cell* is a target word and a source word of the same pair, or a
+target word and the empty word. An *entry*, a parameter t(target | source), is a pair of word types with at least one
+cell.
 """
 
 from collections.abc import Iterator
@@ -20,7 +21,7 @@ CHUNK_CELLS = 1 << 17
 
 
 class Chunk(NamedTuple):
-    """Pairs with the same number of source words and the same number of target words."""
+    """Sentence pairs with the same number of source words and the same number of target words."""
 
     pairs: Array  # [B], indices of rows of the corpus
     sources: int  # I
@@ -28,7 +29,7 @@ class Chunk(NamedTuple):
     start: int  # where its cells begin in those of its block
 
     def cells(self, values: NDArray[Any]) -> NDArray[Any]:
-        """The values [J,B,1+I] of the chunk's cells, as a view, given those of its block; column 0: the empty word."""
+        """The values [J,B,1+I] of the chunk's cells, as a view of those of its block; column 0 is the empty word."""
         shape = self.targets, len(self.pairs), 1 + self.sources
         return values[self.start : self.start + int(np.prod(shape))].reshape(shape)
 
@@ -36,8 +37,8 @@ class Chunk(NamedTuple):
 class Block(NamedTuple):
     """Chunks, and which entry each of their cells belongs to.
 
-    The entries of a block are listed once, so that the table of all entries, which exceeds every cache, is read and
-    written once per block and in order.
+    The entries of a block are listed once, so that the table of all entries, which is larger than any CPU cache, is
+    read and written once per block and in order.
     """
 
     chunks: tuple[Chunk, ...]
@@ -45,7 +46,7 @@ class Block(NamedTuple):
     cells: Array  # indices into `entries`
 
     def gather(self, table: Floats) -> Floats:
-        """The value of each cell, given that of each entry of the corpus."""
+        """The value of each cell of the block, looked up in a table with one value per entry of the corpus."""
         values: Floats = table[self.entries][self.cells]
         return values
 
@@ -55,7 +56,7 @@ class Block(NamedTuple):
 
 
 class Cooccurrences(NamedTuple):
-    """The entries of a corpus, by source word and then by target word, and its cells in blocks."""
+    """The entries of a corpus, sorted by source word and then by target word, and its cells in blocks."""
 
     offsets: Array  # [sources + 2]; the last row is that of the empty word
     targets: Array  # [entries]
@@ -65,7 +66,7 @@ class Cooccurrences(NamedTuple):
 
     @property
     def chunks(self) -> Iterator[Chunk]:
-        """All chunks."""
+        """The chunks of all blocks."""
         return (chunk for block in self.blocks for chunk in block.chunks)
 
     @property
@@ -140,7 +141,7 @@ def _layout(sources: Array, targets: Array, *, maximum: int) -> Iterator[tuple[C
 
 
 def _keys(chunk: Chunk, source: Column, target: Column, *, empty: int, targets: int) -> Array:
-    """source · targets + target for each cell of a chunk, flat."""
+    """The key source · targets + target of each cell of a chunk, as a flat array."""
     source_ids = source.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.sources)
     target_ids = target.gather(chunk.pairs)[0].astype(np.int64).reshape(len(chunk.pairs), chunk.targets)
     with_empty = np.pad(source_ids, ((0, 0), (1, 0)), constant_values=empty)
@@ -166,7 +167,7 @@ def _distinct(keys: Array) -> tuple[Array, Array]:
 
 
 def _union(sets: list[Array]) -> Array:
-    """The union of ascending arrays, merged in sizes that double, so that each element is moved a few times."""
+    """The union of ascending arrays; arrays of similar size are merged, so that elements are rarely copied."""
     levels: list[Array] = [np.empty(0, dtype=np.int64)]
     for keys in sets:
         levels.append(keys)

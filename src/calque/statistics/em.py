@@ -1,4 +1,4 @@
-"""Expectation maximisation over the cells of a corpus, which all alignment models share (Dempster et al. 1977)."""
+"""Expectation maximisation, which all alignment models share (Dempster et al. 1977)."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -15,22 +15,22 @@ class Iteration(NamedTuple):
     number: int  # from 1
     log_likelihood: float
     words: int
-    """The number of target words, whose log-probabilities the log-likelihood is the sum of."""
+    """The number of target words over which the log-likelihood is summed."""
 
     @property
     def perplexity(self) -> float:
-        """Per target word."""
+        """The perplexity per target word."""
         return float(np.exp(-self.log_likelihood / max(1, self.words)))
 
 
 class Observer:
-    """What is called while a model is trained; this one ignores everything."""
+    """The callbacks of the training of an alignment model; in this base class, they do nothing."""
 
     def iteration(self, iteration: Iteration) -> None:
         """Called after each iteration of EM."""
 
     def progress(self, phase: str, done: int, total: int) -> None:
-        """Called now and then with the number of pairs done in a phase."""
+        """Called after each block with the number of pairs done in a phase."""
 
 
 SILENT = Observer()
@@ -39,7 +39,7 @@ SILENT = Observer()
 def reestimated(
     corpus: Cooccurrences, lexical: Floats, *, expect: Callable[[Floats], float], phase: str, observer: Observer
 ) -> tuple[Floats, float]:
-    """The lexical probabilities of the next iteration, and the log-likelihood of the corpus under the present ones.
+    """The lexical probabilities of the next iteration, and the log-likelihood of the corpus under the current ones.
 
     `expect` is the E-step of a chunk: it replaces the lexical probabilities [J,B,1+I] of its cells, in place, by the
     posterior probabilities that the words are linked, and returns the log-likelihood. M-step: t(f | e) = c(f, e) / Σ_f'

@@ -1,8 +1,8 @@
 """The HMM alignment model: where a target word comes from depends on where the word before it came from.
 
 Letters: B pairs, I source words, J target words. Vogel, Ney and Tillmann (1996), with the empty word of Och and Ney
-(2003): after a target word, a pair is in *position* i if the last word that was not drawn from the empty word came from
-source word i; 0 if there was none. The empty word keeps the position. The states i (drawn from source word i) and i + I
+(2003): the *position* i after a target word is the source word that the last target word came from, not counting
+words drawn from the empty word; 0 if there is none. The states i (drawn from source word i) and i + I
 (drawn from the empty word in position i) of Och and Ney have the same future, so that forward and backward scores are
 kept by position [B,1+I].
 """
@@ -27,14 +27,14 @@ VITERBI_CELLS = 1 << 17  # jumps that are compared at once
 
 
 class Transitions(NamedTuple):
-    """What follows a position, for sources of I words."""
+    """The transition probabilities from each position, for sources of I words."""
 
     jump: Floats  # [1+I,I]: (1−p₀) · p(i | i', I)
     stay: float  # p₀: the empty word follows
 
 
 class HiddenMarkovModel(NamedTuple):
-    """The parameters of the model."""
+    """The parameters of the HMM alignment model."""
 
     lexical: Floats
     """t(target | source) of each entry of the corpus."""
@@ -54,7 +54,7 @@ class HiddenMarkovModel(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """What the E-step says about a chunk."""
+    """The result of the E-step for a chunk."""
 
     log_likelihood: float
     posteriors: Floats  # [J,B,1+I]: P(target word j is drawn from source word i), column 0: from the empty word
@@ -107,7 +107,7 @@ def train_hmm(
     smoothing: float = SMOOTHING,
     observer: Observer = SILENT,
 ) -> HiddenMarkovModel:
-    """The model, by EM from the lexical probabilities of IBM Model 1 and uniform jumps.
+    """The HMM, trained by EM from the lexical probabilities of IBM Model 1 and uniform jumps.
 
     Law: the log-likelihood never falls. It holds with smoothing too: the uniform distribution is a component of a
     mixture with a fixed weight, and only the share of each jump that the other component explains is counted. p₀ is
@@ -140,10 +140,10 @@ def _iterate(
 
 
 def most_likely_alignments(lexical: Floats, *, transitions: Transitions) -> Array:
-    """The source words [B,J] of the most likely alignment as a whole, counted from 0; −1: the empty word.
+    """The source words [B,J] of the most likely alignment of each pair, counted from 0; −1: the empty word.
 
-    The Viterbi algorithm: as the forward algorithm, with the maximum instead of the sum. Where the maximum came from is
-    looked up on the way back, for one word per step instead of all.
+    The Viterbi algorithm: the forward algorithm with the maximum instead of the sum. Instead of storing backpointers
+    for all positions, the backtrace recomputes one per step.
     """
     words, pairs, width = lexical.shape
     scores = np.zeros((words + 1, pairs, width))

@@ -15,7 +15,7 @@ NAME = "IBM 1"
 
 
 class Expected(NamedTuple):
-    """What the E-step says about a chunk."""
+    """The result of the E-step for a chunk."""
 
     log_likelihood: float
     posteriors: Floats  # [J,B,1+I]: P(target word j is drawn from source word i), column 0: from the empty word
@@ -26,7 +26,7 @@ def expected_alignments(lexical: Floats) -> Expected:
 
         P(f | e) = Πⱼ 1/(I+1) Σᵢ t(fⱼ | eᵢ)          P(aⱼ = i | f, e) = t(fⱼ | eᵢ) / Σₖ t(fⱼ | eₖ)
 
-    P is given the length of the target, so that the model of lengths is left out.
+    P is conditional on the length of the target, so the paper's length model is left out.
     """
     totals = lexical.sum(axis=2, keepdims=True)
     log_likelihood = np.log(totals).sum() - totals.size * np.log(lexical.shape[2])
@@ -45,7 +45,7 @@ class TranslationModel(NamedTuple):
 
 
 def train_ibm1(corpus: Cooccurrences, *, iterations: int, observer: Observer = SILENT) -> TranslationModel:
-    """The model, by EM from a uniform start.   Law: the log-likelihood never falls."""
+    """IBM Model 1, trained by EM from a uniform start.   Law: the log-likelihood never falls."""
 
     def expect(cells: Floats) -> float:
         expected = expected_alignments(cells)

@@ -1,6 +1,6 @@
 """The jumps of the HMM alignment model: from the source word of one target word to that of the next.
 
-Letters: I source words, counted from 1; position 0 stands before the first.
+Letters: I source words, counted from 1; position 0 is the start of the sentence.
 """
 
 from typing import NamedTuple

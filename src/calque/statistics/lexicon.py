@@ -26,7 +26,7 @@ class LexicalTable(NamedTuple):
 
     @property
     def sources(self) -> int:
-        """The size of the source vocabulary; as a source id, the empty word."""
+        """The size of the source vocabulary, which is also the source id of the empty word."""
         return len(self.offsets) - 2
 
     def best(self, source: int, count: int | None = None) -> tuple[Array, Floats]:
@@ -37,7 +37,7 @@ class LexicalTable(NamedTuple):
 
 
 def lexical_table(corpus: Cooccurrences, lexical: Floats, *, minimum: float = MINIMUM) -> LexicalTable:
-    """The table of a model's lexical probabilities, given for each entry of the corpus, without the unlikely ones."""
+    """The table of a model's lexical probabilities, one per entry of the corpus, without unlikely translations."""
     kept = np.flatnonzero(lexical >= minimum)
     sources = np.searchsorted(corpus.offsets, kept, side="right") - 1
     targets, probabilities = corpus.targets[kept], lexical[kept]

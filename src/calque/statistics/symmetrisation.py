@@ -1,7 +1,8 @@
 """Symmetrisation: one alignment from two, each of which links a word of one side to at most one word of the other.
 
 Forward links have one source word per target word, backward links one target word per source word. The intersection of
-the two is precise, their union is complete; the other methods lie in between (Och and Ney 2003; Koehn et al. 2003).
+the two has high precision, their union high recall; the other methods lie in between (Och and Ney 2003; Koehn et al.
+2003).
 """
 
 from collections.abc import Iterable, Set

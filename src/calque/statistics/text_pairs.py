@@ -1,4 +1,4 @@
-"""A parallel corpus of text as ids of words, which are what white space separates, and reference alignments of it."""
+"""A parallel corpus as ids of words, which are separated by white space, and its reference alignments."""
 
 from array import array
 from pathlib import Path
@@ -66,7 +66,7 @@ def read_text_pairs(corpus: PairCorpus, *, keep_case: bool = False) -> TextPairs
 
 
 def read_links(path: Path, pairs: TextPairs) -> list[list[Link]]:
-    """The links of a Pharaoh file, line n for line n of the corpus; a DataError names what does not fit."""
+    """The links of a Pharaoh file, one line per corpus line; a DataError lists invalid links with file and line."""
     links, problems = [], []
     number = 0
     for number, line in enumerate(file_lines(path, limit=LINE_LIMIT), start=1):
@@ -114,7 +114,7 @@ class _Side:
         self._lengths.append(len(words))
 
     def column(self, lines: int) -> Column:
-        """A row for each line."""
+        """The ids as a column, with a row for each line."""
         lengths = np.zeros(lines, dtype=np.uint32)
         lengths[np.array(self._lines, dtype=np.int64) - 1] = self._lengths
         return Column(np.array(self._values, dtype=np.uint32), np.cumsum(lengths, dtype=np.uint64) - lengths, lengths)

@@ -27,7 +27,7 @@ class AlignmentSettings(NamedTuple):
 
     model: ModelName = "hmm"
     iterations: tuple[int, int] = (5, 5)
-    """Of IBM Model 1, which the HMM starts from, and of the HMM."""
+    """The EM iterations of IBM Model 1, which initialises the HMM, and of the HMM."""
     empty: float = EMPTY
     """The HMM's probability of the empty word."""
     smoothing: float = SMOOTHING
@@ -40,7 +40,7 @@ HMM, IBM1 = AlignmentSettings(), AlignmentSettings("ibm1")
 
 
 class WordAlignments(NamedTuple):
-    """The source word of each target word, and what the model learnt."""
+    """The source word that each target word is aligned to, and the lexicon that the model learnt."""
 
     words: Array  # int32 [target words]: a source word, counted from 0, or −1: none
     offsets: Array  # [pairs + 1]

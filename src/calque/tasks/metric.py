@@ -15,7 +15,7 @@ class Metric(NamedTuple):
     tie_breaker: str = "loss"  # decides between equal values, unless the config names another metric
 
     def worth(self, value: float) -> float:
-        """The value as a number of which higher is better: negated if lower is better, at most 0 below chance level."""
+        """The value such that higher is better: negated if lower is better; values below chance level count as 0."""
         if self.better == "lower":
             return -value
         return value if value >= self.chance else min(value, 0.0)

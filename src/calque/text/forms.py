@@ -23,7 +23,7 @@ from calque.text.vocabulary import PIECES, Vocabulary
 
 WORDS, CHARACTERS, LABELS = "words", "characters", "labels"
 RESERVED = (WORDS, CHARACTERS, LABELS, "word_lengths")
-"""Names that further columns cannot have."""
+"""Reserved names, which further input columns cannot have."""
 LABEL_SET = "labels.json"
 
 

@@ -116,8 +116,8 @@ class SentencePieceTokenizer(Tokenizer):
     def encode_flat(self, texts: Sequence[str]) -> FlatIds:
         """`encode` of each text; with byte-pair encoding, word by word (calque/text/word_table.py).
 
-        The clear version is `encode_many`. A unigram model sums the scores of a whole text, in which rounding may
-        decide between segmentations of the same probability.
+        The reference implementation is `encode_many`. A unigram model sums the scores of a whole text, in which
+        rounding may decide between segmentations of the same probability.
         """
         if self.algorithm == "unigram" or self._crosses_spaces:
             return flat_ids(self.encode_many(texts))
@@ -231,7 +231,7 @@ def _escaped(text: str) -> str:
 
 
 def _escaped_all(texts: Sequence[str]) -> Sequence[str]:
-    """`_escaped` of each text; the texts themselves if none of them changes, which one look at all of them shows."""
+    """`_escaped` of each text; returns the texts themselves if a single check of all of them finds no change."""
     joined = "\n".join(texts)  # no character of one text combines with one of the next across a line break
     return texts if is_normalised(joined) and not _ESCAPE.is_needed(joined) else list(map(_escaped, texts))
 

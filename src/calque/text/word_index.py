@@ -21,7 +21,7 @@ def words_of_pieces(tokenizer: Tokenizer, text: str) -> list[int]:
 
 
 def _by_prefixes(tokenizer: Tokenizer, pieces: Sequence[str], *, words: int) -> list[int]:
-    """The word index of each piece of any text, found slowly: the number of complete words in the prefix it ends."""
+    """The word index of each piece, by counting the complete words before it: slow, but correct for any text."""
     indices = []
     for end in range(1, len(pieces) + 1):
         prefix = tokenizer.detokenise(pieces[:end])

@@ -86,7 +86,7 @@ def find_batch_size(trial: Trial, *, config: BatchConfig, positions: int, ranks:
     bounds = {
         f"with more, an epoch would have fewer than {BATCHES_PER_EPOCH} batches": positions // BATCHES_PER_EPOCH,
         "the upper limit of automatic batch sizes": MOST,
-        f"{slope / 1024:.0f} KiB per position fill {SHARES[device.type]:.0%} of the free memory": fitting,
+        f"at {slope / 1024:.0f} KiB per position, it fills {SHARES[device.type]:.0%} of the free memory": fitting,
     }
     reason, tokens = min(bounds.items(), key=lambda bound: bound[1])
     tokens = max(LEAST, tokens // 64 * 64)
@@ -154,7 +154,7 @@ def _unpack(tensor: Tensor) -> Tensor:
 
 
 def _fits(trial: Trial, *, config: BatchConfig, tokens: int) -> bool:
-    """Whether steps with this batch size fit into memory beside Adam's two moments."""
+    """Whether steps with this batch size fit into memory in addition to Adam's two moments."""
     moments: list[Tensor] = []
     try:
         moments += [

@@ -253,5 +253,5 @@ def shard_like(tensor: Tensor, *, like: Tensor) -> Tensor:
 
 
 def _is_sharded(tensor: Tensor) -> bool:
-    """Whether it is a DTensor, the only kind of tensor that has a device mesh; says so without importing the class."""
+    """Whether a tensor is a DTensor, recognised by its device mesh, without importing the class."""
     return hasattr(tensor, "device_mesh")

@@ -18,7 +18,7 @@ SaveModel = Callable[[Path, nn.Module, Judgement], None]
 
 
 GradientFlow = Callable[[nn.Module], Mapping[str, Any]]
-"""The values of a line of gradients.jsonl, of a model in evaluation mode; it must not change the model."""
+"""A function from a model in evaluation mode to a line of gradients.jsonl; it must not change the model."""
 
 
 class Job(NamedTuple):
@@ -50,7 +50,7 @@ class Job(NamedTuple):
 
 
 class Summary(NamedTuple):
-    """How a run ended."""
+    """The summary of how a run ended."""
 
     step: int
     best_step: int

@@ -11,7 +11,7 @@ import {spans} from "calque/words";
 
 const decoded = new WeakMap();
 
-/** The panel of attention; choices: {map, head, full}; names: {rowsName, columnsName}, if they are no pieces of a translation. */
+/** The panel of attention; choices: {map, head, full}; names: {rowsName, columnsName}, unless rows and columns are pieces of a translation. */
 export function attentionPanel(sentence, choices, names = {}) {
   const maps = sentence.attention?.maps ?? [];
   if (!maps.length) return h("p", {class: "note"}, t("attention.none"));
@@ -227,7 +227,7 @@ const methodLabel = (method) => ({"gradient × input": t("saliency.gradient-inpu
 /** What a decoder reads when it predicts each piece: the start mark, then the piece before. */
 const readPieces = ({pieces, start = "<s>"}) => [start, ...pieces.slice(0, -1)];
 
-/** So many labels: the pieces, and positions where there are more rows than pieces. */
+/** `size` labels: the pieces and, if there are more rows than pieces, positions. */
 function labels(pieces, size) {
   return Array.from({length: size}, (_, index) => pieces[index] ?? `#${index + 1}`);
 }

@@ -1,4 +1,4 @@
-/** One candidate of beam search in words: its hypothesis, its fate and why, and its score term by term. */
+/** One candidate of beam search in words: its hypothesis, whether and why it was kept or dropped, and its score by term. */
 
 import {h} from "calque/dom";
 import {t} from "calque/i18n";
@@ -31,7 +31,7 @@ export function spokenCandidate(node, tree) {
   });
 }
 
-/** All that is known of a candidate. */
+/** Everything that the document has about a candidate. */
 export function candidateDetails(node, tree, sentence) {
   if (!node.column) return h("p", {class: "hint"}, t("beam.hint"));
   const hypothesis = [];

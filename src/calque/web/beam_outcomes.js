@@ -1,4 +1,4 @@
-/** Tables about beam search: what beams of several sizes make of an answer, and the hypotheses that ended. */
+/** Tables about beam search: whether beams of several sizes find an answer, and the hypotheses that ended. */
 
 import {t} from "calque/i18n";
 import {fixed} from "calque/numbers";

@@ -12,7 +12,7 @@ export function errorBar(x, {low, high}, toY) {
   return s("path", {class: "error-bar", d: `M${x} ${top}V${bottom}M${x - 4} ${top}h8M${x - 4} ${bottom}h8`});
 }
 
-/** A line through points that begins anew after a missing one. */
+/** A line through points, with a gap at missing ones. */
 export function joinedPath(points) {
   return points.map(({x, y, at}, index) => `${index && points[index - 1].at === at - 1 ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
 }
@@ -31,7 +31,7 @@ export function referenceLine(name, y, {left, right}) {
   ];
 }
 
-/** What is written beside points, as far as it does not cover what is written already. */
+/** Labels next to points; a label that would cover an earlier one is left out. */
 export function tags(points, {right}) {
   const boxes = [];
   return points.map(({x, y, point}) => {

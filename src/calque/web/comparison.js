@@ -15,7 +15,7 @@ import {tabs} from "calque/tabs";
 
 const TASKS = {translation: translationTabs, tagging: taggingTabs, "language-modelling": languageModelTabs};
 
-// What the reader chose outlives drawing the page again in another language.
+// The reader's choices are kept when the page is drawn again in another language.
 const chosen = {tab: null};
 
 /** Draws a comparison document into an element. */

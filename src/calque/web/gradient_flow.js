@@ -10,7 +10,7 @@ import {t} from "calque/i18n";
 import {MISSING, count, fixed, isNumber} from "calque/numbers";
 import {tabs} from "calque/tabs";
 
-// What the reader chose outlives drawing the page again in another language.
+// The reader's choices are kept when the page is drawn again in another language.
 const chosen = {tab: "flow-summary"};
 
 /** Draws a document of gradient flow into an element. */

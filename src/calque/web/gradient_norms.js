@@ -86,7 +86,7 @@ function curve({distances, count: pairs, quantiles}) {
   }));
 }
 
-/** All medians of a side, and of how many pairs they are. */
+/** All medians of a side, with their numbers of pairs. */
 function normTable({flows, side, unit}) {
   const distances = [...new Set(flows.flatMap((flow) => flow.distances))].sort((a, b) => a - b);
   return table({

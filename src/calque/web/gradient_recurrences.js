@@ -50,7 +50,7 @@ export function recurrenceTable(recurrences) {
   });
 }
 
-/** What `draw` gives for a layer that is chosen above it. */
+/** The element that `draw` returns for the chosen layer, below the control that chooses it. */
 function forLayer(recurrences, chosen, draw) {
   chosen.recurrence = Math.min(chosen.recurrence ?? 0, recurrences.length - 1);
   const body = h("div", {});

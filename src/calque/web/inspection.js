@@ -15,7 +15,7 @@ import {panels as translationPanels} from "calque/translation";
 /** The panels of a sentence by task: panels(sentence, choices, model) gives the items of calque/tabs. */
 const TASKS = {translation: translationPanels, "language-modelling": textPanels, tagging: taggingPanels};
 
-// What the reader chose outlives drawing the page again in another language.
+// The reader's choices are kept when the page is drawn again in another language.
 const chosen = {sentences: [0, 1], both: null, tab: "summary", sides: [{}, {}]};
 
 /** Draws an inspection document into an element. */
@@ -82,7 +82,7 @@ function overview(sentences, choose) {
   });
 }
 
-/** A translation, a text or a tagged sentence in one line. */
+/** The one-line summary of a translation, a text or a tagged sentence. */
 function brief({source, target, text, words, predicted, steps, best, log_prob: logProb}) {
   const total = logProb ?? best?.log_prob ?? steps?.reduce((sum, step) => sum + step.log_prob, 0);
   const pieces = steps?.length ?? words.length;

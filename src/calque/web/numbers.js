@@ -2,12 +2,12 @@
 
 export const MISSING = "–";
 
-/** A number with so many decimals. */
+/** A number with this many decimals. */
 export function fixed(value, digits = 3) {
   return isNumber(value) ? value.toFixed(digits).replace("-", "−") : MISSING;
 }
 
-/** A number with so many significant digits, as short as possible. */
+/** A number with this many significant digits, as short as possible. */
 export function short(value, digits = 3) {
   return isNumber(value) ? String(Number(value.toPrecision(digits))).replaceAll("-", "−") : MISSING;
 }
@@ -18,7 +18,7 @@ export function probability(value) {
   return value > 0 && value < 0.0005 ? value.toExponential(0).replace("-", "−") : value.toFixed(3);
 }
 
-/** A whole number, its thousands apart. */
+/** A whole number with its thousands separated. */
 export function count(value) {
   return isNumber(value) ? String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, "\u202f") : MISSING;
 }

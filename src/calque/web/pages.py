@@ -73,7 +73,7 @@ def page(*, title: str, view: str, document: dict[str, Any]) -> str:
 
 
 def embedded_json(value: Any) -> str:
-    """JSON that can stand inside a script element: ASCII only, without `<`, `>` and `&`.
+    """JSON that is safe inside a script element: ASCII only, without `<`, `>` and `&`.
 
     >>> embedded_json({"text": "</script>"})
     '{"text":"\\\\u003c/script\\\\u003e"}'

@@ -1,4 +1,4 @@
-/** Settings that outlive a visit, where the browser allows it. */
+/** Settings that are kept between visits, if the browser allows it. */
 
 export function remember(name, value) {
   try {

@@ -23,7 +23,7 @@ export const strings = {
   "inspection.both": ["Two side by side", "并排显示两句"],
   "inspection.sentence": ["Sentence", "句子"],
   "inspection.all": ["All sentences, to sort and choose from", "所有句子，可排序和选择"],
-  "inspection.sort": ["A column head sorts; a number shows its sentence.", "点击列标题排序；点击编号显示该句。"],
+  "inspection.sort": ["Click a column heading to sort by it, or a number to show its sentence.", "点击列标题排序；点击编号显示该句。"],
   "inspection.number": ["#", "#"],
   "inspection.log-prob": ["log P", "log P"],
   "inspection.per-piece": ["log P per piece", "每子词 log P"],

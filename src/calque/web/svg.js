@@ -3,7 +3,7 @@
 import {s} from "calque/dom";
 import {short} from "calque/numbers";
 
-/** A function from numbers between low and high to pixels between from and to; logarithmic if asked. */
+/** A function from numbers between low and high to pixels between from and to; logarithmic on request. */
 export function scale({low, high, from, to, logarithmic = false}) {
   const value = logarithmic ? Math.log10 : (number) => number;
   const [start, end] = [value(low), value(high)];

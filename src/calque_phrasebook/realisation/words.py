@@ -16,7 +16,7 @@ Field = Literal[
     "quality", "recipient", "relation", "second", "standard", "stuff", "subject", "tense", "thing", "time", "unit",
     "vehicle", "verb", "what", "when", "where",
 ]  # fmt: skip
-"""The fields of meanings."""
+"""The names of the fields that meanings consist of."""
 
 Marker = Literal[
     "age",  # twenty years *old*, zwanzig Jahre *alt*
@@ -42,7 +42,7 @@ Marker = Literal[
     "weather",  # the *weather* is good
     "years",  # twenty *years* old, zwanzig *Jahre* alt
 ]
-"""What a construction expresses beyond the fields of its meaning, with words in at least two languages."""
+"""Markers: parts that a construction expresses besides the fields of its meaning, in at least two languages."""
 
 
 class Part:

@@ -89,7 +89,7 @@ MISTAKES: dict[str, tuple[Main, list[str], str]] = {
     "steps that fall": (train.main, ["--steps", "9", "9"], "--steps 9 9: the second number must be larger"),
     "no corpus": (train.main, ["--corpus", "elsewhere"], "--corpus elsewhere: no such folder"),
     "no folder for JSON": (train.main, ["--json", "no/where.json"], "--json no/where.json: no such folder"),
-    "too few lines": (decode.main, ["--lines", "2", "999"], "pairs has 600 lines to test and to train on"),
+    "too few lines": (decode.main, ["--lines", "2", "999"], "pairs has 600 test and training lines in total"),
     "no such trainer": (decode.main, ["--trained-by", "it"], "--trained-by it: no such contender; there are here"),
     "too short": (train.main, ["--steps", "1", "2", "--tokens", "0"], "at least 1 is needed"),
 }

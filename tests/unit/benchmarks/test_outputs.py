@@ -19,4 +19,6 @@ def test_a_contender_is_compared_with_the_first() -> None:
 
 def test_a_contender_that_differs_from_itself_is_reported() -> None:
     outputs = {"here": [b"a\n"] * 3, "other": [b"a\n", b"a\n", b"b\n"]}
-    assert remarks_on(outputs, base="here", beam=1) == ["Beam 1: other gave other bytes in round 3 than in its first."]
+    assert remarks_on(outputs, base="here", beam=1) == [
+        "Beam 1: other wrote different output in round 3 than in its first."
+    ]

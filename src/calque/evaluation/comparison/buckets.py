@@ -18,7 +18,7 @@ SCORES = (10, 20, 30, 40, 50, 60, 70, 80, 90)
 
 
 class Cuts(NamedTuple):
-    """Boundaries between buckets: a value belongs to the bucket after the last boundary that is not above it."""
+    """Boundaries between buckets; a value that equals a boundary belongs to the bucket above it."""
 
     boundaries: Sequence[float]
     is_whole: bool = True

@@ -42,7 +42,7 @@ class ScoredSystem(NamedTuple):
 
     name: str
     losses: Sequence[Sequence[float]]
-    """In nats; one more per line than the line has words."""
+    """The losses of each line in nats: one per word, and one for the line's end."""
     pieces: int
     facts: Mapping[str, Any] = {}
 

@@ -16,11 +16,11 @@ class NgramCounts(NamedTuple):
     """N-grams of a system's hypotheses and references, counted as correct, in excess or missing."""
 
     correct: Counter[Ngram]
-    """In both, counted sentence by sentence."""
+    """N-grams of both hypothesis and reference, counted sentence by sentence."""
     excess: Counter[Ngram]
-    """More often in the hypothesis than in its reference."""
+    """N-grams that occur more often in the hypothesis than in its reference."""
     missing: Counter[Ngram]
-    """More often in the reference than in the hypothesis."""
+    """N-grams that occur more often in the reference than in the hypothesis."""
 
 
 def count_ngrams(hypotheses: Sequence[Words], references: Sequence[Words]) -> NgramCounts:

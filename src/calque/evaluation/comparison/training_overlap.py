@@ -23,11 +23,11 @@ class TrainingCounts(NamedTuple):
     pairs: int
     """The number of training pairs read."""
     frequencies: Counter[str]
-    """How often each word of the references and hypotheses occurs on the target side."""
+    """How often each word of the references and hypotheses occurs in the training targets."""
     source_frequencies: Counter[str]
-    """How often each word of the test sources occurs on the source side."""
+    """How often each word of the test sources occurs in the training sources."""
     seen_ngrams: frozenset[Ngram]
-    """The n-grams of the test sources that occur on the source side."""
+    """The n-grams of the test sources that occur in the training sources."""
     seen_sources: frozenset[tuple[str, ...]]
     """The test sources that are training sources, as words."""
 
