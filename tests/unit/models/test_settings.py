@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from calque.config import Config, check, to_toml
+from calque.config import Config, check, to_toml, to_values
 from calque.errors import ConfigError
 from calque.models.model import ModelConfig
 from calque.models.systems import TRANSLATORS, system_model
@@ -65,8 +65,11 @@ def test_an_unused_setting_is_rejected_unless_it_is_the_default(
 
 def test_a_used_setting_is_accepted() -> None:
     attention = {"choice": "hard", "entropy": 0.5, "reach": "local-p", "window": 3, "score": "location", "longest": 9}
-    check(ModelConfig, {"decoder": {"kind": "luong", "attention": attention}}, origin="x")
-    check(ModelConfig, {"encoder": {"kind": "transformer", "positions": "relative", "relative_reach": 3}}, origin="x")
+    decoder = check(ModelConfig, {"decoder": {"kind": "luong", "attention": attention}}, origin="x").decoder
+    assert attention.items() <= to_values(decoder)["attention"].items()
+    relative = {"kind": "transformer", "positions": "relative", "relative_reach": 3}
+    encoder = check(ModelConfig, {"encoder": relative}, origin="x").encoder
+    assert relative.items() <= to_values(encoder).items()
 
 
 def test_all_unused_settings_are_reported_together() -> None:
