@@ -48,7 +48,10 @@ from benchmarks.machine import this_machine
 from benchmarks.operations import decoding_operations
 from benchmarks.options import (
     add_common_options,
+    add_peers_option,
+    add_system_option,
     chosen_corpus,
+    command_parser,
     parse_sizes,
     positive,
     progress,
@@ -153,15 +156,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def parse(words: Sequence[str]) -> argparse.Namespace:
     """The command line."""
-    parser = argparse.ArgumentParser(
-        prog="python -m benchmarks.decode", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = command_parser("decode", description=__doc__)
     add_common_options(parser)
     parser.add_argument("--model", type=Path, metavar="DIR", help="a run or model folder; trained there if it is new")
     parser.add_argument(
         "--lines", type=positive, nargs=2, default=(100, 2000), metavar=("SHORT", "LONG"), help="(default: 100 2000)"
     )
-    parser.add_argument("--peers", type=Path, metavar="DIR", help="also other toolkits, installed in this folder")
+    add_peers_option(parser)
     parser.add_argument(
         "--precision",
         nargs="+",
@@ -174,7 +175,7 @@ def parse(words: Sequence[str]) -> argparse.Namespace:
     )
     translating = [name for name in MODELS if name != "language-model"]
     parser.add_argument("--work", choices=translating, default="transformer", help="the model to train, if any")
-    parser.add_argument("--system", help="a named system instead of the usual model of --work")
+    add_system_option(parser)
     parser.add_argument("--steps", type=positive, default=300, help="training steps of that model (default: 300)")
     parser.add_argument("--tokens", type=positive, default=1024, help="its training.batch.tokens (default: 1024)")
     parser.add_argument(

@@ -7,10 +7,19 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import FrameType
 
-from benchmarks.corpora import Corpus, open_corpus, write_phrasebook
+from benchmarks.corpora import PHRASEBOOK_PAIRS, Corpus, open_corpus, write_phrasebook
 from benchmarks.errors import BenchmarkError
 from benchmarks.report import Report, show, write_json, write_note
 from benchmarks.source_trees import SourceTree
+
+
+def command_parser(name: str, *, description: str | None) -> argparse.ArgumentParser:
+    """The parser of `python -m benchmarks.NAME`, with a module's docstring as its help."""
+    return argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=description,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
 
 
 def add_common_options(parser: argparse.ArgumentParser) -> None:
@@ -28,8 +37,23 @@ def add_common_options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--vocabulary", type=positive, default=8000, help="pieces at most (default: 8000)")
     parser.add_argument("--rounds", type=positive, default=5, help="interleaved rounds (default: 5)")
     parser.add_argument("--threads", type=positive, default=1, help="1: per CPU-second; more: per second (default: 1)")
+    add_report_options(parser)
+
+
+def add_report_options(parser: argparse.ArgumentParser) -> None:
+    """Where results go."""
     parser.add_argument("--json", type=Path, metavar="FILE", help="save every measurement")
     parser.add_argument("--note", action="store_true", help="add the table to benchmarks/results/")
+
+
+def add_system_option(parser: argparse.ArgumentParser) -> None:
+    """The model of a benchmark that has `--work`."""
+    parser.add_argument("--system", help="a named system instead of the usual model of --work")
+
+
+def add_peers_option(parser: argparse.ArgumentParser) -> None:
+    """Other toolkits among the contenders."""
+    parser.add_argument("--peers", type=Path, metavar="DIR", help="also other toolkits, installed in this folder")
 
 
 def positive(text: str) -> int:
@@ -61,10 +85,12 @@ def parse_tokens_of(assignments: Sequence[str], *, names: Sequence[str]) -> dict
     return tokens
 
 
-def chosen_corpus(options: argparse.Namespace, *, tree: SourceTree, folder: Path) -> Corpus:
-    """The corpus that the options name; the phrasebook is written by `tree`."""
+def chosen_corpus(
+    options: argparse.Namespace, *, tree: SourceTree, folder: Path, pairs: int = PHRASEBOOK_PAIRS
+) -> Corpus:
+    """The corpus that the options name; the phrasebook, of so many pairs, is written by `tree`."""
     if options.corpus is None:
-        return write_phrasebook(tree, folder=folder, source=options.source, target=options.target)
+        return write_phrasebook(tree, folder=folder, source=options.source, target=options.target, pairs=pairs)
     return open_corpus(options.corpus, source=options.source, target=options.target)
 
 
