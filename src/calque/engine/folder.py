@@ -327,9 +327,7 @@ def _read_translator(folder: Path, folder_config: TranslationFolder, *, format: 
     model = _build_with_weights(partial(Model, folder_config.model, sizes=model_sizes), folder=folder)
     translator = Translator(model, tokenizers, config=folder_config.model, search=folder_config.search)
     translator.confidence = _read_confidence(folder / CONFIDENCE)
-    translator.length_profile = _read_profile(
-        folder / (PROFILE if format > 1 else EARLIER_PROFILE), format=format
-    )
+    translator.length_profile = _read_profile(folder / (PROFILE if format > 1 else EARLIER_PROFILE), format=format)
     return translator
 
 
