@@ -183,7 +183,7 @@ def test_a_sentencepiece_model_of_another_maker_is_named(tmp_path):
     (tmp_path / "joint.model").write_bytes(model.getvalue())
     described = json.loads((tmp_path / "tokenizer.json").read_text())
     digest = hashlib.sha256(model.getvalue()).hexdigest()
-    described["files"] = {name: digest for name in described["files"]}
+    described["files"] = dict.fromkeys(described["files"], digest)
     (tmp_path / "tokenizer.json").write_text(json.dumps(described))
     with pytest.raises(TextError, match=r"joint\.model: not a sentencepiece model trained by Calque"):
         load_tokenizers(tmp_path)
